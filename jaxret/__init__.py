@@ -1,0 +1,1 @@
+"""jaxret: tool retrieval that keeps learning after deployment."""

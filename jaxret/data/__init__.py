@@ -1,0 +1,55 @@
+"""Data sets by name. One source a file; `load` finds it."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from jaxret.data import beir, bfcl, deskbank, jsonl, toolret, ultratool
+from jaxret.data.dataset import Dataset
+
+SOURCES: dict[str, Callable[..., Dataset]] = {
+    "deskbank": deskbank.load,
+    "ultratool": ultratool.load,
+    "toollens": partial(beir.load, name="toollens"),
+    "bfcl": bfcl.load,
+    "toolret": toolret.load,
+    "beir": beir.load,
+    "jsonl": jsonl.load,
+}
+NEEDED = {
+    "ultratool": "test.json of github.com/JoeYing1019/UltraTool (data/English-dataset)",
+    "toollens": "the folder datasets/ToolLens of github.com/quchangle1/COLT",
+    "bfcl": "the folder berkeley-function-call-leaderboard/bfcl_eval/data of "
+    "github.com/ShishirPatil/gorilla",
+    "beir": "a folder with corpus.jsonl, queries.jsonl and qrels/*.tsv, unpacked from "
+    "github.com/beir-cellar/beir",
+    "jsonl": "a folder of your own with tools.jsonl and queries.jsonl (see jaxret.data.jsonl)",
+}
+
+
+def load(name: str, path: str | Path | None = None, **options) -> Dataset:
+    """Loads a data set.
+
+    A benchmark that was converted to the general layout (a folder with ``tools.jsonl`` and
+    ``queries.jsonl``) is read from it, under its own name.
+
+    Args:
+      name: deskbank (built in), ultratool, toollens, bfcl, toolret (from the hub without a
+        path), beir or jsonl.
+      path: the file or folder of the source.
+      **options: those of the source's own ``load``, such as ``part`` or ``tasks``.
+
+    Raises:
+      ValueError: the name is unknown, or the path is missing or not wanted.
+    """
+    if name not in SOURCES:
+        raise ValueError(f"unknown data set {name!r}; known: {', '.join(SOURCES)}")
+    if path is None:
+        if name in NEEDED:
+            raise ValueError(f"data set {name!r} needs path=: {NEEDED[name]}")
+        return SOURCES[name](**options)
+    if name == "deskbank":
+        raise ValueError(f"data set 'deskbank' is built in and takes no path, got {path}")
+    if (Path(path) / "tools.jsonl").is_file() and name != "jsonl":
+        return jsonl.load(path, name=name, **options)
+    return SOURCES[name](path, **options)

@@ -1,0 +1,228 @@
+"""A data set for tool retrieval: a catalogue of documents, and queries with their right tools.
+
+Every source passes through `build`, so duplicates, unknown labels and groups mean the same
+thing everywhere.
+
+Documents are kept raw. A document is a dict of fields at the top level, under the names that
+its source gives them (``name``, ``description``, ``parameters``, ...), or a string where the
+source has running text only. `jaxret.data.text` turns either into the text that is encoded.
+
+Letters: I tools, N queries, L labels a query (padded with -1).
+"""
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from jaxtyping import Int
+
+Document: TypeAlias = dict[str, Any] | str
+
+
+class Step(NamedTuple):
+    """One hop of a query: a self-contained sub-query and the row of its tool."""
+
+    query: str
+    label: int
+
+
+class Query(NamedTuple):
+    """A query as its source has it; tools are named by id."""
+
+    id: str
+    text: str
+    labels: tuple[str, ...]  # in order of use, where the source has an order
+    group: Hashable = None  # the question it belongs to; None: its text
+    split: str | None = None
+    steps: tuple[tuple[str, str], ...] = ()  # (sub-query, tool id)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """Tools, queries and labels. Build it with `build`."""
+
+    name: str
+    tool_ids: tuple[str, ...]  # I
+    documents: tuple[Document, ...]  # I
+    query_ids: tuple[str, ...]  # N
+    queries: tuple[str, ...]  # N
+    labels: Int[np.ndarray, "N L"]  # int32 positions in tool_ids, -1 pads
+    groups: Int[np.ndarray, " N"]  # int32, equal for queries of one question
+    split: tuple[str, ...] | None  # N
+    steps: tuple[tuple[Step, ...], ...] | None  # N, empty where a query has a single hop
+    merged_tools: int  # duplicates that the source held
+    merged_queries: int
+
+    def summary(self) -> str:
+        """One line: what there is, and what was merged when it was loaded."""
+        per_query = (self.labels >= 0).sum() / max(len(self.queries), 1)
+        return (
+            f"{self.name}: {len(self.tool_ids):,} tools, {len(self.queries):,} queries "
+            f"({per_query:.2f} labels a query, {len(np.unique(self.groups)):,} questions), "
+            f"merged {self.merged_tools:,} duplicate tools, "
+            f"{self.merged_queries:,} duplicate queries"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{self.summary()}>"
+
+
+def build(name: str, tools: Iterable[tuple[str, Document]], queries: Iterable[Query]) -> Dataset:
+    """Checks a source and joins its duplicates.
+
+    A tool that is listed again with an equal document is one tool. A query with the text,
+    group and steps of an earlier one is that query, which then has the labels of both: with
+    the same words in hand no retriever could tell them apart, and each of the tools answers
+    them. It keeps the id and the split of its first occurrence.
+
+    Args:
+      name: what to call the data set.
+      tools: (id, document) pairs, in the order of the rows.
+      queries: in the order of the source.
+
+    Raises:
+      ValueError: no tools or no queries; one id with two documents; a query without id, text
+        or labels, with the id of another, or with labels or steps that name unknown tools; a
+        split for some queries only.
+    """
+    documents, merged_tools = _merge_tools(name, tools)
+    rows = {tool: row for row, tool in enumerate(documents)}
+    checked = _check_queries(queries, known=rows)
+    if not checked:
+        raise ValueError(f"{name} has no queries")
+    merged = _merge_queries(checked)
+
+    labels = np.full((len(merged), max(len(query.labels) for query in merged)), -1, np.int32)
+    for row, query in enumerate(merged):
+        labels[row, : len(query.labels)] = [rows[label] for label in query.labels]
+    numbers: dict[Hashable, int] = {}
+    groups = [numbers.setdefault(query.group, len(numbers)) for query in merged]
+    splits = tuple(query.split for query in merged if query.split is not None)
+    if splits and len(splits) < len(merged):
+        without = next(query.id for query in merged if query.split is None)
+        raise ValueError(f"{name}: query {without!r} has no split, others have: give all or none")
+    steps = tuple(
+        tuple(Step(query=text, label=rows[label]) for text, label in query.steps)
+        for query in merged
+    )
+    return Dataset(
+        name=name,
+        tool_ids=tuple(documents),
+        documents=tuple(documents.values()),
+        query_ids=tuple(query.id for query in merged),
+        queries=tuple(query.text for query in merged),
+        labels=labels,
+        groups=np.asarray(groups, np.int32),
+        split=splits or None,
+        steps=steps if any(steps) else None,
+        merged_tools=merged_tools,
+        merged_queries=len(checked) - len(merged),
+    )
+
+
+def select(dataset: Dataset, indices: np.ndarray) -> Dataset:
+    """Keeps some queries and the whole catalogue.
+
+    Args:
+      dataset: the data set.
+      indices: positions [M], or a boolean mask [N].
+
+    Returns:
+      The queries in the order of ``indices``. Group numbers and the width L stay as they were.
+    """
+    chosen = np.arange(len(dataset.queries))[indices]
+
+    def pick(values):
+        return None if values is None else tuple(values[i] for i in chosen)
+
+    return replace(
+        dataset,
+        query_ids=pick(dataset.query_ids),
+        queries=pick(dataset.queries),
+        labels=dataset.labels[chosen],
+        groups=dataset.groups[chosen],
+        split=pick(dataset.split),
+        steps=pick(dataset.steps),
+    )
+
+
+def split_by_group(
+    dataset: Dataset, fractions: tuple[float, ...], seed: int
+) -> tuple[Int[np.ndarray, " M"], ...]:
+    """Parts the queries so that no question is on two sides.
+
+    The groups are shuffled, laid end to end and cut at the group boundaries nearest to the
+    fractions, so a part is off by at most the size of the largest group.
+
+    Args:
+      dataset: the data set.
+      fractions: share of the queries in each part, positive, with sum 1.
+      seed: of the shuffle.
+
+    Returns:
+      For each part the positions of its queries, ascending.
+
+    Raises:
+      ValueError: the fractions are no partition, or there are too few groups for them.
+    """
+    if min(fractions, default=0.0) <= 0 or not np.isclose(sum(fractions), 1.0):
+        raise ValueError(f"fractions must be positive and sum to 1, got {fractions}")
+    _, group, sizes = np.unique(dataset.groups, return_inverse=True, return_counts=True)
+    order = np.random.default_rng(seed).permutation(len(sizes))
+    ends = np.append(0, np.cumsum(sizes[order]))  # the boundaries, in queries
+    targets = np.cumsum(fractions)[:-1] * len(dataset.queries)
+    cuts = np.abs(ends[:, None] - targets).argmin(axis=0)
+    place = np.argsort(order)  # of each group in the shuffled row
+    part = np.searchsorted(cuts, place, side="right")[group]
+    parts = tuple(np.flatnonzero(part == i) for i in range(len(fractions)))
+    if not all(map(len, parts)):
+        raise ValueError(
+            f"{len(sizes)} groups cannot fill fractions {fractions}: a part would be empty"
+        )
+    return parts
+
+
+def _merge_tools(
+    name: str, tools: Iterable[tuple[str, Document]]
+) -> tuple[dict[str, Document], int]:
+    documents: dict[str, Document] = {}
+    entries = 0
+    for tool, document in tools:
+        entries += 1
+        if documents.setdefault(tool, document) != document:
+            raise ValueError(f"{name}: tool {tool!r} has two different documents; ids must differ")
+    if not documents:
+        raise ValueError(f"{name} has no tools")
+    return documents, entries - len(documents)
+
+
+def _check_queries(queries: Iterable[Query], known: dict[str, int]) -> list[Query]:
+    checked: dict[str, Query] = {}
+    for query in queries:
+        if not query.id:
+            raise ValueError(f"a query has no id; its text: {query.text!r:.80}")
+        if query.id in checked:
+            raise ValueError(f"two queries have the id {query.id!r}; ids must differ")
+        if not query.text.strip():
+            raise ValueError(f"the text of query {query.id!r} is empty")
+        if not query.labels:
+            raise ValueError(f"query {query.id!r} has no labels; leave it out or label it")
+        named = dict.fromkeys((*query.labels, *(label for _, label in query.steps)))
+        if unknown := [label for label in named if label not in known]:
+            raise ValueError(
+                f"labels of query {query.id!r} name unknown tools {unknown}; "
+                f"known: {len(known):,} tools such as {list(known)[:3]}"
+            )
+        checked[query.id] = query
+    return list(checked.values())
+
+
+def _merge_queries(queries: list[Query]) -> list[Query]:
+    merged: dict[Hashable, Query] = {}
+    for query in queries:
+        group = query.text if query.group is None else query.group
+        first = merged.setdefault((query.text, group, query.steps), query._replace(group=group))
+        labels = tuple(dict.fromkeys(first.labels + query.labels))
+        merged[query.text, group, query.steps] = first._replace(labels=labels)
+    return list(merged.values())

@@ -1,0 +1,43 @@
+"""Reading: a missing file says what was expected there, a bad line says where it is."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+def existing(path: str | Path, holds: str) -> Path:
+    """Returns the path, or raises FileNotFoundError that says what it should hold."""
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist; expected there: {holds}")
+    return path
+
+
+def json_lines(path: Path, *, holds: str, fields: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """Yields the objects of a JSON-lines file in order; blank lines are skipped.
+
+    Args:
+      path: the file.
+      holds: what the file should hold, for the error when it is missing.
+      fields: the keys that every object must have.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+      ValueError: a line is not JSON, not an object, or lacks a field; names file and line.
+    """
+    with existing(path, holds).open(encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise ValueError(
+                    f"{path}, line {number}: not JSON: {error.msg} at column {error.colno}"
+                ) from error
+            if not isinstance(row, dict):
+                raise ValueError(f"{path}, line {number}: expected an object, got {row!r:.60}")
+            if missing := [field for field in fields if field not in row]:
+                raise ValueError(f"{path}, line {number}: fields {missing} are missing")
+            yield row

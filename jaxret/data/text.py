@@ -1,0 +1,192 @@
+"""Recipes: a document to the text that is encoded.
+
+    orag_ultratool     name, description, arguments, results        ORAG C.1.1
+    orag_toolret       name, description and what stands for it     ORAG C.1.2
+    raw                the documentation as its source wrote it     ToolRet's evaluation
+    name_description   the least that a tool has
+    terse              name and the one-line documentation          the bad documents
+    full               every field of the documentation
+    expanded           full, and the tool profile                   Tool-REX
+
+All end with `normalise`. Recipes read fields; a string that holds a JSON object or a Python
+dict is read for its fields first, as ToolRet stores its documents in that form.
+"""
+
+import ast
+import functools
+import json
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from jaxret.data.dataset import Document
+
+MAX_CHARACTERS = 8192
+DESCRIBING = ("description", "func_description", "functionality")  # ToolRet's names for it
+PROFILE_FIELDS = ("function", "tags", "when_to_use", "limitation")
+
+
+def normalise(text: str) -> str:
+    """Strips, puts spaces for newlines, cuts at 8,192 characters (ORAG C.1.5).
+
+    For queries too: the same words then give the same embedding on both sides.
+    """
+    return " ".join(text.strip().splitlines())[:MAX_CHARACTERS]
+
+
+def query_text(instruction: str | None, query: str) -> str:
+    """The query under its instruction, where there is one (ORAG C.1.2)."""
+    return f"{instruction}\n{query}" if instruction else query
+
+
+def recipe(name: str) -> Callable[[Document], str]:
+    """Looks a recipe up; the error for an unknown name lists those there are."""
+    if name not in RECIPES:
+        raise ValueError(f"unknown recipe {name!r}; known: {', '.join(RECIPES)}")
+    return RECIPES[name]
+
+
+def _normalised(render: Callable[[Document], str]) -> Callable[[Document], str]:
+    @functools.wraps(render)
+    def text(document):
+        if not (result := normalise(render(document))):
+            raise ValueError(f"this recipe finds no text in document {document!r:.120}")
+        return result
+
+    return text
+
+
+@_normalised
+def orag_ultratool(document: Document) -> str:
+    """Name, description, arguments and results, the last two as JSON; empty ones left out."""
+    found = _fields(document)
+    return _lines({key: found.get(key) for key in ("name", "description", "arguments", "results")})
+
+
+@_normalised
+def orag_toolret(document: Document) -> str:
+    """Name and the describing fields, values only; `raw` where nothing describes the tool."""
+    found = _fields(document)
+    about = [found[key] for key in DESCRIBING if not _is_empty(found.get(key))]
+    if not about:
+        return raw(document)
+    return "\n".join(_json(part) for part in (found.get("name"), *about) if not _is_empty(part))
+
+
+@_normalised
+def raw(document: Document) -> str:
+    """The documentation string untouched, or the fields as one JSON object."""
+    text = document.get("documentation") if isinstance(document, dict) else document
+    return text if isinstance(text, str) else json.dumps(document, ensure_ascii=False)
+
+
+@_normalised
+def name_description(document: Document) -> str:
+    """``name: description``; without one of them, the other."""
+    found = _fields(document)
+    keys = (*DESCRIBING, "api_description", "documentation")
+    about = next((found[key] for key in keys if not _is_empty(found.get(key))), None)
+    return _headed(found, about)
+
+
+@_normalised
+def terse(document: Document) -> str:
+    """``name: terse``, for data sets that have a deliberately short documentation."""
+    found = _fields(document)
+    return _headed(found, _needed(found, "terse"))
+
+
+@_normalised
+def full(document: Document) -> str:
+    """All fields but the terse line and the tool profile, nested ones flattened.
+
+    A document that is running text alone is its own full text.
+    """
+    found = _fields(document)
+    if found.keys() == {"documentation"}:
+        return raw(document)
+    return _lines({k: _flat(v) for k, v in found.items() if k not in ("terse", "tool_profile")})
+
+
+@_normalised
+def expanded(document: Document) -> str:
+    """`full`, then the four fields that Tool-REX adds to a document."""
+    profile = _needed(_fields(document), "tool_profile")
+    lines = _lines({key: _flat(profile.get(key)) for key in PROFILE_FIELDS})
+    return f"{full(document)}\n{lines}"
+
+
+RECIPES: dict[str, Callable[[Document], str]] = {
+    "orag_ultratool": orag_ultratool,
+    "orag_toolret": orag_toolret,
+    "raw": raw,
+    "name_description": name_description,
+    "terse": terse,
+    "full": full,
+    "expanded": expanded,
+}
+
+
+def _fields(document: Document) -> dict[str, Any]:
+    """The named fields; running text is the one field ``documentation``."""
+    if isinstance(document, str):
+        document = {"documentation": document}
+    parsed = _parse(document.get("documentation"))
+    if parsed is None:
+        return document
+    return {key: value for key, value in document.items() if key != "documentation"} | parsed
+
+
+def _parse(text: Any) -> dict[str, Any] | None:
+    if not isinstance(text, str) or not text.lstrip().startswith("{"):
+        return None
+    for read in (json.loads, ast.literal_eval):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # stray backslashes in the texts of others
+                value = read(text.strip())
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            return value
+    return None
+
+
+def _headed(found: dict[str, Any], about: Any) -> str:
+    return ": ".join(_json(part) for part in (found.get("name"), about) if not _is_empty(part))
+
+
+def _needed(found: dict[str, Any], field: str) -> Any:
+    if _is_empty(found.get(field)):
+        others = ", ".join(name for name in RECIPES if name not in ("terse", "expanded"))
+        raise ValueError(
+            f"document {found.get('name', found)!r:.80} has no {field!r}, which this recipe "
+            f"needs; recipes that work without: {others}"
+        )
+    return found[field]
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or value in ("", [], {}) or (isinstance(value, str) and not value.strip())
+
+
+def _json(value: Any) -> str:
+    return value.strip() if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _lines(found: dict[str, Any]) -> str:
+    """``Field name: value`` lines, in order, empty fields left out."""
+    return "\n".join(
+        f"{key[:1].upper()}{key[1:].replace('_', ' ')}: {_json(value)}"
+        for key, value in found.items()
+        if not _is_empty(value)
+    )
+
+
+def _flat(value: Any) -> str:
+    """Nested values as ``key: value`` pairs: encoders read words better than brackets."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {_flat(part)}" for key, part in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_flat, value))
+    return "" if value is None else _json(value)

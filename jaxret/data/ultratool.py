@@ -1,0 +1,52 @@
+"""UltraTool: the plan steps of 1,000 questions, each to be done by one tool.
+
+From github.com/JoeYing1019/UltraTool, ``data/English-dataset/test.json`` (Huang et al. 2024,
+arXiv 2401.17167). The repository states no licence: for research, not to be passed on.
+
+The steps are made into queries as ORAG does (Appendix C.1.1).
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from jaxret.data.dataset import Dataset, Query, build
+from jaxret.data.files import existing, json_lines
+
+TEMPLATE = (
+    'Given the following task:"{question}", select the best tool provided in the context '
+    'to solve the following substep:"{step}".'
+)
+CALL = re.compile(r"\s*([\w.-]+)\s*\(")
+
+
+def load(path: str | Path) -> Dataset:
+    """Loads the questions of one file: 436 tools and 2,381 queries for ``test.json``.
+
+    A step is a query if its ``tool`` is a call; the tool called is its label. The steps of a
+    question are one group.
+
+    Args:
+      path: the file, or the folder with ``test.json``.
+    """
+    path = existing(path, "UltraTool's test.json or the folder that holds it")
+    file = path / "test.json" if path.is_dir() else path
+    fields = ("question", "plan", "tools")
+    rows = list(json_lines(file, holds="one UltraTool question a line", fields=fields))
+    tools = ((tool["name"], tool) for row in rows for tool in row["tools"])
+    return build("ultratool", tools, _queries(rows, split=file.stem))
+
+
+def _queries(rows: list[dict[str, Any]], split: str) -> Iterator[Query]:
+    for number, row in enumerate(rows):
+        question = row["question"].strip()
+        for place, step in enumerate(row["plan"]):
+            if call := CALL.match(step["tool"]):
+                yield Query(
+                    id=f"ultratool_{number}_{place}",
+                    text=TEMPLATE.format(question=question, step=step["step"]),
+                    labels=(call[1],),
+                    group=number,
+                    split=split,
+                )

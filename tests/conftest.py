@@ -1,0 +1,20 @@
+"""Eight simulated CPU devices, strict numerics, and the way to the shared data sets."""
+
+import os
+from pathlib import Path
+
+import jax
+import pytest
+
+jax.config.update("jax_num_cpu_devices", 8)
+jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_debug_key_reuse", True)
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of benchmark data sets, whose licences keep them out of this repository."""
+    path = Path(os.environ.get("JAXRET_SHARED", "../shared")) / "data"
+    if not path.is_dir():
+        pytest.skip(f"no benchmark data at {path}: set JAXRET_SHARED to a folder that has data/")
+    return path

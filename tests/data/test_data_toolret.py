@@ -1,0 +1,124 @@
+import json
+import sys
+
+import pytest
+
+from jaxret.data import load
+from jaxret.data.text import recipe
+
+
+def label(*tools, relevance=1):
+    return [{"id": tool, "doc": {"name": tool}, "relevance": relevance} for tool in tools]
+
+
+def query(number, labels, instruction="Find a tool."):
+    text = f"query {number}"
+    return {"id": number, "query": text, "instruction": instruction, "labels": json.dumps(labels)}
+
+
+QUERIES = {
+    "apibank": [query("a0", label("web_0", "code_0")), query("a1", label("web_1"), "")],
+    "toolink": [query("t0", label("code_0") + label("web_0", relevance=0))],
+}
+TOOLS = {
+    "code": [{"id": "code_0", "documentation": "{'name': 'clock', 'description': None}"}],
+    "web": [
+        {"id": "web_0", "documentation": '{"name": "alarm", "description": "Rings."}'},
+        {"id": "web_1", "documentation": "Weighs letters."},
+    ],
+}
+
+
+def write_jsonl(folder, rows, part):
+    folder.mkdir(parents=True)
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / f"{part}.jsonl").write_text(text, encoding="utf-8")
+
+
+def write_parquet(folder, rows, part):
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    folder.mkdir(parents=True)
+    parquet.write_table(pa.Table.from_pylist(rows), folder / f"{part}-00000-of-00001.parquet")
+
+
+@pytest.fixture(params=[write_jsonl, write_parquet], ids=["jsonl", "parquet"])
+def folder(request, tmp_path):
+    for task, rows in QUERIES.items():
+        request.param(tmp_path / "queries" / task, rows, "queries")
+    for part, rows in TOOLS.items():
+        request.param(tmp_path / "tools" / part, rows, "tools")
+    (tmp_path / "queries/.cache").mkdir()  # what a download leaves behind
+    (tmp_path / "queries/README.md").write_text("about")
+    return tmp_path
+
+
+def test_toolret_loads_all_tasks_over_the_pool_of_all_tools(folder):
+    dataset = load("toolret", folder)
+    assert dataset.tool_ids == ("code_0", "web_0", "web_1")
+    assert dataset.queries == ("Find a tool.\nquery a0", "query a1", "Find a tool.\nquery t0")
+    assert dataset.split == ("apibank", "apibank", "toolink")
+    assert dataset.labels.tolist() == [[1, 0], [2, -1], [0, -1]]
+
+
+def test_a_choice_of_tasks_keeps_all_tools(folder):
+    dataset = load("toolret", folder, tasks=["toolink"])
+    assert dataset.query_ids == ("t0",)
+    assert len(dataset.tool_ids) == 3
+
+
+def test_toolret_documents_stay_strings_and_recipes_read_them(folder):
+    dataset = load("toolret", folder)
+    assert dataset.documents[2] == "Weighs letters."
+    texts = [recipe("orag_toolret")(document) for document in dataset.documents]
+    assert texts == [TOOLS["code"][0]["documentation"], "alarm Rings.", "Weighs letters."]
+
+
+def test_unknown_tasks_are_refused_with_the_known_ones(folder):
+    with pytest.raises(ValueError, match=r"unknown tasks \['gta'\]; known: apibank, toolink"):
+        load("toolret", folder, tasks=["toolink", "gta"])
+
+
+def test_labels_outside_the_pool_are_refused(folder):
+    write_jsonl(folder / "queries/gta", [query("g0", label("custom_7"))], "queries")
+    with pytest.raises(ValueError, match=r"query 'g0' name unknown tools \['custom_7'\]"):
+        load("toolret", folder)
+
+
+@pytest.mark.parametrize("labels", ["not json", '{"id": "web_0"}', '[{"doc": 1}]', None])
+def test_labels_of_another_form_are_refused(folder, labels):
+    row = {"id": "g0", "query": "x", "instruction": "", "labels": labels}
+    write_jsonl(folder / "queries/gta", [row], "queries")
+    with pytest.raises(ValueError, match="gta: labels of query 'g0' must be the JSON text"):
+        load("toolret", folder)
+
+
+def test_missing_columns_and_empty_folders_are_named(folder):
+    (folder / "queries/gta").mkdir()
+    with pytest.raises(FileNotFoundError, match=r"gta holds no \.jsonl or \.parquet file"):
+        load("toolret", folder)
+    write_parquet(folder / "queries/mnms", [{"id": "m0", "query": "x"}], "queries")
+    with pytest.raises(ValueError, match=r"columns \['instruction', 'labels'\] are missing"):
+        load("toolret", folder, tasks=["mnms"])
+
+
+def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
+    write_parquet(tmp_path / "queries/mnms", QUERIES["apibank"], "queries")
+    write_jsonl(tmp_path / "tools/web", TOOLS["web"] + TOOLS["code"], "tools")
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(ImportError, match=r"needs pyarrow: install jaxret\[parquet\]"):
+        load("toolret", tmp_path)
+
+
+def test_a_folder_without_the_two_parts_says_what_belongs_there(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"queries does not exist; .*ToolRet-Queries"):
+        load("toolret", tmp_path)
+
+
+def test_without_a_network_the_error_names_the_local_folder(tmp_path, monkeypatch):
+    constants = pytest.importorskip("huggingface_hub.constants")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    message = "could not get mangopy/ToolRet-Queries .*ToolRet-Tools into DIR/tools .*path=DIR"
+    with pytest.raises(OSError, match=message):
+        load("toolret")
