@@ -1,0 +1,170 @@
+"""How good a ranking is: accuracy, recall, nDCG and completeness, as trec_eval counts them.
+
+The rank of a label is the number of items that it does not beat, so a comparison and a sum stand
+where a sort of the catalogue would be. Equal scores are ordered as trec_eval orders them, by
+descending document number (bytes of the UTF-8 string), which `tie_order` prepares once a
+catalogue. Without that rule, ties would make the numbers depend on the order of the rows.
+
+With ``rank`` counted from zero and L labels:
+
+    accuracy         1 if a label has rank 0                               Success@1 of trec_eval
+    recall@k         labels with rank < k, divided by L
+    ndcg@k           sum over labels with rank < k of 1 / log2(rank + 2),
+                     divided by the same sum for ranks 0, 1, .., min(k, L) - 1
+    completeness@k   1 if every label has rank < k
+
+Labels are padded with -1. A query without any label has no recall: all of its metrics are NaN,
+never a flattering 1 or a silent 0. `check_labels` refuses such queries where data enter.
+
+Letters: I items, d width, N queries, L labels a query, k cut.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Float, Int
+
+UNRANKED = np.iinfo(np.int32).max  # the rank of a padded or absent label: beyond every cut
+
+
+def tie_order(tool_ids: Sequence[str]) -> Int[np.ndarray, "I"]:
+    """Place of each item among all items in descending order of their ids.
+
+    Raises:
+      ValueError: if an id occurs twice, because the order of the two is then undefined.
+    """
+    if twice := [name for name, count in Counter(tool_ids).items() if count > 1]:
+        raise ValueError(f"tool ids must differ, but {twice[:5]} occur more than once")
+    descending = sorted(range(len(tool_ids)), key=lambda i: tool_ids[i].encode(), reverse=True)
+    place = np.empty(len(tool_ids), np.int32)
+    place[descending] = np.arange(len(tool_ids))
+    return place
+
+
+def check_labels(labels: Int[np.ndarray, "N L"], num_items: int) -> None:
+    """Refuses labels that have no meaning, on the host, before anything is computed.
+
+    Raises:
+      ValueError: naming the first query that has no label, a label outside
+        ``[-1, num_items)``, or the same label twice.
+    """
+    labels = np.asarray(labels)
+    ordered = np.sort(labels, axis=1)
+    repeated = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+    outside = (labels < -1) | (labels >= num_items)
+    problems = {
+        "has no label; drop it or give it one": (labels < 0).all(axis=1),
+        f"has a label outside [-1, {num_items})": outside.any(axis=1),
+        "names a label twice": repeated.any(axis=1),
+    }
+    for problem, where in problems.items():
+        if where.any():
+            first = int(where.argmax())
+            raise ValueError(
+                f"query {first} {problem}: {labels[first].tolist()} ({where.sum()} such queries)"
+            )
+
+
+def ranks(
+    scores: Float[Array, "I"],
+    labels: Int[Array, "L"],
+    tie_order: Int[ArrayLike, "I"],
+    available: Bool[ArrayLike, "I"] | None = None,
+) -> Int[Array, "L"]:
+    """Rank of each label of one query among the available items, counted from zero.
+
+    Padded and absent labels get `UNRANKED`. A NaN score beats nothing and is beaten by nothing,
+    so that a diverged model does badly instead of perfectly. Map it over queries.
+    """
+    tie_order = jnp.asarray(tie_order)
+    mine, my_place = scores[labels][:, None], tie_order[labels][:, None]
+    beats = (mine > scores[None]) | ((mine == scores[None]) & (my_place < tie_order[None]))
+    available = jnp.ones(scores.shape, bool) if available is None else jnp.asarray(available)
+    not_beaten = (available[None] & ~beats).sum(axis=1, dtype=jnp.int32)
+    return jnp.where((labels >= 0) & available[labels], not_beaten - 1, UNRANKED)  # -1: itself
+
+
+def accuracy(ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"]) -> Float[Array, "*N"]:
+    """1 if the first-ranked item is a label."""
+    return _defined((ranks == 0).any(axis=-1), labels)
+
+
+def recall_at_k(
+    ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"], k: int
+) -> Float[Array, "*N"]:
+    """Share of the labels that are among the first k items."""
+    return (ranks < k).sum(axis=-1) / (labels >= 0).sum(axis=-1)
+
+
+def ndcg_at_k(ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"], k: int) -> Float[Array, "*N"]:
+    """Discounted gain of the labels among the first k items, relative to the best order.
+
+    Gains are 0 or 1. Absent labels count in the best order: they are missed.
+    """
+    gain = jnp.where(ranks < k, 1.0 / jnp.log2(2.0 + ranks), 0.0).sum(axis=-1)
+    discounts = 1.0 / np.log2(2.0 + np.arange(labels.shape[-1]))
+    best = jnp.asarray(np.concatenate([[0.0], np.cumsum(discounts)]), gain.dtype)
+    return gain / best[jnp.minimum((labels >= 0).sum(axis=-1), k)]
+
+
+def completeness_at_k(
+    ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"], k: int
+) -> Float[Array, "*N"]:
+    """1 if every label is among the first k items."""
+    return _defined(((ranks < k) | (labels < 0)).all(axis=-1), labels)
+
+
+def evaluate(
+    theta: Float[Array, "I d"],
+    queries: Float[Array, "N d"],
+    labels: Int[Array, "N L"],
+    tie_order: Int[ArrayLike, "I"],
+    *,
+    available: Bool[ArrayLike, "I"] | None = None,
+    k: int = 10,
+    chunk: int = 256,
+) -> dict[str, Float[Array, "N"]]:
+    """Every metric of every query, ranking all available items by ``theta . q``.
+
+    Args:
+      theta: item embeddings.
+      queries: query embeddings.
+      labels: right items of each query, -1 pads; see `check_labels`.
+      tie_order: from the function of that name.
+      available: items that can be ranked, by default all; an absent label counts as missed.
+      k: where the ranking is cut.
+      chunk: queries that are scored together; at most chunk x I scores are in memory at a time.
+
+    Returns:
+      ``accuracy``, ``recall@k``, ``ndcg@k`` and ``completeness@k`` (with the number for k), [N].
+    """
+    size = queries.shape[0]
+    chunk = max(1, min(chunk, size))
+
+    def chunked(rows):
+        return jnp.pad(rows, ((0, -size % chunk), (0, 0))).reshape(-1, chunk, rows.shape[1])
+
+    def of_chunk(queries_and_labels):
+        some, right = queries_and_labels
+        # Full precision: the faster default of accelerators would round scores into ties.
+        scores = jnp.matmul(some, jnp.asarray(theta).T, precision=jax.lax.Precision.HIGHEST)
+        # One query at a time: its I x L comparisons stay in cache, those of a chunk do not.
+        rank = jax.lax.map(lambda one: ranks(*one, tie_order, available), (scores, right))
+        return {
+            "accuracy": accuracy(rank, right),
+            f"recall@{k}": recall_at_k(rank, right, k),
+            f"ndcg@{k}": ndcg_at_k(rank, right, k),
+            f"completeness@{k}": completeness_at_k(rank, right, k),
+        }
+
+    values = jax.lax.map(of_chunk, (chunked(queries), chunked(labels)))
+    return {name: value.reshape(-1)[:size] for name, value in values.items()}
+
+
+def _defined(success: Bool[Array, "*N"], labels: Int[Array, "*N L"]) -> Float[Array, "*N"]:
+    """A bit as a number, NaN for queries without labels."""
+    return jnp.where((labels >= 0).any(axis=-1), success.astype(float), jnp.nan)

@@ -1,0 +1,102 @@
+"""What answers a slate: labels, flipped bits, rerankers, tools that come and go.
+
+    success = 'the chosen item is one of the labels'
+    flip_rate rho: the learner sees the bit the wrong way round with probability rho    B.4
+    reranker: of the k items shown, which one is used                           Algorithm 2
+    arrives, leaves: item i is there in the rounds arrives_i <= t < leaves_i     Algorithm 3
+
+The four go together as they like. A plain environment is ``Environment()``.
+
+Letters: I items, k items shown, L labels.
+"""
+
+from typing import NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxret.types import Choice, Feedback, PRNGKey, Slate
+from jaxret.validate import require
+
+
+class Reranker(Protocol):
+    """Picks one of the items shown.
+
+    Args:
+      key: consumed.
+      slate: the k items.
+      labels: [L], -1 pads; a simulated reranker looks at them, a real one at ``query``.
+      query: the position of the query in the stream's queries.
+
+    Returns:
+      the position in the slate, in 0 .. k - 1.
+    """
+
+    def __call__(
+        self, key: PRNGKey, slate: Slate, labels: Int[Array, " L"], query: Int[Array, ""]
+    ) -> Int[Array, ""]: ...
+
+
+class Environment(NamedTuple):
+    """Everything outside the learner; what is None does not occur."""
+
+    flip_rate: float | Float[Array, ""] | None = None
+    reranker: Reranker | None = None
+    arrives: Int[Array, " I"] | None = None  # first round of each item
+    leaves: Int[Array, " I"] | None = None  # first round without it
+
+
+def flipped(flip_rate: float) -> Environment:
+    """Bits that lie with probability ``flip_rate``, in [0, 0.5]."""
+    require("flip_rate", flip_rate, "in [0, 0.5]", lambda x: 0 <= x <= 0.5)
+    return Environment(flip_rate=flip_rate)
+
+
+def simulated_reranker(*, accuracy: float) -> Reranker:
+    """Recognises a right item on the slate with probability ``accuracy``, else picks any.
+
+    'Any' is even over the slate, so it may still be right.
+    """
+    require("accuracy", accuracy, "in [0, 1]", lambda x: 0 <= x <= 1)
+
+    def rerank(key, slate, labels, query):
+        del query
+        coin, lot = jax.random.split(key)
+        right = (slate.items[:, None] == labels[None, :]).any(axis=1)
+        sees = (jax.random.uniform(coin) < accuracy) & right.any()
+        return jnp.where(sees, jnp.argmax(right), jax.random.randint(lot, (), 0, right.shape[0]))
+
+    return rerank
+
+
+def present(environment: Environment, t: Int[Array, ""], available: Bool[Array, " I"]) -> Array:
+    """The items that are there in round t, among those the catalogue holds at all."""
+    here = available
+    if environment.arrives is not None:
+        here = here & (environment.arrives <= t)
+    if environment.leaves is not None:
+        here = here & (t < environment.leaves)
+    return here
+
+
+def answer(
+    environment: Environment,
+    key: PRNGKey,
+    slate: Slate,
+    labels: Int[Array, " L"],
+    query: Int[Array, ""],
+) -> tuple[Choice, Feedback]:
+    """Uses one item of the slate and says whether it worked. ``key`` is consumed."""
+    coin, lot = jax.random.split(key)
+    if environment.reranker is None:
+        position = jnp.zeros((), jnp.int32)
+    else:
+        position = environment.reranker(lot, slate, labels, query)
+    choice = Choice(item=slate.items[position], propensity=slate.propensity[position])
+    success = (choice.item == labels).any()
+    reward = success
+    if environment.flip_rate is not None:
+        reward = success ^ (jax.random.uniform(coin) < environment.flip_rate)
+    dtype = slate.propensity.dtype
+    return choice, Feedback(reward=reward.astype(dtype), success=success.astype(dtype))

@@ -1,0 +1,257 @@
+"""Many rounds in one program: the plain scan, the exact blocked form, the same on a mesh.
+
+A round read naively touches Theta three times (logits; read and write for the update). But
+within a block of B rounds the pending updates have rank B, so
+
+    Theta_t q_t = Theta q_t - sum_{s < t in block} e_s (q_s . q_t),      e_s = eta_s c_s / tau
+
+needs Theta only through ``S = Q Theta^T`` and the Gram matrix ``Q Q^T``; the block ends with
+``Theta <- Theta - E^T Q``. Two matrix products a block, the same items and the same Theta as
+the scan but for rounding. Projections stay exact: a row's norm follows from its logit
+(`jaxret.online.projections`), so a row carries a running factor, and what is pending is
+divided by it. Inside a block, tiles of a few rounds keep the work of a round in cache.
+
+The kernel is written once. On a mesh it runs inside shard_map with the rows of Theta split
+over the axis ``item``: a round exchanges a maximum, a few sums and the chosen entry.
+
+Round t uses ``fold_in(key, t)``: a run cut at any multiple of the block and resumed from its
+state goes on bit for bit.
+
+Letters: I items, d width, B rounds a block, b rounds a tile, T rounds.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Float, Int
+
+from jaxret import sharding
+from jaxret.online import environment as world
+from jaxret.online.environment import Environment
+from jaxret.online.learner import (
+    Learner,
+    Rule,
+    State,
+    coefficients,
+    measure,
+    step_length,
+)
+from jaxret.sharding import Axis
+from jaxret.types import PRNGKey, Stream, Trace
+from jaxret.validate import require
+
+BLOCK = 128
+TILE = 8
+
+
+def replay(
+    learner: Learner,
+    state,
+    environment: Environment,
+    stream: Stream,
+    key: PRNGKey,
+) -> tuple:
+    """Plays the stream round by round: the plain scan, for any learner.
+
+    Args:
+      learner: its `act` and `update` are called as they stand.
+      state: from ``learner.init`` or an earlier replay; ``state.t`` is the first round.
+      environment: what answers.
+      stream: the queries, their labels, and the order of this replay's T rounds.
+      key: of the whole run; rounds fold in their number.
+
+    Returns:
+      the state after T rounds, and a `Trace` with fields [T].
+    """
+
+    def play(state, query):
+        act_key, answer_key = _round_keys(key, state.t)
+        q, labels = stream.queries[query], stream.labels[query]
+        available = state.available
+        state = state._replace(available=world.present(environment, state.t, available))
+        slate = learner.act(state, q, act_key)
+        choice, feedback = world.answer(environment, answer_key, slate, labels, query)
+        state, info = learner.update(state, q, choice, feedback.reward, labels)
+        trace = Trace(**choice._asdict(), **feedback._asdict(), **info._asdict())
+        return state._replace(available=available), trace
+
+    return lax.scan(play, state, stream.order)
+
+
+def replay_blocked(
+    learner: Learner,
+    state: State,
+    environment: Environment,
+    stream: Stream,
+    key: PRNGKey,
+    *,
+    block: int = BLOCK,
+    tile: int = TILE,
+    axis: Axis = None,
+) -> tuple[State, Trace]:
+    """The same rounds in blocks: two matrix products for every ``block`` rounds.
+
+    Args:
+      learner: must be rank one (``learner.rule`` is not None).
+      state: as in `replay`.
+      environment: as in `replay`.
+      stream: as in `replay`. Where ``order`` is -1 nothing is played (its line of the trace means
+        nothing), so that the chunks of a run can share one shape.
+      key: as in `replay`.
+      block: B, rounds between two reads of Theta.
+      tile: b, rounds between two reads of what is pending; divides B.
+      axis: the mesh axis of the items, inside shard_map; else None.
+
+    Returns:
+      as `replay`.
+    """
+    rule = learner.rule
+    if rule is None:
+        raise ValueError(f"learner {learner.name!r} is not rank one: use replay, the plain scan")
+    require("tile", tile, ">= 1", lambda x: x >= 1)
+    require("block", block, f"a multiple of tile={tile}", lambda x: x >= tile and x % tile == 0)
+    rounds = stream.order.shape[0]
+    order = jnp.pad(stream.order, (0, -rounds % block), constant_values=-1).reshape(-1, block)
+
+    def play(state, order):
+        return _play_block(rule, state, environment, stream, key, order, tile, axis)
+
+    state, trace = lax.scan(play, state, order)
+    return state, jax.tree.map(lambda x: x.reshape(-1)[:rounds], trace)
+
+
+def replay_on_mesh(
+    learner: Learner,
+    state: State,
+    environment: Environment,
+    stream: Stream,
+    key: PRNGKey,
+    *,
+    mesh: Mesh,
+    block: int = BLOCK,
+    tile: int = TILE,
+) -> tuple[State, Trace]:
+    """`replay_blocked` with the catalogue split over the mesh axis ``item``.
+
+    The number of items must be a multiple of the axis (`jaxret.sharding.padded`).
+    """
+    items, devices = state.theta.shape[0], mesh.shape["item"]
+    if items % devices:
+        raise ValueError(
+            f"{items} items do not divide over {devices} devices: pad the catalogue with"
+            f" jaxret.sharding.padded(catalogue, {devices})"
+        )
+    states = State._make((P("item", None), P("item"), P()))
+    reranker, bare = environment.reranker, environment._replace(reranker=None)
+    specs = (P(), None, P("item"), P("item"))
+    worlds = Environment._make(
+        None if part is None else spec for part, spec in zip(bare, specs, strict=True)
+    )
+
+    def local(state, environment, stream, key):
+        environment = environment._replace(reranker=reranker)
+        return replay_blocked(
+            learner, state, environment, stream, key, block=block, tile=tile, axis="item"
+        )
+
+    return jax.shard_map(
+        local,
+        mesh=mesh,
+        in_specs=(states, worlds, P(), P()),
+        out_specs=(states, P()),
+        check_vma=False,
+    )(state, bare, stream, key)
+
+
+def _round_keys(key: PRNGKey, t: Int[Array, "*m"]) -> tuple:
+    """The keys of `act` and of `answer` in round t (or in many rounds at once)."""
+    fold = jax.random.fold_in
+    for _ in t.shape:
+        fold = jax.vmap(fold, (None, 0))
+    return fold(key, 2 * t), fold(key, 2 * t + 1)
+
+
+class _Rows(NamedTuple):
+    """What changes within a block, per row: ``theta_i = factor_i (row_i - pending)``."""
+
+    pending: Float[Array, "B I"]  # e_s / factor, one line a round played
+    factor: Float[Array, " I"]
+    norm2: Float[Array, " I"]  # squared norms of theta, as projected
+
+
+def _play_block(
+    rule: Rule,
+    state: State,
+    environment: Environment,
+    stream: Stream,
+    key: PRNGKey,
+    order: Int[Array, " B"],
+    tile: int,
+    axis: Axis,
+) -> tuple[State, Trace]:
+    """One block: S and the Gram matrix, its rounds, and the product that ends it."""
+    real = order >= 0
+    order = jnp.maximum(order, 0)
+    queries = stream.queries[order]
+    scores = queries @ state.theta.T  # S [B, I]
+    gram = queries @ queries.T
+    project = rule.projection.factor
+    norm2 = jnp.zeros_like(scores[0]) if project is None else jnp.sum(state.theta**2, axis=1)
+    rows = _Rows(pending=jnp.zeros_like(scores), factor=jnp.ones_like(scores[0]), norm2=norm2)
+
+    labels = stream.labels[order]
+    keys = _round_keys(key, state.t + jnp.arange(order.shape[0]))
+
+    def play_tile(carry, start):
+        t, rows = carry
+        cut = lambda x: lax.dynamic_slice_in_dim(x, start, tile)  # noqa: E731
+        ours = cut(gram)  # [b, B]
+        z = cut(scores) - ours @ rows.pending  # what earlier tiles left
+        within = lax.dynamic_slice_in_dim(ours, start, tile, axis=1)  # [b, b]
+
+        def play(carry, xs):
+            t, fresh, factor, norm2 = carry
+            i, z, gram_row, query, labels, (act_key, answer_key), is_real = xs
+            plain = factor * (z - gram_row @ fresh)  # theta . q
+            available = world.present(environment, t, state.available)
+            logits = sharding.masked(plain / rule.tau, available)
+            slate = rule.policy.show(act_key, logits, axis)
+            choice, feedback = world.answer(environment, answer_key, slate, labels, query)
+            c = coefficients(rule.estimator, logits, choice, feedback.reward, labels, axis)
+            e = jnp.where(is_real, step_length(rule, t), 0.0) * c
+            fresh = lax.dynamic_update_index_in_dim(fresh, e / factor, i, 0)
+            if project is not None:
+                norm2 = norm2 - 2 * e * plain + e**2 * gram_row[i]
+                shrink = project(norm2)
+                factor, norm2 = factor * shrink, norm2 * shrink**2
+            seen = (logits, choice, feedback)
+            return (t + is_real.astype(t.dtype), fresh, factor, norm2), seen
+
+        xs = (
+            jnp.arange(tile),
+            z,
+            within,
+            cut(order),
+            cut(labels),
+            jax.tree.map(cut, keys),
+            cut(real),
+        )
+        (t, fresh, factor, norm2), (logits, choice, feedback) = lax.scan(
+            play, (t, jnp.zeros_like(z), rows.factor, rows.norm2), xs
+        )
+        info = jax.vmap(lambda z, labels: measure(z, labels, axis))(logits, cut(labels))
+        trace = Trace(**choice._asdict(), **feedback._asdict(), **info._asdict())
+        pending = lax.dynamic_update_slice_in_dim(rows.pending, fresh, start, 0)
+        return (t, _Rows(pending=pending, factor=factor, norm2=norm2)), trace
+
+    starts = jnp.arange(0, order.shape[0], tile)
+    (t, rows), trace = lax.scan(play_tile, (state.t, rows), starts)
+    theta = state.theta - rows.pending.T @ queries
+    if project is not None:
+        theta = theta * rows.factor[:, None]
+    state = State(theta=theta, available=state.available, t=t)
+    return state, jax.tree.map(lambda x: x.reshape(-1), trace)

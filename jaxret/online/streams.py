@@ -1,0 +1,62 @@
+"""In which order queries come: exposures, and the hops of tasks that take several tools.
+
+Orders are positions into the queries; they are made on the host, once, and are data to the
+compiled replay.
+"""
+
+import numpy as np
+from jaxtyping import Int
+
+from jaxret.validate import require
+
+
+def exposures(n: int, times: int, seed: int) -> Int[np.ndarray, " T"]:
+    """Each of n queries ``times`` times, shuffled anew each time   (ORAG C.3).
+
+    One exposure is a deployment that sees each query once; several are the paper's
+    'multiple exposure', which is closer to training in epochs.
+
+    Args:
+      n: different queries, >= 1.
+      times: E, >= 1.
+      seed: of the shuffles.
+
+    Returns:
+      positions [E n].
+    """
+    require("n", n, ">= 1", lambda x: x >= 1)
+    require("exposures", times, ">= 1", lambda x: x >= 1)
+    rng = np.random.default_rng(seed)
+    return np.concatenate([rng.permutation(n) for _ in range(times)]).astype(np.int32)
+
+
+def hops(task: Int[np.ndarray, " N"], seed: int) -> Int[np.ndarray, " N"]:
+    """Tasks in random order, the sub-queries of each one after the other   (Algorithm 4).
+
+    Algorithm 4 is Algorithm 1 on this stream: an update after every hop. Only the accounting
+    is by task (`by_task`).
+
+    Args:
+      task: the task of each sub-query; equal numbers stand together, in order of the hops.
+      seed: of the shuffle.
+
+    Returns:
+      positions [N].
+    """
+    task = np.asarray(task)
+    starts = np.flatnonzero(np.r_[True, task[1:] != task[:-1]])
+    if len(np.unique(task)) != len(starts):
+        raise ValueError("the sub-queries of a task must stand together: sort them by task first")
+    runs = np.split(np.arange(len(task), dtype=np.int32), starts[1:])
+    return np.concatenate([runs[i] for i in np.random.default_rng(seed).permutation(len(runs))])
+
+
+def by_task(values: np.ndarray, task: np.ndarray) -> np.ndarray:
+    """Whether all hops of a task succeeded: [T] bits and the task of each -> [tasks] of 0 or 1.
+
+    Tasks come out in the order of their numbers.
+    """
+    tasks, position = np.unique(task, return_inverse=True)
+    failed = np.zeros(len(tasks))
+    np.add.at(failed, position, 1.0 - np.asarray(values, np.float64))
+    return (failed == 0).astype(np.float64)
