@@ -1,0 +1,1 @@
+"""Statements about runs: regret, comparators, bounds with their assumptions, checks."""

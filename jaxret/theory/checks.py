@@ -1,0 +1,136 @@
+"""Is a statement true? Moments by enumeration and by chance, slopes of regret, coverage of bounds.
+
+    Lemma 3.1      E[c] = p - 1[i*]                    for a ~ p and clean bits
+    Eq. (12)       E[c] = p - 1[i*] + rho (2 1[i*] - 1)    the same rule under bits flipped by rho
+    Corollary 5.2  regret of order sqrt(T): log regret against log T has slope 1/2 at most
+
+Letters: I items, S seeds, n samples or horizons.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from jaxret.online.estimators import Estimator, Round, expected_coefficients
+from jaxret.types import PRNGKey
+from jaxret.validate import require
+
+
+class Moments(NamedTuple):
+    """Of an estimator's coefficients c, over the chosen item and the flipped bit."""
+
+    mean: Float[Array, " I"]  # E[c]
+    second: Float[Array, ""]  # E ||c||^2; times ||q / tau||^2 it is E ||G||_F^2
+
+
+class Sampled(NamedTuple):
+    """A mean over independent samples, item by item."""
+
+    mean: Float[Array, " I"]
+    stderr: Float[Array, " I"]
+
+
+class Slope(NamedTuple):
+    """The exponent of ``regret ~ T^value``, with a 95 % interval over seeds."""
+
+    value: float
+    low: float
+    high: float
+
+
+def moments(
+    estimator: Estimator,
+    probs: Float[Array, " I"],
+    target: Int[Array, ""],
+    *,
+    flip_rate: float = 0.0,
+) -> Moments:
+    """Both moments exactly, for one right item ``target`` and items drawn from ``probs``."""
+
+    def squared(seen):
+        return estimator.coefficients(seen) ** 2
+
+    mean = expected_coefficients(estimator, probs, target, flip_rate=flip_rate)
+    square = estimator._replace(coefficients=squared)
+    second = expected_coefficients(square, probs, target, flip_rate=flip_rate).sum()
+    return Moments(mean=mean, second=second)
+
+
+def monte_carlo_coefficients(
+    estimator: Estimator,
+    probs: Float[Array, " I"],
+    target: Int[Array, ""],
+    key: PRNGKey,
+    n: int,
+    *,
+    flip_rate: float = 0.0,
+) -> Sampled:
+    """E[c] by n draws of an item from ``probs`` and of its bit. ``key`` is consumed.
+
+    Holds n I numbers at once.
+    """
+    require("n", n, ">= 2", lambda x: x >= 2)
+    item_key, flip_key = jax.random.split(key)
+    ids = jnp.arange(probs.shape[0])
+
+    def mask(item):
+        return (ids == item).astype(probs.dtype)
+
+    def sample(item, flip):
+        seen = Round(
+            probs=probs,
+            chosen=mask(item),
+            best=mask(jnp.argmax(probs)),
+            target=mask(target),
+            p_chosen=probs[item],
+            propensity=probs[item],
+            reward=((item == target) ^ flip).astype(probs.dtype),
+        )
+        return estimator.coefficients(seen)
+
+    items = jax.random.categorical(item_key, jnp.log(probs), shape=(n,))
+    flips = jax.random.bernoulli(flip_key, flip_rate, (n,))
+    c = jax.vmap(sample)(items, flips)
+    return Sampled(mean=c.mean(axis=0), stderr=c.std(axis=0, ddof=1) / jnp.sqrt(n))
+
+
+def slope(
+    horizons: Int[np.ndarray, " n"],
+    regrets: Float[np.ndarray, "S n"],
+    *,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Slope:
+    """Least squares of log mean regret on log T; the interval by resampling whole seeds.
+
+    The mean over seeds comes first because the regret of one seed may be negative, and its
+    logarithm then says nothing; a seed's horizons stay together because they share rounds.
+
+    Args:
+      horizons: T, increasing.
+      regrets: regret of each seed at each horizon; its mean must be positive throughout.
+      resamples: of the bootstrap.
+      seed: of the bootstrap.
+    """
+    regrets = np.asarray(regrets, np.float64)
+    rng = np.random.default_rng(seed)
+    picks = rng.integers(0, len(regrets), (resamples, len(regrets)))
+    means = np.concatenate([regrets.mean(axis=0)[None], regrets[picks].mean(axis=1)])
+    if not (means > 0).all():
+        raise ValueError(
+            "mean regret must be positive at every horizon, in every resample of the seeds;"
+            f" its least is {means.min():.3g}: use longer horizons or more seeds"
+        )
+    x = np.log(np.asarray(horizons, np.float64))
+    x = x - x.mean()
+    slopes = np.log(means) @ x / (x @ x)
+    low, high = np.quantile(slopes[1:], [0.025, 0.975])
+    return Slope(value=float(slopes[0]), low=float(low), high=float(high))
+
+
+def coverage(measured: Float[np.ndarray, "*n"], bounds: Float[np.ndarray, "*n"]) -> float:
+    """The share of settings in which what was measured is at most its bound."""
+    return float(np.mean(np.asarray(measured) <= np.asarray(bounds)))

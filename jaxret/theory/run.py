@@ -1,0 +1,78 @@
+"""What the theorems are told of a run, and the numbers they need of it.
+
+Everything is float64 on the host, and q stands for q / tau as everywhere in the theory.
+
+Letters: I items, d width, N queries, L labels, T rounds, S seeds.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxret.online.learner import Rule
+from jaxret.theory.regret import Estimate, losses, over_seeds, regret
+from jaxret.types import Stream, Trace
+
+
+class Run(NamedTuple):
+    """Runs of one learner that differ in their seed, and what they are compared with.
+
+    Every item is available in every round: strip absent rows first.
+    """
+
+    rule: Rule
+    theta_1: Float[Array, "I d"]
+    stream: Stream  # order [S, T]
+    trace: Trace  # fields [S, T]
+    comparator: Float[Array, "I d"]  # U: any Theta that does not depend on the draws
+
+
+def require_seeds(run: Run) -> None:
+    """Raises ValueError unless trace and order are both [S, T]."""
+    order, loss = np.shape(run.stream.order), np.shape(run.trace.loss)
+    if len(order) != 2 or order != loss:
+        raise ValueError(
+            f"stream.order {order} and the trace's fields {loss} must both be [S, T]:"
+            " give a single run a seed axis with x[None]"
+        )
+
+
+def measured_regret(run: Run) -> Estimate:
+    """The left-hand side of every bound: regret after the last round, over seeds."""
+    require_seeds(run)
+    theirs = losses(run.comparator, run.stream.queries, run.stream.labels, tau=run.rule.tau)
+    return over_seeds(regret(run.trace.loss, theirs, run.stream.order)[:, -1])
+
+
+def distance2(run: Run) -> float:
+    """``||Theta_1 - U||_F^2``."""
+    apart = np.asarray(run.theta_1, np.float64) - np.asarray(run.comparator, np.float64)
+    return float((apart**2).sum())
+
+
+def norm2(run: Run) -> Float[np.ndarray, "S T"]:
+    """``||q_t||^2``."""
+    each = (np.asarray(run.stream.queries, np.float64) ** 2).sum(axis=1)
+    return each[np.asarray(run.stream.order)] / float(run.rule.tau) ** 2
+
+
+def p_label(run: Run) -> Float[np.ndarray, "S T"]:
+    """The probability of the right item, from the loss: ``p_success`` underflows sooner."""
+    return np.exp(-np.asarray(run.trace.loss, np.float64))
+
+
+def inverse_p(run: Run) -> Float[np.ndarray, "S T"]:
+    """``sum_i 1 / p_i``."""
+    return np.asarray(run.trace.inverse_p, np.float64)
+
+
+def bias_product(run: Run) -> Float[np.ndarray, "S T"]:
+    """``<B_t, Theta_t - U> / rho``: with z = Theta q, ``2 z_{i*} - sum_i z_i`` less that of U."""
+    u = np.asarray(run.comparator, np.float64)
+    q = np.asarray(run.stream.queries, np.float64) / float(run.rule.tau)
+    label = (u[np.asarray(run.stream.labels)[:, 0]] * q).sum(axis=1)
+    of_u = 2.0 * label - q @ u.sum(axis=0)
+    z_label = np.asarray(run.trace.logit_label, np.float64)
+    z_sum = np.asarray(run.trace.logit_sum, np.float64)
+    return 2.0 * z_label - z_sum - of_u[np.asarray(run.stream.order)]

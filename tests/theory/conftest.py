@@ -1,0 +1,57 @@
+"""A toy deployment: 8 items, 40 queries in 5 dimensions, every fourth label at random."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxret.online.environment import Environment
+from jaxret.online.replay import replay
+from jaxret.theory.run import Run
+from jaxret.types import Stream
+
+ITEMS, QUERIES, WIDTH, SEEDS, TIMES = 8, 40, 5, 96, 8
+
+
+def unit(x):
+    return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+class Toy:
+    """Theta_1 [I, d], queries [N, d], labels [N, 1], and runs over 96 seeds of 320 rounds."""
+
+    def __init__(self):
+        rng = np.random.default_rng(3)
+        hidden = unit(rng.normal(size=(ITEMS, WIDTH)))
+        queries = unit(rng.normal(size=(QUERIES, WIDTH)))
+        labels = (queries @ hidden.T).argmax(axis=1)
+        labels[::4] = rng.integers(0, ITEMS, len(labels[::4]))
+        self.theta_1 = 0.5 * unit(hidden + 0.7 * rng.normal(size=hidden.shape)).astype(np.float32)
+        self.queries = queries.astype(np.float32)
+        self.labels = labels[:, None].astype(np.int32)
+        orders = [[rng.permutation(QUERIES) for _ in range(TIMES)] for _ in range(SEEDS)]
+        self.order = np.array(orders, np.int32).reshape(SEEDS, -1)
+
+    def play(self, learner, *, flip_rate=None, comparator=None, labels=None):
+        """A `Run`; U is Theta_1 unless given."""
+        labels = jnp.asarray(self.labels if labels is None else labels)
+        stream = Stream(queries=jnp.asarray(self.queries), labels=labels, order=self.order)
+        start = learner.init(jnp.asarray(self.theta_1), jnp.ones(ITEMS, bool))
+        world = Environment(flip_rate=flip_rate)
+
+        def one(key, order):
+            return replay(learner, start, world, stream._replace(order=order), key)[1]
+
+        trace = jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(0), SEEDS), self.order)
+        return Run(
+            rule=learner.rule,
+            theta_1=start.theta,
+            stream=stream,
+            trace=trace,
+            comparator=start.theta if comparator is None else jnp.asarray(comparator),
+        )
+
+
+@pytest.fixture(scope="session")
+def toy() -> Toy:
+    return Toy()

@@ -1,0 +1,116 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxret.online import estimators
+from jaxret.theory.checks import coverage, moments, monte_carlo_coefficients, slope
+
+P = np.array([0.5, 0.3, 0.15, 0.05])
+
+
+def enumerate_eq_4(p, right, flip_rate, read=lambda y: y):
+    """E[c] and E||c||^2 of Eq. (4) over the item and the bit, by hand; ``read`` maps the bit."""
+    mean, second = np.zeros_like(p), 0.0
+    for a in range(len(p)):
+        for flip in (0, 1):
+            chance = p[a] * (flip_rate if flip else 1 - flip_rate)
+            c = p.copy()
+            c[a] -= read((a == right) ^ flip) / p[a]
+            mean, second = mean + chance * c, second + chance * (c**2).sum()
+    return mean, second
+
+
+@pytest.mark.parametrize("right", range(4))
+@pytest.mark.parametrize("rho", [0.0, 0.1, 0.5])
+def test_the_moments_of_eq_4_are_those_of_the_theory(right, rho):
+    mean, second = enumerate_eq_4(P, right, rho)
+    is_right = np.arange(4) == right
+    q, inverse = P[right], (1 / P).sum()
+    np.testing.assert_allclose(mean, P - is_right + rho * (2.0 * is_right - 1), atol=1e-12)
+    m = np.where(is_right, 1 - rho, rho)
+    np.testing.assert_allclose(second, (P**2 - 2 * P * m + m / P).sum(), rtol=1e-12)
+    assert second <= 2 * (1 / q - 2 * q + 1 + rho * inverse)  # Theorem B.2
+    if rho == 0:
+        np.testing.assert_allclose(second, (P**2).sum() - 2 * q + 1 / q, rtol=1e-12)
+        assert second <= 1 / q - 2 * q + 1  # Theorem 5.1
+    got = moments(
+        estimators.importance_weighted(), jnp.asarray(P), jnp.asarray(right), flip_rate=rho
+    )
+    np.testing.assert_allclose(got.mean, mean, atol=1e-6)
+    np.testing.assert_allclose(got.second, second, rtol=1e-5)
+
+
+@pytest.mark.parametrize("right", range(4))
+@pytest.mark.parametrize("rho", [0.1, 0.4])
+def test_the_debiased_bit_has_the_mean_of_the_clean_one_and_more_variance(right, rho):
+    mean, second = enumerate_eq_4(P, right, rho, lambda y: (y - rho) / (1 - 2 * rho))
+    q, v = P[right], rho * (1 - rho) / (1 - 2 * rho) ** 2
+    np.testing.assert_allclose(mean, P - (np.arange(4) == right), atol=1e-12)
+    np.testing.assert_allclose(second, (P**2).sum() - 2 * q + 1 / q + v * (1 / P).sum(), rtol=1e-12)
+    got = moments(
+        estimators.debiased(flip_rate=rho), jnp.asarray(P), jnp.asarray(right), flip_rate=rho
+    )
+    np.testing.assert_allclose(got.mean, mean, atol=1e-5)
+    np.testing.assert_allclose(got.second, second, rtol=1e-5)
+
+
+@pytest.mark.parametrize("right", range(4))
+def test_moving_one_row_varies_less_than_moving_all(right):
+    got = moments(estimators.chosen_only(), jnp.asarray(P), jnp.asarray(right))
+    np.testing.assert_allclose(got.second, 1 / P[right] - 1, rtol=1e-5)
+    assert got.second < enumerate_eq_4(P, right, 0.0)[1]
+
+
+@pytest.mark.parametrize(
+    "estimator", [estimators.importance_weighted(), estimators.chosen_only()], ids=lambda e: e.name
+)
+def test_lemma_3_1_holds_by_chance_too(estimator):
+    right = 2
+    got = monte_carlo_coefficients(
+        estimator, jnp.asarray(P), jnp.asarray(right), jax.random.key(0), 40_000
+    )
+    off = np.abs(np.asarray(got.mean) - (P - (np.arange(4) == right)))
+    assert (off <= 4 * np.asarray(got.stderr) + 1e-6).all()
+    assert 0 < got.stderr.max() < 0.02
+
+
+def test_samples_show_the_bias_of_flipped_bits_and_that_debiasing_removes_it():
+    right, rho = 0, 0.2
+    lean = rho * (2.0 * (np.arange(4) == right) - 1)
+    for estimator, bias in [
+        (estimators.importance_weighted(), lean),
+        (estimators.debiased(flip_rate=rho), np.zeros(4)),
+    ]:
+        got = monte_carlo_coefficients(
+            estimator, jnp.asarray(P), jnp.asarray(right), jax.random.key(1), 40_000, flip_rate=rho
+        )
+        off = np.asarray(got.mean) - (P - (np.arange(4) == right))
+        assert (np.abs(off - bias) <= 4 * np.asarray(got.stderr)).all()
+
+
+def test_the_slope_of_a_square_root_is_a_half():
+    horizons = np.array([100, 200, 400, 800, 1600])
+    exact = 7.0 * np.sqrt(horizons)
+    got = slope(horizons, np.tile(exact, (5, 1)))
+    np.testing.assert_allclose(got, [0.5, 0.5, 0.5], atol=1e-12)
+
+
+def test_the_interval_of_the_slope_covers_it_about_as_often_as_it_says():
+    horizons = np.array([100, 200, 400, 800, 1600])
+    rng = np.random.default_rng(0)
+    hits = []
+    for _ in range(100):
+        seeds = rng.lognormal(0.0, 0.3, (30, 5)) * np.sqrt(horizons)
+        got = slope(horizons, seeds, resamples=400)
+        hits.append(got.low <= 0.5 <= got.high)
+    assert 0.85 <= np.mean(hits) <= 0.99
+
+
+def test_a_negative_mean_regret_has_no_slope():
+    with pytest.raises(ValueError, match="mean regret must be positive"):
+        slope(np.array([10, 20]), np.array([[1.0, -2.0], [1.0, 1.0]]))
+
+
+def test_coverage_is_the_share_of_bounds_that_were_kept():
+    assert coverage(np.array([1.0, 2.0, 3.0, 4.0]), np.array([1.0, 2.5, 2.0, 9.0])) == 0.75

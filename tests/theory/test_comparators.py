@@ -1,0 +1,142 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxret.theory.comparators import hindsight, margin, proximal
+
+
+def gradient(theta, queries, labels, tau, counts):
+    """Of sum_t l_t, in NumPy float64."""
+    z = queries @ theta.T / tau
+    p = np.exp(z - z.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    return (counts[:, None] * (p - np.eye(len(theta))[labels[:, 0]])).T @ queries / tau
+
+
+def solve(solver, *arrays):
+    """Jits and runs a solver in float64; NumPy in, NumPy out."""
+    with jax.enable_x64(True):
+        return jax.tree.map(np.asarray, jax.jit(solver)(*map(jnp.asarray, arrays)))
+
+
+SAME = np.array([[0.6, 0.8], [0.6, 0.8]]), np.array([[0], [1]])
+
+
+def test_one_query_with_two_labels_costs_their_entropy():
+    counts = np.array([3.0, 1.0])
+    p = counts / 4
+    for_all = -(counts * np.log(p)).sum()
+
+    def solver(queries, labels, theta_0, counts):
+        return hindsight(queries, labels, tau=0.5, theta_0=theta_0, counts=counts, tolerance=1e-9)
+
+    got = solve(solver, *SAME, np.zeros((2, 2)), counts)
+    assert got.converged
+    np.testing.assert_allclose(got.loss, for_all, rtol=1e-12)
+    z = np.asarray(got.theta) @ SAME[0][0] / 0.5
+    np.testing.assert_allclose(np.exp(z) / np.exp(z).sum(), p, atol=1e-8)
+
+
+def separable():
+    return np.array([[1.0, 0.0], [0.0, 1.0], [-0.6, -0.8]]), np.array([[0], [1], [2]])
+
+
+def test_separable_data_have_no_hindsight_optimum():
+    def solver(queries, labels, theta_0, tolerances):
+        def one(tolerance):
+            return hindsight(queries, labels, tau=1.0, theta_0=theta_0, tolerance=tolerance)
+
+        found = jax.lax.map(one, tolerances)
+        return found, jax.vmap(lambda theta: margin(theta, queries, labels))(found.theta)
+
+    tolerances = np.array([1e-1, 1e-2, 1e-3, 1e-4, 1e-5])
+    found, margins = solve(solver, *separable(), np.zeros((3, 2)), tolerances)
+    assert found.converged.all()
+    assert (margins > 0).all()
+    assert (np.diff(np.linalg.norm(found.theta, axis=(1, 2))) > 1.0).all()
+    assert (found.loss[1:] < 0.2 * found.loss[:-1]).all()
+    assert found.loss[-1] < 1e-4
+
+
+def test_the_margin_is_the_least_lead_of_a_label():
+    theta = jnp.array([[1.0, 0.0], [0.0, 1.0]])
+    queries = jnp.array([[0.9, 0.2], [0.3, 0.4]])
+    np.testing.assert_allclose(margin(theta, queries, jnp.array([[0], [1]])), 0.1, rtol=1e-5)
+    np.testing.assert_allclose(margin(theta, queries, jnp.array([[0], [0]])), -0.1, rtol=1e-5)
+
+
+def test_the_proximal_comparator_is_finite_and_one_on_separable_data():
+    queries, labels = separable()
+    eta, rng = 2.0, np.random.default_rng(0)
+    theta_1 = rng.normal(size=(3, 2))
+    far = theta_1 + 10.0 * rng.normal(size=(3, 2))
+
+    def solver(q, l, theta_1, theta_0):
+        return proximal(q, l, theta_1, eta=eta, tau=0.7, theta_0=theta_0, tolerance=1e-12)
+
+    near = solve(solver, queries, labels, theta_1, theta_1)
+    other = solve(solver, queries, labels, theta_1, far)
+    assert near.converged
+    assert other.converged
+    assert other.iterations > 0
+    np.testing.assert_allclose(near.theta, other.theta, atol=1e-10)
+    assert np.linalg.norm(near.theta) < 100.0
+
+
+@pytest.mark.parametrize("tau", [0.1, 1.0])
+def test_the_proximal_comparator_satisfies_its_optimality_condition(tau):
+    rng = np.random.default_rng(1)
+    queries, labels = rng.normal(size=(300, 5)), rng.integers(0, 9, (300, 1))
+    theta_1, counts, eta = rng.normal(size=(9, 5)), rng.integers(0, 4, 300).astype(float), 0.02
+
+    def solver(q, l, theta_1, counts):
+        return proximal(q, l, theta_1, eta=eta, tau=tau, counts=counts, tolerance=1e-13)
+
+    got = solve(solver, queries, labels, theta_1, counts)
+    assert got.converged
+    pull = (np.asarray(got.theta) - theta_1) / eta
+    np.testing.assert_allclose(
+        gradient(np.asarray(got.theta), queries, labels, tau, counts), -pull, atol=1e-7
+    )
+
+
+def test_the_certificates_hold_for_a_search_that_stops_early():
+    rng = np.random.default_rng(2)
+    queries, labels = rng.normal(size=(50, 4)), rng.integers(0, 6, (50, 1))
+    theta_1, limits = rng.normal(size=(6, 4)), np.array([0, 1, 3, 6, 500])
+
+    def solver(q, l, theta_1, limits):
+        def one(limit):
+            return proximal(q, l, theta_1, eta=0.5, tau=0.5, tolerance=1e-14, max_iterations=limit)
+
+        return jax.lax.map(one, limits)
+
+    found = solve(solver, queries, labels, theta_1, limits)
+    np.testing.assert_array_equal(found.converged, [False, False, False, False, True])
+    np.testing.assert_array_equal(found.iterations[:-1], limits[:-1])
+    apart = np.linalg.norm(found.theta - found.theta[-1], axis=(1, 2))[:-1]
+    above = (found.objective - found.objective[-1])[:-1]
+    assert (apart > 0).all()
+    assert (apart <= found.distance[:-1]).all()
+    assert (above > 0).all()
+    assert (above <= found.gap[:-1]).all()
+
+
+def test_float32_reaches_the_default_tolerance_in_a_few_iterations():
+    rng = np.random.default_rng(3)
+    queries = rng.normal(size=(500, 32)).astype(np.float32) / np.sqrt(32)
+    theta_1 = rng.normal(size=(60, 32)).astype(np.float32) / np.sqrt(32)
+    labels = jnp.asarray(rng.integers(0, 60, (500, 1)))
+    got = jax.jit(lambda q, l, t: proximal(q, l, t, eta=1e-4, tau=0.05))(
+        jnp.asarray(queries), labels, jnp.asarray(theta_1)
+    )
+    assert got.theta.dtype == jnp.float32
+    assert got.converged
+    assert got.iterations <= 10
+    assert float(got.objective) < 500 * np.log(1e6)
+
+
+def test_a_step_size_of_zero_is_refused():
+    with pytest.raises(ValueError, match="eta must be > 0, got 0"):
+        proximal(jnp.ones((1, 2)), jnp.zeros((1, 1), int), jnp.ones((3, 2)), eta=0.0, tau=1.0)

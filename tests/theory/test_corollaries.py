@@ -1,0 +1,108 @@
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxret.online import learner, projections
+from jaxret.theory.bounds import theorem_5_1, theorem_b2
+from jaxret.theory.corollaries import (
+    Constants,
+    corollary_5_2,
+    corollary_5_2_step_size,
+    corollary_b3,
+    corollary_b3_step_size,
+    measured_constants,
+)
+from jaxret.theory.run import measured_regret
+
+TAU, ETA, ROUNDS, ITEMS = 0.3, 0.003, 320, 8
+CONSTANTS = Constants(theta=4.0, q=12.0, p_label=0.01, p_item=0.005)
+
+
+@pytest.fixture(scope="module")
+def clean(toy):
+    return toy.play(learner.orag(tau=TAU, eta=ETA), comparator=0.9 * toy.theta_1)
+
+
+@pytest.fixture(scope="module")
+def noisy(toy):
+    ball = projections.ball(radius=0.6)
+    rule = learner.orag(tau=TAU, eta=ETA, projection=ball)
+    return toy.play(rule, flip_rate=0.1, comparator=1.1 * toy.theta_1)
+
+
+def with_step(run, eta):
+    return run._replace(rule=run.rule._replace(eta=eta))
+
+
+def test_corollary_5_2_is_smallest_at_its_step_size_and_is_then_the_printed_one(clean):
+    eta = corollary_5_2_step_size(CONSTANTS, ROUNDS)
+    theta, q, p, _ = CONSTANTS
+    np.testing.assert_allclose(
+        eta, np.sqrt(p * theta / (q * (1 - p) * (1 + 2 * p) * ROUNDS)), rtol=1e-12
+    )
+    value = corollary_5_2(with_step(clean, eta), CONSTANTS).value
+    np.testing.assert_allclose(
+        value, np.sqrt(theta * q * (1 - p) * (1 + 2 * p) * ROUNDS / p), rtol=1e-12
+    )
+    for factor in (0.5, 0.99, 1.01, 2.0):
+        assert corollary_5_2(with_step(clean, factor * eta), CONSTANTS).value > value
+
+
+def test_corollary_5_2_is_above_theorem_5_1_and_above_the_regret(clean):
+    bound = corollary_5_2(clean, measured_constants(clean))
+    assert bound.holds
+    assert bound.value > theorem_5_1(clean).value > measured_regret(clean).mean
+
+
+@pytest.mark.parametrize(
+    ("constant", "factor", "name"),
+    [
+        ("theta", 0.9, "||Theta_1 - U||^2"),
+        ("q", 0.9, "||q / tau||^2"),
+        ("p_label", 1.1, "p of the right item"),
+    ],
+)
+def test_a_constant_that_the_run_exceeds_is_named(clean, constant, factor, name):
+    constants = measured_constants(clean)
+    constants = constants._replace(**{constant: factor * getattr(constants, constant)})
+    assert [a.name for a in corollary_5_2(clean, constants).assumptions if not a.holds] == [name]
+
+
+def test_corollary_b3_is_smallest_at_its_step_size_and_is_then_the_printed_one(noisy):
+    eta = corollary_b3_step_size(CONSTANTS, ROUNDS, flip_rate=0.1, items=ITEMS)
+    theta, q, p, p_item = CONSTANTS
+    rate = q * (1 - 2 * p + 1 / p + 0.1 * ITEMS / p_item)
+    np.testing.assert_allclose(eta, np.sqrt(theta / (2 * rate * ROUNDS)), rtol=1e-12)
+    bound = corollary_b3(with_step(noisy, eta), CONSTANTS, flip_rate=0.1)
+    linear = 2 * 0.1 * 0.6 * ITEMS * np.sqrt(q) * ROUNDS
+    np.testing.assert_allclose(bound.terms["bias"], linear, rtol=1e-12)
+    np.testing.assert_allclose(
+        bound.value, theta / (2 * eta) + eta * rate * ROUNDS + linear, rtol=1e-12
+    )
+    for factor in (0.5, 0.99, 1.01, 2.0):
+        other = with_step(noisy, factor * eta)
+        assert corollary_b3(other, CONSTANTS, flip_rate=0.1).value > bound.value
+
+
+def test_corollary_b3_is_above_theorem_b2_and_above_the_regret(noisy):
+    bound, theorem = (
+        corollary_b3(noisy, measured_constants(noisy), flip_rate=0.1),
+        theorem_b2(noisy, flip_rate=0.1),
+    )
+    assert bound.holds
+    assert bound.terms["bias"] > theorem.terms["bias"]
+    assert bound.value > theorem.value > measured_regret(noisy).mean
+
+
+def test_without_a_ball_corollary_b3_is_void_and_infinite(noisy):
+    free = noisy._replace(rule=noisy.rule._replace(projection=projections.none()))
+    bound = corollary_b3(free, measured_constants(noisy), flip_rate=0.1)
+    assert bound.value == np.inf
+    assert [a.name for a in bound.assumptions if not a.holds] == ["rows in a ball: radius"]
+
+
+def test_the_least_p_of_an_item_is_the_harmonic_mean_over_the_catalogue(noisy):
+    evenly = noisy._replace(
+        trace=noisy.trace._replace(inverse_p=jnp.full_like(noisy.trace.inverse_p, ITEMS**2))
+    )
+    assert measured_constants(evenly).p_item == pytest.approx(1 / ITEMS)

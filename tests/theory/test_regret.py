@@ -1,0 +1,81 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxret.theory.regret import losses, over_seeds, regret
+
+
+def numpy_losses(theta, queries, labels, tau):
+    z = queries @ theta.T / tau
+    log_p = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
+    return np.array(
+        [-np.mean([row[i] for i in of if i >= 0]) for row, of in zip(log_p, labels, strict=True)]
+    )
+
+
+@pytest.fixture
+def case():
+    rng = np.random.default_rng(0)
+    theta, queries = rng.normal(size=(7, 4)), rng.normal(size=(600, 4))  # more than two chunks
+    labels = np.where(
+        rng.random((600, 3)) < 0.4, -1, rng.permuted(np.tile(np.arange(3), (600, 1)), axis=1)
+    )
+    labels[:, 0] = rng.integers(3, 7, 600)
+    return theta, queries, labels
+
+
+def test_losses_are_the_mean_negative_log_probability_of_the_labels(case):
+    theta, queries, labels = case
+    with jax.enable_x64(True):
+        got = losses(*map(jnp.asarray, case), tau=0.3)
+    np.testing.assert_allclose(got, numpy_losses(theta, queries, labels, 0.3), rtol=1e-12)
+
+
+def test_the_gradient_is_p_less_the_label_times_the_query_over_tau(case):
+    theta, queries, labels = case
+    labels, tau = labels[:, :1], 0.3
+    z = queries @ theta.T / tau
+    p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
+    by_hand = (p - np.eye(7)[labels[:, 0]]).T @ queries / tau
+    with jax.enable_x64(True):
+        q, l = jnp.asarray(queries), jnp.asarray(labels)
+        got = jax.grad(lambda t: losses(t, q, l, tau=tau).sum())(jnp.asarray(theta))
+    np.testing.assert_allclose(got, by_hand, rtol=1e-9, atol=1e-9)
+
+
+def test_an_absent_item_takes_no_probability(case):
+    theta, queries, labels = case
+    labels = np.where(labels == 1, -1, labels)
+    here = np.arange(7) != 1
+    without = np.delete(theta, 1, axis=0)
+    moved = np.where(labels > 1, labels - 1, labels)
+    with jax.enable_x64(True):
+        got = losses(
+            *map(jnp.asarray, (theta, queries, labels)), tau=1.0, available=jnp.asarray(here)
+        )
+    np.testing.assert_allclose(got, numpy_losses(without, queries, moved, 1.0), rtol=1e-12)
+
+
+def test_regret_adds_up_what_the_comparator_would_have_saved():
+    ours = np.array([[3.0, 1.0, 1.0], [2.0, 2.0, 2.0]], np.float32)
+    order = np.array([[0, 1, 0], [1, 1, 0]])
+    np.testing.assert_array_equal(
+        regret(ours, np.array([1.0, 0.5]), order), [[2.0, 2.5, 2.5], [1.5, 3.0, 4.0]]
+    )
+
+
+def test_a_long_sum_of_small_regrets_is_not_lost_in_float32():
+    n = 300_000
+    got = regret(np.full(n, 0.1, np.float32), np.zeros(1, np.float32), np.zeros(n, np.int32))
+    np.testing.assert_allclose(got[-1], n * float(np.float32(0.1)), rtol=1e-12)
+
+
+def test_losses_and_order_of_different_shapes_are_refused():
+    with pytest.raises(ValueError, match=r"losses \(2, 3\) and order \(3,\)"):
+        regret(np.zeros((2, 3)), np.zeros(1), np.zeros(3, int))
+
+
+def test_the_standard_error_is_that_of_a_mean():
+    got = over_seeds(np.array([1.0, 2.0, 6.0]))
+    np.testing.assert_allclose(got, [3.0, np.sqrt(7.0 / 3.0)])
