@@ -1,0 +1,123 @@
+from itertools import pairwise
+
+import matplotlib as mpl
+import matplotlib.image
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from jaxret.plots import (
+    cumulative,
+    curve_with_band,
+    label_curves,
+    loglog_with_slope,
+    new_figure,
+    running_mean,
+    save,
+)
+
+mpl.use("Agg")
+
+
+@pytest.fixture
+def axes():
+    figure, ax = new_figure("round", "regret")
+    yield ax
+    plt.close(figure)
+
+
+def test_the_band_is_one_standard_error_to_each_side_of_the_mean(axes):
+    # Per round: mean 2, deviations -1, 0, 1, variance 1, standard error sqrt(1 / 3); then doubled.
+    values = np.array([[1.0, 2.0], [2.0, 4.0], [3.0, 6.0]])
+    line = curve_with_band(axes, np.array([1, 2]), values, "ORAG")
+    np.testing.assert_allclose(np.asarray(line.get_ydata()), [2.0, 4.0])
+    (band,) = axes.collections
+    corners = band.get_paths()[0].vertices
+    for x, mean, stderr in ((1, 2.0, 0.577350), (2, 4.0, 1.154701)):
+        heights = corners[corners[:, 0] == x, 1]
+        np.testing.assert_allclose(
+            [heights.min(), heights.max()], [mean - stderr, mean + stderr], rtol=1e-6
+        )
+
+
+def test_one_seed_has_a_line_and_no_band(axes):
+    curve_with_band(axes, np.arange(3), np.ones((1, 3)), "ORAG")
+    assert len(axes.lines) == 1
+    assert not axes.collections
+
+
+def test_the_guide_has_the_slope_and_ends_where_the_curve_ends(axes):
+    rounds = np.arange(1, 101)
+    loglog_with_slope(axes, rounds, 3.0 * rounds[None] ** 0.7, "ORAG", slope=0.5)
+    x, y = axes.lines[1].get_data()
+    slopes = np.diff(np.log(y)) / np.diff(np.log(x))
+    np.testing.assert_allclose(slopes, 0.5, rtol=1e-9)
+    np.testing.assert_allclose((x[0], x[-1], y[-1]), (1, 100, 3.0 * 100**0.7), rtol=1e-9)
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    assert [text.get_text() for text in axes.texts] == ["slope 0.5"]
+
+
+def test_a_curve_without_a_logarithm_is_refused_by_name(axes):
+    with pytest.raises(ValueError, match=r"curve 'oracle' is 0 at x = 2: logarithmic"):
+        loglog_with_slope(axes, np.array([1, 2]), np.array([[1.0, 0.0]]), "oracle", slope=1.0)
+
+
+def test_names_of_curves_that_end_together_do_not_overlap(axes):
+    ends = {"a": 0.5, "b": 0.501, "c": 0.499, "far above": 0.9}
+    lines = {
+        name: curve_with_band(axes, np.arange(2), np.array([[0.0, end]]), name)
+        for name, end in ends.items()
+    }
+    label_curves(axes)
+    axes.figure.canvas.draw()
+    boxes = {text.get_text(): text.get_window_extent() for text in axes.texts}
+    upwards = sorted(boxes, key=lambda name: boxes[name].y0)
+    assert upwards == ["c", "a", "b", "far above"]
+    for lower, upper in pairwise(upwards):
+        assert boxes[lower].y1 <= boxes[upper].y0
+    assert min(box.x0 for box in boxes.values()) > axes.get_window_extent().x1
+    for text in axes.texts:
+        assert text.get_color() == lines[text.get_text()].get_color()
+    # 'a' is the middle of the three and 'far above' is alone: both stay at their ends.
+    for name in ("a", "far above"):
+        height = axes.transData.transform((1, ends[name]))[1]
+        assert abs((boxes[name].y0 + boxes[name].y1) / 2 - height) < 2.0
+
+
+@pytest.mark.parametrize("window", [1, 3, 10, 50])
+def test_a_running_mean_looks_back_and_never_ahead(window):
+    values = np.random.default_rng(0).integers(0, 2, (2, 20))
+    got = running_mean(values, window)
+    for t in range(20):
+        expected = values[:, max(0, t + 1 - window) : t + 1].mean(axis=1)
+        np.testing.assert_allclose(got[:, t], expected, rtol=1e-12)
+
+
+def test_a_window_of_no_rounds_is_refused():
+    with pytest.raises(ValueError, match="window must be at least 1 round, got 0"):
+        running_mean(np.ones(3), 0)
+
+
+def test_sums_of_float32_losses_keep_their_digits():
+    losses = np.full(1_000_000, 0.1, np.float32)
+    assert cumulative(losses)[-1] == pytest.approx(1e6 * float(np.float32(0.1)), rel=1e-12)
+
+
+def test_a_figure_is_saved_in_a_new_folder_and_closed(tmp_path):
+    figure, ax = new_figure("round", "regret")
+    curve_with_band(ax, np.arange(3), np.ones((1, 3)), "a name that needs room on the right")
+    label_curves(ax)
+    save(figure, tmp_path / "figures" / "regret.png")
+    assert not plt.fignum_exists(figure.number)
+    height, width, _ = matplotlib.image.imread(tmp_path / "figures" / "regret.png").shape
+    assert abs(width - 900) < 30  # 6 inches of 150 dots
+    assert abs(height - 540) < 30
+
+
+def test_no_setting_of_the_caller_is_changed(tmp_path):
+    before = dict(mpl.rcParams)
+    figure, ax = new_figure("round", "regret")
+    loglog_with_slope(ax, np.arange(1, 4), np.ones((2, 3)), "ORAG", slope=0.5)
+    label_curves(ax)
+    save(figure, tmp_path / "a.png")
+    assert dict(mpl.rcParams) == before
