@@ -10,6 +10,7 @@ colour-blind eyes tell apart, in the same order in every figure. No global setti
 changed, so a notebook keeps its own.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,8 @@ STYLE: dict[Any, Any] = {
     "font.size": 12,
     "axes.labelsize": 12,
     "axes.xmargin": 0.0,
-    "axes.prop_cycle": plt.cycler(color=COLOURS),
+    # Past the seventh curve the colours come again, dashed.
+    "axes.prop_cycle": plt.cycler(linestyle=["-", "--"]) * plt.cycler(color=COLOURS),
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": GREY,
@@ -44,6 +46,8 @@ def new_figure(x_label: str, y_label: str) -> tuple[Figure, Axes]:
         ax.tick_params(which="both", colors=GREY, labelsize=11)
         ax.grid(axis="y", color="#E6E6E6", linewidth=0.8)
         ax.set_axisbelow(True)
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_formatter("{x:,.10g}")
     return figure, ax
 
 
@@ -65,36 +69,11 @@ def curve_with_band(
     return line
 
 
-def loglog_with_slope(
-    ax: Axes, x: Float[np.ndarray, "T"], values: Float[np.ndarray, "S T"], label: str, slope: float
-) -> Line2D:
-    """A curve on logarithmic axes, and a dashed guide ``x ** slope`` that ends where it ends.
-
-    Raises:
-      ValueError: if a mean is not positive, which has no logarithm.
-    """
-    mean = np.asarray(values, np.float64).mean(axis=0)
-    if (mean <= 0).any():
-        first = int(np.argmax(mean <= 0))
-        raise ValueError(
-            f"curve {label!r} is {mean[first]:g} at x = {x[first]:g}: logarithmic axes need "
-            "positive values"
-        )
-    line = curve_with_band(ax, x, values, label)
+def log_axes(ax: Axes, ticks: Sequence[float]) -> None:
+    """Makes both axes logarithmic, with marks on x at ``ticks``, written out."""
     ax.set(xscale="log", yscale="log")
-    guide = np.geomspace(x[0], x[-1], 4)
-    height = mean[-1] * (guide / x[-1]) ** slope
-    ax.plot(guide, height, "--", color=line.get_color(), linewidth=1.0)
-    ax.annotate(
-        f"slope {slope:.2g}",
-        xy=(guide[2], height[2]),
-        xytext=(4, -4),  # below and right of a rising curve there is room
-        textcoords="offset points",
-        va="top",
-        color=line.get_color(),
-        fontsize=11,
-    )
-    return line
+    ax.set_xticks(ticks, [f"{tick:,}" for tick in ticks], rotation=30, ha="right")
+    ax.minorticks_off()
 
 
 def label_curves(ax: Axes) -> None:

@@ -10,7 +10,7 @@ from jaxret.plots import (
     cumulative,
     curve_with_band,
     label_curves,
-    loglog_with_slope,
+    log_axes,
     new_figure,
     running_mean,
     save,
@@ -46,20 +46,13 @@ def test_one_seed_has_a_line_and_no_band(axes):
     assert not axes.collections
 
 
-def test_the_guide_has_the_slope_and_ends_where_the_curve_ends(axes):
-    rounds = np.arange(1, 101)
-    loglog_with_slope(axes, rounds, 3.0 * rounds[None] ** 0.7, "ORAG", slope=0.5)
-    x, y = axes.lines[1].get_data()
-    slopes = np.diff(np.log(y)) / np.diff(np.log(x))
-    np.testing.assert_allclose(slopes, 0.5, rtol=1e-9)
-    np.testing.assert_allclose((x[0], x[-1], y[-1]), (1, 100, 3.0 * 100**0.7), rtol=1e-9)
+def test_logarithmic_axes_write_out_the_marks_they_are_given(axes):
+    axes.plot([128, 4096], [3.0, 70.0])
+    log_axes(axes, [128, 1024, 4096])
+    axes.figure.canvas.draw()
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
-    assert [text.get_text() for text in axes.texts] == ["slope 0.5"]
-
-
-def test_a_curve_without_a_logarithm_is_refused_by_name(axes):
-    with pytest.raises(ValueError, match=r"curve 'oracle' is 0 at x = 2: logarithmic"):
-        loglog_with_slope(axes, np.array([1, 2]), np.array([[1.0, 0.0]]), "oracle", slope=1.0)
+    written = [text.get_text() for text in axes.get_xticklabels(which="both")]
+    assert written == ["128", "1,024", "4,096"]
 
 
 def test_names_of_curves_that_end_together_do_not_overlap(axes):
@@ -117,7 +110,8 @@ def test_a_figure_is_saved_in_a_new_folder_and_closed(tmp_path):
 def test_no_setting_of_the_caller_is_changed(tmp_path):
     before = dict(mpl.rcParams)
     figure, ax = new_figure("round", "regret")
-    loglog_with_slope(ax, np.arange(1, 4), np.ones((2, 3)), "ORAG", slope=0.5)
+    curve_with_band(ax, np.arange(1, 4), np.ones((2, 3)), "ORAG")
+    log_axes(ax, [1, 2, 3])
     label_curves(ax)
     save(figure, tmp_path / "a.png")
     assert dict(mpl.rcParams) == before

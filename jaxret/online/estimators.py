@@ -63,6 +63,7 @@ class Estimator(NamedTuple):
     coefficients: Coefficients
     unbiased: bool  # Lemma 3.1 holds when a ~ p
     bandit: bool = True  # reads the bit only, never the target
+    flip_rate: float | Float[Array, ""] = 0.0  # how often bits lie where ``unbiased`` is claimed
 
 
 def importance_weighted(*, divide_by: str = "propensity") -> Estimator:
@@ -114,7 +115,7 @@ def debiased(*, flip_rate: float) -> Estimator:
         reward = (seen.reward - flip_rate) / (1.0 - 2.0 * flip_rate)
         return seen.probs - seen.chosen * reward / seen.propensity
 
-    return Estimator("debiased", coefficients, unbiased=True)
+    return Estimator("debiased", coefficients, unbiased=True, flip_rate=flip_rate)
 
 
 def implicit_exploration(*, gamma: float) -> Estimator:
@@ -212,7 +213,8 @@ def expected_coefficients(
             reward=reward,
         )
         chance = jnp.abs(1.0 - reward - right[item]) * (1 - 2 * flip_rate) + flip_rate
-        return pi[item] * chance * estimator.coefficients(seen)
+        c = pi[item] * chance * estimator.coefficients(seen)
+        return jnp.where(pi[item] > 0, c, 0.0)  # an item that is never chosen weighs nothing
 
     both = jax.vmap(jax.vmap(given, (None, 0)), (0, None))
     return both(ids, jnp.array([0.0, 1.0], probs.dtype)).sum(axis=(0, 1))

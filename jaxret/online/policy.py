@@ -32,7 +32,8 @@ class Show(Protocol):
 
     Args:
       key: consumed.
-      logits: [I], minus infinity where an item is absent; absent items are never shown.
+      logits: [I], minus infinity where an item is absent; absent items are never shown. Where
+        fewer than k are available, the first of the slate stands in it again.
       axis: the mesh axis over which the items are split, or None.
     """
 
@@ -64,10 +65,13 @@ def softmax(*, temperature: float = 1.0, k: int = 1) -> Policy:
 
     def many(key, logits, axis):
         log_p = _log_softmax(_sharpened(logits, temperature), axis)
-        perturbed, items = _gumbel_top_k(key, log_p, k + 1, axis)
-        kappa = perturbed[-1]  # the k-th largest among the others, for each item shown
-        chance = -jnp.expm1(-jnp.exp(sharding.take(log_p, items[:k], axis) - kappa))
-        return Slate(items=items[:k], propensity=chance)
+        perturbed = log_p + _gumbel(key, log_p, axis)
+        items = _best(perturbed, k, axis)
+        least = sharding.take(perturbed, items, axis).min()
+        # The k-th largest among the others, for each item shown: the best that is left out.
+        kappa = sharding.maximum(jnp.where(perturbed < least, perturbed, -jnp.inf), axis)
+        chance = -jnp.expm1(-jnp.exp(sharding.take(log_p, items, axis) - kappa))
+        return Slate(items=items, propensity=chance)
 
     return Policy("softmax", one if k == 1 else many, k)
 
@@ -97,12 +101,13 @@ def epsilon_greedy(*, epsilon: float, k: int = 1) -> Policy:
         coin, key = jax.random.split(key)
         here = jnp.isfinite(logits)
         best = _best(logits, k, axis)
-        _, any_k = _gumbel_top_k(key, jnp.where(here, 0.0, -jnp.inf), k, axis)
+        evenly = jnp.where(here, _gumbel(key, logits, axis), -jnp.inf)
+        any_k = _best(evenly, k, axis)
         explore = jax.random.uniform(coin, dtype=logits.dtype) < epsilon
         items = jnp.where(explore, any_k, best)
         among_best = (items[:, None] == best[None, :]).any(axis=1)
-        evenly = epsilon * k / sharding.total(here.astype(logits.dtype), axis)
-        return Slate(items=items, propensity=(1 - epsilon) * among_best + evenly)
+        share = jnp.minimum(k / sharding.total(here.astype(logits.dtype), axis), 1.0)
+        return Slate(items=items, propensity=(1 - epsilon) * among_best + epsilon * share)
 
     return Policy("epsilon_greedy", show, k)
 
@@ -111,10 +116,12 @@ def _sharpened(logits, temperature):
     return logits if isinstance(temperature, float) and temperature == 1.0 else logits / temperature
 
 
-def _best(logits, k, axis):
+def _best(values, k, axis):
+    """Positions of the k largest; where fewer are available, the best stands again."""
     if k == 1:
-        return sharding.argmax(logits, axis)[None]
-    return sharding.top_k(logits, k, axis)[1]
+        return sharding.argmax(values, axis)[None]
+    largest, items = sharding.top_k(values, k, axis)
+    return jnp.where(jnp.isfinite(largest), items, items[0])
 
 
 def _log_softmax(logits, axis):
@@ -122,12 +129,10 @@ def _log_softmax(logits, axis):
     return shifted - jnp.log(sharding.total(jnp.exp(shifted), axis))
 
 
-def _gumbel_top_k(key, log_p, k, axis):
-    """The k largest of log p + Gumbel noise; the noise of an item does not depend on the mesh."""
-    n = log_p.shape[0]
+def _gumbel(key, like, axis):
+    """Gumbel noise for every local item; that of an item does not depend on the mesh."""
+    n = like.shape[0]
     if axis is None:
-        noise = jax.random.gumbel(key, (n,), log_p.dtype)
-    else:
-        everyone = jax.random.gumbel(key, (n * lax.axis_size(axis),), log_p.dtype)
-        noise = lax.dynamic_slice_in_dim(everyone, n * lax.axis_index(axis), n)
-    return sharding.top_k(log_p + noise, k, axis)
+        return jax.random.gumbel(key, (n,), like.dtype)
+    everyone = jax.random.gumbel(key, (n * lax.axis_size(axis),), like.dtype)
+    return lax.dynamic_slice_in_dim(everyone, n * lax.axis_index(axis), n)

@@ -27,7 +27,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxret import sharding
 from jaxret.online import environment as world
@@ -175,6 +175,16 @@ def _round_keys(key: PRNGKey, t: Int[Array, "*m"]) -> tuple:
     return fold(key, 2 * t), fold(key, 2 * t + 1)
 
 
+class _Rounds(NamedTuple):
+    """What is known of a block's rounds before they are played; fields [B]."""
+
+    t: Int[Array, " B"]
+    query: Int[Array, " B"]
+    labels: Int[Array, "B L"]
+    keys: tuple
+    real: Bool[Array, " B"]  # False where there is no query: nothing moves
+
+
 class _Rows(NamedTuple):
     """What changes within a block, per row: ``theta_i = factor_i (row_i - pending)``."""
 
@@ -195,63 +205,57 @@ def _play_block(
 ) -> tuple[State, Trace]:
     """One block: S and the Gram matrix, its rounds, and the product that ends it."""
     real = order >= 0
-    order = jnp.maximum(order, 0)
-    queries = stream.queries[order]
+    query = jnp.maximum(order, 0)
+    t = state.t + jnp.cumsum(real, dtype=state.t.dtype) - real
+    rounds = _Rounds(t, query, stream.labels[query], _round_keys(key, t), real)
+    queries = stream.queries[query]
     scores = queries @ state.theta.T  # S [B, I]
     gram = queries @ queries.T
     project = rule.projection.factor
-    norm2 = jnp.zeros_like(scores[0]) if project is None else jnp.sum(state.theta**2, axis=1)
-    rows = _Rows(pending=jnp.zeros_like(scores), factor=jnp.ones_like(scores[0]), norm2=norm2)
+    blank = jnp.zeros_like(scores[0])
+    rows = _Rows(
+        pending=jnp.zeros_like(scores),
+        factor=jnp.ones_like(blank),
+        norm2=blank if project is None else jnp.sum(state.theta**2, axis=1),
+    )
 
-    labels = stream.labels[order]
-    keys = _round_keys(key, state.t + jnp.arange(order.shape[0]))
+    def play(carry, xs):
+        fresh, factor, norm2 = carry
+        i, z, gram_row, now = xs
+        act_key, answer_key = now.keys
+        plain = factor * (z - gram_row @ fresh)  # theta . q
+        available = world.present(environment, now.t, state.available)
+        logits = sharding.masked(plain / rule.tau, available)
+        slate = rule.policy.show(act_key, logits, axis)
+        choice, feedback = world.answer(environment, answer_key, slate, now.labels, now.query)
+        c = coefficients(rule.estimator, logits, choice, feedback.reward, now.labels, axis)
+        e = jnp.where(now.real, step_length(rule, now.t) * c, 0.0)
+        fresh = lax.dynamic_update_index_in_dim(fresh, e / factor, i, 0)
+        if project is not None:
+            norm2 = norm2 - 2 * e * plain + e**2 * gram_row[i]
+            shrink = jnp.where(now.real, project(norm2), 1.0)
+            factor, norm2 = factor * shrink, norm2 * shrink**2
+        return (fresh, factor, norm2), (logits, choice, feedback)
 
-    def play_tile(carry, start):
-        t, rows = carry
-        cut = lambda x: lax.dynamic_slice_in_dim(x, start, tile)  # noqa: E731
-        ours = cut(gram)  # [b, B]
-        z = cut(scores) - ours @ rows.pending  # what earlier tiles left
+    def play_tile(rows, xs):
+        start, now = xs
+        ours = lax.dynamic_slice_in_dim(gram, start, tile)  # [b, B]
         within = lax.dynamic_slice_in_dim(ours, start, tile, axis=1)  # [b, b]
-
-        def play(carry, xs):
-            t, fresh, factor, norm2 = carry
-            i, z, gram_row, query, labels, (act_key, answer_key), is_real = xs
-            plain = factor * (z - gram_row @ fresh)  # theta . q
-            available = world.present(environment, t, state.available)
-            logits = sharding.masked(plain / rule.tau, available)
-            slate = rule.policy.show(act_key, logits, axis)
-            choice, feedback = world.answer(environment, answer_key, slate, labels, query)
-            c = coefficients(rule.estimator, logits, choice, feedback.reward, labels, axis)
-            e = jnp.where(is_real, step_length(rule, t), 0.0) * c
-            fresh = lax.dynamic_update_index_in_dim(fresh, e / factor, i, 0)
-            if project is not None:
-                norm2 = norm2 - 2 * e * plain + e**2 * gram_row[i]
-                shrink = project(norm2)
-                factor, norm2 = factor * shrink, norm2 * shrink**2
-            seen = (logits, choice, feedback)
-            return (t + is_real.astype(t.dtype), fresh, factor, norm2), seen
-
-        xs = (
-            jnp.arange(tile),
-            z,
-            within,
-            cut(order),
-            cut(labels),
-            jax.tree.map(cut, keys),
-            cut(real),
+        left = lax.dynamic_slice_in_dim(scores, start, tile) - ours @ rows.pending
+        (fresh, factor, norm2), (logits, choice, feedback) = lax.scan(
+            play,
+            (jnp.zeros_like(left), rows.factor, rows.norm2),
+            (jnp.arange(tile), left, within, now),
         )
-        (t, fresh, factor, norm2), (logits, choice, feedback) = lax.scan(
-            play, (t, jnp.zeros_like(z), rows.factor, rows.norm2), xs
-        )
-        info = jax.vmap(lambda z, labels: measure(z, labels, axis))(logits, cut(labels))
+        info = jax.vmap(lambda z, labels: measure(z, labels, axis))(logits, now.labels)
         trace = Trace(**choice._asdict(), **feedback._asdict(), **info._asdict())
         pending = lax.dynamic_update_slice_in_dim(rows.pending, fresh, start, 0)
-        return (t, _Rows(pending=pending, factor=factor, norm2=norm2)), trace
+        return _Rows(pending=pending, factor=factor, norm2=norm2), trace
 
-    starts = jnp.arange(0, order.shape[0], tile)
-    (t, rows), trace = lax.scan(play_tile, (state.t, rows), starts)
+    tiles = jax.tree.map(lambda x: x.reshape(-1, tile, *x.shape[1:]), rounds)
+    rows, trace = lax.scan(play_tile, rows, (jnp.arange(0, len(order), tile), tiles))
     theta = state.theta - rows.pending.T @ queries
     if project is not None:
         theta = theta * rows.factor[:, None]
-    state = State(theta=theta, available=state.available, t=t)
-    return state, jax.tree.map(lambda x: x.reshape(-1), trace)
+    trace = jax.tree.map(lambda x: x.reshape(-1), trace)
+    return state._replace(theta=theta, t=state.t + real.sum(dtype=state.t.dtype)), trace

@@ -27,4 +27,5 @@ def inverse_sqrt() -> Schedule:
 def cosine(*, rounds: int) -> Schedule:
     """Half a cosine from eta down to 0 at ``rounds``, and 0 from there on."""
     require("rounds", rounds, ">= 1", lambda x: x >= 1)
-    return lambda t: 0.5 * (1.0 + jnp.cos(jnp.pi * jnp.minimum(t / rounds, 1.0)))
+    share = lambda t: jnp.minimum(t, rounds) * (1.0 / rounds)  # noqa: E731
+    return lambda t: 0.5 * (1.0 + jnp.cos(jnp.pi * share(t)))

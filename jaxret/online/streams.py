@@ -25,7 +25,7 @@ def exposures(n: int, times: int, seed: int) -> Int[np.ndarray, " T"]:
       positions [E n].
     """
     require("n", n, ">= 1", lambda x: x >= 1)
-    require("exposures", times, ">= 1", lambda x: x >= 1)
+    require("times", times, ">= 1", lambda x: x >= 1)
     rng = np.random.default_rng(seed)
     return np.concatenate([rng.permutation(n) for _ in range(times)]).astype(np.int32)
 

@@ -38,11 +38,16 @@ def require_seeds(run: Run) -> None:
         )
 
 
-def measured_regret(run: Run) -> Estimate:
-    """The left-hand side of every bound: regret after the last round, over seeds."""
+def final_regrets(run: Run) -> Float[np.ndarray, " S"]:
+    """Regret of each seed after the last round."""
     require_seeds(run)
     theirs = losses(run.comparator, run.stream.queries, run.stream.labels, tau=run.rule.tau)
-    return over_seeds(regret(run.trace.loss, theirs, run.stream.order)[:, -1])
+    return regret(run.trace.loss, theirs, run.stream.order)[:, -1]
+
+
+def measured_regret(run: Run) -> Estimate:
+    """The left-hand side of every bound: the mean regret after the last round."""
+    return over_seeds(final_regrets(run))
 
 
 def distance2(run: Run) -> float:

@@ -1,0 +1,1 @@
+"""Questions and their answers: each file is one experiment, `uv run python -m experiments.NAME`."""

@@ -1,0 +1,142 @@
+"""Does retrieval get better from one success bit a query?   (ORAG Sections 3 and 4, C.3, C.5.1)
+
+    uv run python -m experiments.orag                                   # DeskBank, built in
+    uv run python -m experiments.orag dataset=ultratool dataset.path=FILE exposures=1
+    uv run python -m experiments.orag -m document=terse,full,expanded   # a sweep
+
+Static retrieval, ORAG, its chosen-only variant, a clipped and a greedy rule, Banditron, the
+paper's printed settings and the full-information oracle, side by side:
+
+    online    success of the item shown, scored before the round's update; regret
+    final     ranking by the final embeddings of the queries that were streamed
+    heldout   ranking of queries never streamed, after a stream of the training part alone
+
+The queries are parted once, by question, into validation, held-out and training parts; seeds
+differ in the order of the stream and in the draws. The setting (tau, eta) of each learner is the
+one with the best nDCG on the validation part, which no reported number touches: for `heldout`
+after a stream without it, for `online` and `final` after a rehearsal whose stream holds it.
+"""
+
+import hydra
+import jax
+import jax.numpy as jnp
+import numpy as np
+from omegaconf import DictConfig
+from tqdm import tqdm
+
+from experiments import learners, problem, show
+from experiments.config import CONFIGS, plain
+from experiments.player import Player
+from experiments.problem import Problem
+from experiments.run import Run, open_run
+from experiments.tuning import METRICS, Ranker, orders, tune
+from jaxret import tracking
+from jaxret.online.environment import Environment, flipped
+from jaxret.theory.comparators import proximal
+from jaxret.theory.regret import losses, regret
+
+COLUMNS = ("online/accuracy", "online/regret", "final/recall@{k}", "final/ndcg@{k}")
+COLUMNS += ("heldout/recall@{k}", "heldout/ndcg@{k}", "online/microseconds")
+
+
+@hydra.main(config_path=CONFIGS, config_name="orag", version_base="1.3")
+def cli(cfg: DictConfig) -> dict[str, float]:
+    return main(cfg)
+
+
+def main(cfg: DictConfig) -> dict[str, float]:
+    """Runs what the config says, or reads it if it ran before; returns the mean of every result."""
+    rivals = [learners.build(name, spec) for name, spec in plain(cfg.learners).items()]
+    environment = flipped(cfg.flip_rate) if cfg.flip_rate else Environment()
+    with open_run(cfg) as run:
+        if run is not None:
+            task = problem.load(cfg)
+            compute(cfg, rivals, environment, task, run)
+    results = tracking.read_results(cfg.directory)
+    title = f"{cfg.dataset.name}, {cfg.document.recipe}, exposures={cfg.exposures}: {cfg.directory}"
+    columns = [column.format(k=cfg.k) for column in COLUMNS]
+    show.results_table(results, [rival.name for rival in rivals], columns, title)
+    return {name: value["mean"] for name, value in results.items()}
+
+
+def compute(
+    cfg: DictConfig,
+    rivals: list[learners.Rival],
+    environment: Environment,
+    task: Problem,
+    run: Run,
+) -> None:
+    """Plays every learner in every protocol; writes results, curves and figures."""
+    parts = problem.part(task.dataset, cfg.validation, cfg.heldout, cfg.seed)
+    streamed = ~parts.validation
+    comparator = _comparator_losses(cfg, task)
+    seeds = range(cfg.seed, cfg.seed + cfg.seeds)
+    ranker = Ranker(task, cfg.k)
+
+    def stream(mask):
+        return orders(mask, cfg.exposures, seeds)
+
+    results: dict[str, np.ndarray] = {}
+    curves: dict[str, dict[str, np.ndarray]] = {}
+    bar = tqdm(rivals, unit="learner")
+    for rival in bar:
+        bar.set_postfix_str(rival.name)
+        arrays = (task.theta_1, task.queries, task.labels)
+        player = Player(run, rival.make, *arrays, environment, seeds=seeds, chunk=cfg.chunk)
+        name = rival.name
+        unseen = tune(f"{name}-heldout", rival, player, ranker, stream(parts.training), parts)
+        held = unseen["heldout"][unseen["best"]]
+        best = 0
+        if len(rival.settings) > 1:
+            everything = stream(np.ones_like(streamed))
+            rehearsal = tune(f"{name}-rehearsal", rival, player, ranker, everything, parts)
+            best = rehearsal["best"]
+        tau, eta = rival.settings[best]
+        online = player.record(
+            f"{name}-online",
+            player.setting(tau, eta),
+            stream(streamed),
+            finish=lambda theta: {"final": ranker(theta, streamed)},
+        )
+        against = regret(online["loss"], comparator, online["order"])
+        curves[name] = {"success": online["success"], "regret": against}
+        results |= {
+            f"{name}/online/accuracy": online["success"].mean(axis=1),
+            f"{name}/online/loss": online["loss"].mean(axis=1),
+            f"{name}/online/regret": against[:, -1],
+            f"{name}/online/microseconds": online["microseconds"],
+            f"{name}/online/tau": np.full(cfg.seeds, tau),
+            f"{name}/online/eta": np.full(cfg.seeds, eta),
+        }
+        for i, metric in enumerate(METRICS):
+            results[f"{name}/final/{metric.format(k=cfg.k)}"] = online["final"][:, i]
+            results[f"{name}/heldout/{metric.format(k=cfg.k)}"] = held[:, i]
+
+    flat = {f"{name}/{key}": values for name, c in curves.items() for key, values in c.items()}
+    np.savez(run.directory / "curves.npz", allow_pickle=False, **flat)
+    show.learning_figures(run.directory, run.tracker, curves)
+    run.tracker.summary({name: float(values.mean()) for name, values in results.items()})
+    tracking.write_results(run.directory, results)
+
+
+def _comparator_losses(cfg: DictConfig, task: Problem) -> np.ndarray:
+    """Losses [N] of the one comparator that every learner's regret is counted against.
+
+    It is the proximal comparator of the streamed queries at the temperature and step of the
+    config: as a rule for p(item | query) it is the same whatever tau a learner has.
+    """
+    tau = cfg.comparator.tau
+
+    counts = jnp.full(len(task.queries), float(cfg.exposures))
+
+    @jax.jit
+    def solve(theta_1, queries, labels):
+        eta = tau * cfg.comparator.step
+        found = proximal(queries, labels, theta_1, eta=eta, tau=tau, counts=counts)
+        return losses(found.theta, queries, labels, tau=tau)
+
+    return np.asarray(solve(task.theta_1, task.queries, task.labels))
+
+
+if __name__ == "__main__":
+    cli()

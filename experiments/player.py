@@ -1,0 +1,137 @@
+"""Plays one learner on the streams of several seeds at once, in chunks that can be interrupted.
+
+All streams of a learner (every setting of its grid, every protocol) share one compiled program:
+settings are data, and the orders are cut into chunks of one shape.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from experiments.run import Run
+from jaxret import sharding
+from jaxret.online import replay
+from jaxret.online.environment import Environment
+from jaxret.online.learner import Learner
+from jaxret.types import Stream
+
+Orders = list[Int[np.ndarray, "S c"]]
+
+
+class Player:
+    """One learner on S seeds.
+
+    Args:
+      run: where units go.
+      make: (tau, eta) -> learner.
+      theta_1: the item embeddings to start from.
+      queries: [N, d].
+      labels: [N, L].
+      environment: what answers.
+      seeds: S numbers, which give the draws.
+      chunk: rounds a chunk.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        make: Callable[[Any, Any], Learner],
+        theta_1: Float[np.ndarray, "I d"],
+        queries: Float[np.ndarray, "N d"],
+        labels: Int[np.ndarray, "N L"],
+        environment: Environment,
+        *,
+        seeds: range,
+        chunk: int,
+    ):
+        self.run, self.seeds, self.chunk = run, seeds, chunk
+        self._pauses = make(1.0, 0.0).rule is not None
+        play = replay.replay_blocked if self._pauses else replay.replay
+        arrays = jax.tree.map(jnp.asarray, (theta_1, queries, labels))
+
+        def start(setting):
+            return make(*setting).init(arrays[0], jnp.ones(len(theta_1), bool))
+
+        def step(state, setting, order, seed):
+            stream = Stream(queries=arrays[1], labels=arrays[2], order=order)
+            key = jax.random.key(seed)
+            return play(make(*setting), state, environment, stream, key)
+
+        self._start = jax.jit(partial(sharding.sweep, start))
+        self._step = jax.jit(partial(sharding.sweep, step), donate_argnums=0)
+        self._seeds = jnp.asarray(seeds)
+
+    def setting(self, tau: float, eta: float) -> Float[jax.Array, "S 2"]:
+        """The same numbers for every seed."""
+        return jnp.tile(jnp.array([tau, eta], jnp.float32), (len(self.seeds), 1))
+
+    def cut(self, orders: Int[np.ndarray, "S T"]) -> Orders:
+        """Chunks; -1 fills the last one where the learner can pause."""
+        fill = -orders.shape[1] % self.chunk if self._pauses else 0
+        orders = np.pad(orders.astype(np.int32), ((0, 0), (0, fill)), constant_values=-1)
+        return [orders[:, i : i + self.chunk] for i in range(0, orders.shape[1], self.chunk)]
+
+    def start(self, setting: Float[jax.Array, "S 2"]) -> Any:
+        """The states of all seeds."""
+        return self._start(setting)
+
+    def step(self, states: Any, setting: Float[jax.Array, "S 2"], order: np.ndarray) -> tuple:
+        """One chunk: the new states and its trace."""
+        return self._step(states, setting, order, self._seeds)
+
+    def record(
+        self,
+        name: str,
+        setting: Float[jax.Array, "S 2"],
+        orders: Int[np.ndarray, "S T"],
+        finish: Callable[[Float[jax.Array, "S I d"]], Mapping[str, np.ndarray]],
+    ) -> dict[str, np.ndarray]:
+        """Plays a stream as a unit that records every round and keeps the last state.
+
+        Args:
+          name: of the unit.
+          setting: tau and eta of each seed.
+          orders: the stream of each seed.
+          finish: final embeddings -> more to keep.
+
+        Returns:
+          the fields of `Trace` and ``order``, [S, T]; ``microseconds [S]``, the time of a round;
+          and what ``finish`` gave.
+        """
+        chunks, rounds = self.cut(orders), orders.shape[1]
+
+        def start():
+            states = self.start(setting)
+            _, one = jax.eval_shape(self._step, states, setting, chunks[0], self._seeds)
+            length = sum(chunk.shape[1] for chunk in chunks)
+            trace = jax.tree.map(lambda x: np.zeros((len(x), length), x.dtype), one)
+            return {"learner": states, "trace": trace}
+
+        def step(state, number):
+            states, trace = self.step(state["learner"], setting, chunks[number])
+            first = sum(chunk.shape[1] for chunk in chunks[:number])
+            for whole, part in zip(state["trace"], trace, strict=True):
+                whole[:, first : first + part.shape[1]] = part
+            return {"learner": states, "trace": state["trace"]}
+
+        def done(state):
+            begin = time.perf_counter()  # the first chunk once more: compiled, and on the clock
+            jax.block_until_ready(self.step(self.start(setting), setting, chunks[0]))
+            seconds = time.perf_counter() - begin
+            trace = {key: x[:, :rounds] for key, x in state["trace"]._asdict().items()}
+            return {
+                **trace,
+                **finish(state["learner"].theta),
+                "order": orders,
+                "microseconds": np.full(len(orders), 1e6 * seconds / chunks[0].size),
+            }
+
+        return self.run.unit(
+            name, chunks=len(chunks), start=start, step=step, finish=done, keep_state=True
+        )

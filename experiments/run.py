@@ -1,0 +1,143 @@
+"""A run's directory: finished units are kept, the unit at work is checkpointed, all can resume.
+
+A run is a row of units (a learner on a stream, say), each with a name. The result of a finished
+unit is a file in ``units/``; an interrupted one leaves an orbax checkpoint of its whole state.
+So the same command goes on where the last one stopped, and ends with the same bits. The
+directory is named by the settings, not by the clock; a finished run is only read.
+"""
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from omegaconf import DictConfig
+
+from experiments.config import settings
+from jaxret import tracking
+from jaxret.checkpoint import Checkpointer, Interrupted, interruptible
+
+SECONDS = 300  # between checkpoints of a unit that nobody interrupts
+
+
+class Run:
+    """A directory, a tracker, and units. Made by `open_run`."""
+
+    def __init__(self, cfg: DictConfig, interrupted: Callable[[], bool]):
+        self.directory = Path(cfg.directory)
+        self._interrupted = interrupted
+        wandb = tracking.WandbTracker(
+            self.directory,
+            project=cfg.tracking.project,
+            group=cfg.experiment,
+            name=self.directory.name,
+            config=settings(cfg),
+            mode=cfg.tracking.mode,
+        )
+        self.tracker = tracking.Tee(tracking.JsonlTracker(self.directory), wandb)
+
+    def unit(
+        self,
+        name: str,
+        *,
+        chunks: int,
+        start: Callable[[], Any],
+        step: Callable[[Any, int], Any],
+        finish: Callable[[Any], Mapping[str, Any]],
+        keep_state: bool = False,
+    ) -> dict[str, np.ndarray]:
+        """Computes a unit chunk by chunk, or reads it if it is finished.
+
+        Args:
+          name: of its files.
+          chunks: how many steps it takes.
+          start: makes the state: a pytree of arrays whose shapes do not change.
+          step: (state, number of the chunk) -> state.
+          finish: state -> arrays to keep.
+          keep_state: leaves the last state as a checkpoint (the learnt embeddings).
+
+        Raises:
+          Interrupted: after a SIGTERM or Ctrl-C, with the state saved.
+        """
+        path = self.directory / "units" / f"{name}.npz"
+        if path.exists():
+            return _read(path)
+        folder = self.directory / "checkpoints" / name
+        with Checkpointer(folder, keep=1) as checkpoints:
+            state, first = start(), 0
+            if saved := checkpoints.restore_latest(state):
+                state, first = saved.state, saved.step
+            last_save = time.monotonic()
+            for done in range(first + 1, chunks + 1):
+                state = step(state, done - 1)
+                overdue = time.monotonic() - last_save > SECONDS
+                if self._interrupted() or overdue or (keep_state and done == chunks):
+                    checkpoints.save(done, state, {"unit": name})
+                    last_save = time.monotonic()
+                if self._interrupted():
+                    raise Interrupted(self.directory, done)
+            result = {key: np.asarray(value) for key, value in finish(state).items()}
+        _write(path, result)
+        if not keep_state:
+            shutil.rmtree(folder)
+        return result
+
+
+@contextmanager
+def open_run(cfg: DictConfig) -> Generator[Run | None]:
+    """Opens the directory of a run, to be computed or resumed; None where it is finished.
+
+    ``again=true`` empties it first. A directory that was given by hand and holds a run with
+    other settings is refused: its units would be mixed with ours.
+    """
+    directory = Path(cfg.directory)
+    if cfg.again:
+        for part in ("units", "checkpoints"):
+            shutil.rmtree(directory / part, ignore_errors=True)
+        for part in ("results.json", "settings.json", "metrics.jsonl"):
+            (directory / part).unlink(missing_ok=True)
+    ours = settings(cfg)
+    record = directory / "settings.json"
+    if record.exists() and (theirs := json.loads(record.read_text())) != ours:
+        differ = sorted(k for k in ours.keys() | theirs.keys() if ours.get(k) != theirs.get(k))
+        raise ValueError(
+            f"{directory} holds a run with other settings ({', '.join(differ)} differ):"
+            " give another hydra.run.dir, or again=true to replace it"
+        )
+    if (directory / "results.json").exists():
+        print(f"finished before, read from {directory} (again=true repeats it)")
+        yield None
+        return
+    directory.mkdir(parents=True, exist_ok=True)
+    record.write_text(json.dumps(ours, indent=2) + "\n")
+    with interruptible() as interrupted:
+        run = Run(cfg, interrupted)
+        try:
+            yield run
+        except Interrupted as stop:
+            print(stop, file=sys.stderr)
+            raise
+        finally:
+            run.tracker.finish()
+
+
+def _read(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(path) as file:
+            return dict(file)
+    except Exception as error:  # NumPy raises many kinds for a damaged file
+        raise ValueError(f"{path} cannot be read: delete it, and its unit is repeated") from error
+
+
+def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Whole or not at all."""
+    path.parent.mkdir(exist_ok=True)
+    temporary = path.with_name(f".{os.getpid()}-{path.name}")
+    np.savez(temporary, allow_pickle=False, **arrays)
+    os.replace(temporary, path)

@@ -1,0 +1,98 @@
+"""Streams, rankings and settings of the main job: what a seed streams, how well it then ranks,
+and which setting does best on the validation part."""
+
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from experiments.learners import Rival
+from experiments.player import Player
+from experiments.problem import Parts, Problem
+from jaxret import metrics, sharding
+from jaxret.online import streams
+
+METRICS = ("accuracy", "recall@{k}", "ndcg@{k}", "completeness@{k}")
+Mask: TypeAlias = Bool[np.ndarray, " N"]
+
+
+def orders(streamed: Mask, exposures: int, seeds: range) -> Int[np.ndarray, "S T"]:
+    """Each seed's own order of the streamed queries."""
+    some = np.flatnonzero(streamed)
+    return np.stack([some[streams.exposures(len(some), exposures, seed)] for seed in seeds])
+
+
+class Ranker:
+    """Ranks the catalogue by the embeddings of each seed."""
+
+    def __init__(self, task: Problem, k: int):
+        self._task = task
+
+        @jax.jit
+        def score(theta, queries, labels):
+            def one(theta):
+                values = metrics.evaluate(theta, queries, labels, task.tie_order, k=k)
+                return jnp.stack([values[name.format(k=k)] for name in METRICS])
+
+            return sharding.sweep(one, theta)
+
+        self._score = score
+
+    def __call__(self, theta: Float[jax.Array, "S I d"], part: Mask) -> Float[np.ndarray, "S 4"]:
+        """Means of `METRICS` over a part of the queries."""
+        values = self._score(theta, self._task.queries[part], self._task.labels[part])
+        return np.asarray(values, np.float64).mean(axis=-1)
+
+
+def tune(
+    name: str,
+    rival: Rival,
+    player: Player,
+    ranker: Ranker,
+    streamed: Int[np.ndarray, "S T"],
+    parts: Parts,
+) -> dict[str, np.ndarray]:
+    """Plays a stream once for every setting and ranks by the final embeddings.
+
+    Args:
+      name: of the unit.
+      rival: the G settings.
+      player: of that rival.
+      ranker: of the problem.
+      streamed: the orders of all seeds.
+      parts: which queries are ranked.
+
+    Returns:
+      ``validation`` and ``heldout``: [G, S, 4], the means of `METRICS` over those parts; and
+      ``best``, the setting with the best mean nDCG on the validation part.
+    """
+    chunks = player.cut(streamed)
+    blank = np.zeros((len(rival.settings), len(streamed), len(METRICS)))
+
+    def start():
+        learner = player.start(player.setting(*rival.settings[0]))
+        return {"learner": learner, "validation": blank, "heldout": blank.copy()}
+
+    def step(state, done):
+        g, number = divmod(done, len(chunks))
+        setting = player.setting(*rival.settings[g])
+        states = state["learner"] if number else player.start(setting)
+        states, _ = player.step(states, setting, chunks[number])
+        if number == len(chunks) - 1:
+            for part in ("validation", "heldout"):
+                state[part][g] = ranker(states.theta, getattr(parts, part))
+        return state | {"learner": states}
+
+    def finish(state):
+        ndcg = state["validation"][..., METRICS.index("ndcg@{k}")].mean(axis=1)
+        return {**state, "best": ndcg.argmax()}
+
+    return player.run.unit(
+        name,
+        chunks=len(chunks) * len(rival.settings),
+        start=start,
+        step=step,
+        finish=lambda state: {k: v for k, v in finish(state).items() if k != "learner"},
+    )

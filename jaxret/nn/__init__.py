@@ -1,0 +1,1 @@
+"""Networks as pure functions over plain dicts, and the real weights that go into them."""

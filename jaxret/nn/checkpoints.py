@@ -1,0 +1,175 @@
+"""Weights as others publish them: find the files, read them, give them our names.
+
+A checkpoint is a directory with ``config.json``, ``tokenizer.json`` and ``model.safetensors``.
+Everything that can be wrong with one is said here, at once and by file or by tensor name.
+"""
+
+import hashlib
+import importlib.util
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxret.types import Params
+
+FILES = ("config.json", "tokenizer.json", "model.safetensors")
+
+#: Regular expression of a published name -> (path in our parameters, whether to transpose), or
+#: None for a tensor that is not used. The path may refer to the expression's groups.
+KeyTable: TypeAlias = Mapping[str, tuple[str, bool] | None]
+
+
+def linear_keys(theirs: str, ours: str) -> KeyTable:
+    """The two tensors of a linear map: PyTorch keeps the matrix as [out, in], we as [in, out]."""
+    return {
+        rf"{theirs}\.weight": (f"{ours}/kernel", True),
+        rf"{theirs}\.bias": (f"{ours}/bias", False),
+    }
+
+
+def norm_keys(theirs: str, ours: str) -> KeyTable:
+    """The two tensors of a layer norm."""
+    return {
+        rf"{theirs}\.weight": (f"{ours}/scale", False),
+        rf"{theirs}\.bias": (f"{ours}/bias", False),
+    }
+
+
+def locate(
+    directory: Path | None = None, *, package: str | None = None, hub_id: str | None = None
+) -> Path:
+    """The directory of a checkpoint.
+
+    An explicit ``directory`` is taken or refused, never passed over. Without one, the installed
+    weights package is tried, then the HuggingFace hub (or its local cache).
+
+    Args:
+      directory: a local checkpoint.
+      package: ``'top_level_package/sub/folder'``; it is looked up and not imported.
+      hub_id: ``'owner/name'`` on the hub.
+
+    Raises:
+      FileNotFoundError: naming the files that are missing, or each place that was tried.
+    """
+    if directory is not None:
+        return _complete(Path(directory))
+    tried = []
+    if package is not None:
+        name, _, folder = package.partition("/")
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations:
+            return _complete(Path(spec.submodule_search_locations[0]) / folder)
+        tried.append(f"the package {name!r} is not installed")
+    if hub_id is not None:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError
+
+        try:
+            return _complete(Path(snapshot_download(hub_id, allow_patterns=list(FILES))))
+        except (OSError, HfHubHTTPError) as error:
+            reason = str(error).splitlines()[0]
+            tried.append(f"the hub gave no {hub_id!r} ({type(error).__name__}: {reason})")
+    raise FileNotFoundError(
+        f"no weights: {'; '.join(tried) or 'no place to look was named'}. "
+        f"Give the path of a directory that has {', '.join(FILES)}"
+    )
+
+
+def load_safetensors(path: Path) -> dict[str, np.ndarray]:
+    """Reads every tensor of a ``.safetensors`` file.
+
+    Raises:
+      ValueError: if the file is truncated or is something else.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        size = Path(path).stat().st_size
+        raise ValueError(
+            f"{path} ({size:,} bytes) is not a whole safetensors file ({error}): "
+            "fetch or copy it again"
+        ) from error
+
+
+def convert(
+    tensors: Mapping[str, np.ndarray], keys: KeyTable, shapes: Params, *, prefix: str = ""
+) -> Params:
+    """Renames published tensors into our parameters.
+
+    Args:
+      tensors: published name -> array.
+      keys: how the names translate; an expression must match a whole name.
+      shapes: the parameters that are wanted, as `Module.shapes` gives them. Arrays are cast to
+        their dtypes.
+      prefix: dropped from the names that begin with it, e.g. ``'bert.'`` in a checkpoint that
+        holds the encoder as a part.
+
+    Raises:
+      ValueError: listing all tensors that are missing, left over or of another shape.
+    """
+    leaves, tree = jax.tree.flatten_with_path(shapes)
+    wanted = {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
+    found, problems = {}, []
+    for name, tensor in tensors.items():
+        path, transpose = _translate(name.removeprefix(prefix), keys)
+        if path is None:
+            continue
+        if path not in wanted or path in found:
+            problems.append(f"surplus {name} {tensor.shape}")
+            continue
+        found[path] = tensor.T if transpose else tensor
+        if found[path].shape != wanted[path].shape:
+            problems.append(
+                f"misshapen {name}: {found[path].shape} for {path} {wanted[path].shape}"
+            )
+    problems += [f"missing {path} {wanted[path].shape}" for path in wanted if path not in found]
+    if problems:
+        raise ValueError(
+            f"{len(problems)} tensors do not fit the configuration:\n  " + "\n  ".join(problems)
+        )
+    return jax.tree.unflatten(
+        tree, [jnp.asarray(found[p], leaf.dtype) for p, leaf in wanted.items()]
+    )
+
+
+def sha256(path: Path) -> str:
+    """The hash of a file, in hexadecimal."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def verify_sha256(path: Path, expected: str) -> None:
+    """Refuses a file that is not the published one.
+
+    Raises:
+      ValueError: naming the file and both hashes.
+    """
+    if (found := sha256(path)) != expected:
+        raise ValueError(
+            f"{path} has sha256 {found}, expected {expected}: it is not the published file; "
+            "fetch it again"
+        )
+
+
+def _translate(name, keys):
+    """Our path of a published name, and whether to transpose: None if unused, '' if unknown."""
+    for pattern, target in keys.items():
+        if match := re.fullmatch(pattern, name):
+            return (None, False) if target is None else (match.expand(target[0]), target[1])
+    return "", False
+
+
+def _complete(directory):
+    if missing := [name for name in FILES if not (directory / name).is_file()]:
+        raise FileNotFoundError(
+            f"{directory} is no checkpoint: it has no {' and no '.join(missing)}"
+        )
+    return directory

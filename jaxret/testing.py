@@ -1,0 +1,267 @@
+"""One call that holds a new learner to what every learner promises.
+
+    check_learner(my_rule(tau=0.1, eta=0.01))
+
+It returns nothing, or raises an AssertionError whose sentence says which promise is broken and
+by how much. Programs that must agree but for rounding are compared in float64, because in
+float32 a rounding can flip a draw; what must agree bit for bit is compared bit for bit.
+
+Letters: I items, d width, T rounds.
+"""
+
+from functools import partial
+from operator import itemgetter
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxret import sharding
+from jaxret.online.environment import Environment, present, simulated_reranker
+from jaxret.online.estimators import expected_coefficients
+from jaxret.online.learner import Learner
+from jaxret.online.replay import replay, replay_blocked, replay_on_mesh
+from jaxret.types import Catalogue, Choice, PRNGKey, Stream
+
+_DEVICES = (8,)  # compared with one; those that do not exist are left out
+_TOLERANCE = 1e-9  # relative, in float64
+
+
+class _Case(NamedTuple):
+    """A world in which everything happens: flips, a reranker, tools that come, go or never are."""
+
+    learner: Learner
+    state: tuple
+    environment: Environment
+    stream: Stream
+    key: PRNGKey
+
+
+def check_learner(
+    learner: Learner,
+    *,
+    items: int = 24,
+    width: int = 8,
+    rounds: int = 64,
+    key: PRNGKey | None = None,
+) -> None:
+    """Checks a learner on a small problem; takes some seconds, nearly all of it compilation.
+
+    Every learner: the state keeps its shapes and types and counts its rounds, `act` and
+    `update` compile once, seeds under vmap are the seeds one by one, a run cut in two is the
+    same bit for bit, tools that are absent are never chosen and their rows stay. Those with a
+    ``rule`` also: a bandit rule does not look at labels, an estimator that claims to be unbiased
+    is, the blocked replay is the scan, and 2 and 8 devices do what 1 does (skipped in silence
+    where there are fewer).
+
+    Args:
+      learner: the rule under test. What its ``init`` returns has the fields ``available`` and
+        ``t``; rows are checked where it has ``theta`` too.
+      items: I, rounded up to a multiple of 8.
+      width: d.
+      rounds: T.
+      key: of the problem and the run; a fixed one if None.
+
+    Raises:
+      AssertionError: which promise is broken, and by how much.
+    """
+    rule = learner.rule
+    make = partial(_make_case, learner, items, width, rounds, key)
+    case = make()
+    _state_keeps_its_types(case)
+    update = _compiles_once(case)
+    _rounds_are_counted(case, update)
+    if rule is not None and rule.estimator.bandit:
+        _labels_are_not_read(case, update)
+    with jax.enable_x64(True):
+        case = make()
+        if rule is not None and rule.estimator.unbiased:
+            _claim_of_no_bias_holds(case)
+        straight = _jit(partial(_run, case, replay))
+        order, half = case.stream.order, rounds // 2
+        whole = straight(case.state, order, case.key)
+        first = straight(case.state, order[:half], case.key)
+        second = straight(first[0], order[half:], case.key)
+        _cut_runs_are_the_same(case, whole, first, second)
+        _absent_tools_rest(case, whole, first)
+        _seeds_do_not_mix(case, straight)
+        if rule is not None:
+            _blocks_and_devices_do_not_matter(case, whole)
+
+
+def _make_case(learner, items, width, rounds, key) -> _Case:
+    key = jax.random.key(0) if key is None else jax.random.clone(key)  # once in each precision
+    theta_key, query_key, run_key = jax.random.split(key, 3)
+    ids = jnp.arange(items)
+    catalogue = sharding.padded(
+        Catalogue(theta=_unit_rows(theta_key, items, width), available=ids % 6 != 5), 8
+    )
+    n, ids = 16, jnp.arange(catalogue.theta.shape[0])
+    label = 5 * jnp.arange(n, dtype=jnp.int32) % items
+    second = jnp.where(label % 2 == 0, (label + 1) % items, -1)
+    return _Case(
+        learner=learner,
+        state=learner.init(*catalogue),
+        environment=Environment(
+            flip_rate=0.1,
+            reranker=simulated_reranker(accuracy=0.8),
+            arrives=jnp.where(ids % 6 == 1, rounds // 2, 0),
+            leaves=jnp.where(ids % 6 == 3, rounds // 2, rounds),
+        ),
+        stream=Stream(
+            queries=_unit_rows(query_key, n, width),
+            labels=jnp.stack([label, second], axis=1),
+            order=7 * jnp.arange(rounds, dtype=jnp.int32) % n,
+        ),
+        key=run_key,
+    )
+
+
+def _unit_rows(key, n, width):
+    rows = jax.random.normal(key, (n, width))
+    return rows / jnp.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def _jit(fn):
+    """Compiling is what a check costs; on CPU half of it is optimisation."""
+    cpu = jax.default_backend() == "cpu"
+    return jax.jit(fn, compiler_options={"xla_backend_optimization_level": 0} if cpu else None)
+
+
+def _run(case, play, state, order, key):
+    return play(case.learner, state, case.environment, case.stream._replace(order=order), key)
+
+
+def _one_update(case, update, reward, labels):
+    dtype = case.stream.queries.dtype
+    choice = Choice(item=jnp.asarray(0, jnp.int32), propensity=jnp.asarray(0.5, dtype))
+    return update(case.state, case.stream.queries[0], choice, jnp.asarray(reward, dtype), labels)
+
+
+def _state_keeps_its_types(case):
+    step = partial(_one_update, case, case.learner.update)
+    after, _ = jax.eval_shape(step, 1.0, case.stream.labels[0])
+    describe = partial(jax.tree.map, lambda x: f"{x.dtype}{list(x.shape)}")
+    before, after = describe(case.state), describe(after)
+    if before != after:
+        _fail(case, f"update turns a state {before} into {after}")
+
+
+def _compiles_once(case):
+    calls = {"act": 0, "update": 0}
+
+    def counted(name, fn):
+        def traced(*args):
+            calls[name] += 1
+            return fn(*args)
+
+        return _jit(traced)
+
+    act, update = counted("act", case.learner.act), counted("update", case.learner.update)
+    state, stream = case.state, case.stream
+    for t in range(2):
+        slate = act(state, stream.queries[t], jax.random.fold_in(case.key, t))
+        choice = Choice(item=slate.items[0], propensity=slate.propensity[0])
+        reward = jnp.asarray(t, stream.queries.dtype)
+        state, _ = update(state, stream.queries[t], choice, reward, stream.labels[t])
+    for name, count in calls.items():
+        if count != 1:
+            _fail(case, f"{name} was compiled {count} times for 2 calls with the same shapes")
+    return update
+
+
+def _rounds_are_counted(case, update):
+    after, _ = _one_update(case, update, 1.0, case.stream.labels[0])
+    if after.t != case.state.t + 1:
+        _fail(case, f"update turns t = {case.state.t} into {after.t}, and keys come from t")
+
+
+def _labels_are_not_read(case, update):
+    right = case.stream.labels[0]
+    for reward in (0.0, 1.0):
+        expected, _ = _one_update(case, update, reward, right)
+        for labels in (jnp.where(right >= 0, right + 1, -1), jnp.full_like(right, -1)):
+            got, _ = _one_update(case, update, reward, labels)
+            if gap := _gap(got, expected):
+                _fail(case, f"update reads labels: others move the state by {gap:.1e}")
+
+
+def _seeds_do_not_mix(case, straight):
+    keys = jax.random.split(case.key, 2)
+    seeds = _jit(jax.vmap(partial(_run, case, replay), (None, None, 0)))
+    together = seeds(case.state, case.stream.order, keys)
+    for seed, key in enumerate(keys):
+        alone = straight(case.state, case.stream.order, key)
+        mine = jax.tree.map(itemgetter(seed), together)
+        _agree(case, f"seed {seed} under vmap and alone", mine, alone)
+
+
+def _cut_runs_are_the_same(case, whole, first, second):
+    trace = jax.tree.map(lambda *parts: jnp.concatenate(parts), first[1], second[1])
+    what = "a run cut in two and a straight one"
+    _agree(case, what, (second[0], trace), whole, tolerance=0.0)
+
+
+def _absent_tools_rest(case, whole, first):
+    rounds, half = len(whole[1].item), len(first[1].item)
+    here = jax.vmap(lambda t: present(case.environment, t, case.state.available))
+    there = np.asarray(here(jnp.arange(rounds)))  # [T, I]
+    absent = ~there[np.arange(rounds), whole[1].item]
+    if absent.any():
+        _fail(case, f"absent tools were chosen in {absent.sum()} of {rounds} rounds")
+    if hasattr(case.state, "theta"):
+        steps = [(case.state, first[0], there[0]), (first[0], whole[0], there[half])]
+        for before, after, present_now in steps:
+            moved = np.abs(after.theta - before.theta)[~present_now].max()
+            if not moved <= _TOLERANCE:  # a projection may round
+                _fail(case, f"rows of absent tools moved by {moved:.1e}")
+
+
+def _claim_of_no_bias_holds(case):
+    estimator = case.learner.rule.estimator
+    # What an estimator for lying bits claims, it claims at the flip rate that it was built for.
+    probs = jax.nn.softmax(3 * case.state.theta @ case.stream.queries[0])
+    for target in (0, 7):
+        got = expected_coefficients(
+            estimator, probs, jnp.asarray(target), flip_rate=estimator.flip_rate
+        )
+        bias = jnp.abs(got - probs.at[target].add(-1.0)).max()
+        if not bias <= _TOLERANCE:
+            _fail(case, f"estimator {estimator.name!r} claims no bias and is off by {bias:.1e}")
+
+
+def _blocks_and_devices_do_not_matter(case, whole):
+    blocks = {"block": 24, "tile": 8}  # the 64 rounds are no multiple: the last block is padded
+    forms = {"the blocked replay": partial(replay_blocked, **blocks)}
+    for n in _DEVICES:
+        if n <= len(jax.devices()):
+            mesh = sharding.make_mesh(item=n)
+            forms[f"the replay on {n} devices"] = partial(replay_on_mesh, mesh=mesh, **blocks)
+    for name, play in forms.items():
+        got = _jit(partial(_run, case, play))(case.state, case.stream.order, case.key)
+        _agree(case, f"{name} and the plain scan", got, whole)
+
+
+def _agree(case, what, got, expected, tolerance=_TOLERANCE):
+    others = int((np.asarray(got[1].item) != np.asarray(expected[1].item)).sum())
+    if others:
+        _fail(case, f"{what} chose different items in {others} of {len(expected[1].item)} rounds")
+    gap = _gap(got, expected)
+    if not gap <= tolerance:
+        _fail(case, f"{what} differ by {gap:.1e}, more than {tolerance:.0e}")
+
+
+def _gap(got, expected) -> float:
+    """Largest difference of two trees, relative to the largest entry of each leaf."""
+
+    def gap(a, b):
+        a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+        return np.abs(a - b).max() / max(1.0, np.abs(b).max())
+
+    gaps = jax.tree.leaves(jax.tree.map(gap, got, expected))
+    return float(np.max(gaps))  # NaN if any is: it then exceeds every tolerance
+
+
+def _fail(case, sentence):
+    raise AssertionError(f"learner {case.learner.name!r}: {sentence}")

@@ -1,0 +1,48 @@
+"""Vectors on disk: hash -> float32 vector, in files that are never changed.
+
+A folder holds shards, each written under another name and then renamed. So there is nothing to
+lock, several processes may write at once, and an interruption leaves no half of a shard behind.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from uuid import uuid4
+
+import numpy as np
+
+
+def read(folder: Path, width: int) -> dict[str, np.ndarray]:
+    """All vectors ``[width]`` of a folder, by hash; none if there is no such folder.
+
+    Raises:
+      ValueError: naming the shard that is damaged, which can be deleted.
+    """
+    found = {}
+    for path in folder.glob("*.npy"):
+        try:
+            shard = np.load(path)
+            if shard.dtype != _layout(width):
+                raise ValueError(f"it holds {shard.dtype}")
+        except (ValueError, OSError, EOFError) as error:
+            raise ValueError(
+                f"the cache file {path} is damaged ({error}): delete it, "
+                "and its texts will be encoded again"
+            ) from error
+        found |= zip((key.decode() for key in shard["key"].tolist()), shard["vector"], strict=True)
+    return found
+
+
+def write(folder: Path, vectors: Mapping[str, np.ndarray]) -> None:
+    """Adds a shard of vectors, all of one width, under SHA-256 hashes in hexadecimal."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shard = np.empty(len(vectors), _layout(len(next(iter(vectors.values())))))
+    shard["key"], shard["vector"] = list(vectors), list(vectors.values())
+    part = folder / f"{uuid4().hex}.part"
+    with open(part, "xb") as file:
+        np.save(file, shard)
+    os.replace(part, part.with_suffix(".npy"))
+
+
+def _layout(width):
+    return np.dtype([("key", "S64"), ("vector", np.float32, (width,))])

@@ -1,0 +1,158 @@
+"""The main job, end to end on a small configuration."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+
+from experiments import orag
+from experiments.config import CONFIGS
+from jaxret import data, encode, metrics
+from jaxret.data.text import recipe
+
+ROOT = Path(CONFIGS).parent
+SMALL = [
+    "exposures=1",
+    "seeds=2",
+    "chunk=512",
+    "learner=[frozen,greedy]",
+    "learners.greedy.tau=[0.04]",
+    "learners.greedy.step=[0.1,0.3]",
+    "tracking=files",
+]
+
+
+def configure(directory, *overrides):
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose("orag", [*SMALL, f"directory={directory}", *overrides])
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("orag")
+    return directory, orag.main(configure(directory))
+
+
+def test_results_have_the_names_that_others_build_on(finished):
+    _, results = finished
+    for learner in ("frozen", "greedy"):
+        for protocol in ("final", "heldout"):
+            for metric in ("accuracy", "recall@10", "ndcg@10", "completeness@10"):
+                assert 0.0 <= results[f"{learner}/{protocol}/{metric}"] <= 1.0
+        for metric in ("accuracy", "loss", "regret"):
+            assert np.isfinite(results[f"{learner}/online/{metric}"])
+
+
+def test_static_retrieval_is_the_ranking_of_the_documents(finished):
+    """Computed again by NumPy, over the same queries."""
+    directory, results = finished
+    dataset = data.load("deskbank")
+    encoder = encode.load_encoder("minilm")
+    cache = encode.cache_directory()
+    texts = [recipe("full")(document) for document in dataset.documents]
+    theta = encode.encode(encoder, texts, kind="document", cache=cache, progress=False)
+    queries = encode.encode(encoder, dataset.queries, kind="query", cache=cache, progress=False)
+    with np.load(directory / "units" / "frozen-online.npz") as unit:
+        streamed = np.unique(unit["order"])
+    scores = queries[streamed] @ theta.T
+    right = np.take_along_axis(scores, dataset.labels[streamed], axis=1)
+    ranks = (scores > right).sum(axis=1)
+    assert results["frozen/final/recall@10"] == pytest.approx((ranks < 10).mean(), abs=1e-3)
+    assert results["frozen/final/accuracy"] == pytest.approx((ranks == 0).mean(), abs=1e-3)
+    assert results["frozen/online/accuracy"] == pytest.approx((ranks == 0).mean(), abs=1e-3)
+    assert len(metrics.tie_order(dataset.tool_ids)) == len(texts)
+
+
+def test_one_bit_a_query_makes_retrieval_better(finished):
+    _, results = finished
+    assert results["greedy/final/ndcg@10"] > results["frozen/final/ndcg@10"] + 0.01
+
+
+def test_a_finished_run_is_read_and_not_repeated(finished, capsys):
+    directory, results = finished
+    before = (directory / "results.json").stat().st_mtime_ns
+    assert orag.main(configure(directory)) == results
+    assert (directory / "results.json").stat().st_mtime_ns == before
+    assert "finished before" in capsys.readouterr().out
+
+
+def test_files_hold_the_curves_and_figures(finished):
+    directory, results = finished
+    with np.load(directory / "curves.npz") as curves:
+        regret = curves["greedy/regret"]
+    assert regret.shape[0] == 2
+    assert regret[:, -1].mean() == pytest.approx(results["greedy/online/regret"])
+    assert (directory / "accuracy.png").stat().st_size > 10_000
+    assert (directory / "regret.png").stat().st_size > 10_000
+    lines = (directory / "metrics.jsonl").read_text().splitlines()
+    assert any("regret/greedy" in json.loads(line) for line in lines)
+
+
+def test_a_directory_with_other_settings_is_refused(finished):
+    directory, _ = finished
+    with pytest.raises(ValueError, match=r"other settings \(seeds differ\)"):
+        orag.main(configure(directory, "seeds=3"))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("dataset=ultratool", "'ultratool' needs path="),
+        ("learners.greedy.policy.name=bold", "learner 'greedy': unknown policy 'bold'; known: so"),
+        ("learners.greedy.tau=[0.0]", "needs tau > 0"),
+        ("flip_rate=0.7", r"flip_rate must be in \[0, 0.5\], got 0.7"),
+        ("document=terse document.recipe=bad", "unknown recipe 'bad'"),
+        ("encoder.path=nowhere", "nowhere"),
+    ],
+)
+def test_wrong_settings_are_refused_before_any_work(tmp_path, override, message):
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        orag.main(configure(tmp_path / "run", *override.split()))
+    assert not (tmp_path / "run" / "units").exists()
+
+
+def start(directory):
+    command = [sys.executable, "-m", "experiments.orag", f"hydra.run.dir={directory}", *SMALL]
+    return subprocess.Popen(
+        [*command, "exposures=6", "chunk=128"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_bits(tmp_path):
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    through = start(whole)
+    log, _ = through.communicate(timeout=300)
+    assert through.returncode == 0, log
+
+    stopped = start(cut)
+    deadline = time.monotonic() + 200
+    while not (cut / "checkpoints" / "greedy-heldout").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    # The unit is being compiled: the run stops at the end of the first of its many chunks.
+    stopped.send_signal(signal.SIGTERM)
+    log, _ = stopped.communicate(timeout=100)
+    assert stopped.returncode == 143, log
+    assert "the same command resumes" in log
+    assert not (cut / "results.json").exists()
+    assert not (cut / "units" / "greedy-heldout.npz").exists()
+    assert [path.name for path in (cut / "checkpoints" / "greedy-heldout").glob("[0-9]*")] == ["1"]
+
+    resumed = start(cut)
+    log, _ = resumed.communicate(timeout=300)
+    assert resumed.returncode == 0, log
+    names = sorted(path.name for path in (whole / "units").iterdir())
+    assert names == sorted(path.name for path in (cut / "units").iterdir())
+    for name in names:
+        with np.load(whole / "units" / name) as a, np.load(cut / "units" / name) as b:
+            for field in set(a) - {"microseconds"}:
+                np.testing.assert_array_equal(a[field], b[field], err_msg=f"{name}: {field}")

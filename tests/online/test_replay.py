@@ -1,0 +1,298 @@
+"""The algorithms written again in NumPy and fed with the same choices; the scan and its blocks."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxret.online import estimators, learner, policy, projections, schedules
+from jaxret.online.environment import Environment, simulated_reranker
+from jaxret.online.learner import Learner
+from jaxret.online.replay import replay, replay_blocked
+from jaxret.types import Catalogue, Stream
+
+ITEMS, ROUNDS = 40, 100  # 20 queries, five times each
+TAU, ETA = 0.2, 0.02
+EPSILON, RHO = 0.2, 0.1
+# Each program runs once, so its compilation is the cost.
+jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+
+
+def equation_4(p, a, pi, y, right):
+    return p - np.eye(ITEMS)[a] * y / pi
+
+
+def appendix_b2(p, a, pi, y, right):
+    return np.eye(ITEMS)[a] * (1 - y / pi)
+
+
+def perceptron(p, a, pi, y, right):
+    return np.eye(ITEMS)[p.argmax()] - np.eye(ITEMS)[a] * y / pi
+
+
+def likelihood(p, a, pi, y, right):
+    away = p - np.eye(ITEMS)[a]
+    return away if y else -away * p[a] / (1 - p[a])
+
+
+def gradient(p, a, pi, y, right):
+    return p - right / right.sum()
+
+
+def lies_put_right(p, a, pi, y, right):
+    return equation_4(p, a, pi, (y - RHO) / (1 - 2 * RHO), right)
+
+
+def to_sphere(theta):
+    return theta / np.linalg.norm(theta, axis=1, keepdims=True)
+
+
+def to_ball(theta):
+    return theta / np.maximum(1, np.linalg.norm(theta, axis=1, keepdims=True))
+
+
+def as_is(theta):
+    return theta
+
+
+def from_p(p, here, item):
+    return p[np.arange(ROUNDS), item]
+
+
+def epsilon_greedy(p, here, item):
+    return (1 - EPSILON) * (item == p.argmax(axis=1)) + EPSILON / here.sum(axis=1)
+
+
+def certain(p, here, item):
+    return item == p.argmax(axis=1)
+
+
+class Case(NamedTuple):
+    """One setting, and the same in NumPy."""
+
+    name: str
+    learner: Learner
+    environment: Environment
+    c: Callable  # the coefficients
+    project: Callable
+    pi: Callable | None  # the propensities [T], where they follow from p [T, I]
+    eta: Callable = lambda t: ETA
+
+
+IDS = np.arange(ITEMS)
+COMES_AND_GOES = Environment(
+    arrives=np.where(IDS % 4 == 1, 30, 0),
+    leaves=np.where(IDS % 4 == 2, 50, ROUNDS),  # nothing is left when the last block is filled up
+)
+EVERYTHING = COMES_AND_GOES._replace(flip_rate=RHO, reranker=simulated_reranker(accuracy=0.8))
+FLIPS, RERANKER = Environment(flip_rate=RHO), Environment(reranker=EVERYTHING.reranker)
+SET = {"tau": TAU, "eta": ETA}
+SPHERE, BALL = {"projection": projections.sphere()}, {"projection": projections.ball()}
+ORAG = learner.orag(**SET)
+TAPERED = learner.orag(**SET, **SPHERE, schedule=schedules.inverse_sqrt())
+BANDITRON = learner.banditron(**SET, **BALL, epsilon=EPSILON)
+GREEDY = learner.greedy(**SET, schedule=schedules.cosine(rounds=80))
+DEBIASED = learner.rank_one(
+    "debiased",
+    estimator=estimators.debiased(flip_rate=RHO),
+    policy=policy.softmax(),
+    **SET,
+    **BALL,
+)
+
+
+def tapered(t):
+    return ETA / np.sqrt(t + 1)
+
+
+def half_a_cosine(t):
+    return ETA * (1 + np.cos(np.pi * min(t / 80, 1))) / 2
+
+
+CASES = [
+    Case("algorithm 1", ORAG, Environment(), equation_4, as_is, from_p),
+    Case("algorithm 1, tapered", TAPERED, FLIPS, equation_4, to_sphere, from_p, tapered),
+    Case("algorithm 2", learner.orag(**SET, **BALL, k=4), RERANKER, equation_4, to_ball, None),
+    Case("algorithm 3", learner.orag(**SET), COMES_AND_GOES, equation_4, as_is, from_p),
+    Case(
+        "appendix B.2",
+        learner.chosen_only(**SET, **SPHERE),
+        EVERYTHING,
+        appendix_b2,
+        to_sphere,
+        from_p,
+    ),
+    Case("banditron", BANDITRON, COMES_AND_GOES, perceptron, to_ball, epsilon_greedy),
+    Case("greedy", GREEDY, EVERYTHING, likelihood, as_is, certain, half_a_cosine),
+    Case("oracle", learner.full_information(**SET), Environment(), gradient, as_is, certain),
+    Case("debiased", DEBIASED, EVERYTHING, lies_put_right, to_ball, from_p),
+]
+
+
+class Run(NamedTuple):
+    """One case played in float64, as NumPy arrays; ``scan`` and ``blocked`` are (state, trace)."""
+
+    case: Case
+    catalogue: Catalogue
+    stream: Stream
+    scan: tuple
+    blocked: tuple
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: case.name)
+def run(request, problem):
+    case = request.param
+    with jax.enable_x64(True):
+        catalogue, stream = problem(items=ITEMS)
+        state = case.learner.init(*catalogue)
+
+        def play(how):
+            key = jax.random.key(5)
+            return jit(lambda s: how(case.learner, s, case.environment, stream, key))(state)
+
+        blocks = partial(replay_blocked, block=24, tile=8)  # 100 rounds are no multiple of 24
+        played = Run(case, catalogue, stream, scan=play(replay), blocked=play(blocks))
+        return played._replace(
+            **jax.tree.map(np.asarray, {k: v for k, v in played._asdict().items() if k != "case"})
+        )
+
+
+def written_in_numpy(run):
+    """Theta at the end; p, what is there, what is right and the logits of each round, [T, I]."""
+    case, (_, trace), seen = run.case, run.scan, []
+    theta = case.project(run.catalogue.theta)
+    for t, query in enumerate(run.stream.order):
+        q, here = run.stream.queries[query], run.catalogue.available
+        if case.environment.arrives is not None:
+            here = here & (case.environment.arrives <= t) & (t < case.environment.leaves)
+        z = np.where(here, theta @ q / TAU, -np.inf)
+        p = np.exp(z - z.max())
+        p /= p.sum()
+        right = np.isin(IDS, run.stream.labels[query]) & here
+        c = case.c(p, trace.item[t], trace.propensity[t], trace.reward[t], right)
+        theta = case.project(theta - case.eta(t) / TAU * np.outer(c, q))
+        seen.append((p, here, right, np.where(here, z, 0)))
+    return theta, [np.array(x) for x in zip(*seen, strict=True)]
+
+
+def test_the_scan_is_the_algorithm_written_in_numpy(run):
+    theta, (p, here, right, z) = written_in_numpy(run)
+    (state, trace), t = run.scan, np.arange(ROUNDS)
+    assert state.t == ROUNDS
+    np.testing.assert_allclose(state.theta, theta, rtol=1e-9, atol=1e-9)
+    assert here[t, trace.item].all()
+    np.testing.assert_array_equal(trace.success, right[t, trace.item])
+    share = right / np.maximum(right.sum(axis=1, keepdims=True), 1)
+    p = np.where(here, p, 1)
+    expected = {
+        "p_success": (p * right).sum(axis=1),
+        "loss": -(np.log(p) * share).sum(axis=1),
+        "inverse_p": (here / p).sum(axis=1),
+        "logit_label": (z * share).sum(axis=1),
+        "logit_sum": z.sum(axis=1),
+    }
+    for name, values in expected.items():
+        np.testing.assert_allclose(getattr(trace, name), values, 1e-8, 1e-8, err_msg=name)
+
+
+def test_the_recorded_propensity_is_that_of_the_draw(run):
+    if run.case.pi is None:  # depends on the noise of the draw: tests/online/test_policy.py
+        return
+    _, (p, here, _, _) = written_in_numpy(run)
+    trace = run.scan[1]
+    expected = run.case.pi(p, here, trace.item)
+    np.testing.assert_allclose(trace.propensity, expected, rtol=1e-9)
+    if run.case.pi is from_p:
+        # The count of an item minus the sum of its p is a martingale: 40 of them stay within
+        # 4.5 standard deviations of 0, and one whole draw for the rarest.
+        surplus = (np.eye(ITEMS)[trace.item] - p).sum(axis=0)
+        assert (np.abs(surplus) <= 4.5 * np.sqrt((p * (1 - p)).sum(axis=0)) + 1).all()
+
+
+def test_only_flipped_bits_differ_from_the_truth(run):
+    trace = run.scan[1]
+    lies = (trace.reward != trace.success).mean()
+    if run.case.environment.flip_rate is None:
+        assert lies == 0
+    else:
+        assert abs(lies - RHO) < 4 * np.sqrt(RHO * (1 - RHO) / ROUNDS)
+
+
+def test_the_blocked_replay_is_the_scan(run):
+    np.testing.assert_array_equal(run.blocked[1].item, run.scan[1].item)
+    for a, b in zip(jax.tree.leaves(run.blocked), jax.tree.leaves(run.scan), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9)
+
+
+def test_the_dice_of_the_world_are_not_those_of_the_learner(problem):
+    catalogue, stream = problem(times=40)
+    rule = learner.banditron(tau=TAU, eta=0.0, epsilon=0.5)
+    world, key = Environment(flip_rate=0.3), jax.random.key(6)
+    state = rule.init(*catalogue)
+    trace = jax.tree.map(np.asarray, jit(lambda s: replay(rule, s, world, stream, key)[1])(state))
+    lies, explored = trace.reward != trace.success, trace.propensity < 0.5
+    for bits in (lies[explored], lies[~explored]):  # 400 rounds each
+        assert abs(bits.mean() - 0.3) < 4 * np.sqrt(0.3 * 0.7 / len(bits))
+
+
+@pytest.fixture(scope="module")
+def blocked(problem):
+    """A float32 blocked run of everything at once, as a function of state and order."""
+    catalogue, stream = problem(items=ITEMS)
+
+    @jax.jit
+    def run(state, order):
+        part = stream._replace(order=order)
+        key = jax.random.key(1)
+        return replay_blocked(TAPERED, state, EVERYTHING, part, key, block=16, tile=8)
+
+    return run, TAPERED.init(*catalogue), stream.order
+
+
+def equal(got, expected):
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_run_cut_at_a_multiple_of_the_block_goes_on_bit_for_bit(blocked):
+    run, start, order = blocked
+    whole = run(start, order[:96])
+    middle, first = run(start, order[:48])
+    end, second = run(middle, order[48:96])
+    joined = jax.tree.map(lambda *parts: np.concatenate(parts), first, second)
+    equal((end, joined), whole)
+
+
+def test_where_the_order_is_minus_one_nothing_is_played(blocked):
+    run, start, order = blocked
+    short, trace = run(start, order[:48])
+    filled = jnp.concatenate([order[:48], jnp.full(48, -1, jnp.int32)])
+    state, longer = run(start, filled)
+    equal((state, jax.tree.map(lambda x: x[:48], longer)), (short, trace))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"block": 20, "tile": 8}, "block must be a multiple of tile=8, got 20"),
+        ({"block": 0, "tile": 8}, "block must be a multiple of tile=8, got 0"),
+        ({"block": 16, "tile": 0}, "tile must be >= 1, got 0"),
+    ],
+)
+def test_blocks_that_do_not_fit_are_refused(problem, changes, message):
+    catalogue, stream = problem()
+    with pytest.raises(ValueError, match=message):
+        replay_blocked(
+            ORAG, ORAG.init(*catalogue), Environment(), stream, jax.random.key(0), **changes
+        )
+
+
+def test_a_learner_that_is_not_rank_one_is_sent_to_the_plain_scan(problem):
+    catalogue, stream = problem()
+    other = ORAG._replace(name="other", rule=None)
+    with pytest.raises(ValueError, match="'other' is not rank one: use replay"):
+        replay_blocked(other, ORAG.init(*catalogue), Environment(), stream, jax.random.key(0))

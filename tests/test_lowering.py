@@ -1,0 +1,67 @@
+"""Every hot program lowers for GPU and TPU. That it lowers is all that is said: nothing runs."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AbstractMesh
+
+from jaxret import metrics
+from jaxret.online import learner, projections
+from jaxret.online.environment import Environment, simulated_reranker
+from jaxret.online.replay import replay, replay_blocked, replay_on_mesh
+from jaxret.types import Stream
+
+ITEMS, WIDTH, QUERIES = 64, 8, 16
+RULE = learner.orag(tau=0.1, eta=0.01, k=3, projection=projections.sphere())
+
+
+def shape(*dims, dtype=jnp.float32):
+    return jax.ShapeDtypeStruct(dims, dtype)
+
+
+STATE = learner.State(
+    theta=shape(ITEMS, WIDTH), available=shape(ITEMS, dtype=bool), t=shape(dtype=jnp.int32)
+)
+WORLD = Environment(arrives=shape(ITEMS, dtype=jnp.int32), flip_rate=shape())
+STREAM = Stream(
+    queries=shape(QUERIES, WIDTH),
+    labels=shape(QUERIES, 2, dtype=jnp.int32),
+    order=shape(40, dtype=jnp.int32),
+)
+KEY = jax.eval_shape(lambda: jax.random.key(0))
+
+
+def played(how):
+    """The program of a replay with a reranker, and the shapes of what goes in."""
+
+    def run(state, world, stream, key):
+        world = world._replace(reranker=simulated_reranker(accuracy=0.8))
+        return how(RULE, state, world, stream, key)
+
+    return run, (STATE, WORLD, STREAM, KEY)
+
+
+def evaluated():
+    def run(theta, queries, labels):
+        return metrics.evaluate(theta, queries, labels, np.arange(ITEMS))
+
+    return run, (shape(ITEMS, WIDTH), shape(QUERIES, WIDTH), shape(QUERIES, 2, dtype=jnp.int32))
+
+
+PROGRAMS = {
+    "replay": played(replay),
+    "replay_blocked": played(replay_blocked),
+    "replay_on_mesh": played(partial(replay_on_mesh, mesh=AbstractMesh((1, 8), ("run", "item")))),
+    "metrics.evaluate": evaluated(),
+}
+
+
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_programs_lower_for_accelerators(program, platform):
+    run, shapes = PROGRAMS[program]
+    lowered = jax.jit(run).trace(*shapes).lower(lowering_platforms=(platform,))
+    assert "stablehlo" in lowered.as_text()
