@@ -30,13 +30,14 @@ from experiments.config import CONFIGS
 from experiments.player import Player
 from experiments.problem import Problem
 from experiments.run import Run, open_run
-from jaxret import plots, theory, tracking
+from jaxret import plots, tracking
 from jaxret.online import estimators, policy, projections, streams
 from jaxret.online.environment import Environment
 from jaxret.online.learner import Learner, rank_one
 from jaxret.theory import bounds, checks, corollaries
 from jaxret.theory.comparators import Comparator, proximal
 from jaxret.theory.constrained import in_ball
+from jaxret.theory.run import Run as Played
 from jaxret.theory.run import final_regrets
 from jaxret.types import Stream, Trace
 
@@ -64,7 +65,7 @@ class Curve(NamedTuple):
             self.name, estimator=estimator, policy=draw, projection=projection, tau=tau, eta=eta
         )
 
-    def bounds(self, run: theory.run.Run) -> list[bounds.Bound]:
+    def bounds(self, run: Played) -> list[bounds.Bound]:
         """The statements that are about this learner."""
         constants = corollaries.measured_constants(run)
         if self.debiased:
@@ -90,7 +91,8 @@ def main(cfg: DictConfig) -> dict[str, float]:
             _ball(cfg, _first_tools(task, cfg.ball.tools), run, results)
             tracking.write_results(run.directory, results)
     means = tracking.read_results(cfg.directory)
-    rows = list(dict.fromkeys(name.rsplit("/", 1)[0] for name in means if "/T" in name))
+    rows = {name.rsplit("/", 1)[0] for name in means if "/T=" in name}
+    rows = sorted(rows, key=lambda row: (row.split("T=")[0], int(row.split("T=")[1])))
     columns = ["regret", "Theorem 5.1", "Corollary 5.2", "Theorem B.2", "Corollary B.3", "debiased"]
     show.results_table(means, rows, columns, f"{cfg.dataset.name}: regret and bounds")
     for name in (name for name in means if name.endswith("slope")):
@@ -114,8 +116,9 @@ def _proximal(cfg: DictConfig, task: Problem, run: Run, results: dict[str, np.nd
         slope = results[f"{curve.name}/slope"].item()
         label = f"tau = {point.tau}: slope {slope:.2f}"
         line = plots.curve_with_band(ax, part.horizons, regrets, label)
-        theorem = {"label": f"Theorem 5.1, tau = {point.tau}", "color": line.get_color()}
-        ax.plot(part.horizons, sides["Theorem 5.1"], ":", **theorem)
+        theorem = sides["Theorem 5.1"]
+        (dotted,) = ax.plot(part.horizons, theorem, ":", color=line.get_color())
+        dotted.set_label(f"Theorem 5.1, tau = {point.tau}")
     plots.log_axes(ax, part.horizons)
     plots.label_curves(ax)
     _keep(run, figure, "proximal")
@@ -172,7 +175,7 @@ def _play(
         learner = curve.learner(curve.tau, eta)
         theta_1 = jnp.asarray(task.theta_1)
         assert learner.rule is not None
-        played = theory.run.Run(
+        played = Played(
             rule=learner.rule,
             theta_1=learner.init(theta_1, jnp.ones(len(theta_1), bool)).theta,
             stream=Stream._make(map(jnp.asarray, (task.queries, task.labels, orders))),

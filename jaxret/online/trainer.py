@@ -96,7 +96,7 @@ def minibatch_adamw(
     def step(state):
         gradient = state.coefficients.T @ state.queries / batch
         move, optimiser = adamw.update(gradient, state.optimiser, state.theta)
-        move = jnp.where(state.available[:, None], move, 0.0)  # weight decay moves every row
-        return state._replace(theta=state.theta + move, optimiser=optimiser)
+        here = state.available[:, None]  # weight decay and momentum would move absent rows too
+        return state._replace(theta=state.theta + move * here, optimiser=optimiser)
 
     return Learner("minibatch_adamw", init, act, update, None)

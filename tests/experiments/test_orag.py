@@ -120,7 +120,7 @@ def test_wrong_settings_are_refused_before_any_work(tmp_path, override, message)
 def start(directory):
     command = [sys.executable, "-m", "experiments.orag", f"hydra.run.dir={directory}", *SMALL]
     return subprocess.Popen(
-        [*command, "exposures=6", "chunk=128"],
+        [*command, "exposures=2", "chunk=128"],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

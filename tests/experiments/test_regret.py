@@ -1,0 +1,65 @@
+"""The regret experiment and the benchmark, end to end on small configurations."""
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+
+from experiments import benchmark_replay, regret
+from experiments.config import CONFIGS
+
+
+def configure(name, directory, *overrides):
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose(name, [*overrides, f"directory={directory}", "tracking=files"])
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("regret")
+    small = [
+        "seeds=4",
+        "proximal.horizons=[128,256]",
+        "proximal.points=[{tau: 0.05, c: 1.2e-3}]",
+        "ball.horizons=[1024,2048]",
+        "ball.rates=[0.2]",
+    ]
+    values = regret.main(configure("regret", directory, *small))
+    assert {"ball.png", "proximal.png"} <= {path.name for path in directory.iterdir()}
+    return values
+
+
+def test_every_measured_regret_is_below_its_bounds(results):
+    beside = {
+        "proximal/tau=0.05": ["Theorem 5.1", "Corollary 5.2"],
+        "ball/rho=0": ["Theorem 5.1", "Corollary 5.2"],
+        "ball/rho=0.2": ["Theorem B.2", "Corollary B.3"],
+        "ball/rho=0.2/debiased": ["debiased"],
+    }
+    for curve, bounds in beside.items():
+        horizons = (128, 256) if curve.startswith("proximal") else (1024, 2048)
+        for rounds in horizons:
+            for bound in bounds:
+                assert (
+                    results[f"{curve}/T={rounds}/regret"] < results[f"{curve}/T={rounds}/{bound}"]
+                )
+
+
+def test_lying_bits_cost_regret(results):
+    at = "T=2048/regret"
+    assert results[f"ball/rho=0/{at}"] < results[f"ball/rho=0.2/{at}"]
+
+
+def test_comparators_are_certified(results):
+    gaps = [value for name, value in results.items() if name.endswith("/certificate")]
+    assert len(gaps) == 8
+    assert np.max(gaps) < 0.05  # of the loss of a whole run
+
+
+def test_the_benchmark_names_its_ratios(tmp_path):
+    small = ["sizes=[64x16]", "floats=1e6", "repeats=2", "with_torch=false", "with_encoder=false"]
+    small += ["grid.items=32", "grid.width=8", "grid.rounds=128", "grid.seeds=2", "grid.steps=2"]
+    results = benchmark_replay.main(configure("benchmark_replay", tmp_path, *small))
+    for name in ("64x16/blocked_over_scan", "64x16/blocked_over_floor"):
+        assert results[name] > 0
+    assert results["grid/one_program_over_runs"] > 0
+    assert "64x16/blocked_over_torch" not in results

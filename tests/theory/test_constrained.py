@@ -1,0 +1,80 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxret.theory.constrained import in_ball
+from jaxret.theory.regret import losses
+
+RADIUS, TAU = 1.0, 0.3
+
+
+def make_data(items=6, width=4, queries=15, seed=0):
+    rng = np.random.default_rng(seed)
+    q = rng.normal(size=(queries, width))
+    q /= np.linalg.norm(q, axis=1, keepdims=True)
+    return q, rng.integers(0, items, (queries, 1)), rng.normal(size=(items, width))
+
+
+def loss_and_gradient(theta, q, labels):
+    """In NumPy: the summed cross-entropy and (p - 1[label])^T q / tau."""
+    z = q @ theta.T / TAU
+    p = np.exp(z - z.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    rows = np.arange(len(q))
+    loss = -np.log(p[rows, labels[:, 0]]).sum()
+    p[rows, labels[:, 0]] -= 1.0
+    return loss, p.T @ q / TAU
+
+
+def solve(q, labels, theta, **options):
+    with jax.enable_x64(True):
+        found = in_ball(
+            jnp.asarray(q),
+            jnp.asarray(labels),
+            tau=TAU,
+            radius=RADIUS,
+            theta_0=jnp.asarray(theta),
+            **options,
+        )
+        return jax.tree.map(np.asarray, found)
+
+
+def test_plain_projected_gradient_in_numpy_finds_the_same_minimum():
+    q, labels, theta = make_data()
+    found = solve(q, labels, theta, tolerance=1e-9)
+    for _ in range(4000):
+        theta = theta - 0.01 * loss_and_gradient(theta, q, labels)[1]
+        theta /= np.maximum(np.linalg.norm(theta, axis=1, keepdims=True) / RADIUS, 1.0)
+    assert found.converged
+    assert found.loss == pytest.approx(loss_and_gradient(theta, q, labels)[0], abs=1e-6)
+
+
+def test_rows_lie_in_the_ball_even_where_the_data_are_separable():
+    q = np.eye(3)
+    found = solve(q, np.array([[0], [1], [2]]), np.zeros((3, 3)))
+    assert found.converged
+    assert (np.linalg.norm(found.theta, axis=1) <= RADIUS + 1e-9).all()
+
+
+def test_the_gap_bounds_the_distance_to_the_minimum_also_when_cut_short():
+    q, labels, theta = make_data(seed=1)
+    best = solve(q, labels, theta, tolerance=1e-10)
+    for iterations in (1, 3, 10):
+        early = solve(q, labels, theta, tolerance=1e-10, max_iterations=iterations)
+        assert not early.converged
+        assert 0 < early.loss - best.loss <= early.gap
+
+
+def test_counts_weigh_queries_as_repeating_them_does():
+    q, labels, theta = make_data(seed=2)
+    counts = np.random.default_rng(0).integers(1, 4, len(q)).astype(float)
+    weighed = solve(q, labels, theta, counts=jnp.asarray(counts), tolerance=1e-10)
+    times = counts.astype(int)
+    repeated = solve(
+        np.repeat(q, times, axis=0), np.repeat(labels, times, 0), theta, tolerance=1e-10
+    )
+    assert weighed.loss == pytest.approx(repeated.loss, abs=1e-7)
+    with jax.enable_x64(True):
+        each = losses(jnp.asarray(weighed.theta), jnp.asarray(q), jnp.asarray(labels), tau=TAU)
+        assert weighed.loss == pytest.approx(float(counts @ np.asarray(each)))
