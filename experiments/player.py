@@ -20,6 +20,7 @@ from jaxret.online import replay
 from jaxret.online.environment import Environment
 from jaxret.online.learner import Learner
 from jaxret.types import Stream
+from jaxret.validate import require_problem
 
 Orders = list[Int[np.ndarray, "S c"]]
 
@@ -50,6 +51,7 @@ class Player:
         seeds: range,
         chunk: int,
     ):
+        require_problem(theta_1, queries, labels)
         self.run, self.seeds, self.chunk = run, seeds, chunk
         self._pauses = make(1.0, 0.0).rule is not None
         play = replay.replay_blocked if self._pauses else replay.replay

@@ -60,7 +60,14 @@ class EncoderSpec(NamedTuple):
         return prefixes[kind]
 
 
-_E5 = {"query_prefix": "query: ", "document_prefix": "passage: "}
+def _e5(size: str) -> EncoderSpec:
+    return EncoderSpec(
+        name=f"e5_{size}",
+        hub_id=f"intfloat/e5-{size}-v2",
+        query_prefix="query: ",
+        document_prefix="passage: ",
+    )
+
 
 ENCODERS = {
     spec.name: spec
@@ -72,9 +79,9 @@ ENCODERS = {
             sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
             max_tokens=256,
         ),
-        EncoderSpec(name="e5_small", hub_id="intfloat/e5-small-v2", **_E5),
-        EncoderSpec(name="e5_base", hub_id="intfloat/e5-base-v2", **_E5),
-        EncoderSpec(name="e5_large", hub_id="intfloat/e5-large-v2", **_E5),
+        _e5("small"),
+        _e5("base"),
+        _e5("large"),
     )
 }
 
