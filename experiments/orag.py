@@ -12,9 +12,10 @@ paper's printed settings and the full-information oracle, side by side:
     heldout   ranking of queries never streamed, after a stream of the training part alone
 
 The queries are parted once, by question, into validation, held-out and training parts; seeds
-differ in the order of the stream and in the draws. The setting (tau, eta) of each learner is the
-one with the best nDCG on the validation part, which no reported number touches: for `heldout`
-after a stream without it, for `online` and `final` after a rehearsal whose stream holds it.
+differ in the order of the stream and in the draws. The setting (tau, eta) of each learner is
+chosen on the validation part, which no reported number touches: for `heldout` by its nDCG after
+a stream without it; for `online` and `final` by its success and nDCG in a rehearsal whose stream
+holds it.
 """
 
 import hydra

@@ -65,34 +65,48 @@ def tune(
       parts: which queries are ranked.
 
     Returns:
-      ``validation`` and ``heldout``: [G, S, 4], the means of `METRICS` over those parts; and
-      ``best``, the setting with the best mean nDCG on the validation part.
+      ``validation`` and ``heldout``: [G, S, 4], the means of `METRICS` over those parts;
+      ``online [G, S]``, the success of validation queries in the stream (0 if there are none);
+      and ``best``, the setting with the largest nDCG + online success on the validation part: it
+      should serve while it learns and rank well afterwards.
     """
     chunks = player.cut(streamed)
     blank = np.zeros((len(rival.settings), len(streamed), len(METRICS)))
+    counted = parts.validation[streamed]
+    total = np.maximum(counted.sum(axis=1), 1)
 
     def start():
         learner = player.start(player.setting(*rival.settings[0]))
-        return {"learner": learner, "validation": blank, "heldout": blank.copy()}
+        scores = {
+            "validation": blank.copy(),
+            "heldout": blank.copy(),
+            "online": blank[..., 0].copy(),
+        }
+        return {"learner": learner, **scores}
 
     def step(state, done):
         g, number = divmod(done, len(chunks))
         setting = player.setting(*rival.settings[g])
         states = state["learner"] if number else player.start(setting)
-        states, _ = player.step(states, setting, chunks[number])
+        states, trace = player.step(states, setting, chunks[number])
+        first = sum(chunk.shape[1] for chunk in chunks[:number])
+        ours = counted[:, first : first + chunks[number].shape[1]]
+        success = np.asarray(trace.success)[:, : ours.shape[1]]
+        state["online"][g] += (success * ours).sum(axis=1) / total
         if number == len(chunks) - 1:
             for part in ("validation", "heldout"):
                 state[part][g] = ranker(states.theta, getattr(parts, part))
         return state | {"learner": states}
 
     def finish(state):
-        ndcg = state["validation"][..., METRICS.index("ndcg@{k}")].mean(axis=1)
-        return {**state, "best": ndcg.argmax()}
+        ndcg = state["validation"][..., METRICS.index("ndcg@{k}")]
+        scores = {name: value for name, value in state.items() if name != "learner"}
+        return {**scores, "best": (ndcg + state["online"]).mean(axis=1).argmax()}
 
     return player.run.unit(
         name,
         chunks=len(chunks) * len(rival.settings),
         start=start,
         step=step,
-        finish=lambda state: {k: v for k, v in finish(state).items() if k != "learner"},
+        finish=finish,
     )

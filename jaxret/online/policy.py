@@ -101,8 +101,11 @@ def epsilon_greedy(*, epsilon: float, k: int = 1) -> Policy:
         coin, key = jax.random.split(key)
         here = jnp.isfinite(logits)
         best = _best(logits, k, axis)
-        evenly = jnp.where(here, _gumbel(key, logits, axis), -jnp.inf)
-        any_k = _best(evenly, k, axis)
+        if k == 1:
+            weights = here.astype(logits.dtype)
+            any_k = sharding.draw(weights, jax.random.uniform(key, dtype=logits.dtype), axis)[None]
+        else:
+            any_k = _best(jnp.where(here, _gumbel(key, logits, axis), -jnp.inf), k, axis)
         explore = jax.random.uniform(coin, dtype=logits.dtype) < epsilon
         items = jnp.where(explore, any_k, best)
         among_best = (items[:, None] == best[None, :]).any(axis=1)
