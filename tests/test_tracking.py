@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import matplotlib.image
 import numpy as np
@@ -110,8 +111,12 @@ def test_wandb_is_offline_unless_told_otherwise_and_writes_its_file(tmp_path, pi
     monkeypatch.delenv("WANDB_MODE", raising=False)
     tell_everything(WandbTracker(tmp_path / "run", name="a", config={"eta": 0.1}), picture)
     (record,) = (tmp_path / "run" / "wandb").glob("offline-run-*/run-*.wandb")
+    names = (b"regret", b"round", b"recall@10", b"eta")
+    deadline = time.monotonic() + 30  # its own process writes the file, on a busy machine later
+    while not all(name in record.read_bytes() for name in names) and time.monotonic() < deadline:
+        time.sleep(0.1)
     content = record.read_bytes()
-    for written in (b"regret", b"round", b"recall@10", b"eta"):
+    for written in names:
         assert written in content
     assert list((tmp_path / "run" / "wandb").glob("offline-run-*/files/media/images/curves_*.png"))
 
