@@ -14,6 +14,9 @@ does not. Keys of results.json (means over repeats; speed-ups are larger where b
 
 Vectors are random and of unit length: no time depends on their values. PyTorch and the encoder
 are left out where torch is not installed.
+
+2 cores: 7 min with torch. Expect at 43215x1536: 12 over the scan, 1.24 over the floor, 24 over
+PyTorch.
 """
 
 import importlib.util

@@ -13,6 +13,12 @@ from p, constant eta = c / sqrt(T), seeds that differ in the draws alone.
                rule, beside Theorems 5.1 and B.2, Corollary B.3 and the debiased bound
 
 Only queries with one label are played: the theorems are about those.
+
+2 cores: 1 min 40 s. Expect on DeskBank (20 seeds): in the ball, slope 0.51 of log regret on log
+T with right bits and Theorem 5.1 at 1.9 to 2.4 times the regret; at rho = 0.2 slope 0.98 for
+Eq. (4) and 0.74, falling, for the debiased rule. With free rows the proximal comparator recedes
+as T grows, so regret grows faster than sqrt(T) (slope 0.8), and Theorem 5.1 is 25 to 120 times
+the regret.
 """
 
 from collections.abc import Callable

@@ -63,6 +63,8 @@ def cell(value: Mapping[str, Any] | None) -> str:
     """Mean ± standard error, as short as it is useful."""
     if value is None:
         return ""
+    if abs(value["mean"]) >= 1e6:
+        return f"{value['mean']:.2g}"
     digits = 1 if abs(value["mean"]) >= 100 else 3
     error = "" if not value["stderr"] else f" ±{value['stderr']:.{digits}f}"
     return f"{value['mean']:.{digits}f}{error}"
