@@ -6,7 +6,7 @@ lets the blocked replay project exactly without touching Theta: after a rank-one
     ||theta - e q||^2 = ||theta||^2 - 2 e (theta . q) + e^2 ||q||^2.
 
 The ball is convex: the regret bounds survive it for any comparator inside. The sphere is not
-convex and voids them; it keeps cosine similarity meaningful and works best on real data.
+convex and voids them; with it scores stay cosine similarities.
 """
 
 from collections.abc import Callable
