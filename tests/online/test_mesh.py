@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 from jaxret import sharding
 from jaxret.online import learner, projections, schedules
 from jaxret.online.environment import Environment, simulated_reranker
-from jaxret.online.replay import replay_blocked, replay_on_mesh
+from jaxret.online.replay import TILE, replay_blocked, replay_on_mesh
 
 DEVICES = (1, 2, 4, 8)
 SPHERE = {"projection": projections.sphere(), "schedule": schedules.inverse_sqrt()}
@@ -109,15 +109,16 @@ def elements_sent(program, devices):
     return found
 
 
+@pytest.mark.parametrize("tile", [1, TILE])  # the rounds of a tile are described together
 @pytest.mark.parametrize("rule", [ORAG, SLATES, learner.banditron(tau=0.2, eta=0.1, epsilon=0.2)])
-def test_a_round_sends_a_few_scalars_between_devices(problem, rule):
-    catalogue, stream = problem(items=1024, width=32)
-    mesh, world = sharding.make_mesh(item=8), everything(1024)
-    run = partial(replay_on_mesh, mesh=mesh, block=32, tile=1)  # tile 1: one round at a time
+def test_a_round_sends_a_few_scalars_between_devices(problem, rule, tile):
+    catalogue, stream = problem(items=8192, width=32)
+    mesh, world = sharding.make_mesh(item=8), everything(8192)
+    run = partial(replay_on_mesh, mesh=mesh, block=32, tile=tile)
     program = jax.jit(lambda s: run(rule, s, world, stream, KEY())).lower(rule.init(*catalogue))
     sent = elements_sent(program.compile(), devices=8)
     assert len(sent) >= 3  # a maximum, sums, the chosen entry
-    few = 8 * rule.rule.policy.k  # 128 rows lie on a device: no vector over them would pass
+    few = 8 * rule.rule.policy.k * tile  # 1024 rows lie on a device: no vector of them would pass
     assert max(count for _, count in sent) <= few, sent
 
 
