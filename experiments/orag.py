@@ -23,13 +23,12 @@ full_information.
 """
 
 import hydra
-import jax
-import jax.numpy as jnp
 import numpy as np
 from omegaconf import DictConfig
 from tqdm import tqdm
 
 from experiments import learners, problem, show
+from experiments.comparator import solve
 from experiments.config import CONFIGS, plain
 from experiments.player import Player
 from experiments.problem import Problem
@@ -37,8 +36,7 @@ from experiments.run import Run, open_run
 from experiments.tuning import METRICS, Ranker, orders, tune
 from jaxret import tracking
 from jaxret.online.environment import Environment, flipped
-from jaxret.theory.comparators import proximal
-from jaxret.theory.regret import losses, regret
+from jaxret.theory.regret import regret
 
 COLUMNS = ("online/accuracy", "online/regret", "final/recall@{k}", "final/ndcg@{k}")
 COLUMNS += ("heldout/recall@{k}", "heldout/ndcg@{k}", "online/microseconds")
@@ -74,7 +72,12 @@ def compute(
     """Plays every learner in every protocol; writes results, curves and figures."""
     parts = problem.part(task.dataset, cfg.validation, cfg.heldout, cfg.seed)
     streamed = ~parts.validation
-    comparator = _comparator_losses(cfg, task)
+    _, comparator = solve(
+        *(task.theta_1, task.queries, task.labels),
+        tau=cfg.comparator.tau,
+        eta=cfg.comparator.tau * cfg.comparator.step,
+        counts=np.full(len(task.queries), cfg.exposures),
+    )
     seeds = range(cfg.seed, cfg.seed + cfg.seeds)
     ranker = Ranker(task, cfg.k)
 
@@ -122,25 +125,6 @@ def compute(
     show.learning_figures(run.directory, run.tracker, curves)
     run.tracker.summary({name: float(values.mean()) for name, values in results.items()})
     tracking.write_results(run.directory, results)
-
-
-def _comparator_losses(cfg: DictConfig, task: Problem) -> np.ndarray:
-    """Losses [N] of the one comparator that every learner's regret is counted against.
-
-    It is the proximal comparator of the streamed queries at the temperature and step of the
-    config: as a rule for p(item | query) it is the same whatever tau a learner has.
-    """
-    tau = cfg.comparator.tau
-
-    counts = jnp.full(len(task.queries), float(cfg.exposures))
-
-    @jax.jit
-    def solve(theta_1, queries, labels):
-        eta = tau * cfg.comparator.step
-        found = proximal(queries, labels, theta_1, eta=eta, tau=tau, counts=counts)
-        return losses(found.theta, queries, labels, tau=tau)
-
-    return np.asarray(solve(task.theta_1, task.queries, task.labels))
 
 
 if __name__ == "__main__":

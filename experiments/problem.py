@@ -17,6 +17,9 @@ class Problem(NamedTuple):
     """A data set in numbers."""
 
     dataset: Dataset
+    encoder: encode.TextEncoder
+    documents: list[str]  # as they are encoded
+    texts: list[str]  # the queries as they are encoded
     theta_1: Float[np.ndarray, "I d"]  # the documents' embeddings
     queries: Float[np.ndarray, "N d"]
     labels: Int[np.ndarray, "N L"]
@@ -44,6 +47,9 @@ def load(cfg: DictConfig) -> Problem:
     queries = [normalise(query) for query in dataset.queries]
     return Problem(
         dataset=dataset,
+        encoder=encoder,
+        documents=documents,
+        texts=queries,
         theta_1=encode.encode(encoder, documents, kind="document", cache=cache),
         queries=encode.encode(encoder, queries, kind="query", cache=cache),
         labels=dataset.labels,

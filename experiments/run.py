@@ -10,9 +10,9 @@ import json
 import os
 import shutil
 import sys
-import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,7 @@ from omegaconf import DictConfig
 
 from experiments.config import settings
 from jaxret import tracking
-from jaxret.checkpoint import Checkpointer, Interrupted, interruptible
-
-SECONDS = 300  # between checkpoints of a unit that nobody interrupts
+from jaxret.checkpoint import Interrupted, interruptible, run_chunks
 
 
 class Run:
@@ -41,6 +39,17 @@ class Run:
             mode=cfg.tracking.mode,
         )
         self.tracker = tracking.Tee(tracking.JsonlTracker(self.directory), wandb)
+
+    def resumable(self, folder: Path) -> Callable[..., Any]:
+        """`run_chunks` in a folder, stopped by what stops this run."""
+        return partial(run_chunks, folder, self._interrupted)
+
+    def result(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> dict[str, np.ndarray]:
+        """Arrays that are computed in one go, or read if they were."""
+        path = self.directory / "units" / f"{name}.npz"
+        if not path.exists():
+            _write(path, {key: np.asarray(value) for key, value in compute().items()})
+        return _read(path)
 
     def unit(
         self,
@@ -69,20 +78,8 @@ class Run:
         if path.exists():
             return _read(path)
         folder = self.directory / "checkpoints" / name
-        with Checkpointer(folder, keep=1) as checkpoints:
-            state, first = start(), 0
-            if saved := checkpoints.restore_latest(state):
-                state, first = saved.state, saved.step
-            last_save = time.monotonic()
-            for done in range(first + 1, chunks + 1):
-                state = step(state, done - 1)
-                overdue = time.monotonic() - last_save > SECONDS
-                if self._interrupted() or overdue or (keep_state and done == chunks):
-                    checkpoints.save(done, state, {"unit": name})
-                    last_save = time.monotonic()
-                if self._interrupted():
-                    raise Interrupted(self.directory, done)
-            result = {key: np.asarray(value) for key, value in finish(state).items()}
+        state = self.resumable(folder)(chunks=chunks, start=start, step=step, keep=keep_state)
+        result = {key: np.asarray(value) for key, value in finish(state).items()}
         _write(path, result)
         if not keep_state:
             shutil.rmtree(folder)
@@ -137,7 +134,7 @@ def _read(path: Path) -> dict[str, np.ndarray]:
 
 def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Whole or not at all."""
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{os.getpid()}-{path.name}")
     np.savez(temporary, allow_pickle=False, **arrays)
     os.replace(temporary, path)

@@ -16,16 +16,18 @@ resumed on another mesh than the one it was saved on.
 """
 
 import signal
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, Self
+from typing import Any, NamedTuple, NoReturn, Self, TypeVar
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
 VERSION = 1  # of what is written beside the state
+State = TypeVar("State")
 
 
 class Saved(NamedTuple):
@@ -105,6 +107,46 @@ class Checkpointer:
             f"checkpoint {self.directory / str(step)} {problem}. Delete that folder to go on "
             f"from an older one, or give the run another directory to start afresh."
         ) from cause
+
+
+def run_chunks(
+    folder: str | Path,
+    interrupted: Callable[[], bool],
+    *,
+    chunks: int,
+    start: Callable[[], State],
+    step: Callable[[State, int], State],
+    keep: bool = False,
+    seconds: float = 300,
+) -> State:
+    """Runs a loop that a signal can stop and the same call resumes, to the same bits.
+
+    Args:
+      folder: where states are saved.
+      interrupted: from `interruptible`; asked after every chunk.
+      chunks: how many there are.
+      start: makes the first state: a pytree of arrays whose shapes do not change.
+      step: (state, number of the chunk) -> state.
+      keep: whether the last state is saved too.
+      seconds: between two saves that nobody asked for.
+
+    Raises:
+      Interrupted: with the state saved.
+    """
+    with Checkpointer(folder, keep=1) as checkpoints:
+        state, first = start(), 0
+        if saved := checkpoints.restore_latest(state):
+            state, first = saved.state, saved.step
+        last_save = time.monotonic()
+        for done in range(first + 1, chunks + 1):
+            state = step(state, done - 1)
+            overdue = time.monotonic() - last_save > seconds
+            if interrupted() or overdue or (keep and done == chunks):
+                checkpoints.save(done, state, {})
+                last_save = time.monotonic()
+            if interrupted():
+                raise Interrupted(folder, done)
+    return state
 
 
 class Interrupted(SystemExit):

@@ -16,10 +16,10 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -29,14 +29,16 @@ from tokenizers import Tokenizer  # AutoTokenizer: the same tokens, after second
 from tqdm import tqdm
 
 from jaxret import vector_cache
-from jaxret.nn import bert, checkpoints
+from jaxret.nn import checkpoints
+from jaxret.nn.backbone import Backbone, read_backbone
 from jaxret.nn.functional import Module
+from jaxret.nn.layers import cls_pool, mean_pool
 from jaxret.types import Params
 
 # Texts are padded to one of these lengths: a shape more is half a second of compiling, a step of
 # a quarter costs about a tenth in padding.
 LENGTHS = (16, 24, 32, 40, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512)
-POOLINGS = {"mean": bert.mean_pool, "cls": bert.cls_pool}
+POOLINGS = {"mean": mean_pool, "cls": cls_pool}
 SHARD = 512  # texts between two writes to the cache: what an interruption can lose
 
 Kind = Literal["query", "document"]
@@ -70,6 +72,11 @@ def _e5(size: str) -> EncoderSpec:
     )
 
 
+def _deberta(size: str) -> EncoderSpec:
+    """A backbone to be trained: untrained, its vectors say little about similarity."""
+    return EncoderSpec(name=f"deberta_v3_{size}", hub_id=f"microsoft/deberta-v3-{size}")
+
+
 ENCODERS = {
     spec.name: spec
     for spec in (
@@ -80,9 +87,8 @@ ENCODERS = {
             sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
             max_tokens=256,
         ),
-        _e5("small"),
-        _e5("base"),
-        _e5("large"),
+        *(_e5(size) for size in ("small", "base", "large")),
+        *(_deberta(size) for size in ("xsmall", "small", "base", "large")),
     )
 }
 
@@ -92,9 +98,16 @@ class TextEncoder:
     """A checkpoint ready for use. What is heavy is read when it is first needed."""
 
     spec: EncoderSpec
-    config: bert.BertConfig
+    backbone: Backbone
     directory: Path
     sha256: str | None  # of the weights, where they are published ones
+    weights: Params | None = None  # in place of the checkpoint's; see `with_weights`
+
+    def with_weights(self, weights: Params) -> Self:
+        """The same encoder with other parameters, such as trained ones; nothing is recompiled."""
+        other = replace(self, weights=weights, sha256=None)
+        other.__dict__["compiled"] = self.compiled  # parameters are an argument of it
+        return other
 
     def embed(
         self, params: Params, ids: Int[Array, "B L"], mask: Bool[Array, "B L"]
@@ -105,16 +118,22 @@ class TextEncoder:
 
     @cached_property
     def network(self) -> Module:
-        return bert.bert(self.config)
+        return self.backbone.network()
+
+    @property
+    def width(self) -> int:
+        """d, the length of its vectors."""
+        return self.backbone.config.hidden
 
     @cached_property
     def params(self) -> Params:
         """The weights of the checkpoint; published ones are checked against their hash."""
+        if self.weights is not None:
+            return self.weights
         path = self.directory / "model.safetensors"
         if self.sha256 is not None:
             checkpoints.verify_sha256(path, self.sha256)
-        tensors = checkpoints.load_safetensors(path)
-        return checkpoints.convert(tensors, bert.KEYS, self.network.shapes(), prefix="bert.")
+        return self.backbone.load(path)
 
     @cached_property
     def compiled(self) -> Callable[..., Float[Array, "B d"]]:
@@ -123,21 +142,44 @@ class TextEncoder:
     @cached_property
     def tokenizer(self) -> Tokenizer:
         tokenizer = Tokenizer.from_file(str(self.directory / "tokenizer.json"))
-        if (size := tokenizer.get_vocab_size()) > self.config.vocab_size:
+        if (size := tokenizer.get_vocab_size()) > self.backbone.config.vocab_size:
             raise ValueError(
                 f"{self.directory}: the tokenizer has {size} tokens and the weights "
-                f"{self.config.vocab_size}: they do not belong together"
+                f"{self.backbone.config.vocab_size}: they do not belong together"
             )
         tokenizer.no_padding()
         tokenizer.enable_truncation(self.spec.max_tokens)
         return tokenizer
 
+    def tokens(
+        self, texts: Sequence[str], *, kind: Kind, limit: int | None = None
+    ) -> list[list[int]]:
+        """Token numbers of each text, with its prefix and special tokens, not padded.
+
+        Args:
+          texts: not empty.
+          kind: which prefix they get.
+          limit: cuts texts further than the encoder's ``max_tokens`` does; the closing token stays.
+        """
+        prefixed = _with_prefix(texts, self.spec.prefix(kind))
+        found = [text.ids for text in self.tokenizer.encode_batch(prefixed)]
+        if limit is None:
+            return found
+        return [ids if len(ids) <= limit else [*ids[: limit - 1], ids[-1]] for ids in found]
+
     @cached_property
     def fingerprint(self) -> str:
         """A hash of all that decides a vector but for the text and its prefix."""
-        weights = self.sha256 or checkpoints.sha256(self.directory / "model.safetensors")
+        weights = self.sha256 or self._hash_weights()
         words = checkpoints.sha256(self.directory / "tokenizer.json")
-        return _hash(repr((weights, words, self.config, self.spec.pooling, self.spec.max_tokens)))
+        parts = (weights, words, self.backbone.config, self.spec.pooling, self.spec.max_tokens)
+        return _hash(repr(parts))
+
+    def _hash_weights(self) -> str:
+        if self.weights is None:
+            return checkpoints.sha256(self.directory / "model.safetensors")
+        content = b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(self.weights))
+        return hashlib.sha256(content).hexdigest()
 
 
 def load_encoder(name: str, path: Path | None = None) -> TextEncoder:
@@ -155,14 +197,15 @@ def load_encoder(name: str, path: Path | None = None) -> TextEncoder:
         raise ValueError(f"encoder must be one of {sorted(ENCODERS)}, got {name!r}")
     spec = ENCODERS[name]
     directory = checkpoints.locate(path, package=spec.package, hub_id=spec.hub_id)
-    config = bert.BertConfig.from_json(directory / "config.json")
-    if config.max_positions < spec.max_tokens:
+    backbone = read_backbone(directory / "config.json")
+    limit = getattr(backbone.config, "max_positions", spec.max_tokens)  # DeBERTa has none
+    if limit < spec.max_tokens:
         raise ValueError(
             f"{directory}: {name} reads {spec.max_tokens} tokens a text, "
-            f"the weights have only {config.max_positions} positions"
+            f"the weights have only {limit} positions"
         )
     sha256 = spec.sha256 if path is None else None
-    return TextEncoder(spec=spec, config=config, directory=directory, sha256=sha256)
+    return TextEncoder(spec=spec, backbone=backbone, directory=directory, sha256=sha256)
 
 
 def encode(
@@ -192,7 +235,7 @@ def encode(
     prefixed = _with_prefix(texts, encoder.spec.prefix(kind))
     keys = [_hash(text) for text in prefixed]
     folder = None if cache is None else Path(cache) / encoder.fingerprint
-    vectors = {} if folder is None else vector_cache.read(folder, encoder.config.hidden)
+    vectors = {} if folder is None else vector_cache.read(folder, encoder.width)
     todo = {key: text for key, text in zip(keys, prefixed, strict=True) if key not in vectors}
     names = sorted(todo, key=lambda key: -len(todo[key]))  # so that a shard's lengths are alike
     total = len(set(keys))
@@ -211,7 +254,7 @@ def encode(
             if folder is not None:
                 vector_cache.write(folder, fresh)
             vectors |= fresh
-    return np.array([vectors[key] for key in keys], np.float32).reshape(-1, encoder.config.hidden)
+    return np.array([vectors[key] for key in keys], np.float32).reshape(-1, encoder.width)
 
 
 def batches(
@@ -226,15 +269,31 @@ def batches(
     """
     order = np.argsort([-len(text) for text in tokens], kind="stable")
     while len(order):
-        length = next(n for n in LENGTHS if n >= len(tokens[order[0]]))
-        size = max(1, batch_tokens // length)
+        size = max(1, batch_tokens // padded_length(len(tokens[order[0]])))
         rows, order = order[:size], order[size:]
-        ids = np.zeros((size, length), np.int32)
-        mask = np.zeros((size, length), bool)
-        for slot, row in enumerate(np.pad(rows, (0, size - len(rows)), mode="edge")):
-            ids[slot, : len(tokens[row])] = tokens[row]
-            mask[slot, : len(tokens[row])] = True
-        yield rows, ids, mask
+        full = np.pad(rows, (0, size - len(rows)), mode="edge")
+        yield rows, *pad([tokens[row] for row in full])
+
+
+def pad(
+    tokens: Sequence[Sequence[int]], lengths: Sequence[int] = LENGTHS
+) -> tuple[Int[np.ndarray, "B L"], Bool[np.ndarray, "B L"]]:
+    """Token numbers and their mask, padded at the end to one of ``lengths``."""
+    length = padded_length(max(map(len, tokens)), lengths)
+    ids = np.zeros((len(tokens), length), np.int32)
+    mask = np.zeros(ids.shape, bool)
+    for row, text in enumerate(tokens):
+        ids[row, : len(text)] = text
+        mask[row, : len(text)] = True
+    return ids, mask
+
+
+def padded_length(length: int, lengths: Sequence[int] = LENGTHS) -> int:
+    """The first of ``lengths`` that a text fits in."""
+    fits = [one for one in lengths if one >= length]
+    if not fits:
+        raise ValueError(f"a text has {length} tokens, the limit is {max(lengths)}: cut it")
+    return fits[0]
 
 
 def forward(

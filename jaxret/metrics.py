@@ -16,7 +16,10 @@ With ``rank`` counted from zero and L labels:
 Labels are padded with -1. A query without any label has no recall: all of its metrics are NaN,
 never a flattering 1 or a silent 0. `check_labels` refuses such queries where data enter.
 
-Letters: I items, d width, N queries, L labels a query, k cut.
+`evaluate` scores and ranks a whole catalogue; `evaluate_ranking` takes lists of items, best first,
+such as a `jaxret.retrieval.ranking.Ranking` holds.
+
+Letters: I items, d width, N queries, L labels a query, k cut (or length of a list).
 """
 
 from collections import Counter
@@ -88,6 +91,17 @@ def ranks(
     return jnp.where((labels >= 0) & available[labels], not_beaten - 1, UNRANKED)  # -1: itself
 
 
+def ranks_in(items: Int[ArrayLike, "*N k"], labels: Int[ArrayLike, "*N L"]) -> Int[Array, "*N L"]:
+    """Place of each label in a list of items, best first, counted from zero.
+
+    Padded labels, and labels that the list lacks, get `UNRANKED`.
+    """
+    items, labels = jnp.asarray(items), jnp.asarray(labels)
+    found = (labels[..., :, None] == items[..., None, :]) & (labels[..., :, None] >= 0)
+    place = jnp.argmax(found, axis=-1).astype(jnp.int32)
+    return jnp.where(found.any(axis=-1), place, UNRANKED)
+
+
 def accuracy(ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"]) -> Float[Array, "*N"]:
     """1 if the first-ranked item is a label."""
     return _defined((ranks == 0).any(axis=-1), labels)
@@ -154,15 +168,42 @@ def evaluate(
         scores = jnp.matmul(some, jnp.asarray(theta).T, precision=jax.lax.Precision.HIGHEST)
         # One query at a time: its I x L comparisons stay in cache, those of a chunk do not.
         rank = jax.lax.map(lambda one: ranks(*one, tie_order, available), (scores, right))
-        return {
-            "accuracy": accuracy(rank, right),
-            f"recall@{k}": recall_at_k(rank, right, k),
-            f"ndcg@{k}": ndcg_at_k(rank, right, k),
-            f"completeness@{k}": completeness_at_k(rank, right, k),
-        }
+        return _measured(rank, right, (k,))
 
     values = jax.lax.map(of_chunk, (chunked(queries), chunked(labels)))
     return {name: value.reshape(-1)[:size] for name, value in values.items()}
+
+
+def evaluate_ranking(
+    items: Int[ArrayLike, "N k"], labels: Int[ArrayLike, "N L"], ks: Sequence[int]
+) -> dict[str, Float[Array, "N"]]:
+    """Every metric of every query, from lists of items.
+
+    Args:
+      items: best first, -1 pads.
+      labels: right items of each query, -1 pads; see `check_labels`.
+      ks: where the lists are cut, each at most their length.
+
+    Returns:
+      ``accuracy``, and ``recall@k``, ``ndcg@k`` and ``completeness@k`` for each of ``ks``, [N].
+    """
+    items, labels = jnp.asarray(items), jnp.asarray(labels)
+    if len(items) != len(labels):
+        raise ValueError(f"there are {len(items)} rankings and labels of {len(labels)} queries")
+    if out := [k for k in ks if not 1 <= k <= items.shape[1]]:
+        raise ValueError(
+            f"cuts {out} do not fit lists of {items.shape[1]} items: retrieve more, or cut earlier"
+        )
+    return _measured(ranks_in(items, labels), labels, ks)
+
+
+def _measured(ranks, labels, ks) -> dict[str, Float[Array, "*N"]]:
+    values = {"accuracy": accuracy(ranks, labels)}
+    for k in ks:
+        values[f"recall@{k}"] = recall_at_k(ranks, labels, k)
+        values[f"ndcg@{k}"] = ndcg_at_k(ranks, labels, k)
+        values[f"completeness@{k}"] = completeness_at_k(ranks, labels, k)
+    return values
 
 
 def _defined(success: Bool[Array, "*N"], labels: Int[Array, "*N L"]) -> Float[Array, "*N"]:

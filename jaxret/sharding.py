@@ -8,7 +8,9 @@ few scalars, never rows: `jaxret.online.replay` is written once on top of them.
 A catalogue whose size n does not divide is padded with absent rows (`padded`).
 """
 
+import re
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +23,8 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxret.types import Catalogue
 
 Axis = str | None
+#: (regular expression of a path, where such leaves go), first match first
+Rules: TypeAlias = Sequence[tuple[str, P]]
 _BLOCK = 512  # items a block in `draw`: I / 512 block sums, then 512 entries of one block
 
 
@@ -57,6 +61,23 @@ def place(tree, mesh: Mesh, specs):
         tree,
         is_leaf=lambda x: isinstance(x, P),
     )
+
+
+def by_path(tree, rules: Rules):
+    """A PartitionSpec for every leaf, by the first rule whose expression is found in its path.
+
+    Paths are ``'a/b/c'``, so one rule serves parameters, their gradients and the optimiser's state.
+    A leaf that no rule names is copied to every device.
+    """
+
+    def spec(path, leaf):
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        found = next((spec for rule, spec in rules if re.search(rule, name)), P())
+        if len(found) > np.ndim(leaf):
+            raise ValueError(f"{name} has {np.ndim(leaf)} axes, too few for the rule's {found}")
+        return found
+
+    return jax.tree.map_with_path(spec, tree)
 
 
 def sweep(run: Callable, *args):

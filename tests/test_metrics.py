@@ -11,8 +11,10 @@ from jaxret.metrics import (
     check_labels,
     completeness_at_k,
     evaluate,
+    evaluate_ranking,
     ndcg_at_k,
     ranks,
+    ranks_in,
     recall_at_k,
     tie_order,
 )
@@ -160,3 +162,49 @@ def test_meaningless_labels_are_refused_by_query(labels, message):
 
 def test_labels_with_padding_are_accepted():
     check_labels(np.array([[0, -1, -1], [2, 1, -1]]), num_items=3)
+
+
+def lists_of(scores, k):
+    """The k best items of each query, as trec_eval orders them."""
+    return np.stack([np.lexsort((TIES, -row))[:k] for row in scores]).astype(np.int32)
+
+
+@pytest.mark.parametrize("length", [20, I])
+def test_lists_are_evaluated_as_trec_eval_evaluates_them_at_every_cut(tied, length):
+    scores, labels = tied
+    got = evaluate_ranking(lists_of(scores, length), labels, (5, 10, 20))
+    qrels = {f"q{n}": {TOOL_IDS[i]: 1 for i in row if i >= 0} for n, row in enumerate(labels)}
+    run = {f"q{n}": dict(zip(TOOL_IDS, row.tolist(), strict=True)) for n, row in enumerate(scores)}
+    measures = {Success @ 1: "accuracy"}
+    for k in (5, 10, 20):
+        measures |= {R @ k: f"recall@{k}", nDCG @ k: f"ndcg@{k}"}
+    for metric in ir_measures.iter_calc(list(measures), qrels, run):
+        mine = got[measures[metric.measure]][int(metric.query_id[1:])]
+        assert float(mine) == pytest.approx(metric.value, abs=1e-6)
+    for k in (5, 10, 20):
+        np.testing.assert_array_equal(got[f"completeness@{k}"], got[f"recall@{k}"] == 1.0)
+    assert len(got) == 1 + 3 * 3
+
+
+def test_ranks_in_a_list_are_those_of_the_scores_as_far_as_the_list_goes(tied):
+    scores, labels = tied
+    whole = np.asarray(all_ranks(scores, labels))
+    np.testing.assert_array_equal(ranks_in(lists_of(scores, I), labels), whole)
+    short = np.where(whole < 7, whole, UNRANKED)
+    np.testing.assert_array_equal(ranks_in(lists_of(scores, 7), labels), short)
+
+
+def test_a_pad_of_the_labels_is_not_found_in_the_pads_of_a_list():
+    assert ranks_in(np.array([2, 0, -1]), np.array([0, 1, -1])).tolist() == [1, UNRANKED, UNRANKED]
+
+
+def test_a_list_without_labels_has_no_metrics():
+    values = evaluate_ranking(np.array([[0, 1]]), np.array([[-1]]), (1, 2))
+    assert all(np.isnan(value).all() for value in values.values())
+
+
+def test_cuts_beyond_a_list_and_lists_without_queries_are_refused():
+    with pytest.raises(ValueError, match=r"cuts \[3, 0\] do not fit lists of 2 items"):
+        evaluate_ranking(np.array([[0, 1]]), np.array([[0]]), (1, 3, 0))
+    with pytest.raises(ValueError, match="there are 1 rankings and labels of 2 queries"):
+        evaluate_ranking(np.array([[0, 1]]), np.array([[0], [1]]), (1,))

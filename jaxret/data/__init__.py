@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from jaxret.data import beir, bfcl, deskbank, jsonl, toolret, ultratool
+from jaxret.data import beir, bfcl, deskbank, jsonl, toolbank, toolbench, toolret, ultratool
 from jaxret.data.dataset import Dataset
 
 SOURCES: dict[str, Callable[..., Dataset]] = {
@@ -12,6 +12,8 @@ SOURCES: dict[str, Callable[..., Dataset]] = {
     "ultratool": ultratool.load,
     "toollens": partial(beir.load, name="toollens"),
     "bfcl": bfcl.load,
+    "toolbench": toolbench.load,
+    "toolbank": toolbank.load,
     "toolret": toolret.load,
     "beir": beir.load,
     "jsonl": jsonl.load,
@@ -21,6 +23,9 @@ NEEDED = {
     "toollens": "the folder datasets/ToolLens of github.com/quchangle1/COLT",
     "bfcl": "the folder berkeley-function-call-leaderboard/bfcl_eval/data of "
     "github.com/ShishirPatil/gorilla",
+    "toolbench": "a folder G1, G2 or G3 of the retrieval data of github.com/OpenBMB/ToolBench",
+    "toolbank": "a folder with the queries of the hub's squeeze-ai-lab/ToolBank and the tool files "
+    "of github.com/SqueezeAILab/Tool2Vec (see jaxret.data.toolbank)",
     "beir": "a folder with corpus.jsonl, queries.jsonl and qrels/*.tsv, unpacked from "
     "github.com/beir-cellar/beir",
     "jsonl": "a folder of your own with tools.jsonl and queries.jsonl (see jaxret.data.jsonl)",
@@ -34,10 +39,10 @@ def load(name: str, path: str | Path | None = None, **options) -> Dataset:
     ``queries.jsonl``) is read from it, under its own name.
 
     Args:
-      name: deskbank (built in), ultratool, toollens, bfcl, toolret (from the hub without a
-        path), beir or jsonl.
+      name: deskbank (built in), ultratool, toollens, bfcl, toolbench, toolbank, toolret (from
+        the hub without a path), beir or jsonl.
       path: the file or folder of the source.
-      **options: those of the source's own ``load``, such as ``part`` or ``tasks``.
+      **options: those of the source's own ``load``, such as ``part``, ``bank`` or ``tasks``.
 
     Raises:
       ValueError: the name is unknown, or the path is missing or not wanted.

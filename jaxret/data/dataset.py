@@ -18,6 +18,14 @@ import numpy as np
 from jaxtyping import Int
 
 Document: TypeAlias = dict[str, Any] | str
+PART_NAMES = {
+    "train": "train",
+    "validation": "validation",
+    "valid": "validation",
+    "val": "validation",
+    "dev": "validation",
+    "test": "test",
+}  # a split of one of these names is a part; others name tasks or categories
 
 
 class Step(NamedTuple):
@@ -74,7 +82,8 @@ def build(name: str, tools: Iterable[tuple[str, Document]], queries: Iterable[Qu
     A tool that is listed again with an equal document is one tool. A query with the text,
     group and steps of an earlier one is that query, which then has the labels of both: with
     the same words in hand no retriever could tell them apart, and each of the tools answers
-    them. It keeps the id and the split of its first occurrence.
+    them. It keeps the id and the split of its first occurrence. Only copies in train, validation
+    and test stay apart: merged, they would hide what `jaxret.data.parts` refuses.
 
     Args:
       name: what to call the data set.
@@ -222,7 +231,8 @@ def _merge_queries(queries: list[Query]) -> list[Query]:
     merged: dict[Hashable, Query] = {}
     for query in queries:
         group = query.text if query.group is None else query.group
-        first = merged.setdefault((query.text, group, query.steps), query._replace(group=group))
+        key = query.text, group, query.steps, PART_NAMES.get(query.split or "")
+        first = merged.setdefault(key, query._replace(group=group))
         labels = tuple(dict.fromkeys(first.labels + query.labels))
-        merged[query.text, group, query.steps] = first._replace(labels=labels)
+        merged[key] = first._replace(labels=labels)
     return list(merged.values())

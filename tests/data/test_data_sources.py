@@ -43,8 +43,8 @@ def test_deskbank_refuses_an_unknown_part_and_a_path(tmp_path):
 
 
 def test_an_unknown_data_set_lists_the_known_ones():
-    with pytest.raises(ValueError, match=r"unknown data set 'toolbank'; known: deskbank, .*jsonl"):
-        load("toolbank")
+    with pytest.raises(ValueError, match=r"unknown data set 'toolbox'; known: deskbank, .*jsonl"):
+        load("toolbox")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,290 @@
+"""Where does retrieval fail?      (Tool2Vec: Figure 3, Appendix B with Table B.1 and Figure B.1)
+
+    uv run python -m experiments.analyse_retrieval dataset.path=FOLDER          # ToolLens
+    uv run python -m experiments.analyse_retrieval dataset=deskbank dataset.options.part=all
+
+Of each method, on the test part:
+
+    rate      of a tool: share of the queries that need it whose first k=5 lack it. Mean and
+              deviation over the tools that a test query needs. ``label`` is the mean in which each
+              query counts, not each tool.
+    half      the smallest share of those tools that accounts for half of all misses
+    missed    queries with at least one miss, against those with none (``found``): their tokens
+
+Tools of few queries differ in rate by chance alone, and few misses always fall on few tools. So
+``sd_chance`` and ``half_chance`` are the same numbers for the same misses shuffled over all labels.
+
+And of frozen embeddings, documents against Tool2Vec:
+
+    similarity    cosines of test queries with the tools they need (positive) and with all others.
+                  ``auc``: probability that a positive is above a negative, of any query. The paper
+                  does not say which queries it takes; those that Tool2Vec's means hold come out
+                  better, so they stand beside as ``tool2vec/train``.
+    nearest       highest cosine with a test query, averaged over documents, Tool2Vec rows and
+                  queries (other than itself): the t-SNE picture keeps no distances, this does.
+
+The paper finds: Tool2Vec's similarities do not overlap and those of descriptions do; Tool2Vec lies
+in the clusters of queries and descriptions outside; Tool2Vec's failures fall on a few tools and on
+shorter queries, ToolRefiner's are even and on queries longer by 20 tokens. Its Table B.1 is to be
+read with care: rates of mean 9.04 % cannot have the 37.88 % deviation it prints for NumpyBank (at
+most sqrt(9.04 (100 - 9.04)) = 28.7 %), and counts of failures and lengths of failed queries are
+not held against those of all queries.
+"""
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import NamedTuple
+
+import hydra
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from omegaconf import DictConfig
+
+from experiments import methods, show
+from experiments.bench import Bench
+from experiments.config import CONFIGS
+from experiments.run import Run, open_run
+from jaxret import metrics, plots, tracking
+from jaxret.validate import require
+
+BY_TOOL = ("label", "rate", "sd", "sd_chance", "half", "half_chance")
+BY_QUERY = tuple(f"{s}/{n}" for s in ("missed", "found") for n in ("n", "tokens", "sd", "tools"))
+QUARTILES = {"q25": 25, "median": 50, "q75": 75}
+COSINES = ("auc", *(f"{side}/{q}" for side in ("positive", "negative") for q in QUARTILES))
+
+Results = dict[str, np.ndarray]
+
+
+class Failures(NamedTuple):
+    """What one ranking misses. J tools are needed by any of its N queries."""
+
+    rates: Float[np.ndarray, " J"]  # worst first
+    by_chance: Float[np.ndarray, " J"]  # the same, misses shuffled over all labels
+    queries: Bool[np.ndarray, " N"]  # with at least one miss
+    numbers: dict[str, float]  # `BY_TOOL` and `BY_QUERY`, less what has no queries
+
+
+@hydra.main(config_path=CONFIGS, config_name="analyse_retrieval", version_base="1.3")
+def cli(cfg: DictConfig) -> dict[str, float]:
+    return main(cfg)
+
+
+def main(cfg: DictConfig) -> dict[str, float]:
+    """Analyses and draws; returns the mean of every result."""
+    if cfg.tsne.queries and find_spec("sklearn") is None:
+        raise ImportError(
+            "t-SNE needs scikit-learn: install jaxret[tsne], or leave it out by tsne.queries=0"
+        )
+    with open_run(cfg) as run:
+        if run is not None:
+            results: Results = {}
+            bench = Bench(cfg, run)
+            require("k", cfg.k, f"in 1 .. {bench.kept}", lambda k: 1 <= k <= bench.kept)
+            cosines(bench, results)
+            if cfg.tsne.queries:
+                neighbours(bench, results)
+            failures(bench, results)
+            run.tracker.summary({name: float(value.mean()) for name, value in results.items()})
+            tracking.write_results(run.directory, results)
+    found = tracking.read_results(cfg.directory)
+    title = f"{cfg.dataset.name}, {cfg.document.recipe}"
+    show.results_table(found, cfg.methods, BY_TOOL, f"{title}: tools missed in the top {cfg.k}")
+    show.results_table(found, cfg.methods, BY_QUERY, f"{title}: queries with and without a miss")
+    rows = [name.removesuffix("/auc") for name in found if name.endswith("/auc")]
+    show.results_table(found, rows, COSINES, f"{title}: cosine of queries and tools")
+    for name in (name for name in found if name.startswith("nearest/")):
+        print(f"{name}: {found[name]['mean']:.3f}")
+    print(f"results, rankings and figures: {cfg.directory}")
+    return {name: value["mean"] for name, value in found.items()}
+
+
+def cosines(bench: Bench, results: Results) -> None:
+    """Figure 3, right."""
+    task, parts, usage = bench.task, bench.parts, bench.usage()
+    groups = {
+        "documents": similarities(task.queries[parts.test], task.labels[parts.test], task.theta_1),
+        "tool2vec": similarities(task.queries[parts.test], task.labels[parts.test], usage),
+        "tool2vec/train": similarities(*bench.trained_on, usage),
+    }
+    for name, sides in groups.items():
+        results[f"cosine/{name}/auc"] = np.array([auc(**sides)])
+        for side, values in sides.items():
+            found = np.percentile(values, list(QUARTILES.values()))
+            for quartile, value in zip(QUARTILES, found, strict=True):
+                results[f"cosine/{name}/{side}/{quartile}"] = np.array([value])
+    keep(bench.run, boxes(groups, "cosine with the query"), "cosines")
+
+
+def similarities(
+    queries: Float[np.ndarray, "M d"], labels: Int[np.ndarray, "M L"], tools: np.ndarray
+) -> dict[str, Float[np.ndarray, " P"]]:
+    """Cosines of queries with the tools they need, and with all others; vectors of length 1."""
+    right = np.zeros((len(queries), len(tools)), bool)
+    which, column = np.nonzero(labels >= 0)
+    right[which, labels[which, column]] = True
+    every = queries @ tools.T
+    return {"positive": every[right], "negative": every[~right]}
+
+
+def auc(positive: Float[np.ndarray, " P"], negative: Float[np.ndarray, " Q"]) -> float:
+    """The probability that a positive is above a negative, by ranks; a tie counts one half."""
+    ordered = np.sort(negative)
+    below, upto = (np.searchsorted(ordered, positive, side) for side in ("left", "right"))
+    return float((below + upto).mean() / (2 * len(negative)))
+
+
+def neighbours(bench: Bench, results: Results) -> None:
+    """Figure 3, left, and what it shows as numbers."""
+    cfg, task = bench.cfg, bench.task
+    rng = np.random.default_rng(cfg.seed)
+    rows = some(rng, bench.parts.test, cfg.tsne.queries)
+    used = np.unique(bench.trained_on[1])
+    tools = some(rng, used[used >= 0], cfg.tsne.tools)  # the others have no Tool2Vec of their own
+    queries = task.queries[rows]
+    groups = {"query": queries, "Tool2Vec": bench.usage()[tools], "document": task.theta_1[tools]}
+    for name, vectors in groups.items():
+        near = vectors @ queries.T
+        if name == "query":
+            np.fill_diagonal(near, -1.0)
+        results[f"nearest/{name}"] = np.array([near.max(axis=1).mean()])
+
+    def project():
+        from sklearn.manifold import TSNE
+
+        every = np.concatenate(list(groups.values()))
+        perplexity = min(30, (len(every) - 1) / 3)
+        tsne = TSNE(init="pca", perplexity=perplexity, random_state=cfg.seed)
+        return {"points": tsne.fit_transform(every)}
+
+    points = bench.run.result("tsne", project)["points"]
+    figure, ax = plots.new_figure("t-SNE 1", "t-SNE 2")
+    ends = np.cumsum([len(vectors) for vectors in groups.values()])
+    looks = (("o", 8, plots.COLOURS[5]), ("^", 22, plots.COLOURS[1]), ("s", 16, plots.COLOURS[2]))
+    for name, part, (marker, size, colour) in zip(
+        groups, np.split(points, ends[:-1]), looks, strict=True
+    ):
+        ax.scatter(*part.T, s=size, marker=marker, color=colour, linewidths=0, label=name)
+    ax.set(xticks=[], yticks=[])
+    ax.margins(0.02)
+    ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), handletextpad=0.1)
+    keep(bench.run, figure, "tsne")
+
+
+def some(rng: np.random.Generator, rows: np.ndarray, most: int) -> np.ndarray:
+    """At most so many of the rows, in their order."""
+    return np.sort(rng.permutation(rows)[:most])
+
+
+def failures(bench: Bench, results: Results) -> None:
+    """Table B.1 and Figure B.1."""
+    cfg, rows = bench.cfg, bench.parts.test
+    labels = bench.task.labels[rows]
+    tokens = bench.task.encoder.tokens(bench.texts(rows), kind="query")
+    lengths = np.array([len(text) for text in tokens])
+    figure, ax = plots.new_figure("share of tools, worst first", f"not in the top {cfg.k}")
+    sides: dict[str, dict[str, np.ndarray]] = {}
+    for name in cfg.methods:
+        found = [
+            missed(methods.rank(bench, name, seed).items[:, : cfg.k], labels, lengths, cfg.shuffles)
+            for seed in methods.seeds(bench, name)
+        ]
+        for key in (*BY_TOOL, *BY_QUERY):
+            if values := [one.numbers[key] for one in found if key in one.numbers]:
+                results[f"{name}/{key}"] = np.array(values)
+        rates = np.array([one.rates for one in found])
+        share = np.linspace(0, 1, rates.shape[1])
+        line = plots.curve_with_band(ax, share, rates, name)
+        by_chance = np.mean([one.by_chance for one in found], axis=0)
+        ax.plot(share, by_chance, ":", color=line.get_color())
+        where = np.array([one.queries for one in found])
+        each = np.broadcast_to(lengths, where.shape)
+        sides[name] = {"at least one tool missed": each[where], "none missed": each[~where]}
+    ax.plot([], [], ":", color=plots.GREY, label="same misses, shuffled")
+    ax.legend(frameon=False)
+    keep(bench.run, figure, "failures")
+    keep(bench.run, boxes(sides, "tokens of the query"), "lengths")
+
+
+def missed(
+    items: Int[np.ndarray, "N k"],
+    labels: Int[np.ndarray, "N L"],
+    lengths: Int[np.ndarray, " N"],
+    shuffles: int,
+) -> Failures:
+    """Looks at the labels that are not among the items."""
+    needed = labels >= 0
+    miss = needed & (np.asarray(metrics.ranks_in(items, labels)) == metrics.UNRANKED)
+    rates, half = by_tool(labels[needed], miss[needed])
+    rng = np.random.default_rng(0)
+    others = [by_tool(labels[needed], rng.permutation(miss[needed])) for _ in range(shuffles)]
+    numbers = {
+        "label": miss[needed].mean(),
+        "rate": rates.mean(),
+        "sd": rates.std(),
+        "sd_chance": np.mean([one.std() for one, _ in others]),
+    }
+    if miss.any():
+        numbers |= {"half": half, "half_chance": np.mean([one for _, one in others])}
+    queries = miss.any(axis=1)
+    for side, where in {"missed": queries, "found": ~queries}.items():
+        numbers[f"{side}/n"] = where.sum()
+        if where.any():
+            numbers[f"{side}/tokens"] = lengths[where].mean()
+            numbers[f"{side}/sd"] = lengths[where].std()
+            numbers[f"{side}/tools"] = needed[where].sum(axis=1).mean()
+    by_chance = np.mean([one for one, _ in others], axis=0)
+    return Failures(rates=rates, by_chance=by_chance, queries=queries, numbers=numbers)
+
+
+def by_tool(
+    tools: Int[np.ndarray, " M"], miss: Bool[np.ndarray, " M"]
+) -> tuple[Float[np.ndarray, " J"], float]:
+    """Rate of each tool, worst first; smallest share of tools with half of the misses.
+
+    Args:
+      tools: the labels of all queries, one after another.
+      miss: which of them were missed.
+    """
+    needs = np.bincount(tools)
+    misses = np.bincount(tools, weights=miss)[needs > 0]
+    most = np.cumsum(np.sort(misses)[::-1])
+    half = 1 + np.searchsorted(most, most[-1] / 2)
+    return np.sort(misses / needs[needs > 0])[::-1], half / len(misses)
+
+
+def boxes(groups: Mapping[str, Mapping[str, np.ndarray]], label: str) -> Figure:
+    """Quartiles, mean as a diamond, whiskers at 5 and 95 %: a box for each side of each group."""
+    figure, ax = plots.new_figure("", label)
+    sides = list(next(iter(groups.values())))
+    for i, side in enumerate(sides):
+        ax.boxplot(
+            [group[side] for group in groups.values()],
+            positions=np.arange(len(groups)) + 0.36 * (i - (len(sides) - 1) / 2),
+            widths=0.3,
+            whis=(5, 95),
+            showfliers=False,
+            showmeans=True,
+            patch_artist=True,
+            manage_ticks=False,
+            boxprops={"facecolor": plots.COLOURS[i], "alpha": 0.75},
+            medianprops={"color": "black"},
+            meanprops={"marker": "D", "markerfacecolor": "white", "markeredgecolor": "black"},
+        )
+    ax.set_xticks(range(len(groups)), list(groups), color="black")
+    ax.set_xlim(-0.5, len(groups) - 0.5)
+    handles = [Patch(color=plots.COLOURS[i], alpha=0.75, label=s) for i, s in enumerate(sides)]
+    ax.legend(handles=handles, frameon=False, ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1))
+    return figure
+
+
+def keep(run: Run, figure: Figure, name: str) -> None:
+    """Into the run's directory, and to its tracker."""
+    path = run.directory / f"{name}.png"
+    plots.save(figure, path)
+    run.tracker.figure(name, path)
+
+
+if __name__ == "__main__":
+    cli()

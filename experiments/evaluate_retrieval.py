@@ -1,0 +1,64 @@
+"""How well do trained retrievers and refiners find tools?        (Tool2Vec, Tables 1, 2 and A.4)
+
+    uv run python -m experiments.evaluate_retrieval dataset.path=FOLDER          # ToolLens
+    uv run python -m experiments.evaluate_retrieval dataset=deskbank dataset.options.part=all
+
+Every method of `experiments.bench` on the test part: recall and nDCG at 3, 5 and 7, and the time a
+query takes. Models are trained on the training part, stop where they validate best, and are kept
+in ``runs/models``; the test part is looked at once, at the end.
+"""
+
+import time
+
+import hydra
+import numpy as np
+from omegaconf import DictConfig
+
+from experiments import methods, show
+from experiments.bench import METRICS, Bench
+from experiments.config import CONFIGS
+from experiments.run import Run, open_run
+from jaxret import tracking
+
+
+@hydra.main(config_path=CONFIGS, config_name="evaluate_retrieval", version_base="1.3")
+def cli(cfg: DictConfig) -> dict[str, float]:
+    return main(cfg)
+
+
+def main(cfg: DictConfig) -> dict[str, float]:
+    """Trains what is missing and tests it all; returns the mean of every result."""
+    with open_run(cfg) as run:
+        if run is not None:
+            compute(cfg, run)
+    results = tracking.read_results(cfg.directory)
+    names = list(cfg.methods) or list(cfg.recipes)
+    show.results_table(results, names, METRICS, f"{cfg.dataset.name}, {cfg.document.recipe}: test")
+    print(f"results, rankings and figures: {cfg.directory}")
+    return {name: value["mean"] for name, value in results.items()}
+
+
+def compute(cfg: DictConfig, run: Run) -> None:
+    """Ranks the test part by every method; writes the results."""
+    bench = Bench(cfg, run)
+    rows = bench.parts.test
+    print(
+        f"train {len(bench.parts.train):,}, validation {len(bench.parts.validation):,}, "
+        f"test {len(rows):,} queries",
+        flush=True,
+    )
+    results: dict[str, np.ndarray] = {}
+    for name in cfg.methods or cfg.recipes:
+        begin = time.perf_counter()
+        seeds = methods.seeds(bench, name)
+        of_seeds = [bench.means(methods.rank(bench, name, seed), rows) for seed in seeds]
+        for metric in METRICS:
+            results[f"{name}/{metric}"] = np.array([one[metric] for one in of_seeds])
+        shown = ", ".join(f"{m} {results[f'{name}/{m}'].mean():.3f}" for m in METRICS)
+        print(f"{name}: {shown} ({time.perf_counter() - begin:.0f} s)", flush=True)
+    run.tracker.summary({name: float(values.mean()) for name, values in results.items()})
+    tracking.write_results(run.directory, results)
+
+
+if __name__ == "__main__":
+    cli()

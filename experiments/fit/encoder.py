@@ -1,0 +1,103 @@
+"""Encoders trained on triplets: query2query for Tool2Vec, query2desc for documents.
+
+The paper's Tool2Vec tunes E5-base for one epoch with a triplet loss (Section 5.1.1); the
+description-based baseline is tuned alike.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Int
+
+from experiments.bench import Bench
+from experiments.fit import store
+from jaxret import encode
+from jaxret.nn.layers import Compute
+from jaxret.retrieval import dense
+from jaxret.retrieval.retriever import Retriever
+from jaxret.retrieval.tool2vec import tool2vec
+from jaxret.training import recipes, triplets
+from jaxret.types import Params
+
+
+def retriever(bench: Bench, name: str, seed: int) -> Retriever:
+    """The trained retriever of a recipe with ``mine: query2query`` or ``query2desc``."""
+    settings, encoder = bench.recipes[name], bench.task.encoder
+    network = encoder.backbone.network(
+        Compute(dropout=settings["dropout"], dtype=settings["dtype"], remat=settings["remat"])
+    )
+    pool = encode.POOLINGS[encoder.spec.pooling]
+
+    def embed(params, ids, mask, key=None):
+        return pool(network.apply(params, ids, mask, key=key), mask)
+
+    def recipe():
+        queries = encoder.tokens(
+            bench.texts(bench.parts.train), kind="query", limit=settings["limit"]
+        )
+        others = queries
+        if settings["mine"] == "query2desc":
+            others = encoder.tokens(bench.task.documents, kind="document", limit=settings["limit"])
+        return recipes.contrast(
+            embed,
+            queries,
+            others,
+            mined(bench, settings, seed),
+            margin=settings["margin"],
+            unit=settings["unit"],
+            size=settings["size"],
+            seed=seed,
+        )
+
+    def with_weights(params: Params) -> Retriever:
+        """By usage, or by documents, both as the trained encoder sees them."""
+        tuned = encoder.with_weights(params)
+        documents = _vectors(tuned, bench.task.documents, "document")
+        theta = documents
+        if settings["mine"] == "query2query":
+            train = _vectors(tuned, bench.texts(bench.parts.train), "query")
+            theta = np.asarray(tool2vec(*map(jnp.asarray, (train, bench.trained_on[1], documents))))
+        return dense.dense(name, theta, tuned, cache=None)
+
+    def validate(params):
+        rows = bench.parts.validation
+        return bench.means(bench.search(with_weights(params), rows, progress=False), rows)
+
+    model = store.fitted(
+        bench.cfg,
+        bench.run,
+        name,
+        seed,
+        settings=settings,
+        start=lambda: encoder.params,
+        recipe=recipe,
+        validate=validate,
+    )
+    return with_weights(model.params)
+
+
+def mined(bench: Bench, settings: dict, seed: int) -> Int[np.ndarray, "M 3"]:
+    """The triplets that a recipe asks for."""
+    vectors, labels = bench.trained_on
+    if settings["mine"] == "query2query":
+        found = triplets.query2query(
+            vectors,
+            labels,
+            bench.texts(bench.parts.train),
+            window=settings["window"],
+            limit=settings["per_anchor"],
+            allow_self=settings["allow_self"],
+            seed=seed,
+        )
+        print(
+            f"{len(found.positions):,} triplets; {found.without_positive:,} queries have no "
+            f"positive in their window, {found.without_negative:,} no negative"
+        )
+        return found.positions
+    if settings["mine"] == "query2desc":
+        count = settings["negatives"]
+        return triplets.query2desc(labels, len(bench.task.documents), negatives=count, seed=seed)
+    raise ValueError(f"mine must be query2query or query2desc, got {settings['mine']!r}")
+
+
+def _vectors(encoder: encode.TextEncoder, texts: list[str], kind: encode.Kind) -> np.ndarray:
+    return encode.encode(encoder, texts, kind=kind, cache=None, progress=False)

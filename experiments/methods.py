@@ -1,0 +1,32 @@
+"""Ranks queries by any method of the bench, trained first where it has a recipe."""
+
+from experiments.bench import Bench
+from experiments.fit import encoder, mlc, refiner
+from jaxret.retrieval.ranking import Ranking
+from jaxret.retrieval.retriever import refine
+
+FITTED = {"encoder": encoder.retriever, "mlc": mlc.retriever}
+
+
+def rank(bench: Bench, name: str, seed: int, part: str = "test") -> Ranking:
+    """A method's ranking of the queries of a part (train, validation or test)."""
+    rows = getattr(bench.parts, part)
+
+    def compute():
+        model = bench.recipes.get(name, {}).get("model")
+        if model == "refiner":
+            first = refiner.candidates(bench, name, seed, part, rows)
+            return refine(refiner.reranker(bench, name, seed), bench.texts(rows), first)
+        if model in FITTED:
+            return bench.search(FITTED[model](bench, name, seed), rows)
+        if model is not None:
+            raise ValueError(f"{name}: model must be refiner, encoder or mlc, got {model!r}")
+        return bench.search(bench.untrained(name), rows)
+
+    return bench.ranking(name, seed, part, rows, compute)
+
+
+def seeds(bench: Bench, name: str) -> range:
+    """The seeds of a method: those of its training, or one where there is nothing to train."""
+    first = bench.cfg.seed
+    return range(first, first + (bench.cfg.seeds if name in bench.recipes else 1))

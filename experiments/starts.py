@@ -1,0 +1,214 @@
+"""Does a better start pay, and for how long?   (ORAG Theorem 5.1, first term; Tool2Vec)
+
+    uv run python -m experiments.starts                                    # DeskBank, built in
+    uv run python -m experiments.starts dataset=ultratool dataset.path=FILE exposures=1
+    uv run python -m experiments.starts dataset=toollens dataset.path=FOLDER exposures=1
+
+The same learners from rival starts Theta_1, on the same streams:
+
+    document/<recipe>   embeddings of the documents; those of ``document=`` are the base that the
+                        others are held against, and that usage is mixed with
+    tool2vec            means of the queries that used a tool, from a tenth of the queries; a tool
+                        without usage keeps its document
+    mixture             both, with the weight that ranks the validation part best
+
+The queries are parted once, by question: usage (no start streams it), validation (chooses the
+weight and, for each start, the setting, by the rule of `experiments.orag`), held-out (never
+streamed) and the stream. Seeds differ in the order of the stream and in the draws.
+
+Every start serves at its own setting (static, online, final, heldout):
+
+    worth    rounds of feedback that a start is worth: how long the base has to learn before it
+             serves as well as the start does untouched (`plays.leads`). Negative for a start
+             worse than the base: how long it has to learn. Blank where the stream ends first.
+    lead     success above that of the base, both learning, in the first and the last quarter
+
+and once more at the setting of the base (shared), because regret depends on tau and eta too:
+
+    regret   against one comparator for all, the proximal one of the base; ``saved`` is what a
+             start has less than the base after a quarter, a half and the whole of the stream
+    first_term   ||Theta_1 - U||^2 / (2 eta) of Theorem 5.1, U the start's own proximal
+             comparator. The theorem wants unbiased rules, convex sets and one label a query:
+             where it is void (`describe` is printed) the term is a distance, not part of a bound.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import hydra
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+from omegaconf import DictConfig
+from tqdm import tqdm
+
+from experiments import learners, problem, show
+from experiments.config import CONFIGS, plain
+from experiments.learners import Rival
+from experiments.plays import Play, Stage, leads, levels, play, saved
+from experiments.problem import Parts, Problem
+from experiments.run import Run, open_run
+from experiments.tuning import Mask, Ranker, orders
+from jaxret import plots, tracking
+from jaxret.data.dataset import Dataset, split_by_group
+from jaxret.retrieval.tool2vec import tool2vec
+from jaxret.theory import bounds
+from jaxret.theory.regret import regret
+
+LEVELS = ("static/accuracy", "online/accuracy", "static/ndcg@{k}", "final/ndcg@{k}")
+LEVELS += ("heldout_static/ndcg@{k}", "heldout/ndcg@{k}")
+LEADS = ("worth/rounds", "lead/first", "lead/last")
+REGRETS = ("shared/first_term", "shared/regret", "saved/quarter", "saved/half", "saved/whole")
+Starts = dict[str, Float[np.ndarray, "I d"]]
+
+
+@hydra.main(config_path=CONFIGS, config_name="starts", version_base="1.3")
+def cli(cfg: DictConfig) -> dict[str, float]:
+    return main(cfg)
+
+
+def main(cfg: DictConfig) -> dict[str, float]:
+    """Runs what the config says, or reads it if it ran before; returns the mean of every result."""
+    rivals = [learners.build(name, spec) for name, spec in plain(cfg.learners).items()]
+    for rival in rivals:
+        if rival.make(1.0, 1.0).rule is None or not rival.settings[:, 1].all():
+            raise ValueError(
+                f"learner {rival.name!r} has no step size of Theorem 5.1: "
+                "its update must be rank one, and each step > 0"
+            )
+    recipes, base = list(cfg.recipes[cfg.dataset.name]), cfg.document.recipe
+    if base not in recipes:
+        raise ValueError(
+            f"the base document={base} must be one of recipes.{cfg.dataset.name}: {recipes}"
+        )
+    with open_run(cfg) as run:
+        if run is not None:
+            tasks = {name: _load(cfg, name) for name in recipes}
+            documents = {f"document/{name}": task.theta_1 for name, task in tasks.items()}
+            compute(cfg, rivals, tasks[base], documents, run)
+    results = tracking.read_results(cfg.directory)
+    starts = [*(f"document/{name}" for name in recipes), "tool2vec", "mixture"]
+    rows = [f"{rival.name}/{start}" for rival in rivals for start in starts]
+    for title, columns in {
+        f"{cfg.dataset.name}, exposures={cfg.exposures}: {cfg.directory}": LEVELS,
+        f"against document/{base}, each at its own setting": LEADS,
+        f"at the setting of document/{base}": REGRETS,
+    }.items():
+        columns = [column.format(k=cfg.k) for column in columns]
+        show.results_table(results, rows, columns, title)
+    show.results_table(results, ["usage"], ["queries", "tools", "mix", "rounds"], "usage")
+    return {name: value["mean"] for name, value in results.items()}
+
+
+def compute(
+    cfg: DictConfig, rivals: list[Rival], task: Problem, documents: Starts, run: Run
+) -> None:
+    """Plays every learner from every start; writes results, curves and figures."""
+    usage, parts = part(task.dataset, cfg)
+    ranker = Ranker(task, cfg.k)
+    mix, from_usage = build(task, usage, parts, ranker, cfg.mixes)
+    starts, base = documents | from_usage, f"document/{cfg.document.recipe}"
+    seeds = range(cfg.seed, cfg.seed + cfg.seeds)
+    stage = Stage(
+        run=run,
+        task=task,
+        parts=parts,
+        ranker=ranker,
+        seeds=seeds,
+        order=orders(parts.training, cfg.exposures, seeds),
+        rehearsal=orders(parts.training | parts.validation, cfg.exposures, seeds),
+        chunk=cfg.chunk,
+    )
+    tools = np.setdiff1d(task.labels[usage], [-1])
+    facts = {"queries": usage.sum(), "tools": len(tools), "mix": mix, "rounds": len(stage.order.T)}
+    results = {f"usage/{name}": np.array([value]) for name, value in facts.items()}
+    curves: dict[str, np.ndarray] = {}
+    bar = tqdm(total=len(rivals) * len(starts), unit="start")
+    for rival in rivals:
+        plays: dict[str, Play] = {}
+        for start in sorted(starts, key=lambda start: start != base):  # the base first
+            bar.set_postfix_str(f"{rival.name} from {start}")
+            shared = plays[base].setting if plays else None
+            plays[start] = play(stage, rival, start, starts[start], shared)
+            bar.update()
+        bar.write(f"{rival.name} from {base}: {bounds.describe(plays[base].bound)}")
+        regrets = {
+            start: regret(ours.loss, plays[base].comparator, stage.order)
+            for start, ours in plays.items()
+        }
+        for start, ours in plays.items():
+            found = levels(ours, cfg.k) | {"shared/regret": regrets[start][:, -1]}
+            if start != base:
+                found |= leads(ours, plays[base]) | saved(regrets[base] - regrets[start])
+            results |= {f"{rival.name}/{start}/{key}": values for key, values in found.items()}
+            curves[f"{rival.name}/{start}/success"] = ours.success
+            curves[f"{rival.name}/{start}/regret"] = regrets[start]
+        figures(run, rival.name, {start: plays[start] for start in starts}, regrets)
+    bar.close()
+    np.savez(run.directory / "curves.npz", allow_pickle=False, **curves)
+    run.tracker.summary({name: float(values.mean()) for name, values in results.items()})
+    tracking.write_results(run.directory, results)
+
+
+def part(dataset: Dataset, cfg: DictConfig) -> tuple[Mask, Parts]:
+    """Draws the usage and, of the rest, the other parts, by question."""
+    rest = 1 - cfg.usage - cfg.validation
+    fractions = (cfg.usage, cfg.validation, rest * cfg.heldout, rest * (1 - cfg.heldout))
+    masks = np.zeros((4, len(dataset.queries)), bool)
+    for mask, positions in zip(masks, split_by_group(dataset, fractions, cfg.seed), strict=True):
+        mask[positions] = True
+    return masks[0], Parts(*masks[1:])
+
+
+def build(
+    task: Problem, usage: Mask, parts: Parts, ranker: Ranker, mixes: Sequence[float]
+) -> tuple[float, Starts]:
+    """The starts from usage, and the weight of the mixture.
+
+    As a setting is, the weight is chosen by nDCG + accuracy on the validation part.
+    """
+
+    def start(mix):
+        arrays = (task.queries[usage], task.labels[usage], task.theta_1)
+        return np.asarray(tool2vec(*map(jnp.asarray, arrays), mix=mix))
+
+    def score(mix):
+        accuracy, _, ndcg, _ = ranker(jnp.asarray(start(mix))[None], parts.validation)[0]
+        return ndcg + accuracy
+
+    mix = max(mixes, key=score)
+    return mix, {"tool2vec": start(1.0), "mixture": start(mix)}
+
+
+def figures(
+    run: Run, learner: str, plays: Mapping[str, Play], regrets: Mapping[str, np.ndarray]
+) -> None:
+    """Regret with the first terms in brackets; success, with the static levels dotted."""
+    rounds = 1 + np.arange(len(next(iter(regrets.values())).T))
+    window = len(rounds) // 10
+    of_regret, ax = plots.new_figure("round", "regret")
+    ax.set_title("in brackets: first term of Theorem 5.1", fontsize=11, loc="left")
+    of_success, bx = plots.new_figure("round", f"success, mean of {window} rounds")
+    bx.set_title("dotted: without learning", fontsize=11, loc="left")
+    for start, ours in plays.items():
+        name, term = start.removeprefix("document/"), ours.bound.terms["start"]
+        plots.curve_with_band(ax, rounds, regrets[start], f"{name} [{term:,.0f}]")
+        success = plots.running_mean(ours.success, window)
+        line = plots.curve_with_band(bx, rounds[window:], success[:, window:], name)
+        bx.axhline(ours.static.mean(), linestyle=":", color=line.get_color(), label="_static")
+        run.tracker.curve(f"regret/{learner}/{start}", rounds, regrets[start].mean(axis=0))
+        run.tracker.curve(f"accuracy/{learner}/{start}", rounds, success.mean(axis=0))
+    for name, figure, axes in (("regret", of_regret, ax), ("accuracy", of_success, bx)):
+        plots.label_curves(axes)
+        path = run.directory / f"{name}_{learner}.png"
+        plots.save(figure, path)
+        run.tracker.figure(f"{name}/{learner}", path)
+
+
+def _load(cfg: DictConfig, recipe: str) -> Problem:
+    cfg = cfg.copy()
+    cfg.document.recipe = recipe
+    return problem.load(cfg)
+
+
+if __name__ == "__main__":
+    cli()

@@ -1,0 +1,24 @@
+"""Trains retrievers and tests them.
+
+    uv run python -m experiments.train_retriever dataset.path=FOLDER recipe=[mlc]
+
+Recipes, one or several (`configs/recipe/`): mlc, query2query (Tool2Vec's encoder), query2desc
+(the description baseline), and each as the paper has it: ``recipe=[mlc_paper]
+encoder=deberta_v3_base``. The model goes to ``runs/models``, where
+`experiments.evaluate_retrieval` finds it.
+"""
+
+import hydra
+from omegaconf import DictConfig
+
+from experiments import evaluate_retrieval
+from experiments.config import CONFIGS
+
+
+@hydra.main(config_path=CONFIGS, config_name="train_retriever", version_base="1.3")
+def cli(cfg: DictConfig) -> dict[str, float]:
+    return evaluate_retrieval.main(cfg)
+
+
+if __name__ == "__main__":
+    cli()

@@ -1,0 +1,77 @@
+"""A backbone and a linear head: one logit a tool (MLC), or one logit a text (cross-encoder).
+
+    logits = W dropout(pool(hidden)) + b
+
+Pools:
+    context   the first token through a dense layer and an activation: the head that HuggingFace's
+              sequence classifiers have (gelu in DeBERTa, tanh in BERT), and the reference's MLC;
+    mean      the average of the tokens, as sentence encoders such as MiniLM and E5 are trained.
+              Their first token was never asked to say anything.
+
+Letters: B texts, L tokens, H hidden width, I classes.
+"""
+
+from typing import Literal
+
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxret.nn.backbone import Backbone
+from jaxret.nn.bert import Bert
+from jaxret.nn.checkpoints import KeyTable, linear_keys
+from jaxret.nn.functional import Module, functionalize
+from jaxret.nn.layers import Compute, dropout, fold, gelu, linear, mean_pool
+from jaxret.types import PRNGKey
+
+Pool = Literal["context", "mean"]
+
+
+def classifier(
+    backbone: Backbone, classes: int, *, pool: Pool = "context", compute: Compute = Compute()
+) -> Module:
+    """``apply(params, ids [B L], mask [B L], key=None) -> logits [B, classes]``, float32.
+
+    Parameters: ``backbone/..`` as the backbone has them, ``dense`` (context pool), ``head``.
+    """
+    if pool not in ("context", "mean"):
+        raise ValueError(f"pool must be 'context' or 'mean', got {pool!r}")
+    return functionalize(lambda rngs: Classifier(backbone, classes, pool, compute, rngs=rngs))
+
+
+def classifier_keys(backbone: Backbone) -> KeyTable:
+    """Names of a HuggingFace sequence classifier with the context pool."""
+    prefix = backbone.prefix.replace(".", r"\.")
+    theirs = prefix + r"pooler\.dense" if backbone.module is Bert else r"pooler\.dense"
+    body = {
+        prefix + pattern: None if target is None else (f"backbone/{target[0]}", target[1])
+        for pattern, target in backbone.keys.items()
+    }
+    return {
+        **linear_keys(theirs, "dense"),  # before the backbone's table, which leaves poolers out
+        **linear_keys("classifier", "head"),
+        **body,
+    }
+
+
+class Classifier(nnx.Module):
+    def __init__(
+        self, backbone: Backbone, classes: int, pool: Pool, compute: Compute, *, rngs: nnx.Rngs
+    ):
+        width = backbone.config.hidden
+        self.backbone = backbone.build(compute, rngs)
+        if pool == "context":
+            self.dense = linear(width, width, compute, rngs)
+        self.head = linear(width, classes, compute, rngs)
+        self.pool, self.rate = pool, compute.dropout
+        self.activation = jnp.tanh if backbone.module is Bert else gelu
+
+    def __call__(
+        self, ids: Int[Array, "B L"], mask: Bool[Array, "B L"], *, key: PRNGKey | None = None
+    ) -> Float[Array, "B I"]:
+        hidden = self.backbone(ids, mask, key=fold(key, 0))
+        if self.pool == "context":
+            pooled = self.activation(self.dense(hidden[:, 0]))
+        else:
+            pooled = mean_pool(hidden, mask)
+        return self.head(dropout(pooled, self.rate, fold(key, 1))).astype(jnp.float32)

@@ -1,0 +1,285 @@
+"""DeBERTa-V3 as a text encoder.
+
+A BERT without positions in its input. Where tokens stand enters each attention through their
+distance d = i - j, which has an embedding r_d (He et al. 2021, disentangled attention):
+
+    score(i, j) = (q_i . k_j + q_i . k(r_d) + k_j . q(r_d)) / sqrt(3 e)
+
+As V3 has it (He et al. 2023), r is normalised and goes through the query and key maps of the
+tokens, biases included. Near distances have an r each, far ones share them on a logarithmic
+scale, the farthest all: a text may have any length. In the layout of the HuggingFace checkpoints.
+
+Letters: B texts, L tokens a text, H hidden width, e width of a head, M rows of r.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxret.nn.checkpoints import KeyTable, linear_keys, norm_keys
+from jaxret.nn.functional import Module, functionalize
+from jaxret.nn.layers import INIT, Compute, attend, dropout, fold, gelu, linear, norm
+from jaxret.types import PRNGKey
+
+_LAYER = r"encoder\.layer\.(\d+)\."
+
+#: Names in a HuggingFace checkpoint -> paths in our parameters; see `checkpoints.convert`.
+KEYS: KeyTable = {
+    r"embeddings\.word_embeddings\.weight": ("word/embedding", False),
+    **norm_keys(r"embeddings\.LayerNorm", "norm"),
+    r"encoder\.rel_embeddings\.weight": ("relative/embedding", False),
+    **norm_keys(r"encoder\.LayerNorm", "relative_norm"),
+    **linear_keys(_LAYER + r"attention\.self\.(query|key|value)_proj", r"blocks/\1/\2"),
+    **linear_keys(_LAYER + r"attention\.output\.dense", r"blocks/\1/out"),
+    **norm_keys(_LAYER + r"attention\.output\.LayerNorm", r"blocks/\1/attention_norm"),
+    **linear_keys(_LAYER + r"intermediate\.dense", r"blocks/\1/up"),
+    **linear_keys(_LAYER + r"output\.dense", r"blocks/\1/down"),
+    **norm_keys(_LAYER + r"output\.LayerNorm", r"blocks/\1/mlp_norm"),
+    r"embeddings\.(position_embeddings\..*|word_embeddings\._weight)": None,  # of pre-training
+    r"(lm_predictions|mask_predictions|cls|pooler|classifier)\..*": None,  # heads
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DebertaConfig:
+    """The sizes of a DeBERTa-V3."""
+
+    vocab_size: int = 128100
+    hidden: int  # H
+    layers: int
+    heads: int
+    intermediate: int
+    buckets: int = 256  # of distances, in either direction
+    max_distance: int = 512  # from here on there is but one
+    eps: float = 1e-7
+
+    @classmethod
+    def from_json(cls, source: Path | Mapping[str, Any]) -> Self:
+        """Reads a HuggingFace ``config.json``, or the dict that it holds.
+
+        Raises:
+          ValueError: if a size is missing or does not fit the others, or the network is one that
+            this file does not compute. It names the setting, its value and what is allowed.
+        """
+        if isinstance(source, Mapping):
+            name, config = "config", source
+        else:
+            name, config = str(source), json.loads(Path(source).read_text())
+        if missing := sorted(set(_JSON_NAMES.values()) - set(config)):
+            raise ValueError(f"{name}: no value for {missing}, which a DeBERTa-V3 config.json has")
+        sizes = cls(**{ours: config[theirs] for ours, theirs in _JSON_NAMES.items()})
+        if (distance := config.get("max_relative_positions", -1)) > 0:  # published ones say -1
+            sizes = replace(sizes, max_distance=distance)
+        if sizes.hidden % sizes.heads:
+            raise ValueError(
+                f"{name}: num_attention_heads must divide hidden_size, "
+                f"got {sizes.heads} heads and {sizes.hidden}"
+            )
+        limit = 2 * sizes.max_distance - 2
+        if sizes.buckets % 2 or not 0 < sizes.buckets < limit:
+            raise ValueError(
+                f"{name}: position_buckets must be even, above 0 and below {limit} "
+                f"(max_relative_positions: {sizes.max_distance}), got {sizes.buckets}"
+            )
+        computed = _COMPUTED | {
+            "embedding_size": (sizes.hidden, None),
+            "attention_head_size": (sizes.hidden // sizes.heads, None),
+        }
+        for setting, allowed in computed.items():
+            if (found := config.get(setting)) not in allowed:
+                raise ValueError(f"{name}: {setting} must be {allowed[0]!r}, got {found!r}")
+        return sizes
+
+
+_JSON_NAMES = {
+    "vocab_size": "vocab_size",
+    "hidden": "hidden_size",
+    "layers": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "intermediate": "intermediate_size",
+    "buckets": "position_buckets",
+    "max_distance": "max_position_embeddings",
+    "eps": "layer_norm_eps",
+}
+
+#: What a config.json may say: the first is meant; None where it may also say nothing.
+_COMPUTED = {
+    "model_type": ("deberta-v2", None),
+    "hidden_act": ("gelu", None),
+    "type_vocab_size": (0, None),
+    "conv_kernel_size": (0, None),
+    "relative_attention": (True,),
+    "position_biased_input": (False,),
+    "share_att_key": (True,),
+    "norm_rel_ebd": ("layer_norm",),
+    "pos_att_type": ("p2c|c2p", "c2p|p2c", ["p2c", "c2p"], ["c2p", "p2c"]),
+}
+
+
+def _published(hidden, layers):
+    return DebertaConfig(hidden=hidden, layers=layers, heads=hidden // 64, intermediate=4 * hidden)
+
+
+#: ``microsoft/deberta-v3-*``.
+PRESETS = {
+    "xsmall": _published(384, 12),
+    "small": _published(768, 6),
+    "base": _published(768, 12),
+    "large": _published(1024, 24),
+}
+
+
+def deberta(config: DebertaConfig, compute: Compute = Compute()) -> Module:
+    """The encoder as pure functions: ``apply(params, ids, mask, key=None) -> hidden states``.
+
+    ``ids [B, L]`` are token numbers below ``vocab_size`` and ``mask [B, L]`` is true where there
+    is a token. The result ``[B, L, H]`` means nothing where the mask is false. With a key there is
+    dropout. Parameters are float32; a fresh ``init`` draws them from N(0, 0.02^2).
+    """
+    return functionalize(lambda rngs: Deberta(config, compute, rngs=rngs))
+
+
+def distance_rows(config: DebertaConfig) -> Int[np.ndarray, "2*max_distance+1"]:
+    """The row of r for each distance from -max_distance to max_distance, beyond which none is new.
+
+    With b = buckets / 2, distances up to b have a row each; those up to max_distance - 1 share the
+    b - 1 further ones of their direction, by their logarithm.
+    """
+    b = config.buckets // 2
+    distance = np.arange(-config.max_distance, config.max_distance + 1)
+    size = np.maximum(np.abs(distance), b)
+    shared = b + np.ceil(np.log(size / b) / np.log((config.max_distance - 1) / b) * (b - 1))
+    bucket = np.where(np.abs(distance) <= b, distance, np.sign(distance) * shared)
+    return np.clip(config.buckets + bucket, 0, 2 * config.buckets - 1).astype(np.int32)
+
+
+class Deberta(nnx.Module):
+    """Embeddings and a stack of blocks. The interface is that of `jaxret.nn.backbone.Backbone`."""
+
+    def __init__(self, config: DebertaConfig, compute: Compute, *, rngs: nnx.Rngs):
+        def embed(rows):
+            return nnx.Embed(rows, config.hidden, embedding_init=INIT, rngs=rngs)
+
+        self.word = embed(config.vocab_size)
+        self.norm = norm(config.hidden, config.eps, rngs)
+        self.relative = embed(2 * config.buckets)
+        self.relative_norm = norm(config.hidden, config.eps, rngs)
+        self.config, self.compute = config, compute
+        blocks = {str(i): Block(config, compute, rngs=rngs) for i in range(config.layers)}
+        self.blocks = nnx.Dict(blocks)
+
+    def embed(
+        self, ids: Int[Array, "B L"], positions: Int[Array, "B L"] | None = None
+    ) -> Float[Array, "B L H"]:
+        """``positions`` count in `run` alone."""
+        return self.norm(self.word(ids))
+
+    def inject(
+        self, vectors: Float[Array, "B L H"], positions: Int[Array, "B L"] | None
+    ) -> Float[Array, "B L H"]:
+        """The vectors as they are: a norm of their own is for whoever makes them."""
+        return vectors
+
+    def run(
+        self,
+        x: Float[Array, "B L H"],
+        mask: Bool[Array, "B L"],
+        positions: Int[Array, "B L"] | None = None,
+        *,
+        key: PRNGKey | None = None,
+    ) -> Float[Array, "B L H"]:
+        """Only differences of positions matter. Without any, x is in order, which is faster."""
+        farthest, rows = self.config.max_distance, distance_rows(self.config)
+        r = self.relative_norm(self.relative.embedding)
+        if positions is None:
+            distance = np.arange(x.shape[1], -x.shape[1] - 1, -1)
+            r, where = r[rows[np.clip(distance, -farthest, farthest) + farthest]], None
+        else:
+            distance = positions[:, :, None] - positions[:, None, :]
+            where = jnp.asarray(rows)[jnp.clip(distance, -farthest, farthest) + farthest]
+        x = dropout(x, self.compute.dropout, fold(key, self.config.layers))
+        for i in range(self.config.layers):  # nnx.Dict iterates as '0', '1', '10', '2', ...
+            step = nnx.remat(Block.__call__) if self.compute.remat else Block.__call__
+            x = step(self.blocks[str(i)], x, mask, r, where, fold(key, i))
+        return x
+
+    def __call__(
+        self, ids: Int[Array, "B L"], mask: Bool[Array, "B L"], *, key: PRNGKey | None = None
+    ) -> Float[Array, "B L H"]:
+        return self.run(self.embed(ids), mask, key=key)
+
+
+class Block(nnx.Module):
+    """Disentangled self-attention and a two-layer perceptron, each added and then normalised."""
+
+    def __init__(self, config: DebertaConfig, compute: Compute, *, rngs: nnx.Rngs):
+        width = config.hidden
+        self.heads, self.rate = config.heads, compute.dropout
+        self.query, self.key, self.value, self.out = (
+            linear(width, width, compute, rngs) for _ in range(4)
+        )
+        self.attention_norm = norm(width, config.eps, rngs)
+        self.up = linear(width, config.intermediate, compute, rngs)
+        self.down = linear(config.intermediate, width, compute, rngs)
+        self.mlp_norm = norm(width, config.eps, rngs)
+
+    def __call__(
+        self,
+        x: Float[Array, "B L H"],
+        mask: Bool[Array, "B L"],
+        r: Float[Array, "M H"],
+        where: Int[Array, "B L L"] | None,
+        key: PRNGKey | None = None,
+    ) -> Float[Array, "B L H"]:
+        def split(y):
+            return y.reshape(*y.shape[:-1], self.heads, -1)
+
+        r = dropout(r, self.rate, fold(key, 3))
+        q, k, v = split(self.query(x)), split(self.key(x)), split(self.value(x))
+        q_r, k_r = split(self.query(r)), split(self.key(r))
+        scale = (3 * q.shape[-1]) ** -0.5
+        scores = jnp.einsum("bqhe,bkhe->bhqk", q * scale, k)
+        scores += distance_scores(q * scale, k * scale, q_r, k_r, where)
+        mixed = attend(scores, v.swapaxes(1, 2), mask, self.rate, fold(key, 0)).swapaxes(1, 2)
+        attended = dropout(self.out(mixed.reshape(x.shape)), self.rate, fold(key, 1))
+        x = self.attention_norm(x + attended)
+        return self.mlp_norm(x + dropout(self.down(gelu(self.up(x))), self.rate, fold(key, 2)))
+
+
+def distance_scores(
+    q: Float[Array, "B L heads e"],
+    k: Float[Array, "B L heads e"],
+    q_r: Float[Array, "M heads e"],
+    k_r: Float[Array, "M heads e"],
+    where: Int[Array, "B L L"] | None,
+) -> Float[Array, "B heads L L"]:
+    """q_i . k(r_d) + k_j . q(r_d), where r_d is row ``where[i, j]`` of r.
+
+    Without ``where`` the rows are the distances L, ..., -L of tokens in order. Each query then
+    reads a run of consecutive rows, which is a reshape; a gather is twice as slow on CPU at 96
+    tokens and its gradient, a scatter, ten times.
+    """
+    if where is None:
+        by_query = _diagonals(jnp.einsum("bqhe,mhe->bhqm", q, k_r))
+        by_key = _diagonals(jnp.einsum("bkhe,mhe->bhkm", k, q_r[::-1]))
+    else:
+        where = where[:, None]
+        by_query = jnp.einsum("bqhe,mhe->bhqm", q, k_r)
+        by_query = jnp.take_along_axis(by_query, where, -1)
+        by_key = jnp.einsum("bkhe,mhe->bhkm", k, q_r)
+        by_key = jnp.take_along_axis(by_key, where.swapaxes(2, 3), -1)
+    return by_query + by_key.swapaxes(2, 3)
+
+
+def _diagonals(x):
+    """[..., L, 2 L + 1] -> [..., L, L]: entry (i, j) is x[i, L - i + j]."""
+    length = x.shape[-2]
+    flat = x.reshape(*x.shape[:-2], -1)[..., length:]
+    return flat.reshape(*x.shape[:-2], length, 2 * length)[..., :length]

@@ -1,0 +1,93 @@
+"""What BERT and DeBERTa are both made of, and how they are computed.
+
+Parameters are always float32. `Compute` says the rest: the type in which the matrix products run,
+whether a block is computed again in the backward pass rather than kept, and the dropout of
+training.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Bool, Float
+
+from jaxret.types import PRNGKey
+from jaxret.validate import require
+
+INIT = nnx.initializers.normal(0.02)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compute:
+    """How a network is computed; what it computes, but for rounding and dropout, stays the same."""
+
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    remat: bool = False  # gradient checkpointing: a block keeps its input alone
+    dropout: float = 0.0  # while training, that is where a key is given
+
+    def __post_init__(self):
+        require("dtype", self.dtype, "float32 or bfloat16", {"float32", "bfloat16"}.__contains__)
+        require("dropout", self.dropout, "in [0, 1)", lambda rate: 0 <= rate < 1)
+
+
+def linear(inputs: int, outputs: int, compute: Compute, rngs: nnx.Rngs) -> nnx.Linear:
+    """x W + b, with W drawn from N(0, 0.02^2)."""
+    dtype = jnp.dtype(compute.dtype)
+    return nnx.Linear(inputs, outputs, kernel_init=INIT, dtype=dtype, rngs=rngs)
+
+
+def norm(width: int, eps: float, rngs: nnx.Rngs) -> nnx.LayerNorm:
+    """Layer norm in float32."""
+    dtype = jnp.float32
+    return nnx.LayerNorm(width, epsilon=eps, use_fast_variance=False, dtype=dtype, rngs=rngs)
+
+
+def gelu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """x Phi(x). ``jax.nn.gelu`` goes through erfc, at almost three times the cost on CPU."""
+    return 0.5 * x * (1.0 + jax.lax.erf(x * 0.5**0.5))
+
+
+def dropout(x: Float[Array, "*shape"], rate: float, key: PRNGKey | None) -> Float[Array, "*shape"]:
+    """Sets entries to 0 with probability ``rate`` and scales the others up; none without a key."""
+    if key is None or rate == 0:
+        return x
+    # 16 random bits an entry: half the work of the 32 of `jax.random.bernoulli`.
+    bits = jax.random.bits(key, x.shape, jnp.uint16)
+    return jnp.where(bits >= round(rate * 2**16), x / (1 - rate), 0)
+
+
+def fold(key: PRNGKey | None, number: int) -> PRNGKey | None:
+    """The key of a part, where there is one."""
+    return None if key is None else jax.random.fold_in(key, number)
+
+
+def attend(
+    scores: Float[Array, "B heads L M"],
+    v: Float[Array, "B heads M e"],
+    mask: Bool[Array, "B M"],
+    rate: float = 0.0,
+    key: PRNGKey | None = None,
+) -> Float[Array, "B heads L e"]:
+    """softmax(scores) v over the tokens that are there.
+
+    The softmax is divided out after the product with v: on CPU this is up to twice as fast as
+    ``jax.nn.dot_product_attention`` at 256 tokens.
+    """
+    scores = scores.astype(jnp.float32) + jnp.where(mask, 0.0, -1e30)[:, None, None, :]
+    weights = jnp.exp(scores - jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True)))
+    dropped = dropout(weights, rate, key).astype(v.dtype)
+    mixed = jnp.einsum("bhqk,bhke->bhqe", dropped, v)
+    return mixed / weights.sum(axis=-1, keepdims=True).astype(v.dtype)
+
+
+def mean_pool(hidden: Float[Array, "B L H"], mask: Bool[Array, "B L"]) -> Float[Array, "B H"]:
+    """The average over the tokens that are there."""
+    weights = mask / mask.sum(axis=1, keepdims=True)
+    return jnp.einsum("blh,bl->bh", hidden, weights)
+
+
+def cls_pool(hidden: Float[Array, "B L H"], mask: Bool[Array, "B L"]) -> Float[Array, "B H"]:
+    """The first token."""
+    return hidden[:, 0]

@@ -1,0 +1,84 @@
+"""LoRA on any tree of parameters: a low-rank change of chosen matrices.
+
+    W' = W + (alpha / r) a b        a [in, r], b [r, out]      (Hu et al. 2021, Section 4.1)
+
+The adapter is a tree of its own, so there is nothing to freeze: a loss that is a function of the
+adapter has a gradient in the adapter alone. Networks know nothing of it.
+
+    adapter = lora.init(key, params, r"blocks/.*/(query|value)/kernel", rank=8)
+    loss = lambda adapter, batch: task(lora.merge(params, adapter, alpha=16), batch)
+
+The paper's dropout on the input of the low-rank branch cannot be had this way: once merged, the
+branch has no input of its own.
+"""
+
+import re
+
+import jax
+import jax.numpy as jnp
+
+from jaxret.types import Params, PRNGKey
+from jaxret.validate import require
+
+
+def init(key: PRNGKey, params: Params, pattern: str, *, rank: int) -> Params:
+    """An adapter that changes nothing yet: a from N(0, 1 / in), b zero.
+
+    Args:
+      key: consumed.
+      params: arrays, or their shapes.
+      pattern: a regular expression that matches the whole path of each matrix to adapt.
+      rank: r, at least 1.
+
+    Returns:
+      ``{path: {'a': [in, r], 'b': [r, out]}}``, in the matrices' dtypes.
+
+    Raises:
+      ValueError: if the pattern matches nothing, or something that is no matrix.
+    """
+    require("rank", rank, ">= 1", lambda r: r >= 1)
+    leaves = _by_path(params)
+    chosen = {path: leaf for path, leaf in leaves.items() if re.fullmatch(pattern, path)}
+    if not chosen:
+        raise ValueError(f"no parameter's path matches {pattern!r}; there are {', '.join(leaves)}")
+    if flat := {path: leaf.shape for path, leaf in chosen.items() if leaf.ndim != 2}:
+        raise ValueError(f"{pattern!r} must match matrices alone, but it matches {flat}")
+
+    def pair(key, leaf):
+        inputs, outputs = leaf.shape
+        a = jax.random.normal(key, (inputs, rank), leaf.dtype) / jnp.sqrt(inputs).astype(leaf.dtype)
+        return {"a": a, "b": jnp.zeros((rank, outputs), leaf.dtype)}
+
+    keys = jax.random.split(key, len(chosen))
+    return {path: pair(keys[i], leaf) for i, (path, leaf) in enumerate(chosen.items())}
+
+
+def merge(params: Params, adapter: Params, *, alpha: float) -> Params:
+    """The parameters with the adapter in them, of the same shapes and dtypes.
+
+    Args:
+      params: the tree that the adapter was made for.
+      adapter: as `init` gives it; its matrices say what r is.
+      alpha: the scale of the change is ``alpha / r``.
+
+    Raises:
+      ValueError: naming paths of the adapter that the parameters do not have.
+    """
+    if unknown := sorted(set(adapter) - set(_by_path(params))):
+        raise ValueError(f"the adapter is for other parameters: there are no {', '.join(unknown)}")
+
+    def merged(path, leaf):
+        if (name := _name(path)) not in adapter:
+            return leaf
+        a, b = adapter[name]["a"], adapter[name]["b"]
+        return leaf + (alpha / a.shape[1] * (a @ b)).astype(leaf.dtype)
+
+    return jax.tree.map_with_path(merged, params)
+
+
+def _by_path(params):
+    return {_name(path): leaf for path, leaf in jax.tree.leaves_with_path(params)}
+
+
+def _name(path):
+    return jax.tree_util.keystr(path, simple=True, separator="/")

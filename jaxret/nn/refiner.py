@@ -1,0 +1,121 @@
+"""ToolRefiner: query tokens and candidate tools in one sequence, a logit at each tool.
+
+    x = [embed(tokens), inject(P v_1), .., inject(P v_N)];   logit_j = w . run(x)_{L + j} + b
+
+One pass scores all N candidates, and each sees the query and the others (Tool2Vec, Section 4.3).
+Where a tool stands in the sequence is ours to say, since attention knows places by ``positions``
+alone:
+
+    shared      every tool at the place after the query's last token: the order of the candidates
+                cannot be seen, and permuting them permutes the logits.
+    rank        the j-th candidate j places further on: the first stage's rank can be seen, so the
+                order of the input matters, and candidates must come in that order when scored too.
+    reference   as the paper's code has it: the closing token and the tools stand behind the
+                padding, so the distance between query and tools, and with it every score,
+                depends on the longest text of the batch.
+
+Letters: B queries, L tokens, N candidates, d width of the tools' vectors, H hidden width.
+"""
+
+from typing import Literal
+
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxret.nn.backbone import Backbone
+from jaxret.nn.functional import Module, functionalize
+from jaxret.nn.layers import Compute, fold, linear
+from jaxret.types import PRNGKey
+
+Places = Literal["shared", "rank", "reference"]
+PLACES = ("shared", "rank", "reference")
+
+
+def refiner(
+    backbone: Backbone,
+    width: int,
+    *,
+    places: Places = "shared",
+    scale: float = 0.2,
+    compute: Compute = Compute(),
+) -> Module:
+    """``apply(params, ids, mask, tools, candidates, key=None) -> logits [B, N]``, float32.
+
+    ``ids [B, L]`` are tokens with their closing token, padded at the end, ``tools [B, N, d]`` the
+    candidates' vectors and ``candidates [B, N]`` says which of them are there: the others
+    influence nothing, and their own logits mean nothing.
+
+    Args:
+      backbone: reads the sequence; L + N may not exceed BERT's positions.
+      width: d.
+      places: see above.
+      scale: deviation of the projection's first weights; 0.2 in the reference.
+      compute: types, checkpointing, dropout. The reference trains without dropout.
+    """
+    if places not in PLACES:
+        raise ValueError(f"places must be one of {PLACES}, got {places!r}")
+    return functionalize(lambda rngs: Refiner(backbone, width, places, scale, compute, rngs=rngs))
+
+
+class Refiner(nnx.Module):
+    def __init__(
+        self,
+        backbone: Backbone,
+        width: int,
+        places: Places,
+        scale: float,
+        compute: Compute,
+        *,
+        rngs: nnx.Rngs,
+    ):
+        hidden = backbone.config.hidden
+        self.backbone = backbone.build(compute, rngs)
+        self.projection = nnx.Linear(
+            width,
+            hidden,
+            kernel_init=nnx.initializers.normal(scale),
+            dtype=jnp.dtype(compute.dtype),
+            rngs=rngs,
+        )
+        self.score = linear(hidden, 1, compute, rngs)
+        self.places = places
+
+    def __call__(
+        self,
+        ids: Int[Array, "B L"],
+        mask: Bool[Array, "B L"],
+        tools: Float[Array, "B N d"],
+        candidates: Bool[Array, "B N"],
+        *,
+        key: PRNGKey | None = None,
+    ) -> Float[Array, "B N"]:
+        length = ids.shape[1]
+        words, places = positions(mask, candidates.shape[1], self.places)
+        x = jnp.concatenate(
+            [
+                self.backbone.embed(ids, words),
+                self.backbone.inject(self.projection(tools), places).astype(jnp.float32),
+            ],
+            axis=1,
+        )
+        present = jnp.concatenate([mask, candidates], axis=1)
+        everywhere = jnp.concatenate([words, places], axis=1)
+        hidden = self.backbone.run(x, present, everywhere, key=fold(key, 0))
+        return self.score(hidden[:, length:])[..., 0].astype(jnp.float32)
+
+
+def positions(
+    mask: Bool[Array, "B L"], candidates: int, places: Places
+) -> tuple[Int[Array, "B L"], Int[Array, "B N"]]:
+    """Where the tokens and where the candidates stand."""
+    batch, length = mask.shape
+    words = jnp.broadcast_to(jnp.arange(length)[None], mask.shape)
+    ends = mask.sum(axis=1, keepdims=True)  # [B, 1]: the place after the last token
+    ranks = jnp.broadcast_to(jnp.arange(candidates)[None], (batch, candidates))
+    if places == "shared":
+        return words, jnp.broadcast_to(ends, ranks.shape)
+    if places == "rank":
+        return words, ends + ranks
+    # The closing token behind the padding; nothing else moves.
+    return jnp.where(words == ends - 1, length - 1, words), length + ranks

@@ -1,0 +1,74 @@
+"""Dense retrieval: one vector a tool, one a query, and their inner product.
+
+    score_i = theta_i . q
+
+What theta is, is for others to say: documents as encoded, `tool2vec`, `nudge`, a trained encoder,
+or what an online learner has made of them.
+
+Letters: B queries, I tools, d width.
+"""
+
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+from jax.lax import Precision
+from jax.sharding import PartitionSpec as P
+from jax.typing import ArrayLike
+from jaxtyping import Float
+
+from jaxret.encode import Kind, TextEncoder, encode
+from jaxret.retrieval.retriever import Retriever
+
+
+def dense(
+    name: str,
+    theta: Float[ArrayLike, "I d"],
+    encoder: TextEncoder,
+    *,
+    cache: Path | None,
+    kind: Kind = "query",
+) -> Retriever:
+    """A retriever whose queries are texts.
+
+    Args:
+      name: shown in the progress bar and in errors.
+      theta: tool embeddings of the encoder's width.
+      encoder: turns queries into unit vectors.
+      cache: where these are kept; None keeps nothing. See `jaxret.encode.encode`.
+      kind: which prefix queries get.
+    """
+
+    by_vector = inner_product(name, theta)
+
+    def read(texts):
+        return by_vector.read(encode(encoder, texts, kind=kind, cache=cache, progress=False))
+
+    return by_vector._replace(read=read)
+
+
+def inner_product(name: str, theta: Float[ArrayLike, "I d"]) -> Retriever:
+    """A retriever whose queries are vectors: `search` takes an array [N, d] in place of texts."""
+    items, width = np.shape(theta)
+
+    def read(vectors):
+        if (shape := np.shape(vectors))[1:] != (width,):
+            raise ValueError(
+                f"{name!r}: queries have the shape {shape} and tools {(items, width)}: "
+                "encode both alike"
+            )
+        return np.asarray(vectors)
+
+    return Retriever(
+        name=name,
+        read=read,
+        params=theta,
+        score=_inner_products,
+        split=(P("item", None), P()),
+        items=items,
+    )
+
+
+def _inner_products(theta, queries):
+    # Full precision: the faster default of accelerators would round scores into ties.
+    return jnp.matmul(queries, theta.T, precision=Precision.HIGHEST)

@@ -1,0 +1,247 @@
+"""Retrievers score the whole catalogue, rerankers a few candidates: what they are, how they run.
+
+    first = search(retriever, texts, k=100, tie_order=tie_order(tool_ids), mesh=make_mesh(item=8))
+    final = refine(reranker, texts, first)
+
+`search` and `refine` are loops of the host around one compiled program each. Unlike the rest of
+the library they own it, because it must outlive a call: it is compiled once for a scoring function
+and a shape of features, and weights are arguments of it, so a retriever that is being trained, or
+is searched again, costs no compilation.
+
+The catalogue can be split over the devices of a mesh: each scores its own rows and keeps its k
+best, and k (score, item) pairs a device and query are all that is exchanged. `top_k` prefers the
+earlier of equal scores, so the rows are laid out in the order of ties before they are split:
+every number of devices then returns the same items.
+
+Letters: N queries, B queries in a chunk, I items, n devices, k items retrieved.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, Int
+from tqdm import tqdm
+
+from jaxret import sharding
+from jaxret.retrieval.ranking import Ranking
+from jaxret.types import Params
+from jaxret.validate import require
+
+Features: TypeAlias = Any  # a tree of arrays with leading axis B
+Texts: TypeAlias = Sequence[str] | ArrayLike  # queries, whatever a `read` reads: strings or vectors
+
+
+class Retriever(NamedTuple):
+    """A first stage.
+
+    ``split`` says which axis of which array is the catalogue's, as two trees of PartitionSpecs (or
+    prefixes of trees) over the mesh axis ``item``: of the params and of the features. ``score``
+    must treat items alike: given some rows of the catalogue, it returns their columns.
+    """
+
+    name: str
+    read: Callable[[Any], Features]  # on the host, from a few of the texts
+    params: Params
+    score: Callable[[Params, Features], Float[Array, "B I"]]  # pure
+    split: tuple[Any, Any]
+    items: int  # I
+
+
+class Reranker(NamedTuple):
+    """A second stage. What it returns for candidate -1, which is no item, is not looked at."""
+
+    name: str
+    read: Callable[[Any], Features]
+    params: Params
+    score: Callable[[Params, Features, Int[Array, "B k"]], Float[Array, "B k"]]
+
+
+def search(
+    retriever: Retriever,
+    texts: Texts,
+    k: int,
+    *,
+    tie_order: Int[np.ndarray, " I"] | None = None,
+    mesh: Mesh | None = None,
+    chunk: int = 256,
+    progress: bool = True,
+) -> Ranking:
+    """The k best items of every query.
+
+    Args:
+      retriever: what scores.
+      texts: N queries, of the kind that ``retriever.read`` reads.
+      k: how many items, at most I.
+      tie_order: equal scores are ranked as trec_eval ranks them, with the array of
+        `jaxret.metrics.tie_order`; by row of the catalogue without it.
+      mesh: devices over whose axis ``item`` the catalogue is split; one device without it.
+      chunk: B, queries scored together; B x I / n scores are in the memory of a device.
+      progress: whether to show a bar.
+
+    Raises:
+      ValueError: for an empty text, by its position; k outside [1, I]; a catalogue that has not I
+        rows; a score that is NaN or plus infinity, by its query.
+    """
+    size = retriever.items
+    require("k", k, f"in [1, {size}], the items there are", lambda k: 1 <= k <= size)
+    texts = _checked(texts)
+    order = np.arange(size) if tie_order is None else _ascending(tie_order, size)
+    lay_out = partial(_lay_out, retriever, None if tie_order is None else order, mesh)
+    params = lay_out(retriever.params, retriever.split[0])
+    leaves, tree = jax.tree.flatten(retriever.split)
+    found = Ranking(
+        items=np.empty((len(texts), k), np.int32), scores=np.empty((len(texts), k), np.float32)
+    )
+    for rows, some in _chunks(retriever.name, texts, chunk, progress):
+        scores, items = best_items(
+            params,
+            lay_out(retriever.read(some), retriever.split[1]),
+            score=retriever.score,
+            split=(tree, tuple(leaves)),
+            items=size,
+            k=k,
+            mesh=mesh,
+        )
+        found.scores[rows] = np.asarray(scores)[: len(rows)]
+        found.items[rows] = order[np.asarray(items)[: len(rows)]]
+        _require_finite(retriever.name, rows, np.isposinf(found.scores[rows]))
+    return found
+
+
+@partial(jax.jit, static_argnames=("score", "split", "items", "k", "mesh"))
+def best_items(params: Params, features: Features, *, score, split, items, k, mesh):
+    """The compiled program of `search`: scores and rows [B, k] of a chunk, best first.
+
+    Args:
+      params: with the axis of the catalogue padded to a multiple of the devices.
+      features: of B queries; padded likewise where they have that axis.
+      score: of the retriever.
+      split: its PartitionSpecs, flattened: (tree, leaves).
+      items: I; rows beyond are padding and are never returned.
+      k: items a query.
+      mesh: None for one device.
+    """
+
+    def local(params, features, axis=None):
+        scores = score(params, features).astype(jnp.float32)
+        scores = jnp.where(scores == 0, 0.0, scores)  # top_k would rank 0.0 above -0.0
+        scores = jnp.where(jnp.isnan(scores), jnp.inf, scores)  # to the top, where `search` looks
+        real = sharding.item_ids(scores.shape[1], axis) < items
+        scores = jnp.where(real[None], scores, -jnp.inf)
+        return jax.vmap(lambda row: sharding.top_k(row, k, axis))(scores)
+
+    if mesh is None:
+        return local(params, features)
+    return jax.shard_map(
+        partial(local, axis="item"),
+        mesh=mesh,
+        in_specs=jax.tree.unflatten(*split),
+        out_specs=P(),
+        check_vma=False,
+    )(params, features)
+
+
+def refine(
+    reranker: Reranker,
+    texts: Texts,
+    ranking: Ranking,
+    *,
+    chunk: int = 64,
+    progress: bool = True,
+) -> Ranking:
+    """Sorts the candidates of every query by the scores of a reranker.
+
+    Args:
+      reranker: what scores.
+      texts: the N queries of the ranking, in its order.
+      ranking: the candidates. Those that the reranker scores alike keep their order.
+      chunk: B, queries scored together.
+      progress: whether to show a bar.
+
+    Raises:
+      ValueError: for an empty text, by its position; texts that are not N; a score that is NaN or
+        plus infinity, by its query.
+    """
+    texts = _checked(texts)
+    if len(texts) != len(ranking.items):
+        raise ValueError(f"there are {len(texts)} texts and rankings of {len(ranking.items)}")
+    params, absent = jax.device_put(reranker.params), ranking.items < 0
+    scores = np.full(ranking.items.shape, -np.inf, np.float32)
+    for rows, some in _chunks(reranker.name, texts, chunk, progress):
+        candidates = np.pad(ranking.items[rows], ((0, len(some) - len(rows)), (0, 0)), mode="edge")
+        got = _rescored(params, reranker.read(some), candidates, score=reranker.score)
+        scores[rows] = np.where(absent[rows], -np.inf, np.asarray(got)[: len(rows)])
+        wrong = np.isnan(scores[rows]) | np.isposinf(scores[rows])
+        _require_finite(reranker.name, rows, wrong)
+    order = np.lexsort((-scores, absent), axis=1)
+    return Ranking(*(np.take_along_axis(part, order, axis=1) for part in (ranking.items, scores)))
+
+
+@partial(jax.jit, static_argnames="score")
+def _rescored(params, features, candidates, *, score):
+    return score(params, features, candidates).astype(jnp.float32)
+
+
+def _chunks(name, texts, chunk, progress) -> Iterator[tuple[np.ndarray, list]]:
+    """Positions, longest texts first, and always the same number of texts: the last is repeated."""
+    require("chunk", chunk, ">= 1", lambda x: x >= 1)
+    order = np.argsort([-len(text) for text in texts], kind="stable")
+    size = min(chunk, len(order))
+    with tqdm(desc=name, total=len(order), unit="query", disable=not progress) as bar:
+        for start in range(0, len(order), chunk):
+            rows = order[start : start + chunk]
+            yield rows, [texts[row] for row in np.pad(rows, (0, size - len(rows)), mode="edge")]
+            bar.update(len(rows))
+
+
+def _lay_out(retriever, order, mesh, tree, specs):
+    """Arrays as `best_items` wants them: rows in the order of ties, padded, on their devices."""
+    extra = 0 if mesh is None else -retriever.items % mesh.shape["item"]
+
+    def one(spec, x):
+        if "item" in spec:
+            axis = tuple(spec).index("item")
+            if x.shape[axis] != retriever.items:
+                raise ValueError(
+                    f"retriever {retriever.name!r} has {retriever.items} items, and an array "
+                    f"{list(x.shape)} where axis {axis} should be theirs"
+                )
+            if order is not None:
+                x = jnp.take(x, order, axis=axis)
+            if extra:
+                x = jnp.pad(x, [(0, extra * (i == axis)) for i in range(x.ndim)])
+        return jax.device_put(x, None if mesh is None else NamedSharding(mesh, spec))
+
+    return jax.tree.map(lambda spec, part: jax.tree.map(partial(one, spec), part), specs, tree)
+
+
+def _ascending(tie_order, items) -> Int[np.ndarray, " I"]:
+    order = np.argsort(tie_order, kind="stable")
+    if not np.array_equal(np.asarray(tie_order)[order], np.arange(items)):
+        raise ValueError(f"tie_order must hold the places 0 .. {items - 1}, each once")
+    return order
+
+
+def _checked(texts: Texts) -> Sequence | np.ndarray:
+    if isinstance(texts, str):
+        raise TypeError(f"texts must be a list of strings, got the single string {texts[:40]!r}")
+    if not isinstance(texts, Sequence):
+        return np.asarray(texts)
+    for position, text in enumerate(texts):
+        if isinstance(text, str) and not text.strip():
+            raise ValueError(f"text {position} of {len(texts)} is empty: {text!r}")
+    return texts
+
+
+def _require_finite(name, rows, wrong):
+    """A diverged model is told, and not ranked: its list would look like any other."""
+    if wrong.any():
+        row = rows[wrong.any(axis=1).argmax()]
+        raise ValueError(f"{name!r} gives query {row} a score that is NaN or plus infinity")

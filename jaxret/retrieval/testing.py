@@ -1,0 +1,91 @@
+"""One call that holds a new retriever to what every retriever promises.
+
+    check_retriever(my_retriever(...), ["a few", "different texts"])
+
+It returns nothing, or raises an AssertionError whose sentence says which promise is broken. The
+companion of `jaxret.testing.check_learner`.
+"""
+
+import jax
+import numpy as np
+
+from jaxret import sharding
+from jaxret.retrieval.ranking import Ranking
+from jaxret.retrieval.retriever import Retriever, Texts, search
+
+_DEVICES = 8
+_TOLERANCE = 1e-5  # of a score, relative to the largest
+
+
+def check_retriever(retriever: Retriever, texts: Texts, *, k: int = 5) -> None:
+    """Checks a retriever on a few queries.
+
+    Scores are [B, I] and finite, and those of a query do not depend on its company; `search` finds
+    the k best of them, and is compiled once for two calls; the catalogue can be put in another
+    order, and split over 8 devices (skipped in silence where there are fewer). Near-ties may change
+    places between programs, so lists are compared by their scores.
+
+    Args:
+      retriever: under test.
+      texts: at least two queries.
+      k: items to retrieve, at most I.
+
+    Raises:
+      AssertionError: which promise is broken.
+    """
+    scores = _scores(retriever, texts)
+    whole = -np.sort(-scores, axis=1)[:, :k]
+    calls = []
+
+    def counted(params, features):
+        calls.append(None)
+        return retriever.score(params, features)
+
+    for _ in range(2):
+        found = search(retriever._replace(score=counted), texts, k, progress=False)
+    if len(calls) != 1:
+        _fail(retriever, f"search compiled its scores {len(calls)} times for two equal calls")
+    _agree(retriever, "search and a sort of all scores", found, scores, whole)
+    backwards = np.arange(retriever.items)[::-1]
+    found = search(retriever, texts, k, tie_order=backwards, progress=False)
+    _agree(retriever, "the catalogue in another order", found, scores, whole)
+    if len(jax.devices()) >= _DEVICES:
+        mesh = sharding.make_mesh(item=_DEVICES)
+        found = search(retriever, texts, k, mesh=mesh, progress=False)
+        _agree(retriever, f"{_DEVICES} devices and one", found, scores, whole)
+
+
+def _scores(retriever, texts):
+    """All scores, after the check that a query's own are its own."""
+    score = jax.jit(retriever.score)
+    together = np.asarray(score(retriever.params, retriever.read(texts)))
+    if together.shape != (len(texts), retriever.items):
+        wanted = [len(texts), retriever.items]
+        _fail(retriever, f"scores have the shape {list(together.shape)}, not [B, I] = {wanted}")
+    if not np.isfinite(together).all():
+        _fail(retriever, "a score is not finite")
+    alone = [np.asarray(score(retriever.params, retriever.read(texts[i : i + 1]))) for i in (0, 1)]
+    gap = _gap(np.concatenate(alone), together[:2], together)
+    if not gap <= _TOLERANCE:
+        _fail(retriever, f"a query scores otherwise alone than in company, by {gap:.1e}")
+    return together
+
+
+def _agree(retriever, what, found: Ranking, scores, whole):
+    if any(len(set(row)) < len(row) for row in found.items.tolist()):
+        _fail(retriever, f"{what}: an item is returned twice")
+    for name, got in {
+        "lists": found.scores,
+        "items": np.take_along_axis(scores, found.items, axis=1),
+    }.items():
+        gap = _gap(got, whole, scores)
+        if not gap <= _TOLERANCE:
+            _fail(retriever, f"{what} disagree: scores of the {name} differ by {gap:.1e}")
+
+
+def _gap(got, expected, scale) -> float:
+    return float(np.abs(got - expected).max() / max(np.abs(scale).max(), 1e-30))
+
+
+def _fail(retriever, sentence):
+    raise AssertionError(f"retriever {retriever.name!r}: {sentence}")

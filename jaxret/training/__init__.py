@@ -1,0 +1,1 @@
+"""Fitting parameters to labelled queries: losses, batches, one loop."""

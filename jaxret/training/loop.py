@@ -1,0 +1,213 @@
+"""One loop for everything that is trained.
+
+    state <- train_step(state, batch)           pure; compiled once a shape of batch
+    fit(...)                                    chunks of steps, validation, the best parameters
+
+A state holds all that the rest of a run depends on: parameters, the optimiser's own state, the key
+and the place in the data. So a run that is cut anywhere and resumed ends with the same bits.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Float, Int
+from tqdm import tqdm
+
+from jaxret import sharding
+from jaxret.tracking import NoopTracker, Tracker
+from jaxret.training.batches import Batches
+from jaxret.types import Params, PRNGKey
+from jaxret.validate import require
+
+#: (params, batch, key) -> (mean loss, more numbers to look at)
+Loss: TypeAlias = Callable[[Params, Any, PRNGKey], tuple[Float[Array, ""], dict[str, Array]]]
+
+
+class TrainState(NamedTuple):
+    """All that the next step depends on."""
+
+    params: Params
+    opt_state: optax.OptState
+    key: PRNGKey  # step t draws from fold_in(key, t)
+    step: Int[Array, ""]  # updates done
+    position: Int[Array, ""]  # examples drawn
+
+
+def start(params: Params, optimizer: optax.GradientTransformation, key: PRNGKey) -> TrainState:
+    """A state before the first step. Its parameters are copies, since steps give them away."""
+    return TrainState(
+        params=jax.tree.map(jnp.array, params),
+        opt_state=optimizer.init(params),
+        key=key,
+        step=jnp.zeros((), jnp.int32),
+        position=jnp.zeros((), jnp.int32),
+    )
+
+
+def train_step(
+    loss: Loss, optimizer: optax.GradientTransformation, *, accumulate: int = 1
+) -> Callable[[TrainState, Any], tuple[TrainState, dict[str, Array]]]:
+    """Makes ``(state, batch) -> (state, info)``.
+
+    Args:
+      loss: the mean over the examples of a batch.
+      optimizer: from optax.
+      accumulate: parts into which a batch is cut; their gradients are averaged, so that a batch
+        may be larger than memory. It must divide B.
+
+    Returns:
+      a pure function; ``info`` has ``loss``, ``gradient_norm`` and what the loss adds.
+    """
+    require("accumulate", accumulate, "at least 1", lambda parts: parts >= 1)
+    gradient = jax.value_and_grad(loss, has_aux=True)
+
+    def whole(params, batch, key):
+        (value, info), slope = gradient(params, batch, key)
+        return slope, {"loss": value, **info}
+
+    def in_parts(params, batch, key):
+        def part(i):
+            return jax.tree.map(lambda x: _part(x, i, accumulate), batch)
+
+        def add(total, i):
+            new = whole(params, part(i), jax.random.fold_in(key, i))
+            return jax.tree.map(jnp.add, total, new), None
+
+        like = jax.eval_shape(whole, params, part(0), key)
+        zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), like)
+        total, _ = jax.lax.scan(add, zeros, jnp.arange(accumulate))
+        return jax.tree.map(lambda x: x / accumulate, total)
+
+    def step(state: TrainState, batch: Any):
+        key = jax.random.fold_in(state.key, state.step)
+        slope, info = (whole if accumulate == 1 else in_parts)(state.params, batch, key)
+        updates, opt_state = optimizer.update(slope, state.opt_state, state.params)
+        new = TrainState(
+            params=optax.apply_updates(state.params, updates),
+            opt_state=opt_state,
+            key=state.key,
+            step=state.step + 1,
+            position=state.position + len(jax.tree.leaves(batch)[0]),
+        )
+        return new, {"gradient_norm": optax.global_norm(slope), **info}
+
+    return step
+
+
+class Fit(NamedTuple):
+    """A run of the loop: where it is, and the best so far."""
+
+    state: TrainState
+    best: Params  # of the highest validation score
+    score: np.float64
+    best_step: np.int64
+
+
+def fit(
+    state: TrainState,
+    step: Callable[[TrainState, Any], tuple[TrainState, dict[str, Array]]],
+    batches: Batches,
+    *,
+    steps: int,
+    validate: Callable[[Params], Mapping[str, float]],
+    every: int,
+    resumable: Callable[..., Any] | None = None,
+    tracker: Tracker | None = None,
+    mesh: Mesh | None = None,
+    rules: sharding.Rules = (),
+    title: str = "training",
+) -> Fit:
+    """Trains, and keeps the parameters that validate best.
+
+    Args:
+      state: from `start`.
+      step: from `train_step`; it is compiled here.
+      batches: from `jaxret.training.batches.shuffled`.
+      steps: updates in all.
+      validate: parameters -> numbers; the first of them is the score, higher is better.
+      every: steps between two validations, which is also between two looks at interruption.
+      resumable: runs chunks and saves them, `jaxret.checkpoint.run_chunks` with its first
+        arguments given; None keeps everything in memory.
+      tracker: gets losses and validation numbers.
+      mesh: has an axis ``data`` over which each batch is split; B must be divisible by it.
+      rules: where the parameters go, by path (`jaxret.sharding.by_path`); copied if not said.
+      title: of the progress bar.
+
+    Raises:
+      FloatingPointError: at the first chunk whose loss is not finite, naming its steps.
+    """
+    require("steps", steps, "at least 1", lambda n: n >= 1)
+    require("every", every, "at least 1", lambda n: n >= 1)
+    tracker = NoopTracker() if tracker is None else tracker
+    compiled = jax.jit(step, donate_argnums=0)
+    chunks = -(-steps // every)
+    bar = tqdm(total=steps, desc=title, unit="step")
+
+    def chunk(now: Fit, number: int) -> Fit:
+        inner, losses = now.state, []
+        bar.update(number * every - bar.n)
+        for _ in range(min(every, steps - number * every)):
+            batch = batches(int(inner.position))
+            inner, info = compiled(inner, _split(batch, mesh))
+            losses.append(info)
+            bar.update()
+        means = {k: float(np.mean([float(one[k]) for one in losses])) for k in losses[0]}
+        done = int(inner.step)
+        if not np.isfinite(means["loss"]):
+            raise FloatingPointError(
+                f"{title}: the loss is {means['loss']} in steps {done - len(losses)} .. {done}: "
+                "lower the learning rate, or look at the data"
+            )
+        numbers = {name: float(value) for name, value in validate(inner.params).items()}
+        score = next(iter(numbers.values()))
+        tracker.log({f"{title}/{k}": v for k, v in (means | numbers).items()}, done)
+        bar.set_postfix(loss=f"{means['loss']:.3f}", score=f"{score:.3f}")
+        if score <= now.score:
+            return now._replace(state=inner)
+        return Fit(
+            state=inner,
+            best=jax.tree.map(jnp.array, inner.params),
+            score=np.float64(score),
+            best_step=np.int64(done),
+        )
+
+    placed = _place(state, mesh, rules)
+    first = Fit(
+        state=placed,
+        best=jax.tree.map(jnp.array, placed.params),
+        score=np.float64(-np.inf),
+        best_step=np.int64(0),
+    )
+    if resumable is None:
+        for number in range(chunks):
+            first = chunk(first, number)
+        result = first
+    else:
+        result = resumable(chunks=chunks, start=lambda: first, step=chunk)
+    bar.close()
+    return result
+
+
+def _part(x: jax.Array, i: jax.Array, parts: int) -> jax.Array:
+    """Every ``parts``-th example from the i-th on: on a mesh each device takes of its own."""
+    if len(x) % parts:
+        raise ValueError(f"accumulate={parts} must divide the batch of {len(x)} examples")
+    return x.reshape(-1, parts, *x.shape[1:])[:, i]
+
+
+def _split(batch: Any, mesh: Mesh | None) -> Any:
+    if mesh is None:
+        return jax.tree.map(jnp.asarray, batch)
+    return jax.device_put(batch, NamedSharding(mesh, P("data")))
+
+
+def _place(state: TrainState, mesh: Mesh | None, rules: sharding.Rules) -> TrainState:
+    if mesh is None:
+        return state
+    return sharding.place(state, mesh, sharding.by_path(state, rules))

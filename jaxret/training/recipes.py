@@ -1,0 +1,164 @@
+"""What the models are trained on: batches and loss of each recipe.
+
+    classification   MLC: query tokens -> the tools
+    contrast         Tool2Vec's encoders: triplets of texts, pulled together or pushed apart
+    refinement       ToolRefiner: query tokens and candidate tools -> which of them are right
+
+A recipe is the pair that `jaxret.training.loop` wants: ``loss(params, batch, key)`` and `Batches`.
+
+Letters: n examples, B a batch, L tokens or labels, N candidates, d width of the tools' vectors.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from jaxret.encode import pad
+from jaxret.nn.functional import Module
+from jaxret.training import losses
+from jaxret.training.batches import LENGTHS, Batches, shuffled
+from jaxret.training.loop import Loss
+
+Tokens = Sequence[Sequence[int]]
+
+
+class Recipe(NamedTuple):
+    """What to fit, on what."""
+
+    loss: Loss
+    batches: Batches
+
+
+def classification(
+    network: Module,
+    tokens: Tokens,
+    labels: Int[np.ndarray, "n L"],
+    *,
+    objective: Callable[[Array, Array], Float[Array, ""]] = losses.softmax_ce,
+    size: int = 32,
+    seed: int = 0,
+) -> Recipe:
+    """MLC (Tool2Vec, Section 4.2).
+
+    The paper speaks of a binary decision a tool; its code minimises the softmax cross-entropy of
+    all right tools, which is the default here too (`losses.multi_label_bce` is the other).
+    """
+
+    def collate(rows):
+        ids, mask = pad([tokens[row] for row in rows], LENGTHS)
+        return {"ids": ids, "mask": mask, "labels": labels[rows]}
+
+    def loss(params, batch, key):
+        logits = network.apply(params, batch["ids"], batch["mask"], key=key)
+        return objective(logits, batch["labels"]), {}
+
+    return Recipe(loss, shuffled([len(text) for text in tokens], collate, size=size, seed=seed))
+
+
+def contrast(
+    embed: Callable[..., Float[Array, "B d"]],
+    anchors: Tokens,
+    others: Tokens,
+    triplets: Int[np.ndarray, "n 3"],
+    *,
+    margin: float = 1.0,
+    unit: bool = True,
+    size: int = 32,
+    seed: int = 0,
+) -> Recipe:
+    """Triplets of texts (Tool2Vec, Section 5.1.1; its code's query2query and query2desc).
+
+    Args:
+      embed: ``(params, ids, mask, key=) -> vectors``, not normalised.
+      anchors: texts that the first column of ``triplets`` points into.
+      others: texts that the positives and negatives point into.
+      triplets: from `jaxret.training.triplets`.
+      margin: of the distances.
+      unit: compares unit vectors, as retrieval will; the reference compares raw ones.
+      size: triplets a batch: 3 times as many texts.
+      seed: of the order.
+    """
+
+    def collate(rows):
+        anchor, positive, negative = triplets[rows].T
+        texts = [anchors[i] for i in anchor]
+        texts += [others[i] for i in positive] + [others[i] for i in negative]
+        ids, mask = pad(texts, LENGTHS)
+        return {"ids": ids.reshape(3, len(rows), -1).swapaxes(0, 1), "mask": _three(mask)}
+
+    def loss(params, batch, key):
+        def flat(x):  # [B, 3, L] -> [3 B, L]
+            return x.swapaxes(0, 1).reshape(-1, x.shape[-1])
+
+        vectors = embed(params, flat(batch["ids"]), flat(batch["mask"]), key=key)
+        anchor, positive, negative = jnp.split(vectors, 3)
+        return losses.triplet_margin(anchor, positive, negative, margin=margin, unit=unit), {}
+
+    def _three(x):
+        return x.reshape(3, -1, x.shape[-1]).swapaxes(0, 1)
+
+    longest = np.array([len(text) for text in others])[triplets[:, 1:]].max(axis=1)
+    return Recipe(loss, shuffled(longest, collate, size=size, seed=seed))
+
+
+def refinement(
+    network: Module,
+    tokens: Tokens,
+    labels: Int[np.ndarray, "n L"],
+    candidates: Int[np.ndarray, "n N"],
+    tools: Float[np.ndarray, "I d"],
+    *,
+    inject_missing: bool = False,
+    size: int = 32,
+    seed: int = 0,
+) -> Recipe:
+    """ToolRefiner (Tool2Vec, Section 4.3): binary cross-entropy at every candidate.
+
+    What the reference does with right tools that the first stage missed is not published. Here
+    candidates stay as they were retrieved, as at test time.
+
+    Args:
+      network: from `jaxret.nn.refiner.refiner`.
+      tokens: the queries.
+      labels: their tools, -1 pads.
+      candidates: items of the first stage, best first, -1 pads.
+      tools: the vectors of all tools.
+      inject_missing: puts right tools that were missed in the place of the last candidates.
+      size: queries a batch.
+      seed: of the order.
+    """
+    shown = _with_missing(candidates, labels) if inject_missing else candidates
+
+    def collate(rows):
+        ids, mask = pad([tokens[row] for row in rows], LENGTHS)
+        some = shown[rows]
+        return {
+            "ids": ids,
+            "mask": mask,
+            "labels": labels[rows],
+            "candidates": some,
+            "tools": tools[np.maximum(some, 0)],
+        }
+
+    def loss(params, batch, key):
+        there = batch["candidates"] >= 0
+        logits = network.apply(params, batch["ids"], batch["mask"], batch["tools"], there, key=key)
+        value = losses.multi_label_bce(logits, batch["labels"], batch["candidates"])
+        return value, {}
+
+    return Recipe(loss, shuffled([len(text) for text in tokens], collate, size=size, seed=seed))
+
+
+def _with_missing(
+    candidates: Int[np.ndarray, "n N"], labels: Int[np.ndarray, "n L"]
+) -> Int[np.ndarray, "n N"]:
+    """Candidates in which every right tool is found; the last ones that are wrong make room."""
+    result = candidates.copy()
+    for row, right in zip(result, labels, strict=True):
+        missing = [label for label in right if label >= 0 and label not in row]
+        wrong = [place for place in reversed(range(len(row))) if row[place] not in right]
+        row[wrong[: len(missing)]] = missing[: len(wrong)]
+    return result

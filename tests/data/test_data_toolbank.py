@@ -1,0 +1,232 @@
+"""ToolBank's layouts on small banks made here, and the real tool files where they are."""
+
+import json
+import sys
+
+import pytest
+
+from jaxret.data import load
+from jaxret.data.parts import parts
+
+TOOLS = {
+    "numpy.sin": {"new_func": "circular_ratio", "description": "Opposite over hypotenuse."},
+    "numpy.add": {"new_func": "sum_up", "description": "Adds.", "class": "ufunc"},
+    "numpy.cos": {"new_func": "circular_ratio", "description": "Adjacent over hypotenuse."},
+    "numpy.sort": {"description": "Orders from low to high."},
+}
+QUERIES = {
+    "train": [
+        {
+            "instruction": "Sum.",
+            "refined_instruction": "How much?",
+            "functions": ["sum_up"],
+        },
+        {"instruction": "Ratio.", "refined_instruction": None, "functions": ["circular_ratio"]},
+    ],
+    "val": [
+        {
+            "instruction": "Sort, sum.",
+            "refined_instruction": "Add the largest ones.",
+            "functions": ["numpy.sort", "sum_up"],
+        }
+    ],
+    "test": [{"instruction": "Sort.", "refined_instruction": "Who won?", "functions": ["sum_up"]}],
+}
+REFINED = ("How much?", "Ratio.", "Add the largest ones.", "Who won?")
+
+
+def dump(file, value):
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(value), encoding="utf-8")
+
+
+def write_json(folder, part, rows):
+    dump(folder / f"NumpyBank_{part}.json", rows)
+
+
+def write_jsonl(folder, part, rows):
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / f"NumpyBank_{part}.jsonl").write_text(text, encoding="utf-8")
+
+
+def write_parquet(folder, part, rows):
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    (folder / "data").mkdir(exist_ok=True)
+    half = (len(rows) + 1) // 2
+    for shard, some in enumerate((rows[:half], rows[half:])):
+        file = folder / f"data/NumpyBank_{part}-0000{shard}-of-00002.parquet"
+        schema = pa.Table.from_pylist(rows).schema
+        parquet.write_table(pa.Table.from_pylist(some, schema=schema), file)
+
+
+@pytest.fixture
+def tools(tmp_path):
+    """A folder with the tool file alone."""
+    dump(tmp_path / "numpy_function_descriptions.json", TOOLS)
+    return tmp_path
+
+
+@pytest.fixture
+def folder(tools):
+    for part, rows in QUERIES.items():
+        write_json(tools, part, rows)
+    return tools
+
+
+def label_ids(dataset):
+    return [[dataset.tool_ids[i] for i in row if i >= 0] for row in dataset.labels]
+
+
+@pytest.mark.parametrize("write", [write_json, write_jsonl, write_parquet])
+def test_the_three_layouts_of_queries_load_alike(tools, write):
+    for part, rows in QUERIES.items():
+        write(tools, part, rows)
+    dataset = load("toolbank", tools, bank="numpy")
+    assert dataset.queries == REFINED
+    assert dataset.query_ids == ("train_0", "train_1", "val_0", "test_0")
+    assert dataset.split == ("train", "train", "val", "test")
+    assert label_ids(dataset) == [
+        ["sum_up"],
+        ["circular_ratio"],
+        ["numpy.sort", "sum_up"],
+        ["sum_up"],
+    ]
+
+
+def test_functions_of_one_name_are_one_tool_with_the_first_description(folder):
+    dataset = load("toolbank", folder)
+    assert dataset.tool_ids == ("circular_ratio", "sum_up", "numpy.sort")
+    assert dataset.documents == (
+        {"name": "circular_ratio", "description": "Opposite over hypotenuse."},
+        {"name": "sum_up", "description": "Adds.", "class": "ufunc"},
+        {"name": "numpy.sort", "description": "Orders from low to high."},
+    )
+    assert dataset.merged_tools == 1
+
+
+def test_tools_may_be_a_converted_file(folder):
+    original = load("toolbank", folder)
+    (folder / "numpy_function_descriptions.json").unlink()
+    rows = [{"id": real, "name": real, "documentation": about} for real, about in TOOLS.items()]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / "tools_numpy.jsonl").write_text(text, encoding="utf-8")
+    assert load("toolbank", folder).documents == original.documents
+
+
+def test_the_raw_instruction_is_an_option(folder):
+    dataset = load("toolbank", folder, refined=False)
+    assert dataset.queries == ("Sum.", "Ratio.", "Sort, sum.", "Sort.")
+
+
+def test_files_of_the_hub_hold_no_raw_instruction(tools):
+    rows = [{"refined_instruction": "Who won?", "functions": ["sum_up"], "explanation": "Because."}]
+    write_parquet(tools, "test", rows)
+    assert load("toolbank", tools).queries == ("Who won?",)
+    with pytest.raises(ValueError, match=r"row 1 has no raw instruction; refined=True takes"):
+        load("toolbank", tools, refined=False)
+
+
+def test_the_three_parts_are_those_of_the_files(folder):
+    found = parts(load("toolbank", folder))
+    assert [part.tolist() for part in found] == [[0, 1], [2], [3]]
+
+
+def test_unknown_functions_are_refused_by_name_or_dropped_with_their_query(folder):
+    rows = QUERIES["test"] + [
+        {"instruction": "Store it.", "functions": ["sum_up", "s3.put"], "refined_instruction": None}
+    ]
+    write_json(folder, "test", rows)
+    message = r"query 'test_1' calls functions \['s3\.put'\] that the .*\(3 names\); unknown='drop'"
+    with pytest.raises(ValueError, match=message):
+        load("toolbank", folder)
+    assert load("toolbank", folder, unknown="drop").queries == REFINED
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"instruction": "x", "functions": "sum_up"}, r"row 1: expected a list of names under"),
+        ({"instruction": "x", "functions": [1]}, r"row 1: expected a list of names under"),
+        ({"instruction": "x"}, r"row 1: expected a list of names under"),
+        (["sum_up"], r"row 1: expected a list of names under"),
+        ({"instruction": "x", "functions": []}, "query 'train_0' has no labels"),
+        ({"instruction": " ", "functions": ["sum_up"]}, "row 1 has no instruction, refined or raw"),
+        ({"refined_instruction": " ", "functions": ["sum_up"]}, "row 1 has no instruction, ref"),
+        ({"functions": ["sum_up"]}, r"NumpyBank_train\.json, row 1 has no instruction"),
+    ],
+)
+def test_broken_queries_are_refused_with_file_and_row(folder, row, message):
+    write_json(folder, "train", [row])
+    with pytest.raises(ValueError, match=message):
+        load("toolbank", folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("NumpyBank_val.json", "[{", r"NumpyBank_val\.json: not JSON: .*line 1 column 3"),
+        ("NumpyBank_val.json", "{}", r"NumpyBank_val\.json: expected a JSON list, got {}"),
+        ("NumpyBank_val.jsonl", '{"functions"', r"NumpyBank_val\.jsonl, line 1: not JSON"),
+        ("NumpyBank_val.parquet", "PAR1 cut short", r"NumpyBank_val\.parquet: not parquet"),
+        ("numpy_function_descriptions.json", '{"a', r"descriptions\.json: not JSON"),
+        ("numpy_function_descriptions.json", "[]", r"expected a JSON dict, got \[\]"),
+        (
+            "numpy_function_descriptions.json",
+            '{"a": {"description": "x"}, "a": {"description": "y"}}',
+            r"descriptions\.json: 'a' is there twice, with different contents",
+        ),
+        (
+            "numpy_function_descriptions.json",
+            '{"a": {"new_func": "b"}}',
+            r"descriptions\.json: tool 'a' needs a description, got {'new_func': 'b'}",
+        ),
+        (
+            "tools_numpy.jsonl",
+            '{"id": "a", "documentation": {"description": "x"}}\n'
+            '{"id": "a", "documentation": {"description": "y"}}',
+            r"tools_numpy\.jsonl: 'a' is there twice",
+        ),
+    ],
+)
+def test_broken_files_are_named(folder, name, text, message):
+    (folder / name).write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
+        load("toolbank", folder)
+
+
+def test_missing_files_say_what_belongs_there(tools):
+    with pytest.raises(FileNotFoundError, match=r"holds no queries; .*NumpyBank_train, .*parquet"):
+        load("toolbank", tools)
+    with pytest.raises(FileNotFoundError, match=r"aws_function_descriptions\.json does .*bank_aws"):
+        load("toolbank", tools, bank="aws")
+
+
+def test_options_out_of_range_list_the_choices(folder):
+    with pytest.raises(ValueError, match="bank must be one of numpy, pandas, aws, got 'scipy'"):
+        load("toolbank", folder, bank="scipy")
+    with pytest.raises(ValueError, match="unknown must be 'refuse' or 'drop', got 'keep'"):
+        load("toolbank", folder, unknown="keep")
+
+
+def test_parquet_without_pyarrow_names_the_extra(tools, monkeypatch):
+    write_parquet(tools, "test", QUERIES["test"])
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(ImportError, match=r"needs pyarrow: install jaxret\[parquet\]"):
+        load("toolbank", tools)
+
+
+@pytest.mark.parametrize(
+    ("bank", "name", "tools", "merged"),
+    [("numpy", "Numpy", 513, 14), ("pandas", "Pandas", 1655, 0), ("aws", "AWS", 1002, 0)],
+)
+def test_the_real_tool_files_give_the_label_space(shared_data, tmp_path, bank, name, tools, merged):
+    lines = (shared_data / f"toolbank-tools-only/tools_{bank}.jsonl").read_text(encoding="utf-8")
+    (tmp_path / f"tools_{bank}.jsonl").write_text(lines, encoding="utf-8")
+    described = [json.loads(line)["documentation"]["new_func"] for line in lines.splitlines()]
+    queries = [{"instruction": f"Call {f}.", "functions": [f]} for f in dict.fromkeys(described)]
+    dump(tmp_path / f"{name}Bank_train.json", queries)
+    dataset = load("toolbank", tmp_path, bank=bank)
+    assert (len(dataset.tool_ids), dataset.merged_tools) == (tools, merged)
+    assert set(dataset.tool_ids) == set(described)
+    assert dataset.labels[:, 0].tolist() == list(range(tools))

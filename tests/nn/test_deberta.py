@@ -1,0 +1,305 @@
+import json
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from jaxret.nn.deberta import PRESETS, Deberta, DebertaConfig, deberta, distance_rows
+from jaxret.nn.functional import functionalize
+from jaxret.nn.layers import Compute
+
+JSON = {
+    "model_type": "deberta-v2",
+    "vocab_size": 50,
+    "hidden_size": 12,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "intermediate_size": 20,
+    "hidden_act": "gelu",
+    "max_position_embeddings": 12,
+    "max_relative_positions": -1,
+    "position_buckets": 6,  # distances of 4 and more share rows
+    "relative_attention": True,
+    "position_biased_input": False,
+    "pos_att_type": "p2c|c2p",
+    "share_att_key": True,
+    "norm_rel_ebd": "layer_norm",
+    "type_vocab_size": 0,
+    "layer_norm_eps": 1e-7,
+}
+CONFIG = DebertaConfig.from_json(JSON)
+RNG = np.random.default_rng(0)
+IDS = RNG.integers(0, 50, (4, 15)).astype(np.int32)
+MASK = np.arange(15) < np.array([[15], [3], [1], [9]])
+NETWORK = deberta(CONFIG)
+
+
+def method(call):
+    """A method of the encoder as a pure function of the parameters."""
+
+    class Called(nnx.Module):
+        def __init__(self, rngs):
+            self.encoder = Deberta(CONFIG, Compute(), rngs=rngs)
+
+        def __call__(self, *args):
+            return call(self.encoder, *args)
+
+    apply = functionalize(Called).apply
+    return jax.jit(lambda params, *args: apply({"encoder": params}, *args))
+
+
+POSITIONED = method(lambda e, ids, mask, at: e.run(e.embed(ids, at), mask, at))
+
+
+@pytest.fixture(scope="module")
+def params():
+    """Random weights of every kind, so that no bias or scale can be left out unseen."""
+
+    def draw(leaf):
+        return jnp.asarray(0.4 * RNG.standard_normal(leaf.shape), leaf.dtype)
+
+    return jax.tree.map(draw, NETWORK.shapes())
+
+
+@pytest.fixture(scope="module")
+def apply():
+    return jax.jit(NETWORK.apply)
+
+
+def bucket(distance, buckets, farthest):
+    """The signed bucket of one distance, in float64."""
+    middle = buckets // 2
+    if abs(distance) <= middle:
+        return distance
+    share = math.log(abs(distance) / middle) / math.log((farthest - 1) / middle)
+    return int(math.copysign(middle + math.ceil(share * (middle - 1)), distance))
+
+
+def row(distance, buckets, farthest):
+    return min(max(bucket(distance, buckets, farthest) + buckets, 0), 2 * buckets - 1)
+
+
+def forward_by_hand(params, ids):
+    """DeBERTa for one text without padding, in float64, a pair of tokens at a time."""
+    p = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
+    erf = np.vectorize(math.erf)
+
+    def linear(x, weights):
+        return x @ weights["kernel"] + weights["bias"]
+
+    def norm(x, weights):
+        centred = x - x.mean(-1, keepdims=True)
+        deviation = np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-7)
+        return centred / deviation * weights["scale"] + weights["bias"]
+
+    x = norm(p["word"]["embedding"][ids], p["norm"])
+    r = norm(p["relative"]["embedding"], p["relative_norm"])
+    for layer in range(2):
+        block = p["blocks"][str(layer)]
+        q, k, v = (linear(x, block[name]) for name in ("query", "key", "value"))
+        q_r, k_r = linear(r, block["query"]), linear(r, block["key"])
+        mixed = np.zeros_like(x)
+        for head in range(3):
+            c = slice(4 * head, 4 * head + 4)
+            for i in range(len(ids)):
+                rows = [row(i - j, 6, 12) for j in range(len(ids))]
+                scores = [
+                    (q[i, c] @ k[j, c] + q[i, c] @ k_r[at, c] + k[j, c] @ q_r[at, c]) / 12**0.5
+                    for j, at in enumerate(rows)
+                ]
+                weights = np.exp(np.array(scores) - max(scores))
+                mixed[i, c] = weights / weights.sum() @ v[:, c]
+        x = norm(x + linear(mixed, block["out"]), block["attention_norm"])
+        up = linear(x, block["up"])
+        up = up * 0.5 * (1 + erf(up / math.sqrt(2)))
+        x = norm(x + linear(up, block["down"]), block["mlp_norm"])
+    return x
+
+
+def test_hidden_states_equal_a_forward_pass_by_hand_and_ignore_padding(params, apply):
+    got = apply(params, IDS, MASK)
+    for text, length in enumerate(MASK.sum(1)):
+        want = forward_by_hand(params, IDS[text, :length])
+        np.testing.assert_allclose(got[text, :length], want, atol=1e-5)
+
+
+def test_published_distances_fall_into_their_published_buckets():
+    rows = distance_rows(PRESETS["base"])
+    assert rows.shape == (1025,)
+    assert rows.dtype == np.int32
+    buckets = {0: 0, 1: 1, 128: 128, 130: 130, 200: 169, 256: 192, 400: 233, 511: 255}
+    for distance, number in buckets.items():
+        assert rows[512 + distance] == 256 + number
+        assert rows[512 - distance] == 256 - number
+    assert rows[0] == 0  # -512 is bucket -256, the first row
+    assert rows[-1] == 511  # 512 would be bucket 256, one beyond the last row
+
+
+@pytest.mark.parametrize(("buckets", "farthest"), [(256, 512), (6, 12), (32, 100), (2, 9)])
+def test_rows_equal_those_of_a_logarithm_at_a_time(buckets, farthest):
+    config = DebertaConfig.from_json(
+        JSON | {"position_buckets": buckets, "max_relative_positions": farthest}
+    )
+    want = [row(distance, buckets, farthest) for distance in range(-farthest, farthest + 1)]
+    np.testing.assert_array_equal(distance_rows(config), want)
+    for beyond in (farthest + 1, 3 * farthest):
+        assert (row(-beyond, buckets, farthest), row(beyond, buckets, farthest)) == (
+            want[0],
+            want[-1],
+        )
+
+
+def test_every_parameter_changes_the_hidden_states(params, apply):
+    base = np.asarray(apply(params, IDS, MASK))[MASK]
+    leaves, tree = jax.tree.flatten(params)
+    for number, (path, leaf) in enumerate(jax.tree.leaves_with_path(params)):
+        noise = 0.5 * RNG.standard_normal(leaf.shape).astype(np.float32)
+        changed = jax.tree.unflatten(tree, [*leaves[:number], leaf + noise, *leaves[number + 1 :]])
+        moved = np.abs(np.asarray(apply(changed, IDS, MASK))[MASK] - base).max()
+        assert moved > 1e-3, jax.tree_util.keystr(path)
+
+
+def test_what_stands_in_the_padding_changes_nothing(params, apply):
+    other = np.where(MASK, IDS, (IDS + 7) % 50)
+    np.testing.assert_array_equal(apply(params, IDS, MASK)[MASK], apply(params, other, MASK)[MASK])
+
+
+def test_explicit_positions_in_order_equal_none_and_only_differences_matter(params, apply):
+    want = apply(params, IDS, MASK)[MASK]
+    order = np.broadcast_to(np.arange(15, dtype=np.int32), IDS.shape)
+    shifts = np.array([[0], [7], [-40], [100_000]], np.int32)
+    for positions in (order, order + shifts):
+        got = POSITIONED(params, IDS, MASK, positions)[MASK]
+        np.testing.assert_allclose(got, want, atol=1e-5)
+
+
+def test_tokens_permuted_with_their_positions_give_permuted_hidden_states(params, apply):
+    permutations = np.stack([RNG.permutation(15) for _ in range(4)])
+    moved = np.take_along_axis(IDS, permutations, 1), np.take_along_axis(MASK, permutations, 1)
+    got = POSITIONED(params, *moved, permutations.astype(np.int32))
+    want = np.take_along_axis(np.asarray(apply(params, IDS, MASK)), permutations[..., None], 1)
+    np.testing.assert_allclose(got[moved[1]], want[moved[1]], atol=1e-5)
+
+
+def test_gradients_are_the_same_by_explicit_positions(params):
+    weights = RNG.standard_normal((4, 15, 12)).astype(np.float32) * MASK[..., None]
+    order = np.broadcast_to(np.arange(15, dtype=np.int32), IDS.shape)
+    plain = jax.jit(jax.grad(lambda p: (NETWORK.apply(p, IDS, MASK) * weights).sum()))(params)
+    given = jax.jit(jax.grad(lambda p: (POSITIONED(p, IDS, MASK, order) * weights).sum()))(params)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4, rtol=1e-4), plain, given)
+
+
+def test_a_text_may_be_longer_than_the_last_distance(params, apply):
+    ids = RNG.integers(0, 50, (1, 40)).astype(np.int32)
+    got = apply(params, ids, np.ones((1, 40), bool))
+    np.testing.assert_allclose(got[0], forward_by_hand(params, ids[0]), atol=1e-5)
+
+
+def test_injected_vectors_enter_as_they_are(params):
+    vectors = RNG.standard_normal((2, 3, 12)).astype(np.float32)
+    inject = method(lambda encoder, vectors: encoder.inject(vectors, None))
+    np.testing.assert_array_equal(inject(params, vectors), vectors)
+
+
+def test_bfloat16_is_near_float32(params, apply):
+    got = jax.jit(deberta(CONFIG, Compute(dtype="bfloat16")).apply)(params, IDS, MASK)
+    assert got.dtype == jnp.float32
+    want = apply(params, IDS, MASK)
+    distance = np.abs(np.asarray(got - want)[MASK])
+    assert 0 < distance.mean() < 0.02 * np.abs(np.asarray(want)[MASK]).mean()
+
+
+def test_remat_computes_each_block_twice_and_changes_no_gradient(params):
+    key = jax.random.key(5)
+
+    def gradient(remat):
+        network = deberta(CONFIG, Compute(remat=remat, dropout=0.2))
+        return jax.grad(lambda p: (network.apply(p, IDS, MASK, key=key)[MASK] ** 3).sum())
+
+    kept, again = gradient(remat=False), gradient(remat=True)
+    gelus = [str(jax.make_jaxpr(f)(params)).count("= erf ") for f in (kept, again)]
+    assert gelus == [CONFIG.layers, 2 * CONFIG.layers]
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4, rtol=1e-4),
+        jax.jit(kept)(params),
+        jax.jit(again)(params),
+    )
+
+
+def test_dropout_needs_a_key_and_differs_between_keys(params, apply):
+    dropping = jax.jit(deberta(CONFIG, Compute(dropout=0.2)).apply)
+    want = apply(params, IDS, MASK)[MASK]
+    np.testing.assert_array_equal(dropping(params, IDS, MASK)[MASK], want)
+    first, again, second = (
+        dropping(params, IDS, MASK, key=jax.random.key(seed))[MASK] for seed in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert np.abs(first - want).mean() > 0.01
+    assert np.abs(first - second).mean() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "allowed"),
+    [
+        ("model_type", "deberta", "'deberta-v2'"),
+        ("hidden_act", "gelu_new", "'gelu'"),
+        ("type_vocab_size", 2, "0"),
+        ("conv_kernel_size", 3, "0"),
+        ("relative_attention", False, "True"),
+        ("position_biased_input", True, "False"),
+        ("share_att_key", False, "True"),
+        ("norm_rel_ebd", "none", "'layer_norm'"),
+        ("pos_att_type", ["c2p"], r"'p2c\|c2p'"),
+        ("embedding_size", 8, "12"),
+        ("attention_head_size", 8, "4"),
+        ("position_buckets", -1, "even, above 0 and below 22"),
+        ("position_buckets", 7, "even, above 0 and below 22"),
+        ("position_buckets", 22, "even, above 0 and below 22"),
+    ],
+)
+def test_a_network_that_is_computed_otherwise_is_refused(tmp_path, setting, value, allowed):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(JSON | {setting: value}))
+    with pytest.raises(ValueError, match=rf"config.json: {setting} must be {allowed}.* got "):
+        DebertaConfig.from_json(path)
+
+
+def test_a_setting_that_means_another_network_when_it_is_left_out_is_refused():
+    without = {name: value for name, value in JSON.items() if name != "share_att_key"}
+    with pytest.raises(ValueError, match="share_att_key must be True, got None"):
+        DebertaConfig.from_json(without)
+
+
+def test_missing_sizes_are_all_named():
+    sizes = {name: size for name, size in JSON.items() if name not in ("hidden_size", "vocab_size")}
+    with pytest.raises(ValueError, match=r"no value for \['hidden_size', 'vocab_size'\]"):
+        DebertaConfig.from_json(sizes)
+
+
+def test_heads_that_do_not_divide_the_width_are_refused():
+    with pytest.raises(ValueError, match=r"must divide hidden_size, got 5 heads and 12"):
+        DebertaConfig.from_json(JSON | {"num_attention_heads": 5})
+
+
+@pytest.mark.parametrize(
+    ("size", "backbone", "words"),
+    [("xsmall", 22, 49), ("small", 44, 98), ("base", 86, 98), ("large", 304, 131)],
+)
+def test_presets_have_the_published_numbers_of_parameters(size, backbone, words):
+    shapes = deberta(PRESETS[size]).shapes()
+    embedded = math.prod(shapes["word"]["embedding"].shape)
+    rest = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shapes)) - embedded
+    head = PRESETS[size].hidden ** 2  # of pre-training, which the published numbers count
+    assert (round((rest + head) / 1e6), round(embedded / 1e6)) == (backbone, words)
+
+
+def test_parameters_are_plain_dicts_and_the_shapes_are_those_of_init():
+    fresh = jax.jit(NETWORK.init)(jax.random.key(0))
+    described = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), fresh)
+    assert described == NETWORK.shapes()
+    paths, _ = jax.tree.flatten_with_path(fresh)
+    assert all(isinstance(step.key, str) for path, _ in paths for step in path)
+    np.testing.assert_allclose(np.std(fresh["relative"]["embedding"]), 0.02, rtol=0.2)

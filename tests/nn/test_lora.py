@@ -1,0 +1,136 @@
+"""LoRA on a real network's tree: identity, rank, gradients, many adapters at once."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxret.nn import lora
+from jaxret.nn.bert import BertConfig, bert
+
+CONFIG = BertConfig.from_json(
+    {
+        "vocab_size": 30,
+        "hidden_size": 8,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 12,
+        "max_position_embeddings": 9,
+        "type_vocab_size": 2,
+        "layer_norm_eps": 1e-12,
+    }
+)
+NETWORK = bert(CONFIG)
+ATTENTION = r"blocks/\d+/(query|value)/kernel"
+ADAPTED = {f"blocks/{i}/{name}/kernel" for i in range(2) for name in ("query", "value")}
+IDS, MASK = np.arange(10).reshape(2, 5), np.ones((2, 5), bool)
+
+
+@pytest.fixture(scope="module")
+def params():
+    return NETWORK.init(jax.random.key(0))
+
+
+def trained(key, params, rank=3):
+    """An adapter whose two factors are both random."""
+    adapter = lora.init(key, params, ATTENTION, rank=rank)
+    draw = iter(np.random.default_rng(1).normal(size=(len(jax.tree.leaves(adapter)), 200)))
+    return jax.tree.map(
+        lambda leaf: jnp.asarray(next(draw)[: leaf.size].reshape(leaf.shape), leaf.dtype), adapter
+    )
+
+
+def by_path(tree):
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf)
+        for path, leaf in jax.tree.leaves_with_path(tree)
+    }
+
+
+def test_a_fresh_adapter_changes_no_bit(params):
+    adapter = lora.init(jax.random.key(1), params, ATTENTION, rank=3)
+    assert set(adapter) == ADAPTED
+    assert {leaf["a"].shape for leaf in adapter.values()} == {(8, 3)}
+    assert {leaf["b"].shape for leaf in adapter.values()} == {(3, 8)}
+    merged = by_path(lora.merge(params, adapter, alpha=16))
+    for path, leaf in by_path(params).items():
+        np.testing.assert_array_equal(merged[path], leaf)
+
+
+def test_the_first_factor_has_the_variance_of_its_inputs():
+    params = {"wide": jnp.zeros((4000, 5)), "narrow": jnp.zeros((250, 5))}
+    adapter = lora.init(jax.random.key(0), params, ".*", rank=16)
+    for path, leaf in params.items():
+        np.testing.assert_allclose(adapter[path]["a"].std(), leaf.shape[0] ** -0.5, rtol=0.05)
+    rows = {path: np.asarray(pair["a"][:250]).ravel() for path, pair in adapter.items()}
+    assert abs(np.corrcoef(rows["wide"], rows["narrow"])[0, 1]) < 0.1  # keys differ
+
+
+def test_a_merge_adds_the_scaled_product_to_the_chosen_matrices_alone(params):
+    adapter = trained(jax.random.key(1), params)
+    merged = by_path(jax.jit(lambda p, a: lora.merge(p, a, alpha=12))(params, adapter))
+    for path, leaf in by_path(params).items():
+        if path in ADAPTED:
+            a, b = (np.asarray(adapter[path][side], np.float64) for side in "ab")
+            np.testing.assert_allclose(merged[path], leaf + 12 / 3 * a @ b, rtol=1e-5, atol=1e-5)
+        else:
+            np.testing.assert_array_equal(merged[path], leaf)
+
+
+def test_a_gradient_is_the_adapters_and_learns_without_touching_the_parameters(params):
+    target = np.random.default_rng(0).normal(size=(2, 5, 8)).astype(np.float32)
+
+    def loss(adapter):
+        hidden = NETWORK.apply(lora.merge(params, adapter, alpha=16), IDS, MASK)
+        return ((hidden - target) ** 2).mean()
+
+    adapter = lora.init(jax.random.key(1), params, ATTENTION, rank=2)
+    slope = jax.jit(jax.grad(loss))(adapter)
+    assert jax.tree.structure(slope) == jax.tree.structure(adapter)
+    assert not any(pair["a"].any() for pair in slope.values())  # b is still zero
+    assert all(pair["b"].any() for pair in slope.values())
+    moved = jax.tree.map(lambda w, g: w - 0.1 * g, adapter, slope)
+    assert loss(moved) < loss(adapter)
+
+
+def test_adapters_map_over_one_set_of_parameters(params):
+    several = [trained(jax.random.key(i), params) for i in range(2)]
+    several[1] = jax.tree.map(lambda leaf: -2 * leaf, several[1])
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *several)
+
+    def hidden(adapter):
+        return NETWORK.apply(lora.merge(params, adapter, alpha=2), IDS, MASK)
+
+    got = jax.vmap(hidden)(stacked)
+    for row, adapter in zip(got, several, strict=True):
+        np.testing.assert_allclose(row, hidden(adapter), atol=1e-5)
+    assert np.abs(got[0] - got[1]).max() > 0.1
+
+
+def test_any_tree_and_its_dtypes_are_kept():
+    params = [{"w": jnp.ones((4, 3), jnp.bfloat16)}, (jnp.ones((3, 3)), jnp.ones(3))]
+    adapter = lora.init(jax.random.key(0), params, r"0/w|1/0", rank=1)
+    assert {path: pair["a"].dtype for path, pair in adapter.items()} == {
+        "0/w": jnp.bfloat16,
+        "1/0": jnp.float32,
+    }
+    merged = lora.merge(params, adapter, alpha=1)
+    assert jax.tree.map(lambda x: (x.shape, x.dtype), merged) == jax.tree.map(
+        lambda x: (x.shape, x.dtype), params
+    )
+
+
+def test_patterns_that_choose_no_matrices_are_refused(params):
+    key = jax.random.key(0)
+    with pytest.raises(ValueError, match=r"no parameter's path matches 'kernel'; there are .*norm"):
+        lora.init(key, params, "kernel", rank=2)
+    with pytest.raises(ValueError, match=r"matrices alone, .*'blocks/0/query/bias': \(8,\)"):
+        lora.init(key, params, ".*/query/.*", rank=2)
+    with pytest.raises(ValueError, match="rank must be >= 1, got 0"):
+        lora.init(key, params, ATTENTION, rank=0)
+
+
+def test_an_adapter_of_another_network_is_refused(params):
+    adapter = lora.init(jax.random.key(0), {"other": {"kernel": jnp.ones((2, 2))}}, ".*", rank=1)
+    with pytest.raises(ValueError, match="for other parameters: there are no other/kernel"):
+        lora.merge(params, adapter, alpha=1)

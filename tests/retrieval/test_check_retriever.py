@@ -1,0 +1,62 @@
+"""The conformance check tells each broken promise."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec as P
+
+from jaxret.retrieval.dense import inner_product
+from jaxret.retrieval.testing import check_retriever
+
+RNG = np.random.default_rng(0)
+THETA = RNG.normal(size=(19, 6)).astype(np.float32)
+QUERIES = RNG.normal(size=(7, 6)).astype(np.float32)
+GOOD = inner_product("mine", THETA)
+
+
+def in_company(theta, queries):
+    return (queries - queries.mean(axis=0)[None]) @ theta.T
+
+
+def of_two(theta, queries):
+    return queries @ theta.T[:, :2]
+
+
+def over_the_catalogue(theta, queries):
+    scores = queries @ theta.T
+    return scores - scores.mean(axis=1, keepdims=True)  # the mean of the rows that a device has
+
+
+def logarithm(theta, queries):
+    return jnp.log(queries @ theta.T)
+
+
+@pytest.mark.parametrize(
+    ("broken", "sentence"),
+    [
+        ({"score": in_company}, "a query scores otherwise alone than in company"),
+        ({"score": of_two}, r"scores have the shape \[7, 2\], not \[B, I\] = \[7, 19\]"),
+        ({"score": logarithm}, "a score is not finite"),
+        ({"score": over_the_catalogue}, "8 devices and one disagree"),
+        ({"split": (P(), P())}, "the catalogue in another order disagree"),
+    ],
+)
+def test_a_broken_promise_is_told(broken, sentence):
+    with pytest.raises(AssertionError, match=f"retriever 'mine': {sentence}"):
+        check_retriever(GOOD._replace(**broken), QUERIES)
+
+
+def test_features_whose_shape_changes_from_call_to_call_are_told():
+    calls = []
+
+    def read(vectors):
+        calls.append(None)
+        return {"queries": np.asarray(vectors), "unused": np.zeros(len(calls))}
+
+    uneven = GOOD._replace(read=read, score=lambda theta, features: features["queries"] @ theta.T)
+    with pytest.raises(AssertionError, match="compiled its scores 2 times for two equal calls"):
+        check_retriever(uneven, QUERIES)
+
+
+def test_a_good_retriever_passes():
+    check_retriever(GOOD, QUERIES)

@@ -1,0 +1,54 @@
+"""Dense retrieval with real weights, and with vectors in hand."""
+
+import numpy as np
+import pytest
+
+from jaxret.encode import encode, load_encoder
+from jaxret.retrieval.dense import dense, inner_product
+from jaxret.retrieval.retriever import search
+from jaxret.retrieval.testing import check_retriever
+
+DOCUMENTS = [
+    "Weather forecast for a city",
+    "Book a train ticket",
+    "Convert between currencies",
+    "Translate a text",
+    "Send an email",
+    "Play a song",
+]
+QUERIES = ["will it rain in Oslo tomorrow?", "dollars in euros", "I want to listen to jazz"]
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    try:
+        return load_encoder("minilm")
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+
+
+def test_texts_find_the_tools_whose_vectors_are_nearest(encoder, tmp_path):
+    theta = encode(encoder, DOCUMENTS, kind="document", cache=None, progress=False)
+    retriever = dense("minilm", theta, encoder, cache=tmp_path)
+    found = search(retriever, QUERIES, 3, progress=False)
+    vectors = encode(encoder, QUERIES, kind="query", cache=None, progress=False)
+    scores = vectors.astype(np.float64) @ theta.T.astype(np.float64)
+    np.testing.assert_array_equal(found.items, np.argsort(-scores, axis=1)[:, :3])
+    np.testing.assert_allclose(found.scores, -np.sort(-scores, axis=1)[:, :3], atol=1e-6)
+    assert found.items[:, 0].tolist() == [0, 2, 5]
+    assert list(tmp_path.rglob("*.npy"))  # the queries' vectors are kept
+    check_retriever(retriever, QUERIES, k=3)
+
+
+def test_vectors_in_hand_are_queries_too():
+    rng = np.random.default_rng(0)
+    theta, queries = rng.normal(size=(21, 8)), rng.normal(size=(5, 8))
+    retriever = inner_product("vectors", theta.astype(np.float32))
+    found = search(retriever, queries.astype(np.float32), 4, progress=False)
+    np.testing.assert_array_equal(found.items, np.argsort(-queries @ theta.T, axis=1)[:, :4])
+    check_retriever(retriever, queries.astype(np.float32))
+
+
+def test_queries_of_another_width_are_refused():
+    with pytest.raises(ValueError, match=r"queries have the shape \(2, 3\) and tools \(5, 4\)"):
+        search(inner_product("narrow", np.ones((5, 4))), np.ones((2, 3)), 1, progress=False)

@@ -1,0 +1,80 @@
+"""Second stages: candidates in the order of the reranker, absent ones last."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxret.retrieval.ranking import Ranking
+from jaxret.retrieval.retriever import Reranker, refine
+
+WORTH = jnp.array([0.1, 0.9, 0.5, 0.5, -2.0])
+
+
+def by_worth(worth=WORTH, *, traced=None):
+    """Scores of the tool, negated for texts that say 'not'."""
+
+    def score(params, features, candidates):
+        if traced is not None:
+            traced.append(candidates.shape)
+        return features[:, None] * params[candidates]  # candidate -1 reads the last tool
+
+    return Reranker(
+        name="worth",
+        read=lambda texts: np.array([-1.0 if "not" in t else 1.0 for t in texts], np.float32),
+        params=worth,
+        score=score,
+    )
+
+
+def ranking(rows):
+    items = np.array(rows, np.int32)
+    return Ranking(items=items, scores=np.where(items < 0, -np.inf, 1.0).astype(np.float32))
+
+
+def test_candidates_are_sorted_by_the_rerankers_scores():
+    found = refine(by_worth(), ["best", "not best"], ranking([[0, 4, 1]] * 2), progress=False)
+    assert found.items.tolist() == [[1, 0, 4], [4, 0, 1]]
+    np.testing.assert_allclose(found.scores, [[0.9, 0.1, -2.0], [2.0, -0.1, -0.9]], rtol=1e-6)
+    assert (found.items.dtype, found.scores.dtype) == (np.int32, np.float32)
+
+
+def test_candidates_that_score_alike_keep_their_order():
+    found = refine(by_worth(), ["a", "b"], ranking([[3, 2, 0], [2, 3, 0]]), progress=False)
+    assert found.items.tolist() == [[3, 2, 0], [2, 3, 0]]
+
+
+def test_absent_candidates_stay_last_whatever_is_returned_for_them():
+    found = refine(by_worth(), ["not this"], ranking([[0, 1, -1, -1]]), progress=False)
+    assert found.items.tolist() == [[0, 1, -1, -1]]
+    assert found.scores[0, 2:].tolist() == [-np.inf, -np.inf]
+    void = WORTH.at[-1].set(jnp.nan)  # read for candidate -1 only
+    found = refine(by_worth(void), ["this"], ranking([[0, 1, -1]]), progress=False)
+    assert found.items.tolist() == [[1, 0, -1]]
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 64])
+def test_rows_come_back_in_their_order_whatever_the_chunk(chunk):
+    texts = ["a", "not that one", "bb", "no longer than it need be", "not it"]
+    found = refine(by_worth(), texts, ranking([[0, 1]] * 5), chunk=chunk, progress=False)
+    assert found.items.tolist() == [[1, 0], [0, 1], [1, 0], [1, 0], [0, 1]]
+
+
+def test_a_program_is_compiled_once_for_all_chunks_calls_and_weights():
+    traced = []
+    reranker, texts = by_worth(traced=traced), ["a", "b", "c"]
+    refine(reranker, texts, ranking([[0, 1]] * 3), chunk=2, progress=False)
+    refine(reranker._replace(params=-WORTH), texts, ranking([[0, 1]] * 3), chunk=2, progress=False)
+    assert traced == [(2, 2)]
+
+
+def test_a_diverged_reranker_is_refused_by_its_query():
+    worth = WORTH.at[4].set(jnp.nan)
+    with pytest.raises(ValueError, match="'worth' gives query 1 a score that is NaN"):
+        refine(by_worth(worth), ["a", "b"], ranking([[0, 1], [0, 4]]), progress=False)
+
+
+def test_texts_of_another_number_and_empty_texts_are_refused():
+    with pytest.raises(ValueError, match="there are 1 texts and rankings of 2"):
+        refine(by_worth(), ["a"], ranking([[0, 1]] * 2))
+    with pytest.raises(ValueError, match="text 1 of 2 is empty"):
+        refine(by_worth(), ["a", " "], ranking([[0, 1]] * 2))

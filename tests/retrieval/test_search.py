@@ -1,0 +1,202 @@
+"""First stages: the same list on one device and on eight, ties as trec_eval has them."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec as P
+
+from jaxret import sharding
+from jaxret.metrics import tie_order
+from jaxret.retrieval.dense import inner_product
+from jaxret.retrieval.retriever import Retriever, best_items, search
+
+I, D, N = 43, 4, 30  # 8 does not divide 43
+TOOL_IDS = [f"tool{i * 37 % 101}" for i in range(I)]
+RNG = np.random.default_rng(0)
+# Small integers: scores are exact, and most of them are tied.
+THETA = RNG.integers(-1, 2, (I, D)).astype(np.float32)
+QUERIES = RNG.integers(-1, 2, (N, D)).astype(np.float32)
+TIED = inner_product("tied", THETA)
+
+
+def mesh_of(devices):
+    return sharding.make_mesh(item=devices) if devices else None
+
+
+def by_letters(name="letters", *, traced=None):
+    """Texts of 'a' and 'b': how many of either, against two columns of weights."""
+
+    def score(params, features):
+        if traced is not None:
+            traced.append(features.shape)
+        return jnp.matmul(features, params["weights"])
+
+    return Retriever(
+        name=name,
+        read=lambda texts: np.array([[t.count("a"), t.count("b")] for t in texts], np.float32),
+        params={"weights": jnp.array([[1.0, 0.0, 2.0], [0.0, 1.5, 0.0]])},
+        score=score,
+        split=({"weights": P(None, "item")}, P()),
+        items=3,
+    )
+
+
+@pytest.mark.parametrize("devices", [0, 1, 2, 8])
+@pytest.mark.parametrize("k", [1, 10, I])  # 10 and I are more than one of eight devices holds
+def test_tied_items_are_in_the_order_of_trec_eval_on_any_number_of_devices(devices, k):
+    ties = tie_order(TOOL_IDS)
+    found = search(TIED, QUERIES, k, tie_order=ties, mesh=mesh_of(devices), chunk=8, progress=False)
+    for row, scores in enumerate(QUERIES @ THETA.T):
+        named = sorted(range(I), key=lambda i: (scores[i], TOOL_IDS[i].encode()), reverse=True)
+        assert found.items[row].tolist() == named[:k]
+        assert found.scores[row].tolist() == scores[named[:k]].tolist()
+    assert (found.items.dtype, found.scores.dtype) == (np.int32, np.float32)
+
+
+@pytest.mark.parametrize("devices", [0, 8])
+def test_without_an_order_of_ties_earlier_rows_come_first(devices):
+    found = search(TIED, QUERIES, 12, mesh=mesh_of(devices), progress=False)
+    expected = np.argsort(-(QUERIES @ THETA.T), axis=1, kind="stable")[:, :12]
+    np.testing.assert_array_equal(found.items, expected)
+
+
+@pytest.mark.parametrize("devices", [0, 8])
+def test_padding_stays_out_even_below_items_that_score_minus_infinity(devices):
+    theta = np.array([[-np.inf], [1.0], [-np.inf]], np.float32)
+    found = search(
+        inner_product("few", theta), np.ones((2, 1)), 3, mesh=mesh_of(devices), progress=False
+    )
+    assert found.items.tolist() == [[1, 0, 2]] * 2
+
+
+@pytest.mark.parametrize("devices", [0, 8])
+def test_a_negative_zero_is_tied_with_zero(devices):
+    theta = np.array([[-1.0], [1.0], [-1.0]], np.float32)
+    found = search(
+        inner_product("zeros", theta), np.zeros((1, 1)), 3, mesh=mesh_of(devices), progress=False
+    )
+    assert found.items.tolist() == [[0, 1, 2]]
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 30, 256])
+def test_chunks_change_nothing(chunk):
+    whole = search(TIED, QUERIES, 5, chunk=N, progress=False)
+    found = search(TIED, QUERIES, 5, chunk=chunk, progress=False)
+    np.testing.assert_array_equal(found.items, whole.items)
+    np.testing.assert_array_equal(found.scores, whole.scores)
+
+
+def test_texts_are_answered_in_their_order_although_the_longest_are_scored_first():
+    found = search(by_letters(), ["b", "aab", "bbbb", "a"], 2, chunk=3, progress=False)
+    assert found.items.tolist() == [[1, 0], [2, 0], [1, 0], [2, 0]]
+    assert found.scores.tolist() == [[1.5, 0], [4, 2], [6, 0], [2, 1]]
+
+
+def test_a_program_is_compiled_once_for_all_chunks_calls_and_weights():
+    traced = []
+    retriever = by_letters(traced=traced)
+    texts = ["a", "b", "ab", "ba", "aa"]
+    search(retriever, texts, 2, chunk=2, progress=False)  # the last chunk has one text
+    trained = retriever._replace(params={"weights": -retriever.params["weights"]})
+    found = search(trained, texts, 2, chunk=2, progress=False)
+    assert traced == [(2, 2)]
+    assert found.items[0].tolist() == [1, 0]  # 0 and -1 and -2: with the new weights
+
+
+def test_no_queries_give_an_empty_ranking():
+    found = search(by_letters(), [], 2, progress=False)
+    assert found.items.shape == found.scores.shape == (0, 2)
+
+
+COLLECTIVE = re.compile(
+    r"= (.*?) (all-gather|all-reduce|all-to-all|collective-\w+|reduce-scatter|send|recv)"
+    r"(?:-start)?\("
+)
+
+
+def collectives(program):
+    """(name, shape) of everything that passes between devices in a compiled program."""
+    return [
+        (name, tuple(int(n) for n in dims.split(",") if n))
+        for shapes, name in COLLECTIVE.findall(program.as_text())
+        for dims in re.findall(r"\w+\[([\d,]*)\]", shapes)
+    ]
+
+
+def as_read(_, scores):
+    return scores
+
+
+@pytest.mark.parametrize(
+    ("params", "features", "retriever"),
+    [
+        ((4096, D), (16, D), TIED),
+        ((), (16, 4096), TIED._replace(score=as_read, split=(P(), P(None, "item")))),
+    ],
+    ids=["inner products", "scores of the host"],
+)
+def test_devices_exchange_k_scores_and_items_each_and_nothing_else(params, features, retriever):
+    shape = lambda dims: jax.ShapeDtypeStruct(dims, "float32")  # noqa: E731
+    leaves, tree = jax.tree.flatten(retriever.split)
+    program = best_items.lower(
+        shape(params),
+        shape(features),
+        score=retriever.score,
+        split=(tree, tuple(leaves)),
+        items=4096 - 3,  # three rows are padding
+        k=5,
+        mesh=sharding.make_mesh(item=8),
+    )
+    found = collectives(program.compile())
+    assert [name for name, _ in found] == ["all-gather"] * 2  # scores and items
+    assert {int(np.prod(dims)) for _, dims in found} == {16 * 5 * 8}  # of 16 queries
+
+
+def test_the_search_for_collectives_finds_a_silent_exchange_of_all_scores():
+    rows = jax.NamedSharding(sharding.make_mesh(item=8), P(None, "item"))
+    scores = jax.ShapeDtypeStruct((16, 4096), "float32", sharding=rows)
+    found = collectives(jax.jit(lambda x: jax.lax.top_k(x, 5)).lower(scores).compile())
+    assert max(int(np.prod(shape)) for _, shape in found) >= 16 * 4096
+
+
+@pytest.mark.parametrize("k", [0, I + 1])
+def test_a_k_that_the_catalogue_has_not_is_refused(k):
+    with pytest.raises(ValueError, match=rf"k must be in \[1, {I}\], the items there are, got {k}"):
+        search(TIED, QUERIES, k)
+
+
+@pytest.mark.parametrize("empty", ["", "  \n"])
+def test_an_empty_text_is_refused_by_its_position(empty):
+    with pytest.raises(ValueError, match="text 1 of 3 is empty"):
+        search(by_letters(), ["a", empty, "b"], 1)
+
+
+def test_one_string_is_not_taken_for_a_list_of_letters():
+    with pytest.raises(TypeError, match="got the single string 'ab'"):
+        search(by_letters(), "ab", 1)
+
+
+@pytest.mark.parametrize("devices", [0, 8])
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_a_score_that_is_no_number_is_refused_by_its_query(devices, wrong):
+    queries = QUERIES.copy()
+    queries[17] = wrong
+    with pytest.raises(ValueError, match="'tied' gives query 17 a score that is NaN or plus"):
+        search(TIED, queries, 3, mesh=mesh_of(devices), chunk=8, progress=False)
+
+
+def test_a_catalogue_of_another_size_is_refused():
+    short = TIED._replace(params=THETA[:-1])
+    with pytest.raises(
+        ValueError, match=r"'tied' has 43 items, and an array \[42, 4\] where axis 0"
+    ):
+        search(short, QUERIES, 3)
+
+
+@pytest.mark.parametrize("order", [np.arange(I - 1), np.zeros(I, int), np.arange(1, I + 1)])
+def test_an_order_of_ties_that_is_none_is_refused(order):
+    with pytest.raises(ValueError, match=r"tie_order must hold the places 0 \.\. 42, each once"):
+        search(TIED, QUERIES, 3, tie_order=order)

@@ -1,0 +1,248 @@
+"""Losses against loops in NumPy, hand-worked numbers and finite differences."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+from jaxret.training.losses import (
+    info_nce,
+    is_label,
+    multi_label_bce,
+    softmax_ce,
+    triplet_margin,
+)
+
+RNG = np.random.default_rng(0)
+LOGITS = RNG.normal(size=(4, 6)) * 3
+LABELS = np.array([[5, -1, -1], [0, 3, -1], [2, 5, 4], [1, -1, -1]])
+CANDIDATES = np.array([[5, 1, -1, -1], [4, 3, 2, -1], [0, 1, 3, 4], [-1, -1, -1, -1]])
+
+
+def log_sigmoid(z):
+    return -np.log1p(np.exp(-z))
+
+
+def bce_by_hand(logits, labels, candidates):
+    """Mean over the batch of the mean over a row's candidates."""
+    rows = []
+    for row, right, tools in zip(logits, labels, candidates, strict=True):
+        terms = [
+            -log_sigmoid(z if tool in right else -z)
+            for z, tool in zip(row, tools, strict=True)
+            if tool != -1
+        ]
+        rows.append(sum(terms) / max(len(terms), 1))
+    return np.mean(rows)
+
+
+def test_padding_is_nobodys_label():
+    got = is_label(jnp.array([[0, 2, -1]]), jnp.array([[2, -1], [-1, -1]]))
+    np.testing.assert_array_equal(got, [[False, True, False], [False, False, False]])
+
+
+def test_bce_over_all_tools_equals_a_loop():
+    want = bce_by_hand(LOGITS, LABELS, np.tile(np.arange(6), (4, 1)))
+    np.testing.assert_allclose(multi_label_bce(LOGITS, LABELS), want, rtol=1e-6)
+
+
+def test_bce_over_candidates_equals_a_loop_and_ignores_the_logits_of_padding():
+    logits = LOGITS[:, :4]
+    want = bce_by_hand(logits, LABELS, CANDIDATES)
+    for padding in (0.0, 1e30, -np.inf):
+        padded = np.where(CANDIDATES < 0, padding, logits)
+        value, slope = jax.value_and_grad(multi_label_bce)(padded, LABELS, CANDIDATES)
+        np.testing.assert_allclose(value, want, rtol=1e-6)
+        assert np.isfinite(slope).all()
+        assert not slope[CANDIDATES < 0].any()
+
+
+def test_softmax_cross_entropy_sums_over_the_labels_or_averages():
+    p = np.exp(LOGITS) / np.exp(LOGITS).sum(1, keepdims=True)
+    terms = [-np.log(row[right[right >= 0]]) for row, right in zip(p, LABELS, strict=True)]
+    want = np.mean([each.sum() for each in terms])
+    np.testing.assert_allclose(softmax_ce(LOGITS, LABELS), want, rtol=1e-6)
+    want = np.mean([each.mean() for each in terms])
+    np.testing.assert_allclose(softmax_ce(LOGITS, LABELS, normalise=True), want, rtol=1e-6)
+
+
+def test_a_label_that_is_named_twice_counts_once():
+    twice, once = np.array([[2, 2, 0]]), np.array([[0, 2, -1]])
+    for loss in (softmax_ce, multi_label_bce):
+        assert loss(LOGITS[:1], twice) == loss(LOGITS[:1], once)
+
+
+def test_a_triplet_costs_what_it_falls_short_of_the_margin():
+    anchor = np.zeros((3, 2))
+    positive = np.array([[3.0, 4.0], [1.0, 0.0], [0.0, 0.0]])
+    negative = np.array([[0.0, 2.0], [0.0, 9.0], [0.0, 0.0]])
+    got = [
+        triplet_margin(*(x[i : i + 1] for x in (anchor, positive, negative)), margin=2.0)
+        for i in range(3)
+    ]
+    np.testing.assert_allclose(got, [5 - 2 + 2, 0, 2], atol=1e-5)
+
+
+def test_unit_triplets_do_not_see_lengths():
+    a, p, n = RNG.normal(size=(3, 5, 7))
+    got = triplet_margin(2 * a, 30 * p, 0.4 * n, unit=True, margin=0.7)
+    np.testing.assert_allclose(got, triplet_margin(a, p, n, unit=True, margin=0.7), rtol=1e-5)
+    a, p, n = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (a, p, n))
+    np.testing.assert_allclose(got, triplet_margin(a, p, n, margin=0.7), rtol=1e-5)
+
+
+NEAR = {
+    "queries": RNG.normal(size=(3, 4)),
+    "documents": RNG.normal(size=(3, 4)),
+    "labels": np.array([[7, 2], [2, -1], [5, -1]]),
+    "document_labels": np.array([7, 2, 5]),
+    "negatives": RNG.normal(size=(3, 2, 4)),
+    "negative_labels": np.array([[5, 9], [7, -1], [8, 2]]),
+}
+
+
+def info_nce_by_hand(rivals, temperature):
+    """``rivals[b]`` are the vectors that query b has to tell from its document."""
+    rows = []
+    for q, document, others in zip(NEAR["queries"], NEAR["documents"], rivals, strict=True):
+        scores = np.array([q @ document, *(q @ other for other in others)]) / temperature
+        rows.append(np.log(np.exp(scores).sum()) - scores[0])
+    return np.mean(rows)
+
+
+def test_info_nce_with_given_negatives_leaves_padding_and_own_labels_out():
+    n = NEAR["negatives"]
+    own = NEAR | {"negative_labels": np.array([[5, 2], [7, -1], [8, 2]])}  # row 0: 2 is its label
+    want = info_nce_by_hand([[n[0, 0]], [n[1, 0]], [n[2, 0], n[2, 1]]], 0.5)
+    np.testing.assert_allclose(info_nce(**own, temperature=0.5, in_batch=False), want, rtol=1e-6)
+
+
+def test_info_nce_in_the_batch_takes_all_but_documents_of_own_labels():
+    d, n = NEAR["documents"], NEAR["negatives"]
+    want = info_nce_by_hand(
+        [
+            [d[2], n[0, 0], n[0, 1], n[2, 0]],  # labels 7 and 2: neither d[1], n[1, 0] nor n[2, 1]
+            [d[0], d[2], n[0, 0], n[0, 1], n[1, 0], n[2, 0]],  # label 2: not n[2, 1]
+            [d[0], d[1], n[0, 1], n[1, 0], n[2, 0], n[2, 1]],  # label 5: not n[0, 0]
+        ],
+        0.5,
+    )
+    np.testing.assert_allclose(info_nce(**NEAR, temperature=0.5), want, rtol=1e-6)
+
+
+def test_info_nce_knows_a_document_by_its_tool_where_the_labels_are_unknown():
+    q, d = NEAR["queries"], NEAR["documents"]
+    unknown, tools = np.full((3, 1), -1), np.array([7, 7, 5])  # d[0] and d[1] are of one tool
+    got = info_nce(q, d, unknown, tools, temperature=0.5)
+    np.testing.assert_allclose(
+        got, info_nce_by_hand([[d[2]], [d[2]], [d[0], d[1]]], 0.5), rtol=1e-6
+    )
+
+
+def test_info_nce_of_one_tool_for_all_queries_has_nothing_to_separate():
+    same = {"labels": np.array([[3], [3], [3]]), "document_labels": np.array([3, 3, 3])}
+    q, d = NEAR["queries"], NEAR["documents"]
+    np.testing.assert_allclose(info_nce(q, d, **same, temperature=0.1), 0, atol=1e-6)
+
+
+A, B, C = RNG.normal(size=(3, 4, 3))
+MORE = {"a": A, "b": B, "n": RNG.normal(size=(4, 2, 3))}
+TOOLS, GIVEN = np.array([5, 0, 4, 1]), np.array([[0, 1], [2, 4], [3, 1], [5, -1]])
+
+
+def contrast(x, weights, **settings):
+    return info_nce(
+        x["a"], x["b"], LABELS, TOOLS, x["n"], GIVEN, temperature=0.3, weights=weights, **settings
+    )
+
+
+#: Each loss as a function of its real-valued arguments and the weights, and such arguments.
+ALL = {
+    "bce": (lambda z, w: multi_label_bce(z, LABELS, weights=w), LOGITS),
+    "bce_candidates": (
+        lambda z, w: multi_label_bce(z, LABELS, CANDIDATES, weights=w),
+        LOGITS[:, :4],
+    ),
+    "softmax": (lambda z, w: softmax_ce(z, LABELS, weights=w), LOGITS),
+    "softmax_normalised": (
+        lambda z, w: softmax_ce(z, LABELS, normalise=True, weights=w),
+        LOGITS,
+    ),
+    "triplet": (lambda x, w: triplet_margin(*x, margin=3.0, weights=w), [A, B, C]),
+    "triplet_unit": (
+        lambda x, w: triplet_margin(*x, margin=3.0, unit=True, weights=w),
+        [A, B, C],
+    ),
+    "info_nce": (contrast, MORE),
+    "info_nce_given": (lambda x, w: contrast(x, w, in_batch=False), MORE),
+}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_gradients_equal_finite_differences(name):
+    loss, x = ALL[name]
+    with jax.enable_x64(True):
+        x = jax.tree.map(jnp.asarray, x)
+        check_grads(lambda x: loss(x, None), (x,), order=1, modes=["rev"], atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_rows_of_weight_zero_change_nothing(name):
+    loss, x = ALL[name]
+    x = jax.tree.map(jnp.asarray, x)
+    weights = jnp.array([1.0, 0.0, 1.0, 1.0])
+    other = jax.tree.map(lambda leaf: leaf.at[1].set(-leaf[2]), x)
+    assert abs(loss(other, None) - loss(x, None)) > 1e-3
+    value, slope = jax.value_and_grad(loss)(x, weights)
+    np.testing.assert_allclose(loss(other, weights), value, rtol=1e-6)
+    for leaf in jax.tree.leaves(slope):
+        assert not leaf[1].any()
+        assert leaf[0].any()
+
+
+@pytest.mark.parametrize("name", [n for n in ALL if n != "info_nce"])  # its rows see each other
+def test_weights_make_a_weighted_mean(name):
+    loss, x = ALL[name]
+    rows = [loss(x, jnp.zeros(4).at[i].set(1.0)) for i in range(4)]
+    np.testing.assert_allclose(loss(x, None), np.mean(rows), rtol=1e-5)
+    weights = np.array([0.5, 2.0, 0.0, 1.0], np.float32)
+    want = np.average(rows, weights=weights)
+    np.testing.assert_allclose(loss(x, weights), want, rtol=1e-5)
+
+
+def test_a_batch_of_padding_has_loss_zero():
+    for loss, x in ALL.values():
+        assert loss(x, jnp.zeros(4)) == 0
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_extreme_and_coinciding_inputs_have_finite_values_and_gradients(name):
+    loss, x = ALL[name]
+    for change in (lambda v: 1e4 * v, jnp.zeros_like, jnp.ones_like):
+        value, slope = jax.value_and_grad(loss)(jax.tree.map(change, x), None)
+        assert np.isfinite(value)
+        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slope))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_bfloat16_is_computed_in_float32(name):
+    loss, x = ALL[name]
+    half = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.bfloat16), x)
+    exact = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), half)
+    got = loss(half, None)
+    assert got.dtype == jnp.float32
+    np.testing.assert_array_equal(got, loss(exact, None))
+
+
+def test_settings_that_make_no_loss_are_refused():
+    q, d = NEAR["queries"], NEAR["documents"]
+    tools = {"labels": NEAR["labels"], "document_labels": NEAR["document_labels"]}
+    with pytest.raises(ValueError, match="temperature must be > 0, got 0"):
+        info_nce(q, d, **tools, temperature=0)
+    with pytest.raises(ValueError, match="give both or neither"):
+        info_nce(q, d, **tools, negatives=NEAR["negatives"], temperature=1)
+    with pytest.raises(ValueError, match="in_batch must be True"):
+        info_nce(q, d, **tools, temperature=1, in_batch=False)
+    with pytest.raises(ValueError, match="margin must be >= 0, got -1"):
+        triplet_margin(q, d, d, margin=-1)

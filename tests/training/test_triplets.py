@@ -1,0 +1,136 @@
+"""Mining against a loop that sorts whole rows, and the rules it must keep."""
+
+import numpy as np
+import pytest
+
+from jaxret.training.triplets import query2desc, query2query
+
+RNG = np.random.default_rng(0)
+
+
+def make(n, width=8, tools=30, copies=0):
+    """Random unit vectors with one to three tools; the last ``copies`` repeat the first texts."""
+    labels = np.full((n, 3), -1)
+    for row in labels:
+        count = RNG.integers(1, 4)
+        row[:count] = RNG.choice(tools, count, replace=False)
+    vectors = RNG.normal(size=(n, width)).astype(np.float32)
+    texts = [f"question {i}" for i in range(n)]
+    for copy in range(copies):
+        vectors[n - copies + copy], texts[n - copies + copy] = vectors[copy], texts[copy]
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True), labels, texts
+
+
+def by_hand(vectors, labels, texts, window, per_side, allow_self):
+    found, without = [], [0, 0]
+    tools = [set(row) - {-1} for row in labels.tolist()]
+    for a in range(len(vectors)):
+        order = [int(b) for b in np.argsort(-(vectors @ vectors[a]), kind="stable")]
+        order = [b for b in order if allow_self or texts[b] != texts[a]][:window]
+        positive = [b for b in order if tools[a] & tools[b]][:per_side]
+        negative = [b for b in order if not tools[a] & tools[b]][:per_side]
+        found += [(a, p, n) for p in positive for n in negative]
+        without[0] += not positive
+        without[1] += not negative
+    return found, without
+
+
+@pytest.mark.parametrize("allow_self", [False, True])
+@pytest.mark.parametrize(("window", "per_side"), [(20, 5), (3, 2), (1, 5)])
+def test_mining_equals_a_loop_over_sorted_neighbours(window, per_side, allow_self):
+    data = make(700)  # more than one chunk
+    got = query2query(*data, window=window, per_side=per_side, allow_self=allow_self)
+    found, without = by_hand(*data, window, per_side, allow_self)
+    assert got.positions.tolist() == [list(triplet) for triplet in found]
+    assert [got.without_positive, got.without_negative] == without
+
+
+def test_a_window_wider_than_the_data_takes_all_other_queries():
+    data = make(20, tools=15, copies=10)  # a copy has tools of its own
+    got = query2query(*data, window=100, per_side=20)
+    assert set(map(tuple, got.positions.tolist())) == set(by_hand(*data, 100, 20, False)[0])
+
+
+def test_no_query_meets_its_own_text_unless_the_reference_is_asked_for():
+    vectors, labels, texts = make(60, tools=8, copies=30)
+    anchor, *others = query2query(vectors, labels, texts).positions.T
+    text = np.array(texts)
+    assert all((text[anchor] != text[other]).all() for other in others)
+    anchor, positive, _ = query2query(vectors, labels, texts, allow_self=True).positions.T
+    assert set(anchor[anchor == positive]) == set(anchor)
+
+
+def test_copies_fill_the_positives_of_the_reference_only():
+    """One line for each tool of a question, as ToolBench has it."""
+    vectors = np.eye(4, dtype=np.float32)[[0, 0, 0, 1, 2, 3]]
+    labels = np.array([[0], [0], [0], [0], [0], [1]])
+    texts = ["a", "a", "a", "b", "c", "d"]
+    faithful = query2query(vectors, labels, texts, per_side=3, allow_self=True)
+    assert {p for a, p, _ in faithful.positions.tolist() if a == 0} == {0, 1, 2}
+    ours = query2query(vectors, labels, texts, per_side=3)
+    assert {p for a, p, _ in ours.positions.tolist() if a == 0} == {3, 4}
+
+
+def test_anchors_without_a_side_give_nothing_and_are_counted():
+    vectors = np.eye(4, dtype=np.float32)
+    alone = query2query(vectors, np.array([[0], [0], [1], [2]]), list("abcd"))
+    assert set(alone.positions[:, 0]) == {0, 1}
+    assert (alone.without_positive, alone.without_negative) == (2, 0)
+    alike = query2query(vectors, np.zeros((4, 1), int), list("abcd"))
+    assert alike.positions.shape == (0, 3)
+    assert (alike.without_positive, alike.without_negative) == (0, 4)
+
+
+def test_a_limit_draws_among_the_triplets_of_each_anchor():
+    data = make(600, tools=10)
+    settings = {"window": 8}  # some anchors have fewer than five of a side
+    whole = query2query(*data, **settings).positions
+    few = query2query(*data, **settings, limit=4, seed=1).positions
+    counts = np.bincount(whole[:, 0], minlength=600)
+    np.testing.assert_array_equal(np.bincount(few[:, 0], minlength=600), np.minimum(counts, 4))
+    assert set(map(tuple, few.tolist())) <= set(map(tuple, whole.tolist()))
+    assert len(set(map(tuple, few.tolist()))) == len(few)
+    np.testing.assert_array_equal(few, query2query(*data, **settings, limit=4, seed=1).positions)
+    assert few.tolist() != query2query(*data, **settings, limit=4, seed=2).positions.tolist()
+    cut = whole[np.concatenate([np.arange(c) < 4 for c in counts])]  # the nearest four
+    assert few.tolist() != cut.tolist()
+
+
+def test_descriptions_meet_every_own_tool_with_every_drawn_one():
+    labels = np.array([[3, 0, -1], [1, -1, -1], [0, 1, 2]])
+    got = query2desc(labels, 9, negatives=4)
+    for query, right in enumerate([[3, 0], [1], [0, 1, 2]]):
+        theirs = got[got[:, 0] == query]
+        wrong = list(dict.fromkeys(theirs[:, 2].tolist()))
+        assert len(wrong) == 4
+        assert not set(wrong) & set(right)
+        assert theirs[:, 1:].tolist() == [[p, n] for p in right for n in wrong]
+
+
+def test_drawn_tools_are_uniform_over_the_wrong_ones_and_decided_by_the_seed():
+    labels = np.full((4000, 2), -1)
+    labels[:, 0] = 2
+    got = query2desc(labels, 6, negatives=2, seed=3)
+    share = np.bincount(got[:, 2], minlength=6) / len(got)
+    np.testing.assert_allclose(share, [0.2, 0.2, 0, 0.2, 0.2, 0.2], atol=0.02)
+    np.testing.assert_array_equal(got, query2desc(labels, 6, negatives=2, seed=3))
+    assert got.tolist() != query2desc(labels, 6, negatives=2, seed=4).tolist()
+
+
+def test_a_small_catalogue_gives_all_the_wrong_tools_there_are():
+    got = query2desc(np.array([[0, 1]]), 4, negatives=5)
+    assert sorted(map(tuple, got.tolist())) == [(0, 0, 2), (0, 0, 3), (0, 1, 2), (0, 1, 3)]
+
+
+def test_what_cannot_be_mined_is_refused():
+    vectors, labels, texts = make(5)
+    with pytest.raises(ValueError, match=r"must be of one length, got \(5, 4, 5\)"):
+        query2query(vectors, labels[:4], texts)
+    with pytest.raises(ValueError, match="window must be >= 1, got 0"):
+        query2query(vectors, labels, texts, window=0)
+    with pytest.raises(ValueError, match="limit must be >= 1, got 0"):
+        query2query(vectors, labels, texts, limit=0)
+    with pytest.raises(ValueError, match="negatives must be >= 1, got 0"):
+        query2desc(labels, 30, negatives=0)
+    with pytest.raises(ValueError, match=r"query 1 has a label outside \[-1, 4\)"):
+        query2desc(np.array([[0], [4]]), 4)
