@@ -1,7 +1,7 @@
 """Where does retrieval fail?      (Tool2Vec: Figure 3, Appendix B with Table B.1 and Figure B.1)
 
     uv run python -m experiments.analyse_retrieval dataset.path=FOLDER          # ToolLens
-    uv run python -m experiments.analyse_retrieval dataset=deskbank dataset.options.part=all
+    uv run python -m experiments.analyse_retrieval dataset=deskbank +dataset.options.part=all
 
 Of each method, on the test part:
 
@@ -183,7 +183,7 @@ def failures(bench: Bench, results: Results) -> None:
     labels = bench.task.labels[rows]
     tokens = bench.task.encoder.tokens(bench.texts(rows), kind="query")
     lengths = np.array([len(text) for text in tokens])
-    figure, ax = plots.new_figure("share of tools, worst first", f"not in the top {cfg.k}")
+    figure, ax = plots.new_figure("share of tools, worst first", f"missed in the top {cfg.k}")
     sides: dict[str, dict[str, np.ndarray]] = {}
     for name in cfg.methods:
         found = [

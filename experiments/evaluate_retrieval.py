@@ -1,11 +1,11 @@
 """How well do trained retrievers and refiners find tools?        (Tool2Vec, Tables 1, 2 and A.4)
 
     uv run python -m experiments.evaluate_retrieval dataset.path=FOLDER          # ToolLens
-    uv run python -m experiments.evaluate_retrieval dataset=deskbank dataset.options.part=all
+    uv run python -m experiments.evaluate_retrieval --config-name evaluate_deskbank
 
-Every method of `experiments.bench` on the test part: recall and nDCG at 3, 5 and 7, and the time a
-query takes. Models are trained on the training part, stop where they validate best, and are kept
-in ``runs/models``; the test part is looked at once, at the end.
+Every method of `experiments.bench` on the test part: recall and nDCG at 3, 5 and 7. Models are
+trained on the training part, stop where they validate best, and are kept
+in ``runs/models``; rankings are written as TREC run files.
 """
 
 import time
@@ -19,6 +19,7 @@ from experiments.bench import METRICS, Bench
 from experiments.config import CONFIGS
 from experiments.run import Run, open_run
 from jaxret import tracking
+from jaxret.retrieval import runs
 
 
 @hydra.main(config_path=CONFIGS, config_name="evaluate_retrieval", version_base="1.3")
@@ -47,11 +48,16 @@ def compute(cfg: DictConfig, run: Run) -> None:
         f"test {len(rows):,} queries",
         flush=True,
     )
+    ids = [bench.task.dataset.query_ids[row] for row in rows]
     results: dict[str, np.ndarray] = {}
     for name in cfg.methods or cfg.recipes:
         begin = time.perf_counter()
-        seeds = methods.seeds(bench, name)
-        of_seeds = [bench.means(methods.rank(bench, name, seed), rows) for seed in seeds]
+        of_seeds = []
+        for seed in methods.seeds(bench, name):
+            found = methods.rank(bench, name, seed)
+            path = run.directory / "rankings" / f"{name}-{seed}.run"
+            runs.save_run(path, found, ids, bench.task.dataset.tool_ids, tag=name)
+            of_seeds.append(bench.means(found, rows))
         for metric in METRICS:
             results[f"{name}/{metric}"] = np.array([one[metric] for one in of_seeds])
         shown = ", ".join(f"{m} {results[f'{name}/{m}'].mean():.3f}" for m in METRICS)

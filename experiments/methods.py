@@ -9,14 +9,19 @@ FITTED = {"encoder": encoder.retriever, "mlc": mlc.retriever}
 
 
 def rank(bench: Bench, name: str, seed: int, part: str = "test") -> Ranking:
-    """A method's ranking of the queries of a part (train, validation or test)."""
+    """A method's ranking of the queries of a part (train, validation or test).
+
+    ``NAME+first`` is the refiner NAME with the first stage's score added.
+    """
     rows = getattr(bench.parts, part)
+    recipe, _, extra = name.partition("+")
 
     def compute():
-        model = bench.recipes.get(name, {}).get("model")
+        model = bench.recipes.get(recipe, {}).get("model")
         if model == "refiner":
-            first = refiner.candidates(bench, name, seed, part, rows)
-            return refine(refiner.reranker(bench, name, seed), bench.texts(rows), first)
+            first = refiner.candidates(bench, recipe, seed, part, rows)
+            fitted = refiner.with_first if extra == "first" else refiner.reranker
+            return refine(fitted(bench, recipe, seed), bench.texts(rows), first)
         if model in FITTED:
             return bench.search(FITTED[model](bench, name, seed), rows)
         if model is not None:
@@ -29,4 +34,4 @@ def rank(bench: Bench, name: str, seed: int, part: str = "test") -> Ranking:
 def seeds(bench: Bench, name: str) -> range:
     """The seeds of a method: those of its training, or one where there is nothing to train."""
     first = bench.cfg.seed
-    return range(first, first + (bench.cfg.seeds if name in bench.recipes else 1))
+    return range(first, first + (bench.cfg.seeds if name.partition("+")[0] in bench.recipes else 1))

@@ -30,6 +30,11 @@ and once more at the setting of the base (shared), because regret depends on tau
     first_term   ||Theta_1 - U||^2 / (2 eta) of Theorem 5.1, U the start's own proximal
              comparator. The theorem wants unbiased rules, convex sets and one label a query:
              where it is void (`describe` is printed) the term is a distance, not part of a bound.
+
+2 cores: DeskBank and UltraTool 1 min 40 s each, ToolLens 5 min, where all texts are encoded.
+Expect of greedy on DeskBank (5 seeds): online accuracy 0.389 from full documents, 0.467 from
+expanded ones (worth 1,600 rounds), 0.325 from tool2vec and 0.422 from the mixture, with regrets in
+the order of their first terms: 2,453, 2,176, 2,781 and 2,343.
 """
 
 from collections.abc import Mapping, Sequence

@@ -140,11 +140,12 @@ def run_chunks(
         last_save = time.monotonic()
         for done in range(first + 1, chunks + 1):
             state = step(state, done - 1)
+            stop = interrupted()  # once: a signal between save and raise waits for the next chunk
             overdue = time.monotonic() - last_save > seconds
-            if interrupted() or overdue or (keep and done == chunks):
+            if stop or overdue or (keep and done == chunks):
                 checkpoints.save(done, state, {})
                 last_save = time.monotonic()
-            if interrupted():
+            if stop:
                 raise Interrupted(folder, done)
     return state
 

@@ -8,6 +8,7 @@ few scalars, never rows: `jaxret.online.replay` is written once on top of them.
 A catalogue whose size n does not divide is padded with absent rows (`padded`).
 """
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -28,20 +29,21 @@ Rules: TypeAlias = Sequence[tuple[str, P]]
 _BLOCK = 512  # items a block in `draw`: I / 512 block sums, then 512 entries of one block
 
 
-def make_mesh(*, item: int = 1, run: int = 1, devices: Sequence[jax.Device] | None = None) -> Mesh:
-    """Arranges devices as ``run`` x ``item``: independent runs, each with a split catalogue.
+def make_mesh(*, devices: Sequence[jax.Device] | None = None, **axes: int) -> Mesh:
+    """Arranges devices in axes: ``make_mesh(item=8)``, ``make_mesh(data=4, model=2)``.
 
     Args:
-      item: how many devices share one catalogue.
-      run: how many groups of runs go side by side.
-      devices: defaults to the first ``run * item`` of `jax.devices()`.
+      devices: defaults to the first of `jax.devices()`, as many as are needed.
+      axes: devices along each axis. ``item`` share one catalogue, ``run`` are independent runs
+        side by side (both 1 if not said), ``data`` share a batch of training.
     """
     devices = jax.devices() if devices is None else list(devices)
-    if item < 1 or run < 1 or item * run > len(devices):
-        raise ValueError(
-            f"a mesh of run={run} x item={item} needs {run * item} devices; {len(devices)} here"
-        )
-    return Mesh(np.array(devices[: run * item]).reshape(run, item), ("run", "item"))
+    sizes = {"run": 1, "item": 1} | axes
+    needed = math.prod(sizes.values())
+    if min(sizes.values()) < 1 or needed > len(devices):
+        shape = " x ".join(f"{name}={size}" for name, size in sizes.items())
+        raise ValueError(f"a mesh of {shape} needs {needed} devices; {len(devices)} here")
+    return Mesh(np.array(devices[:needed]).reshape(tuple(sizes.values())), tuple(sizes))
 
 
 def padded(catalogue: Catalogue, multiple: int) -> Catalogue:

@@ -1,3 +1,4 @@
+import itertools
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ import optax
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from jaxret.checkpoint import Checkpointer, interruptible
+from jaxret.checkpoint import Checkpointer, Interrupted, interruptible, run_chunks
 
 
 class State(NamedTuple):
@@ -146,6 +147,59 @@ def test_a_second_ctrl_c_ends_the_run_at_once():
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def walk(folder, interrupted=lambda: False, **options):
+    """Five chunks that each write their number down; the state, and the chunks that were run."""
+    ran = []
+
+    def step(state, number):
+        ran.append(number)
+        return {"x": state["x"] * 3 + number}
+
+    state = run_chunks(
+        folder, interrupted, chunks=5, start=lambda: {"x": np.array(1)}, step=step, **options
+    )
+    return int(state["x"]), ran
+
+
+def asked_until(number):
+    """Says no until it is asked for the ``number``-th time, then yes for ever."""
+    asked = itertools.count(1)
+    return lambda: next(asked) >= number
+
+
+WALKED = 3**5 + 0 * 81 + 1 * 27 + 2 * 9 + 3 * 3 + 4
+
+
+def test_chunks_run_in_order_and_leave_nothing_behind(tmp_path):
+    assert walk(tmp_path) == (WALKED, [0, 1, 2, 3, 4])
+    assert walk(tmp_path) == (WALKED, [0, 1, 2, 3, 4])
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 5])
+def test_an_interruption_saves_the_chunk_it_came_in(tmp_path, chunk):
+    with pytest.raises(Interrupted, match=f"stopped at step {chunk}, saved in {tmp_path}") as stop:
+        walk(tmp_path, asked_until(chunk))
+    assert stop.value.code == 143
+    assert walk(tmp_path) == (WALKED, list(range(chunk, 5)))
+
+
+def test_the_last_state_is_kept_if_asked_for(tmp_path):
+    assert walk(tmp_path, keep=True) == (WALKED, [0, 1, 2, 3, 4])
+    assert walk(tmp_path) == (WALKED, [])
+
+
+def test_a_run_that_dies_goes_on_from_the_last_save_that_was_due(tmp_path):
+    def killed():
+        if next(asked) == 4:
+            raise MemoryError
+        return False
+
+    asked = itertools.count(1)
+    with pytest.raises(MemoryError):
+        walk(tmp_path, killed, seconds=0)
+    assert walk(tmp_path) == (WALKED, [3, 4])  # the fourth chunk had not been saved
 
 
 # A walk of 12 chunks; the chunk that is told to linger gives the test time to send its signal.

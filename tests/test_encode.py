@@ -11,7 +11,15 @@ from safetensors.numpy import save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from jaxret import encode as module
-from jaxret.encode import LENGTHS, batches, cache_directory, encode, load_encoder
+from jaxret.encode import (
+    LENGTHS,
+    batches,
+    cache_directory,
+    encode,
+    load_encoder,
+    pad,
+    padded_length,
+)
 from jaxret.nn import checkpoints
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "query", "passage", ":", *"abcdefgh"]
@@ -24,6 +32,7 @@ def checkpoint(tmp_path):
     """A one-layer BERT with random weights, laid out as HuggingFace does."""
     width, vocabulary = 8, len(WORDS)
     config = {
+        "model_type": "bert",
         "vocab_size": vocabulary,
         "hidden_size": width,
         "num_hidden_layers": 1,
@@ -67,6 +76,57 @@ def checkpoint(tmp_path):
     return folder
 
 
+@pytest.fixture
+def deberta(checkpoint):
+    """The same, with a two-layer DeBERTa-V3."""
+    width, vocabulary = 8, len(WORDS) + 3  # rows to spare, as the published ones have
+    config = {
+        "model_type": "deberta-v2",
+        "vocab_size": vocabulary,
+        "hidden_size": width,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 12,
+        "max_position_embeddings": 64,
+        "position_buckets": 16,
+        "layer_norm_eps": 1e-7,
+        "relative_attention": True,
+        "position_biased_input": False,
+        "share_att_key": True,
+        "norm_rel_ebd": "layer_norm",
+        "pos_att_type": "p2c|c2p",
+    }
+    sizes = {
+        "embeddings.word_embeddings.weight": (vocabulary, width),
+        "encoder.rel_embeddings.weight": (32, width),
+    }
+    norms = ["embeddings.", "encoder."]
+    for i in range(2):
+        layer = f"encoder.layer.{i}."
+        linear = {
+            "attention.self.query_proj": (width, width),
+            "attention.self.key_proj": (width, width),
+            "attention.self.value_proj": (width, width),
+            "attention.output.dense": (width, width),
+            "intermediate.dense": (12, width),
+            "output.dense": (width, 12),
+        }
+        for name, (rows, columns) in linear.items():
+            sizes |= {layer + name + ".weight": (rows, columns), layer + name + ".bias": (rows,)}
+        norms += [layer + "attention.output.", layer + "output."]
+    for name in norms:
+        sizes |= {name + "LayerNorm.weight": (width,), name + "LayerNorm.bias": (width,)}
+    rng = np.random.default_rng(1)
+    tensors = {"deberta." + name: rng.standard_normal(size) for name, size in sizes.items()}
+    tensors["mask_predictions.dense.weight"] = np.zeros((3, 3))  # a head of pre-training
+    save_file(
+        {name: tensor.astype(np.float32) for name, tensor in tensors.items()},
+        checkpoint / "model.safetensors",
+    )
+    (checkpoint / "config.json").write_text(json.dumps(config))
+    return checkpoint
+
+
 def one_by_one(encoder, texts):
     """Each text alone and without padding, tokenised by hand."""
     rows = []
@@ -83,6 +143,15 @@ def test_batches_of_mixed_lengths_equal_texts_encoded_one_by_one(checkpoint):
     assert got.dtype == np.float32
     np.testing.assert_allclose(got, one_by_one(encoder, TEXTS), atol=1e-5)
     np.testing.assert_allclose(np.linalg.norm(got, axis=1), 1.0, atol=1e-6)
+
+
+def test_a_deberta_is_loaded_and_encodes_like_any_other(deberta):
+    encoder = load_encoder("deberta_v3_xsmall", deberta)
+    assert encoder.width == 8
+    got = encode(encoder, TEXTS, kind="query", cache=None, progress=False)
+    np.testing.assert_allclose(got, one_by_one(encoder, TEXTS), atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(got, axis=1), 1.0, atol=1e-6)
+    assert np.abs(got[0] @ got[1]) < 0.999  # not one vector for everything
 
 
 def test_each_kind_of_text_gets_its_prefix(checkpoint):
@@ -103,6 +172,40 @@ def test_batches_hold_every_text_once_in_few_shapes():
         assert mask.any(axis=1).all()  # a row of nothing but padding has no mean
     assert sorted(seen) == list(range(500))
     assert shapes <= {(1024 // length, length) for length in LENGTHS}
+
+
+def test_tokens_are_cut_and_keep_the_closing_token(checkpoint):
+    encoder = load_encoder("e5_small", checkpoint)
+    whole = encoder.tokens(["a b c d", "a"], kind="query")
+    assert whole == [[2, 4, 6, 7, 8, 9, 10, 3], [2, 4, 6, 7, 3]]  # [CLS] query : a b c d [SEP]
+    cut = encoder.tokens(["a b c d", "a"], kind="query", limit=6)
+    assert cut == [[2, 4, 6, 7, 8, 3], [2, 4, 6, 7, 3]]
+    (longest,) = encoder.tokens(["a " * 600], kind="document", limit=1000)
+    assert (len(longest), longest[-1]) == (512, 3)
+
+
+def test_token_numbers_are_padded_at_the_end_to_a_known_length():
+    ids, mask = pad([[5, 6, 7], [8], [9, 9]], lengths=(2, 4, 8))
+    np.testing.assert_array_equal(ids, [[5, 6, 7, 0], [8, 0, 0, 0], [9, 9, 0, 0]])
+    np.testing.assert_array_equal(mask, np.arange(4) < np.array([[3], [1], [2]]))
+    assert [padded_length(length) for length in (1, 16, 17, 512)] == [16, 16, 24, 512]
+    with pytest.raises(ValueError, match="a text has 9 tokens, the limit is 8: cut it"):
+        pad([[1] * 9], lengths=(2, 4, 8))
+
+
+def test_other_weights_give_other_vectors_by_the_same_program(checkpoint, tmp_path):
+    encoder = load_encoder("minilm", checkpoint)
+    before = encode(encoder, TEXTS, kind="query", cache=tmp_path, progress=False)
+    compiled = encoder.compiled._cache_size()
+    trained = encoder.with_weights(jax.tree.map(jnp.negative, encoder.params))
+    after = encode(trained, TEXTS, kind="query", cache=tmp_path, progress=False)
+    assert encoder.compiled._cache_size() == trained.compiled._cache_size() == compiled
+    assert len({encoder.fingerprint, trained.fingerprint}) == 2  # so the cache keeps them apart
+    assert np.abs(after - before).max() > 0.1
+    np.testing.assert_allclose(after, one_by_one(trained, TEXTS), atol=1e-5)
+    same = encoder.with_weights(encoder.params)
+    again = encode(same, TEXTS, kind="query", cache=None, progress=False)
+    np.testing.assert_array_equal(again, before)
 
 
 def test_a_second_run_reads_no_weights(checkpoint, tmp_path):

@@ -5,14 +5,20 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from jax.sharding import AbstractMesh
 
 from jaxret import metrics
+from jaxret.nn.classifier import classifier
+from jaxret.nn.layers import Compute
+from jaxret.nn.refiner import refiner
 from jaxret.online import learner, projections
 from jaxret.online.environment import Environment, simulated_reranker
 from jaxret.online.replay import replay, replay_blocked, replay_on_mesh
+from jaxret.training import loop, recipes
 from jaxret.types import Stream
+from tests.tiny import BACKBONES
 
 ITEMS, WIDTH, QUERIES = 64, 8, 16
 RULE = learner.orag(tau=0.1, eta=0.01, k=3, projection=projections.sphere())
@@ -51,11 +57,43 @@ def evaluated():
     return run, (shape(ITEMS, WIDTH), shape(QUERIES, WIDTH), shape(QUERIES, 2, dtype=jnp.int32))
 
 
+def trained(network, loss, batch):
+    """A training step of a network on a batch of shapes, as `jaxret.training.loop` has it."""
+    optimizer = optax.adamw(1e-4)
+    params = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), network.shapes())
+    state = jax.eval_shape(lambda: loop.start(params, optimizer, jax.random.key(0)))
+    return loop.train_step(loss, optimizer, accumulate=2), (state, batch)
+
+
+COMPUTE = Compute(dtype="bfloat16", remat=True, dropout=0.1)
+TEXT = {"ids": shape(8, 16, dtype=jnp.int32), "mask": shape(8, 16, dtype=bool)}
+
+
+def trained_mlc(backbone):
+    network = classifier(backbone, ITEMS, compute=COMPUTE)
+    loss = recipes.classification(network, [[2]], np.zeros((1, 1), int), size=1).loss
+    return trained(network, loss, TEXT | {"labels": shape(8, 2, dtype=jnp.int32)})
+
+
+def trained_refiner(backbone):
+    network = refiner(backbone, WIDTH, compute=COMPUTE)
+    none = np.zeros((1, 1), int)
+    loss = recipes.refinement(network, [[2]], none, none, np.zeros((1, WIDTH)), size=1).loss
+    batch = {
+        "labels": shape(8, 2, dtype=jnp.int32),
+        "candidates": shape(8, 6, dtype=jnp.int32),
+        "tools": shape(8, 6, WIDTH),
+    }
+    return trained(network, loss, TEXT | batch)
+
+
 PROGRAMS = {
     "replay": played(replay),
     "replay_blocked": played(replay_blocked),
     "replay_on_mesh": played(partial(replay_on_mesh, mesh=AbstractMesh((1, 8), ("run", "item")))),
     "metrics.evaluate": evaluated(),
+    **{f"train_step, MLC on {name}": trained_mlc(b) for name, b in BACKBONES.items()},
+    **{f"train_step, refiner on {name}": trained_refiner(b) for name, b in BACKBONES.items()},
 }
 
 

@@ -1,8 +1,11 @@
 """Each operation on one device and split over eight, against NumPy on the whole."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from jax.sharding import PartitionSpec as P
 
@@ -133,6 +136,55 @@ def test_a_mesh_of_more_devices_than_there_are_is_refused():
         sharding.make_mesh(item=4, run=3)
     with pytest.raises(ValueError, match="run=1 x item=0"):
         sharding.make_mesh(item=0)
+    with pytest.raises(ValueError, match="data=8 x model=2 needs 16 devices; 8 here"):
+        sharding.make_mesh(data=8, model=2)
+
+
+def test_a_mesh_has_the_axes_that_are_asked_for():
+    mesh = sharding.make_mesh(data=2, model=3)
+    assert dict(mesh.shape) == {"run": 1, "item": 1, "data": 2, "model": 3}
+    one = sharding.make_mesh(item=1, devices=jax.devices()[5:])
+    assert [device.id for device in one.devices.flat] == [5]
+
+
+class Moments(NamedTuple):
+    count: jax.Array
+    mu: dict
+
+
+TREE = {
+    "params": {"head": {"kernel": jnp.ones((4, 8)), "bias": jnp.ones(8)}},
+    "opt_state": (Moments(jnp.zeros(()), {"head": {"kernel": jnp.ones((4, 8))}}), ()),
+}
+
+
+def test_the_first_rule_found_in_a_path_says_where_a_leaf_goes():
+    rules = [
+        (r"mu/head/kernel$", P("data")),
+        (r"head/kernel", P(None, "model")),
+        (r"^params/.*bias", P("model")),
+        (r"head", P("data", "model")),  # too late for all of them
+    ]
+    specs = sharding.by_path(TREE, rules)
+    assert specs["params"]["head"] == {"kernel": P(None, "model"), "bias": P("model")}
+    moments, rest = specs["opt_state"]
+    assert moments == Moments(P(), {"head": {"kernel": P("data")}})
+    assert rest == ()
+
+
+def test_one_rule_serves_parameters_and_what_an_optimiser_keeps_of_them():
+    params = TREE["params"]
+    tree = {"params": params, "opt_state": optax.chain(optax.adam(1e-3)).init(params)}
+    specs = sharding.by_path(tree, [("kernel", P(None, "model"))])
+    adam = specs["opt_state"][0][0]
+    for found in (specs["params"], adam.mu, adam.nu):
+        assert found == {"head": {"kernel": P(None, "model"), "bias": P()}}
+    assert adam.count == P()
+
+
+def test_a_rule_for_more_axes_than_a_leaf_has_is_refused():
+    with pytest.raises(ValueError, match=r"params/head/bias has 1 axes, too few for the rule's"):
+        sharding.by_path(TREE, [("bias", P(None, "model"))])
 
 
 def test_a_sweep_is_the_runs_one_by_one():

@@ -18,6 +18,8 @@ from jaxret.retrieval.tool2vec import tool2vec
 from jaxret.training import recipes, triplets
 from jaxret.types import Params
 
+USAGE = 2048  # training queries, at most, that make Tool2Vec while validating: encoding is slow
+
 
 def retriever(bench: Bench, name: str, seed: int) -> Retriever:
     """The trained retriever of a recipe with ``mine: query2query`` or ``query2desc``."""
@@ -48,19 +50,22 @@ def retriever(bench: Bench, name: str, seed: int) -> Retriever:
             seed=seed,
         )
 
-    def with_weights(params: Params) -> Retriever:
-        """By usage, or by documents, both as the trained encoder sees them."""
+    def with_weights(params: Params, every: int = 1) -> Retriever:
+        """By usage (of every so many training queries), or by documents."""
         tuned = encoder.with_weights(params)
         documents = _vectors(tuned, bench.task.documents, "document")
         theta = documents
         if settings["mine"] == "query2query":
-            train = _vectors(tuned, bench.texts(bench.parts.train), "query")
-            theta = np.asarray(tool2vec(*map(jnp.asarray, (train, bench.trained_on[1], documents))))
+            train = bench.parts.train[::every]
+            vectors = _vectors(tuned, bench.texts(train), "query")
+            labels = bench.task.labels[train]
+            theta = np.asarray(tool2vec(*map(jnp.asarray, (vectors, labels, documents))))
         return dense.dense(name, theta, tuned, cache=None)
 
     def validate(params):
         rows = bench.parts.validation
-        return bench.means(bench.search(with_weights(params), rows, progress=False), rows)
+        sample = with_weights(params, every=-(-len(bench.parts.train) // USAGE))
+        return bench.means(bench.search(sample, rows, progress=False), rows)
 
     model = store.fitted(
         bench.cfg,

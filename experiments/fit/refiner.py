@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from experiments.bench import Bench, Rows
+from experiments.bench import METRICS, Bench, Rows
 from experiments.fit import mlc, store
 from jaxret.nn.backbone import shallow
 from jaxret.nn.layers import Compute
@@ -67,12 +67,29 @@ def reranker(bench: Bench, name: str, seed: int) -> Reranker:
         bench.run,
         name,
         seed,
-        settings={**settings, "under": bench.recipes.get(settings["first"])},
+        settings={**_deciding(settings), "under": bench.recipes.get(settings["first"])},
         start=lambda: params,
         recipe=recipe,
         validate=validate,
     )
     return untrained._replace(params=(model.params, untrained.params[1]))
+
+
+def with_first(bench: Bench, name: str, seed: int) -> Reranker:
+    """The trained refiner, the first stage's score added with the weight that validates best.
+
+    Ours: the paper lets the second stage forget what the first one thought.
+    """
+    trained, rows = reranker(bench, name, seed), bench.parts.validation
+    first, texts = candidates(bench, name, seed, "validation", rows), bench.texts(rows)
+
+    def score(weight):
+        found = refine(trained._replace(prior=weight), texts, first, progress=False)
+        return bench.means(found, rows)[METRICS[0]]
+
+    best = max(bench.recipes[name]["first_weights"], key=score)
+    print(f"{name}: weight {best} of the first stage's score")
+    return trained._replace(prior=best)
 
 
 def candidates(bench: Bench, name: str, seed: int, part: str, rows: Rows) -> Ranking:
@@ -97,6 +114,11 @@ def first_stage(bench: Bench, name: str, seed: int) -> Retriever:
     if bench.recipes.get(name, {}).get("model") == "mlc":
         return mlc.retriever(bench, name, seed)
     return bench.untrained(name)
+
+
+def _deciding(settings: dict) -> dict:
+    """The settings that decide the parameters."""
+    return {key: value for key, value in settings.items() if key != "first_weights"}
 
 
 def vectors(bench: Bench, name: str) -> Float[np.ndarray, "I d"]:

@@ -53,7 +53,7 @@ def read_backbone(path: Path) -> Backbone:
     Raises:
       ValueError: if it describes a network that is neither BERT nor DeBERTa-V3.
     """
-    kind = json.loads(path.read_text()).get("model_type")
+    kind = json.loads(path.read_text()).get("model_type", "bert")
     if kind == "bert":
         return Backbone(bert.BertConfig.from_json(path), bert.Bert, bert.KEYS, "bert.")
     if kind == "deberta-v2":  # as V3 calls itself too

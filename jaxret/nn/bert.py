@@ -37,7 +37,7 @@ KEYS: KeyTable = {
     **linear_keys(_LAYER + r"output\.dense", r"blocks/\1/down"),
     **norm_keys(_LAYER + r"output\.LayerNorm", r"blocks/\1/mlp_norm"),
     r"embeddings\.position_ids": None,  # 0, 1, 2, ...
-    r"pooler\..*": None,  # the head of next-sentence prediction
+    r"(cls|pooler|classifier)\..*": None,  # heads
 }
 
 
@@ -125,10 +125,7 @@ class Bert(nnx.Module):
     def embed(
         self, ids: Int[Array, "B L"], positions: Int[Array, "B L"] | None = None
     ) -> Float[Array, "B L H"]:
-        length, limit = ids.shape[1], self.position.num_embeddings
-        if length > limit:
-            raise ValueError(f"a text may have {limit} tokens (max_positions), got {length}")
-        positions = jnp.arange(length)[None] if positions is None else positions
+        positions = jnp.arange(ids.shape[1])[None] if positions is None else positions
         return self.inject(self.word(ids), positions)
 
     def inject(
@@ -147,6 +144,9 @@ class Bert(nnx.Module):
         *,
         key: PRNGKey | None = None,
     ) -> Float[Array, "B L H"]:
+        length, limit = x.shape[1], self.position.num_embeddings
+        if length > limit:  # whose embeddings would be NaN
+            raise ValueError(f"a sequence may have {limit} places (max_positions), got {length}")
         x = dropout(x, self.compute.dropout, fold(key, self.layers))
         for i in range(self.layers):  # by number: nnx.Dict iterates as '0', '1', '10', '2', ...
             step = nnx.remat(Block.__call__) if self.compute.remat else Block.__call__

@@ -61,6 +61,7 @@ class Reranker(NamedTuple):
     read: Callable[[Any], Features]
     params: Params
     score: Callable[[Params, Features, Int[Array, "B k"]], Float[Array, "B k"]]
+    prior: float = 0.0  # weight of the first stage's score, which is added
 
 
 def search(
@@ -177,7 +178,8 @@ def refine(
     for rows, some in _chunks(reranker.name, texts, chunk, progress):
         candidates = np.pad(ranking.items[rows], ((0, len(some) - len(rows)), (0, 0)), mode="edge")
         got = _rescored(params, reranker.read(some), candidates, score=reranker.score)
-        scores[rows] = np.where(absent[rows], -np.inf, np.asarray(got)[: len(rows)])
+        mixed = np.asarray(got)[: len(rows)] + reranker.prior * ranking.scores[rows]
+        scores[rows] = np.where(absent[rows], -np.inf, mixed)
         wrong = np.isnan(scores[rows]) | np.isposinf(scores[rows])
         _require_finite(reranker.name, rows, wrong)
     order = np.lexsort((-scores, absent), axis=1)

@@ -40,14 +40,15 @@ class TrainState(NamedTuple):
 
 
 def start(params: Params, optimizer: optax.GradientTransformation, key: PRNGKey) -> TrainState:
-    """A state before the first step. Its parameters are copies, since steps give them away."""
-    return TrainState(
-        params=jax.tree.map(jnp.array, params),
+    """A state before the first step. Its arrays are copies, since `fit` gives them away."""
+    state = TrainState(
+        params=params,
         opt_state=optimizer.init(params),
         key=key,
         step=jnp.zeros((), jnp.int32),
         position=jnp.zeros((), jnp.int32),
     )
+    return jax.tree.map(jnp.array, state)
 
 
 def train_step(
@@ -95,7 +96,7 @@ def train_step(
             step=state.step + 1,
             position=state.position + len(jax.tree.leaves(batch)[0]),
         )
-        return new, {"gradient_norm": optax.global_norm(slope), **info}
+        return new, {"gradient_norm": optax.tree.norm(slope), **info}
 
     return step
 
@@ -105,8 +106,8 @@ class Fit(NamedTuple):
 
     state: TrainState
     best: Params  # of the highest validation score
-    score: np.float64
-    best_step: np.int64
+    score: Float[np.ndarray, ""]
+    best_step: Int[np.ndarray, ""]
 
 
 def fit(
@@ -126,7 +127,7 @@ def fit(
     """Trains, and keeps the parameters that validate best.
 
     Args:
-      state: from `start`.
+      state: from `start`; its arrays are given away.
       step: from `train_step`; it is compiled here.
       batches: from `jaxret.training.batches.shuffled`.
       steps: updates in all.
@@ -161,37 +162,35 @@ def fit(
         done = int(inner.step)
         if not np.isfinite(means["loss"]):
             raise FloatingPointError(
-                f"{title}: the loss is {means['loss']} in steps {done - len(losses)} .. {done}: "
-                "lower the learning rate, or look at the data"
+                f"{title}: the loss is {means['loss']} in steps {done - len(losses) + 1} .. "
+                f"{done}: lower the learning rate, or look at the data"
             )
         numbers = {name: float(value) for name, value in validate(inner.params).items()}
         score = next(iter(numbers.values()))
         tracker.log({f"{title}/{k}": v for k, v in (means | numbers).items()}, done)
         bar.set_postfix(loss=f"{means['loss']:.3f}", score=f"{score:.3f}")
-        if score <= now.score:
+        if not score > now.score:  # NaN is no improvement
             return now._replace(state=inner)
         return Fit(
             state=inner,
             best=jax.tree.map(jnp.array, inner.params),
-            score=np.float64(score),
-            best_step=np.int64(done),
+            score=np.asarray(score),
+            best_step=np.asarray(done),
         )
 
     placed = _place(state, mesh, rules)
     first = Fit(
         state=placed,
         best=jax.tree.map(jnp.array, placed.params),
-        score=np.float64(-np.inf),
-        best_step=np.int64(0),
+        score=np.asarray(-np.inf),
+        best_step=np.asarray(0),
     )
-    if resumable is None:
+    with bar:
+        if resumable is not None:
+            return resumable(chunks=chunks, start=lambda: first, step=chunk)
         for number in range(chunks):
             first = chunk(first, number)
-        result = first
-    else:
-        result = resumable(chunks=chunks, start=lambda: first, step=chunk)
-    bar.close()
-    return result
+        return first
 
 
 def _part(x: jax.Array, i: jax.Array, parts: int) -> jax.Array:

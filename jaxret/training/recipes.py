@@ -82,12 +82,15 @@ def contrast(
       seed: of the order.
     """
 
+    def by_role(x):  # [3 B, L] -> [B, 3, L]
+        return x.reshape(3, -1, x.shape[-1]).swapaxes(0, 1)
+
     def collate(rows):
         anchor, positive, negative = triplets[rows].T
         texts = [anchors[i] for i in anchor]
         texts += [others[i] for i in positive] + [others[i] for i in negative]
         ids, mask = pad(texts, LENGTHS)
-        return {"ids": ids.reshape(3, len(rows), -1).swapaxes(0, 1), "mask": _three(mask)}
+        return {"ids": by_role(ids), "mask": by_role(mask)}
 
     def loss(params, batch, key):
         def flat(x):  # [B, 3, L] -> [3 B, L]
@@ -96,9 +99,6 @@ def contrast(
         vectors = embed(params, flat(batch["ids"]), flat(batch["mask"]), key=key)
         anchor, positive, negative = jnp.split(vectors, 3)
         return losses.triplet_margin(anchor, positive, negative, margin=margin, unit=unit), {}
-
-    def _three(x):
-        return x.reshape(3, -1, x.shape[-1]).swapaxes(0, 1)
 
     longest = np.array([len(text) for text in others])[triplets[:, 1:]].max(axis=1)
     return Recipe(loss, shuffled(longest, collate, size=size, seed=seed))
@@ -158,7 +158,8 @@ def _with_missing(
     """Candidates in which every right tool is found; the last ones that are wrong make room."""
     result = candidates.copy()
     for row, right in zip(result, labels, strict=True):
-        missing = [label for label in right if label >= 0 and label not in row]
+        right = right[right >= 0]  # a place without a candidate is wrong too
+        missing = [label for label in right if label not in row]
         wrong = [place for place in reversed(range(len(row))) if row[place] not in right]
         row[wrong[: len(missing)]] = missing[: len(wrong)]
     return result

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jaxret.encode import encode, load_encoder
+from jaxret.nn.backbone import read_backbone
 from jaxret.nn.bert import KEYS, BertConfig, bert
 from jaxret.nn.checkpoints import convert, load_safetensors
 
@@ -72,7 +73,7 @@ def test_hidden_states_of_real_weights_equal_those_of_pytorch(encoder, model):
     np.testing.assert_allclose(got[mask], want[mask], atol=1e-5)
 
 
-def test_values_and_gradients_of_a_random_network_equal_those_of_pytorch(tmp_path):
+def random_model(kind):
     torch.manual_seed(0)
     config = transformers.BertConfig(
         vocab_size=60,
@@ -83,10 +84,29 @@ def test_values_and_gradients_of_a_random_network_equal_those_of_pytorch(tmp_pat
         max_position_embeddings=16,
         initializer_range=0.3,
     )
-    model = transformers.BertModel(config).eval()
+    model = kind(config).eval()
     for name, parameter in model.named_parameters():
         if parameter.ndim == 1:  # PyTorch starts biases at 0 and scales at 1, which hides errors
             torch.nn.init.normal_(parameter, mean=float("LayerNorm.weight" in name), std=0.3)
+    return model
+
+
+@pytest.mark.parametrize("head", ["BertForPreTraining", "BertForSequenceClassification"])
+def test_a_backbone_is_read_from_a_checkpoint_that_has_a_head_too(tmp_path, head):
+    model = random_model(getattr(transformers, head))
+    model.save_pretrained(tmp_path)
+    backbone = read_backbone(tmp_path / "config.json")
+    params = backbone.load(tmp_path / "model.safetensors")
+    ids = np.random.default_rng(1).integers(0, 60, (3, 9)).astype(np.int32)
+    mask = np.arange(9) < np.array([[9], [4], [1]])
+    got = jax.jit(backbone.network().apply)(params, ids, mask)
+    with torch.no_grad():
+        want = torch_hidden(model.bert, ids, mask).numpy()
+    np.testing.assert_allclose(got[mask], want[mask], atol=1e-5)
+
+
+def test_values_and_gradients_of_a_random_network_equal_those_of_pytorch(tmp_path):
+    model = random_model(transformers.BertModel)
     model.save_pretrained(tmp_path)
     network = bert(BertConfig.from_json(tmp_path / "config.json"))
     tensors = load_safetensors(tmp_path / "model.safetensors")

@@ -1,0 +1,195 @@
+"""The analysis of failures, end to end on a small part of DeskBank, without training."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+from sklearn.metrics import roc_auc_score
+
+from experiments import analyse_retrieval as analysis
+from experiments.config import CONFIGS
+from jaxret import data, encode
+from jaxret.data.parts import parts
+from jaxret.data.text import recipe
+
+TOOLS, K = 24, 2
+PICTURES = {"cosines.png", "tsne.png", "failures.png", "lengths.png"}
+
+
+def configure(folder, directory, *overrides):
+    small = [
+        "dataset=jsonl",
+        f"dataset.path={folder}",
+        "methods=[documents,tool2vec]",
+        f"k={K}",
+        "shuffles=20",
+        "tsne.queries=40",
+        "tsne.tools=20",
+        "tracking=files",
+        f"directory={directory}",
+    ]
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose("analyse_retrieval", [*small, *overrides])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The first tools of DeskBank, and the queries that need no other."""
+    bank = data.load("deskbank", part="all")
+    folder = tmp_path_factory.mktemp("desk")
+    render = recipe("full")
+    with (folder / "tools.jsonl").open("w") as file:
+        for name, document in zip(bank.tool_ids[:TOOLS], bank.documents[:TOOLS], strict=True):
+            file.write(json.dumps({"id": name, "documentation": render(document)}) + "\n")
+    with (folder / "queries.jsonl").open("w") as file:
+        for i in np.flatnonzero((bank.labels < TOOLS).all(axis=1)):
+            labels = [bank.tool_ids[label] for label in bank.labels[i] if label >= 0]
+            row = {"id": bank.query_ids[i], "query": bank.queries[i], "labels": labels}
+            file.write(json.dumps(row) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def finished(folder, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("analysis")
+    return directory, analysis.main(configure(folder, directory))
+
+
+@pytest.fixture(scope="module")
+def world(folder):
+    """Test queries, their vectors and label sets, and the tools by document and by usage."""
+    dataset = data.load("jsonl", folder)
+    encoder = encode.load_encoder("minilm")
+    arguments = {"cache": encode.cache_directory(), "progress": False}
+    texts = [document["documentation"] for document in dataset.documents]
+    documents = encode.encode(encoder, texts, kind="document", **arguments)
+    queries = encode.encode(encoder, dataset.queries, kind="query", **arguments)
+    train, _, test = parts(dataset)
+    usage = documents.copy()
+    for tool in range(len(documents)):
+        if (used := (dataset.labels[train] == tool).any(axis=1)).any():
+            mean = queries[train][used].mean(axis=0)
+            usage[tool] = mean / np.linalg.norm(mean)
+    labels = [{int(label) for label in dataset.labels[row] if label >= 0} for row in test]
+    tokens = [len(encoder.tokenizer.encode(dataset.queries[row]).ids) for row in test]
+    return queries[test], labels, {"documents": documents, "tool2vec": usage}, np.array(tokens)
+
+
+def test_rates_are_those_of_a_count_query_by_query(finished, world):
+    _, results = finished
+    queries, labels, rows, _ = world
+    for name, tools in rows.items():
+        needs, misses = np.zeros(TOOLS), np.zeros(TOOLS)
+        for query, needed in zip(queries, labels, strict=True):
+            first = set(np.argsort(-(tools @ query))[:K].tolist())
+            for tool in needed:
+                needs[tool] += 1
+                misses[tool] += tool not in first
+        rates = misses[needs > 0] / needs[needs > 0]
+        assert misses.sum() > 5
+        assert results[f"{name}/label"] == pytest.approx(misses.sum() / needs.sum())
+        assert results[f"{name}/rate"] == pytest.approx(rates.mean())
+        assert results[f"{name}/sd"] == pytest.approx(rates.std())
+
+
+def test_queries_are_parted_by_whether_a_tool_is_missed(finished, world):
+    _, results = finished
+    queries, labels, rows, tokens = world
+    for name, tools in rows.items():
+        first = [set(np.argsort(-(tools @ query))[:K].tolist()) for query in queries]
+        fails = np.array([not needed <= f for needed, f in zip(labels, first, strict=True)])
+        for side, where in (("missed", fails), ("found", ~fails)):
+            assert results[f"{name}/{side}/n"] == where.sum() > 0
+            assert results[f"{name}/{side}/tokens"] == pytest.approx(tokens[where].mean())
+            assert results[f"{name}/{side}/sd"] == pytest.approx(tokens[where].std())
+            needed = [len(labels[i]) for i in np.flatnonzero(where)]
+            assert results[f"{name}/{side}/tools"] == pytest.approx(np.mean(needed))
+
+
+def test_the_overlap_is_the_area_under_the_roc_curve(finished, world):
+    _, results = finished
+    queries, labels, rows, _ = world
+    right = np.array([[tool in needed for tool in range(TOOLS)] for needed in labels])
+    for name, tools in rows.items():
+        cosines = queries @ tools.T
+        expected = roc_auc_score(right.ravel(), cosines.ravel())
+        assert results[f"cosine/{name}/auc"] == pytest.approx(expected, abs=1e-5)
+        median = np.median(cosines[right])
+        assert results[f"cosine/{name}/positive/median"] == pytest.approx(median, abs=1e-5)
+
+
+def test_ties_count_one_half():
+    assert analysis.auc(np.array([1.0, 2.0]), np.array([1.0, 1.0, 0.0, 3.0])) == 4 / 8
+    rng = np.random.default_rng(0)
+    positive, negative = rng.integers(2, 9, 50), rng.integers(0, 8, 300)
+    expected = roc_auc_score([1] * 50 + [0] * 300, np.concatenate([positive, negative]))
+    assert analysis.auc(positive, negative) == pytest.approx(expected)
+
+
+def test_half_of_the_misses_by_hand():
+    # Tool 0: 4 of 4 missed, tool 1: 1 of 2, tool 3: 1 of 4, tool 4: 0 of 1; nobody needs tool 2.
+    tools = np.array([0, 0, 0, 0, 1, 1, 3, 3, 3, 3, 4])
+    miss = np.array([1, 1, 1, 1, 1, 0, 1, 0, 0, 0, 0], bool)
+    rates, half = analysis.by_tool(tools, miss)
+    np.testing.assert_allclose(rates, [1.0, 0.5, 0.25, 0.0])
+    assert half == 1 / 4  # tool 0 has 4 of 6
+    assert analysis.by_tool(np.arange(10), np.ones(10, bool))[1] == 0.5
+
+
+def test_chance_alone_gives_the_deviation_of_a_binomial():
+    """Two hundred tools of five queries, all missed with one probability."""
+    rng = np.random.default_rng(1)
+    labels = np.repeat(np.arange(200), 5)[:, None]
+    items = np.where(rng.random(1000)[:, None] < 0.3, 999, labels)
+    found = analysis.missed(items, labels, np.ones(1000, int), shuffles=200).numbers
+    p = found["label"]
+    assert found["sd_chance"] == pytest.approx(np.sqrt(p * (1 - p) / 5), rel=0.02)
+    assert found["sd"] == pytest.approx(found["sd_chance"], rel=0.15)
+
+
+def test_a_method_that_misses_nothing_has_no_lengths_of_failures():
+    labels = np.array([[0, 1], [2, -1]])
+    found = analysis.missed(labels, labels, np.array([7, 9]), shuffles=3)
+    assert not found.queries.any()
+    assert found.numbers["rate"] == 0.0
+    assert found.numbers["found/tokens"] == 8.0
+    assert not {"half", "half_chance", "missed/tokens"} & found.numbers.keys()
+
+
+def test_the_picture_holds_each_point_once_and_is_the_same_again(finished, folder, tmp_path):
+    directory, results = finished
+    with np.load(directory / "units" / "tsne.npz") as unit:
+        points = unit["points"]
+    assert points.shape == (40 + 2 * 20, 2)
+    assert np.isfinite(points).all()
+    for name in ("query", "Tool2Vec", "document"):
+        assert 0 < results[f"nearest/{name}"] <= 1
+    again = tmp_path / "again"
+    assert analysis.main(configure(folder, again)) == results
+    with np.load(again / "units" / "tsne.npz") as unit:
+        np.testing.assert_array_equal(unit["points"], points)
+
+
+def test_figures_are_there_and_a_finished_run_is_only_read(finished, folder, capsys):
+    directory, results = finished
+    assert {path.name for path in directory.glob("*.png")} == PICTURES
+    assert analysis.main(configure(folder, directory)) == results
+    assert "finished before" in capsys.readouterr().out
+
+
+def test_without_scikit_learn_the_extra_is_named_and_the_picture_can_be_left_out(
+    folder, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(ImportError, match=r"jaxret\[tsne\], or leave it out by tsne.queries=0"):
+        analysis.main(configure(folder, tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+    analysis.main(configure(folder, tmp_path / "run", "tsne.queries=0", "methods=[documents]"))
+    assert {path.name for path in (tmp_path / "run").glob("*.png")} == PICTURES - {"tsne.png"}
+
+
+def test_a_cut_beyond_what_is_ranked_is_refused(folder, tmp_path):
+    with pytest.raises(ValueError, match=f"k must be in 1 .. {TOOLS}, got {TOOLS + 1}"):
+        analysis.main(configure(folder, tmp_path, f"k={TOOLS + 1}"))

@@ -1,0 +1,277 @@
+"""Training and testing of retrievers, end to end: a tiny encoder, a few of DeskBank's tools."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+from safetensors.numpy import save_file
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+from experiments import ablate_refiner, evaluate_retrieval
+from experiments.config import CONFIGS
+from jaxret import data
+from jaxret.retrieval.runs import load_run
+
+ROOT = Path(CONFIGS).parent
+WIDTH, TOOLS = 16, 24
+TRAINED = ("mlc", "refiner_tool2vec", "refiner_mlc", "query2query", "query2desc")
+SMALL = [
+    "dataset=jsonl",
+    "tracking=files",
+    "seeds=2",
+    *(f"recipes.{name}.epochs=6" for name in TRAINED),
+    *(f"recipes.{name}.validate=2" for name in TRAINED),
+    *(f"recipes.{name}.learning_rate=3e-3" for name in TRAINED),
+    *(f"recipes.refiner_{first}.layers=1" for first in ("tool2vec", "mlc")),
+    *(f"recipes.refiner_{first}.candidates=8" for first in ("tool2vec", "mlc")),
+]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A folder with a data set, an encoder and a place for models."""
+    folder = tmp_path_factory.mktemp("world")
+    bank = data.load("deskbank", part="all")
+    rows = [i for i, right in enumerate(bank.labels) if (right < TOOLS).all() and right[0] >= 0]
+    (folder / "data").mkdir()
+    with (folder / "data" / "tools.jsonl").open("w") as file:
+        for tool, document in zip(bank.tool_ids[:TOOLS], bank.documents[:TOOLS], strict=True):
+            line = {"id": tool, "name": tool, "documentation": document}
+            file.write(json.dumps(line) + "\n")
+    with (folder / "data" / "queries.jsonl").open("w") as file:
+        for row in rows:
+            labels = [bank.tool_ids[item] for item in bank.labels[row] if item >= 0]
+            line = {"id": bank.query_ids[row], "query": bank.queries[row], "labels": labels}
+            file.write(json.dumps(line) + "\n")
+    tiny_encoder(folder / "encoder", [bank.queries[row] for row in rows])
+    return folder
+
+
+def tiny_encoder(folder, texts):
+    """A two-layer BERT with random weights over the words of some texts."""
+    folder.mkdir()
+    split = pre_tokenizers.BertPreTokenizer()
+    words = {word for text in texts for word, _ in split.pre_tokenize_str(text.lower())}
+    vocabulary = {
+        word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *sorted(words)])
+    }
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = split
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    tokenizer.save(str(folder / "tokenizer.json"))
+    config = {
+        "vocab_size": len(vocabulary),
+        "hidden_size": WIDTH,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 24,
+        "max_position_embeddings": 512,
+        "type_vocab_size": 2,
+        "layer_norm_eps": 1e-12,
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    random = np.random.default_rng(0)
+    tensors = {
+        f"embeddings.{name}_embeddings.weight": random.standard_normal((rows, WIDTH))
+        for name, rows in {"word": len(vocabulary), "position": 512, "token_type": 2}.items()
+    }
+    norms, linear = ["embeddings.LayerNorm"], {}
+    for i in range(2):
+        layer = f"encoder.layer.{i}"
+        norms += [f"{layer}.attention.output.LayerNorm", f"{layer}.output.LayerNorm"]
+        linear |= {f"{layer}.attention.self.{x}": (WIDTH, WIDTH) for x in ("query", "key", "value")}
+        linear |= {f"{layer}.attention.output.dense": (WIDTH, WIDTH)}
+        linear |= {f"{layer}.intermediate.dense": (24, WIDTH), f"{layer}.output.dense": (WIDTH, 24)}
+    for name, (outputs, inputs) in linear.items():
+        tensors[f"{name}.weight"] = random.standard_normal((outputs, inputs)) / np.sqrt(inputs)
+        tensors[f"{name}.bias"] = np.zeros(outputs)
+    for name in norms:
+        tensors |= {f"{name}.weight": np.ones(WIDTH), f"{name}.bias": np.zeros(WIDTH)}
+    save_file(
+        {name: np.ascontiguousarray(x, np.float32) for name, x in tensors.items()},
+        folder / "model.safetensors",
+    )
+
+
+def overrides(world, directory):
+    return [
+        *SMALL,
+        f"dataset.path={world / 'data'}",
+        f"encoder.path={world / 'encoder'}",
+        f"models={world / 'models'}",
+        f"cache={world / 'cache'}",
+        f"directory={directory}",
+    ]
+
+
+def configure(world, directory, *more, name="evaluate_retrieval"):
+    few = [x for x in overrides(world, directory) if name != "ablate_refiner" or "_mlc" not in x]
+    few = [x for x in few if name != "ablate_refiner" or not x.startswith(("recipes.mlc", "recipes.q"))]
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose(name, [*few, *more])
+
+
+@pytest.fixture(scope="module")
+def finished(world):
+    directory = world / "run"
+    return directory, evaluate_retrieval.main(configure(world, directory))
+
+
+def test_every_method_is_in_the_results(world, finished):
+    _, results = finished
+    cfg = configure(world, "unused")
+    assert {name.split("/")[0] for name in results} == set(cfg.methods)
+    for name, value in results.items():
+        if "@" in name:
+            assert 0 <= value <= 1, name
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_the_loss_falls_in_every_recipe(world, finished, name):
+    files = list((world / "models").glob(f"{name}-jsonl-*/metrics.jsonl"))
+    assert len(files) == 2  # seeds
+    for file in files:
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        seed = file.parent.name.split("-")[2]
+        loss = [line[f"{name}-{seed}/loss"] for line in lines]
+        assert loss[-1] < 0.97 * loss[0]
+
+
+def test_documents_rank_as_numpy_ranks_them(world, finished):
+    _, results = finished
+    with np.load(world / "run" / "units" / "documents-0-test.npz") as unit:
+        items, scores = unit["items"], unit["scores"]
+    assert (np.diff(scores, axis=1) <= 0).all()
+    assert all(len(set(row)) == TOOLS for row in items.tolist())
+    assert results["documents/recall@3"] <= results["documents/recall@5"]
+
+
+def test_run_files_are_written_and_read_back(world, finished):
+    directory, _ = finished
+    dataset = data.load("jsonl", world / "data")
+    path = directory / "rankings" / "documents-0.run"
+    ids = [line.split()[0] for line in path.read_text().splitlines()]
+    known = list(dict.fromkeys(ids))
+    ranking = load_run(path, known, dataset.tool_ids)
+    with np.load(directory / "units" / "documents-0-test.npz") as unit:
+        np.testing.assert_array_equal(ranking.items, unit["items"])
+
+
+def test_models_are_trained_once_and_found_again(world, finished, capsys):
+    _, results = finished
+    before = {path: path.stat().st_mtime_ns for path in (world / "models").rglob("_CHECKPOINT*")}
+    again = evaluate_retrieval.main(configure(world, world / "again", "methods=[mlc]"))
+    assert before == {
+        path: path.stat().st_mtime_ns for path in (world / "models").rglob("_CHECKPOINT*")
+    }
+    assert again["mlc/recall@3"] == results["mlc/recall@3"]
+
+
+def test_a_refiner_ranks_the_candidates_of_its_first_stage(finished):
+    directory, _ = finished
+    for first in ("tool2vec", "mlc"):
+        with (
+            np.load(directory / "units" / f"{first}-0-test.npz") as given,
+            np.load(directory / "units" / f"refiner_{first}-0-test.npz") as refined,
+        ):
+            np.testing.assert_array_equal(np.sort(given["items"][:, :8]), np.sort(refined["items"]))
+
+
+def test_ablations_change_one_setting_at_a_time(world):
+    cfg = configure(
+        world,
+        world / "ablation",
+        "seeds=1",
+        "variants={candidates: [8, 12], tools: [documents]}",
+        name="ablate_refiner",
+    )
+    results = ablate_refiner.main(cfg)
+    names = {name.split("/")[0] for name in results}
+    assert names == {"tool2vec", "refiner_tool2vec", "candidates=12", "tools=documents"}
+    assert (world / "ablation" / "candidates.png").stat().st_size > 5_000
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("methods=[bm26]", "unknown method 'bm26'; known: bm25"),
+        ("recipes.mlc.head=best", "head must be one of"),
+        ("recipes.mlc.objective=mse", "objective must be one of"),
+        ("recipes.mlc.schedule=flat", "schedule must be one of"),
+        ("recipes.refiner_tool2vec.tools=names", "tools must be one of"),
+        ("recipes.refiner_tool2vec.places=best", "places must be one of"),
+        ("recipes.refiner_tool2vec.layers=9", r"layers must be in 1 .. 2, got 9"),
+        ("recipes.query2query.mine=best", "mine must be"),
+    ],
+)
+def test_wrong_settings_are_refused_by_name(world, tmp_path, override, message):
+    name = override.split(".")[1] if override.startswith("recipes") else "bm26"
+    cfg = configure(world, tmp_path / "run", f"methods=[{name}]", override)
+    with pytest.raises(ValueError, match=message):
+        evaluate_retrieval.main(cfg)
+
+
+def start(world, directory, models):
+    command = [sys.executable, "-m", "experiments.train_retriever", "recipe=[mlc]"]
+    mine = [x for x in overrides(world, directory) if ".mlc" in x or not x.startswith("recipes")]
+    mine = [x for x in mine if not x.startswith(("models=", "directory=", "seeds="))]
+    return subprocess.Popen(
+        [
+            *command,
+            *mine,
+            f"models={models}",
+            f"hydra.run.dir={directory}",
+            "recipes.mlc.epochs=20",
+        ],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def test_training_that_is_stopped_resumes_and_ends_with_the_same_bits(world, tmp_path):
+    through = start(world, tmp_path / "whole", tmp_path / "models_whole")
+    log, _ = through.communicate(timeout=300)
+    assert through.returncode == 0, log
+
+    stopped = start(world, tmp_path / "cut", tmp_path / "models_cut")
+    deadline = time.monotonic() + 200
+    while not list((tmp_path).glob("models_cut/*/metrics.jsonl")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    stopped.send_signal(signal.SIGTERM)
+    log, _ = stopped.communicate(timeout=100)
+    assert stopped.returncode == 143, log
+    assert list((tmp_path).glob("models_cut/*/checkpoints/[0-9]*"))
+    assert not list((tmp_path).glob("models_cut/*/best/[0-9]*"))
+
+    resumed = start(world, tmp_path / "cut", tmp_path / "models_cut")
+    log, _ = resumed.communicate(timeout=300)
+    assert resumed.returncode == 0, log
+    unit = Path("units") / "mlc-0-test.npz"
+    with np.load(tmp_path / "whole" / unit) as a, np.load(tmp_path / "cut" / unit) as b:
+        np.testing.assert_array_equal(a["items"], b["items"])
+        np.testing.assert_array_equal(a["scores"], b["scores"])
+
+
+def test_a_split_that_overlaps_is_refused(world, tmp_path):
+    folder = tmp_path / "data"
+    shutil.copytree(world / "data", folder)
+    lines = [json.loads(line) for line in (folder / "queries.jsonl").read_text().splitlines()]
+    for i, line in enumerate(lines):
+        line["split"] = "test" if i % 4 == 0 else "train"
+    lines[1]["query"] = lines[0]["query"]
+    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    cfg = configure(world, tmp_path / "run", f"dataset.path={folder}", "methods=[documents]")
+    with pytest.raises(ValueError, match="also in a later part of the split"):
+        evaluate_retrieval.main(cfg)

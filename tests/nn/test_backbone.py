@@ -1,0 +1,131 @@
+"""BERT and DeBERTa through their common interface."""
+
+import json
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxret.nn.backbone import read_backbone, shallow
+from jaxret.nn.layers import Compute
+from tests.tiny import BACKBONES, method, weights
+
+RNG = np.random.default_rng(0)
+IDS = RNG.integers(4, 24, (3, 9)).astype(np.int32)
+MASK = np.arange(9) < np.array([[9], [4], [1]])
+PLACES = np.broadcast_to(np.arange(9), (3, 9))
+COUNTED = RNG.standard_normal((3, 9, 12)).astype(np.float32) * MASK[..., None]
+
+
+@pytest.fixture(params=BACKBONES)
+def backbone(request):
+    return BACKBONES[request.param]
+
+
+def test_a_text_is_its_tokens_embedded_in_order_and_run(backbone):
+    params = weights(backbone.network().shapes())
+    whole = jax.jit(backbone.network().apply)(params, IDS, MASK)
+    run = method(backbone, lambda b, ids, mask, at: b.run(b.embed(ids, at), mask, at))
+    np.testing.assert_allclose(run(params, IDS, MASK, PLACES)[MASK], whole[MASK], atol=1e-5)
+    moved = run(params, IDS, MASK, PLACES + 3)
+    if "position" in params:  # BERT has an embedding for each place, DeBERTa for each distance
+        assert np.abs(moved - whole)[MASK].max() > 0.01
+    else:
+        np.testing.assert_allclose(moved[MASK], whole[MASK], atol=1e-5)
+    shuffled = run(params, IDS, MASK, PLACES[:, ::-1])
+    assert np.abs(shuffled - whole)[0].max() > 0.01
+
+
+def test_bert_gives_what_is_injected_a_type_and_a_place():
+    backbone = BACKBONES["bert"]
+    params = weights(backbone.network().shapes())
+    vectors = RNG.standard_normal((2, 3, 12)).astype(np.float32)
+    at = np.array([[4, 4, 0], [7, 1, 2]])
+    p = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
+
+    def by_hand(x):
+        x = x + p["token_type"]["embedding"][0]
+        centred = x - x.mean(-1, keepdims=True)
+        unit = centred / np.sqrt((centred**2).mean(-1, keepdims=True))
+        return unit * p["norm"]["scale"] + p["norm"]["bias"]
+
+    inject = method(backbone, lambda b, vectors, at: b.inject(vectors, at))
+    placed = by_hand(vectors + p["position"]["embedding"][at])
+    np.testing.assert_allclose(inject(params, vectors, at), placed, atol=1e-5)
+    np.testing.assert_allclose(inject(params, vectors, None), by_hand(vectors), atol=1e-5)
+
+
+def test_deberta_takes_what_is_injected_as_it_is():
+    backbone = BACKBONES["deberta"]
+    params = weights(backbone.network().shapes())
+    vectors = RNG.standard_normal((2, 3, 12)).astype(np.float32)
+    inject = method(backbone, lambda b, vectors, at: b.inject(vectors, at))
+    np.testing.assert_array_equal(inject(params, vectors, np.array([[1, 2, 3]])), vectors)
+
+
+def slope(backbone, compute):
+    """(params, key) -> a scalar of the hidden states that are there, and its gradient."""
+    network = backbone.network(compute)
+
+    def loss(params, key):
+        return (network.apply(params, IDS, MASK, key=key) * COUNTED).sum()
+
+    return jax.jit(jax.value_and_grad(loss))
+
+
+def distance(a, b):
+    """Between two trees, relative to the second."""
+    both = [np.concatenate([np.ravel(x) for x in jax.tree.leaves(tree)]) for tree in (a, b)]
+    return np.linalg.norm(both[0] - both[1]) / np.linalg.norm(both[1])
+
+
+def test_bfloat16_is_near_and_keeps_parameters_and_gradients_in_float32(backbone):
+    shapes = backbone.network(Compute(dtype="bfloat16")).shapes()
+    assert {leaf.dtype for leaf in jax.tree.leaves(shapes)} == {jnp.dtype("float32")}
+    params = weights(shapes)
+    wide = slope(backbone, Compute())(params, None)
+    short = slope(backbone, Compute(dtype="bfloat16"))(params, None)
+    assert {leaf.dtype for leaf in jax.tree.leaves(short)} == {jnp.dtype("float32")}
+    assert 1e-4 < distance(short[1], wide[1]) < 0.1
+
+
+def test_blocks_that_are_computed_again_have_the_same_gradients(backbone):
+    params = weights(backbone.network().shapes())
+    kept = slope(backbone, Compute(dropout=0.2))
+    again = slope(backbone, Compute(dropout=0.2, remat=True))
+    want = kept(params, jax.random.key(0))
+    assert distance(again(params, jax.random.key(0)), want) < 1e-5
+    assert distance(kept(params, jax.random.key(1)), want) > 0.01
+
+
+def test_without_a_key_dropout_is_no_part_of_the_program(backbone):
+    shapes = backbone.network().shapes()
+    plain, dropping = (
+        jax.make_jaxpr(backbone.network(Compute(dropout=rate)).apply)(shapes, IDS, MASK)
+        for rate in (0.0, 0.5)
+    )
+    assert str(plain) == str(dropping)
+
+
+def test_a_shallow_backbone_has_the_first_blocks(backbone):
+    params = weights(backbone.network().shapes())
+    smaller, kept = shallow(backbone, params, 1)
+    assert smaller.config == replace(backbone.config, layers=1)
+    shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), kept)
+    assert shapes == smaller.network().shapes()
+    np.testing.assert_array_equal(
+        kept["blocks"]["0"]["query"]["kernel"], params["blocks"]["0"]["query"]["kernel"]
+    )
+    assert set(params["blocks"]) == {"0", "1"}
+    for layers in (0, 3):
+        with pytest.raises(ValueError, match=rf"layers must be in 1 \.\. 2, got {layers}"):
+            shallow(backbone, params, layers)
+
+
+def test_a_network_that_nobody_reads_is_refused(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "roberta"}))
+    with pytest.raises(ValueError, match=r"model_type must be 'bert' or 'deberta-v2', got 'rob"):
+        read_backbone(path)

@@ -1,0 +1,72 @@
+"""The head on a backbone, by hand from the backbone's hidden states."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxret.nn.classifier import classifier
+from jaxret.nn.layers import Compute
+from tests.tiny import BACKBONES, weights
+
+RNG = np.random.default_rng(0)
+IDS = RNG.integers(4, 24, (3, 9)).astype(np.int32)
+MASK = np.arange(9) < np.array([[9], [4], [1]])
+ACTIVATION = {
+    "bert": np.tanh,
+    "deberta": lambda x: x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2))),
+}
+
+
+@pytest.mark.parametrize("pool", ["context", "mean"])
+@pytest.mark.parametrize("name", BACKBONES)
+def test_logits_are_a_linear_map_of_the_pooled_hidden_states(name, pool):
+    backbone = BACKBONES[name]
+    network = classifier(backbone, 5, pool=pool)
+    params = weights(network.shapes())
+    hidden = jax.jit(backbone.network().apply)(params["backbone"], IDS, MASK)
+    hidden = np.asarray(hidden, np.float64)
+
+    def linear(x, part):
+        return x @ np.asarray(part["kernel"], np.float64) + np.asarray(part["bias"])
+
+    if pool == "mean":
+        assert "dense" not in params
+        pooled = np.stack([row[mask].mean(axis=0) for row, mask in zip(hidden, MASK, strict=True)])
+    else:
+        pooled = ACTIVATION[name](linear(hidden[:, 0], params["dense"]))
+    got = jax.jit(network.apply)(params, IDS, MASK)
+    assert got.shape == (3, 5)
+    np.testing.assert_allclose(got, linear(pooled, params["head"]), atol=1e-5)
+
+
+def test_logits_are_float32_and_dropout_needs_a_key():
+    backbone = BACKBONES["bert"]
+    plain = classifier(backbone, 5, compute=Compute(dtype="bfloat16"))
+    dropping = classifier(backbone, 5, compute=Compute(dtype="bfloat16", dropout=0.5))
+    assert jax.eval_shape(plain.apply, plain.shapes(), IDS, MASK).dtype == jnp.float32
+    programs = [
+        str(jax.make_jaxpr(network.apply)(plain.shapes(), IDS, MASK))
+        for network in (plain, dropping)
+    ]
+    assert programs[0] == programs[1]
+
+
+def test_dropout_reaches_the_pooled_vector():
+    """All but the head's dropout is taken out: a backbone of zeros has the vector b everywhere."""
+    network = classifier(BACKBONES["bert"], 1, pool="mean", compute=Compute(dropout=0.5))
+    params = jax.tree.map(jnp.zeros_like, weights(network.shapes()))
+    params["backbone"]["blocks"]["1"]["mlp_norm"]["bias"] = jnp.ones(12)
+    params["head"]["kernel"] = jnp.ones((12, 1))
+    apply = jax.jit(jax.vmap(lambda key: network.apply(params, IDS[:1], MASK[:1], key=key)[0, 0]))
+    kept = np.asarray(apply(jax.random.split(jax.random.key(0), 2000))) / 2  # of 12, each by half
+    np.testing.assert_allclose(kept, np.round(kept), atol=1e-5)
+    np.testing.assert_allclose(kept.mean(), 6, atol=5 * (3 / 2000) ** 0.5)
+    np.testing.assert_allclose(kept.var(), 3, rtol=0.2)
+
+
+def test_an_unknown_pool_is_refused():
+    with pytest.raises(ValueError, match="pool must be 'context' or 'mean', got 'cls'"):
+        classifier(BACKBONES["bert"], 5, pool="cls")

@@ -1,0 +1,142 @@
+"""ToolRefiner: what its logits depend on, and what they must not depend on."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxret.nn.layers import Compute
+from jaxret.nn.refiner import PLACES, positions, refiner
+from tests.tiny import BACKBONES, method, weights
+
+RNG = np.random.default_rng(0)
+LENGTHS = (7, 12, 16)
+TEXTS = [RNG.integers(4, 24, length) for length in LENGTHS]
+TOOLS = RNG.standard_normal((3, 6, 5)).astype(np.float32)
+THERE = np.arange(6) < np.array([[6], [4], [1]])
+
+
+def padded(length):
+    ids, mask = np.zeros((3, length), np.int32), np.zeros((3, length), bool)
+    for row, text in enumerate(TEXTS):
+        ids[row, : len(text)], mask[row, : len(text)] = text, True
+    return ids, mask
+
+
+@pytest.fixture(scope="module", params=BACKBONES)
+def networks(request):
+    """Parameters, and the compiled network for each kind of places."""
+    made = {places: refiner(BACKBONES[request.param], 5, places=places) for places in PLACES}
+    params = weights(made["shared"].shapes())
+    return params, {places: jax.jit(network.apply) for places, network in made.items()}
+
+
+@pytest.mark.parametrize("places", PLACES)
+def test_only_the_reference_sees_how_the_batch_was_padded(networks, places):
+    params, apply = networks[0], networks[1][places]
+    short, long = (apply(params, *padded(length), TOOLS, THERE) for length in (16, 32))
+    assert short.shape == (3, 6)
+    assert short.dtype == jnp.float32
+    if places == "reference":
+        assert np.abs(short - long)[THERE].max() > 1e-3
+    else:
+        np.testing.assert_allclose(short[THERE], long[THERE], atol=1e-5)
+
+
+@pytest.mark.parametrize("places", PLACES)
+def test_only_shared_places_hide_the_order_of_the_candidates(networks, places):
+    params, apply = networks[0], networks[1][places]
+    order, there = np.array([3, 0, 5, 1, 4, 2]), np.ones((3, 6), bool)
+    straight = apply(params, *padded(16), TOOLS, there)[:, order]
+    permuted = apply(params, *padded(16), TOOLS[:, order], there)
+    if places == "shared":
+        np.testing.assert_allclose(permuted, straight, atol=1e-5)
+    else:
+        assert np.abs(permuted - straight).max(axis=1).min() > 1e-3
+
+
+@pytest.mark.parametrize("places", ["shared", "rank"])
+def test_candidates_that_are_not_there_change_nothing_however_many(networks, places):
+    params, apply = networks[0], networks[1][places]
+    alone = apply(params, *padded(16), TOOLS, THERE)
+    rubbish = np.where(THERE[..., None], TOOLS, 1e3 * RNG.standard_normal(TOOLS.shape))
+    more = np.concatenate([rubbish, 7 * TOOLS[:, :4]], axis=1).astype(np.float32)
+    there = np.pad(THERE, ((0, 0), (0, 4)))
+    got = apply(params, *padded(16), more, there)
+    np.testing.assert_allclose(got[:, :6][THERE], alone[THERE], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_candidates_that_are_not_there_are_not_in_the_gradient(name):
+    network = refiner(BACKBONES[name], 5)
+    params, counted = weights(network.shapes()), RNG.standard_normal((3, 6)) * THERE
+
+    @jax.jit
+    @jax.grad
+    def gradient(both):
+        params, tools = both
+        return (network.apply(params, *padded(16), tools, THERE) * counted).sum()
+
+    rubbish = np.where(THERE[..., None], TOOLS, 1e3).astype(np.float32)
+    (ours, tools), (theirs, _) = gradient((params, TOOLS)), gradient((params, rubbish))
+    assert np.abs(tools[THERE]).min(axis=0).max() > 0
+    np.testing.assert_array_equal(tools[~THERE], 0)
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+@pytest.mark.parametrize("places", ["shared", "rank"])
+def test_a_query_is_its_tokens_then_its_tools_through_the_blocks(name, places):
+    """The sequence put together by hand, for one query without padding."""
+    network = refiner(BACKBONES[name], 5, places=places)
+    params = weights(network.shapes())
+    at = {"shared": [7, 7, 7], "rank": [7, 8, 9]}[places]
+
+    def call(backbone, ids, projected, at):
+        words = jnp.arange(7)[None]
+        x = jnp.concatenate([backbone.embed(ids, words), backbone.inject(projected, at)], axis=1)
+        return backbone.run(x, jnp.ones((1, 10), bool), jnp.concatenate([words, at], axis=1))
+
+    projected = TOOLS[:1, :3] @ params["projection"]["kernel"] + params["projection"]["bias"]
+    run = method(BACKBONES[name], call)
+    hidden = run(params["backbone"], TEXTS[0][None], projected, np.array([at]))
+    want = (hidden[0, 7:] @ params["score"]["kernel"] + params["score"]["bias"])[:, 0]
+    three = np.arange(6) < 3
+    got = jax.jit(network.apply)(params, *(x[:1] for x in padded(16)), TOOLS[:1], three[None])
+    np.testing.assert_allclose(got[0, :3], want, atol=1e-5)
+
+
+def test_places_by_hand():
+    mask = jnp.asarray(np.arange(4) < np.array([[2], [4]]))
+    words, tools = positions(mask, 3, "shared")
+    np.testing.assert_array_equal(words, [[0, 1, 2, 3]] * 2)
+    np.testing.assert_array_equal(tools, [[2, 2, 2], [4, 4, 4]])
+    words, tools = positions(mask, 3, "rank")
+    np.testing.assert_array_equal(words, [[0, 1, 2, 3]] * 2)
+    np.testing.assert_array_equal(tools, [[2, 3, 4], [4, 5, 6]])
+    words, tools = positions(mask, 3, "reference")  # the closing token, then tools, after padding
+    np.testing.assert_array_equal(words, [[0, 3, 2, 3], [0, 1, 2, 3]])
+    np.testing.assert_array_equal(tools, [[4, 5, 6]] * 2)
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_bfloat16_keeps_float32_parameters_and_logits(name):
+    network = refiner(BACKBONES[name], 5, compute=Compute(dtype="bfloat16", remat=True))
+    assert {leaf.dtype for leaf in jax.tree.leaves(network.shapes())} == {jnp.dtype("float32")}
+    got = jax.eval_shape(network.apply, network.shapes(), *padded(16), TOOLS, THERE)
+    assert (got.shape, got.dtype) == ((3, 6), jnp.float32)
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match=r"places must be one of .*, got 'first'"):
+        refiner(BACKBONES["bert"], 5, places="first")
+    network = refiner(BACKBONES["bert"], 5)
+    with pytest.raises(ValueError, match=r"may have 48 places \(max_positions\), got 52"):
+        jax.eval_shape(
+            network.apply,
+            network.shapes(),
+            *padded(16),
+            np.ones((3, 36, 5), np.float32),
+            np.ones((3, 36), bool),
+        )

@@ -1,0 +1,74 @@
+"""Networks and an encoder small enough for tests of what is built on them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+from jaxret.encode import EncoderSpec, TextEncoder
+from jaxret.nn import bert, deberta
+from jaxret.nn.backbone import Backbone
+from jaxret.nn.functional import functionalize
+from jaxret.nn.layers import Compute
+
+SIZES = {"vocab_size": 24, "hidden": 12, "layers": 2, "heads": 3, "intermediate": 20}
+BACKBONES = {
+    "bert": Backbone(
+        bert.BertConfig(**SIZES, max_positions=48, type_vocab=2, eps=1e-12),
+        bert.Bert,
+        bert.KEYS,
+        "bert.",
+    ),
+    "deberta": Backbone(
+        deberta.DebertaConfig(**SIZES, buckets=16, max_distance=64),
+        deberta.Deberta,
+        deberta.KEYS,
+        "deberta.",
+    ),
+}
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnopqrst"]
+
+
+def weights(shapes, seed=0, scale=0.4):
+    """Random weights of every kind, so that no bias or scale can be left out unseen."""
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(
+        lambda leaf: jnp.asarray(scale * rng.standard_normal(leaf.shape), leaf.dtype), shapes
+    )
+
+
+def method(backbone, call):
+    """``call(module, *args)`` as a function of the backbone's parameters."""
+
+    class Called(nnx.Module):
+        def __init__(self, rngs):
+            self.backbone = backbone.build(Compute(), rngs)
+
+        def __call__(self, *args):
+            return call(self.backbone, *args)
+
+    apply = functionalize(Called).apply
+    return jax.jit(lambda params, *args: apply({"backbone": params}, *args))
+
+
+def tokenizer(words=WORDS):
+    """A token a word, between [CLS] and [SEP], which are numbers 2 and 3."""
+    numbers = {word: number for number, word in enumerate(words)}
+    made = Tokenizer(models.WordLevel(numbers, unk_token="[UNK]"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    made.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    return made
+
+
+def encoder(folder, name="bert"):
+    """A `TextEncoder` with random weights; ``folder`` gets its tokenizer."""
+    backbone = BACKBONES[name]
+    tokenizer().save(str(folder / "tokenizer.json"))
+    return TextEncoder(
+        spec=EncoderSpec(name="tiny", hub_id="nobody/tiny", max_tokens=32),
+        backbone=backbone,
+        directory=folder,
+        sha256=None,
+        weights=weights(backbone.network().shapes()),
+    )

@@ -1,0 +1,312 @@
+"""The loop on a linear regression, where every number can be had another way."""
+
+import itertools
+from functools import cache, partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from jaxret import sharding
+from jaxret.checkpoint import Interrupted, run_chunks
+from jaxret.nn.layers import dropout
+from jaxret.tracking import NoopTracker
+from jaxret.training.batches import Batches, shuffled
+from jaxret.training.loop import fit, start, train_step
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((100, 6)).astype(np.float32)
+Y = RNG.standard_normal((100, 4)).astype(np.float32)
+PARAMS = {"dense": {"kernel": jnp.asarray(RNG.standard_normal((6, 4)), jnp.float32)}}
+PARAMS["dense"]["bias"] = jnp.zeros(4)
+BATCH = {"x": X[:16], "y": Y[:16]}
+
+
+def batches():
+    return shuffled([1] * 100, lambda rows: {"x": X[rows], "y": Y[rows]}, size=16, seed=5)
+
+
+def loss(params, batch, key, rate=0.0):
+    x = dropout(batch["x"], rate, key)
+    error = x @ params["dense"]["kernel"] + params["dense"]["bias"][None] - batch["y"]
+    return (error**2).mean(), {"largest": jnp.abs(error).max()}
+
+
+noisy = partial(loss, rate=0.25)
+
+
+def validate(params):
+    value, _ = loss(jax.device_get(params), {"x": X, "y": Y}, None)
+    return {"negative_error": -float(value)}
+
+
+def fitted(*, accumulate=1, steps=12, **options):
+    optimizer = optax.adamw(0.05)
+    state = start(PARAMS, optimizer, jax.random.key(3))
+    step = train_step(noisy, optimizer, accumulate=accumulate)
+    return fit(state, step, batches(), steps=steps, every=4, **{"validate": validate} | options)
+
+
+@cache
+def alone(accumulate=1):
+    """The run on one device from beginning to end, with which others are compared."""
+    return fitted(accumulate=accumulate)
+
+
+def raw(tree):
+    """The leaves as NumPy arrays, keys as their bits."""
+    leaves = jax.tree.leaves(tree)
+    is_key = [jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in leaves]
+    return [
+        np.asarray(jax.random.key_data(leaf) if key else leaf)
+        for leaf, key in zip(leaves, is_key, strict=True)
+    ]
+
+
+def assert_close(a, b, tolerance=1e-6):
+    for ours, theirs in zip(raw(a), raw(b), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=tolerance)
+
+
+def test_a_step_is_one_of_gradient_descent():
+    optimizer = optax.sgd(0.1)
+    before = start(PARAMS, optimizer, jax.random.key(0))
+    after, info = jax.jit(train_step(loss, optimizer))(before, BATCH)
+    w, x, y = (np.asarray(a, np.float64) for a in (PARAMS["dense"]["kernel"], X[:16], Y[:16]))
+    error = x @ w - y
+    slope, of_bias = 2 * x.T @ error / error.size, 2 * error.sum(axis=0) / error.size
+    np.testing.assert_allclose(after.params["dense"]["kernel"], w - 0.1 * slope, atol=1e-6)
+    np.testing.assert_allclose(after.params["dense"]["bias"], -0.1 * of_bias, atol=1e-6)
+    np.testing.assert_allclose(info["loss"], (error**2).mean(), rtol=1e-5)
+    np.testing.assert_allclose(info["largest"], np.abs(error).max(), rtol=1e-5)
+    length = np.sqrt((slope**2).sum() + (of_bias**2).sum())
+    np.testing.assert_allclose(info["gradient_norm"], length, rtol=1e-5)
+    assert (after.step, after.position) == (1, 16)
+    assert before.step == 0  # what went in is as it was
+    assert_close(before.params, PARAMS, tolerance=0)
+
+
+@pytest.mark.parametrize("accumulate", [2, 16])
+def test_parts_of_a_batch_make_the_same_step_as_the_whole(accumulate):
+    optimizer = optax.sgd(0.1)
+    state = start(PARAMS, optimizer, jax.random.key(0))
+    whole, told = jax.jit(train_step(loss, optimizer))(state, BATCH)
+    parts, info = jax.jit(train_step(loss, optimizer, accumulate=accumulate))(state, BATCH)
+    assert_close(parts, whole)
+    np.testing.assert_allclose(info["loss"], told["loss"], rtol=1e-5)
+    np.testing.assert_allclose(info["gradient_norm"], told["gradient_norm"], rtol=1e-5)
+    assert info["largest"] < told["largest"]  # a mean over parts, as of any number
+
+
+def test_parts_that_are_not_equal_are_refused():
+    optimizer = optax.sgd(0.1)
+    state = start(PARAMS, optimizer, jax.random.key(0))
+    with pytest.raises(ValueError, match="accumulate=5 must divide the batch of 16 examples"):
+        jax.eval_shape(train_step(loss, optimizer, accumulate=5), state, BATCH)
+    with pytest.raises(ValueError, match="accumulate must be at least 1, got 0"):
+        train_step(loss, optimizer, accumulate=0)
+
+
+def test_every_step_and_every_part_has_noise_of_its_own():
+    def draws(params, batch, key):
+        return params["w"] * 0.0, {"draw": jax.random.uniform(key)}
+
+    def of(*numbers):
+        key = jax.random.key(9)
+        for number in numbers:
+            key = jax.random.fold_in(key, number)
+        return float(jax.random.uniform(key))
+
+    optimizer, batch = optax.sgd(0.1), {"x": np.zeros((2, 1), np.float32)}
+    whole = jax.jit(train_step(draws, optimizer))
+    halves = jax.jit(train_step(draws, optimizer, accumulate=2))
+    state = start({"w": jnp.ones(())}, optimizer, jax.random.key(9))
+    for t in range(2):
+        _, info = halves(state, batch)
+        np.testing.assert_allclose(info["draw"], (of(t, 0) + of(t, 1)) / 2, rtol=1e-6)
+        state, info = whole(state, batch)
+        np.testing.assert_allclose(info["draw"], of(t), rtol=1e-6)
+    assert len({of(0), of(1), of(0, 0), of(0, 1)}) == 4
+
+
+def mesh_of(devices):
+    return None if devices is None else sharding.make_mesh(data=devices)
+
+
+RULES = [("kernel", P(None, "model"))]
+MESHES = {
+    "plain": (None, ()),
+    "8 devices": (partial(mesh_of, 8), ()),
+    "4 x 2 devices": (partial(sharding.make_mesh, data=4, model=2), RULES),
+}
+
+
+@pytest.mark.parametrize("layout", MESHES)
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_one_program_serves_all_steps(layout, accumulate):
+    make, rules = MESHES[layout]
+    mesh, optimizer = make and make(), optax.adamw(0.05)
+    state = start(PARAMS, optimizer, jax.random.key(3))
+    where = None
+    if mesh is not None:
+        state = sharding.place(state, mesh, sharding.by_path(state, rules))
+        where = NamedSharding(mesh, P("data"))
+    step = jax.jit(train_step(noisy, optimizer, accumulate=accumulate), donate_argnums=0)
+    for _ in range(4):
+        state, _ = step(state, jax.device_put(batches()(int(state.position)), where))
+    assert step._cache_size() == 1
+
+
+def test_a_fit_traces_its_loss_once():
+    calls = []
+
+    def counted(params, batch, key):
+        calls.append(None)
+        return loss(params, batch, key)
+
+    optimizer = optax.sgd(0.1)
+    state = start(PARAMS, optimizer, jax.random.key(3))
+    step = train_step(counted, optimizer)
+    done = fit(state, step, batches(), steps=9, every=2, validate=validate)
+    assert done.state.step == 9
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize("devices", [1, 2, 8])
+def test_any_number_of_devices_ends_with_the_same_parameters(devices, accumulate):
+    many = fitted(accumulate=accumulate, mesh=mesh_of(devices))
+    assert_close(many, alone(accumulate))
+    assert len(many.state.params["dense"]["kernel"].sharding.device_set) == devices
+
+
+def test_a_batch_is_split_and_the_gradients_are_summed():
+    mesh, optimizer = mesh_of(8), optax.sgd(0.1)
+    state = start(PARAMS, optimizer, jax.random.key(0))
+    state = sharding.place(state, mesh, sharding.by_path(state, ()))
+    batch = jax.device_put(BATCH, NamedSharding(mesh, P("data")))
+    assert batch["x"].sharding.shard_shape((16, 6)) == (2, 6)
+    program = jax.jit(train_step(loss, optimizer)).lower(state, batch).compile().as_text()
+    assert "all-reduce" in program
+    assert "f32[2,6]" in program
+    assert "f32[16,6]" not in program  # no device ever has the whole batch
+    assert "all-gather" not in program
+
+
+def test_parameters_and_the_optimisers_state_lie_where_the_rules_say():
+    mesh = sharding.make_mesh(data=4, model=2)
+    split = fitted(mesh=mesh, rules=RULES)
+    assert_close(split, alone())
+    adam = split.state.opt_state[0]
+    for tree in (split.state.params, split.best, adam.mu, adam.nu):
+        assert tree["dense"]["kernel"].sharding.shard_shape((6, 4)) == (6, 2)
+        assert tree["dense"]["bias"].sharding.is_fully_replicated
+
+
+def test_an_interrupted_fit_goes_on_to_the_same_bits(tmp_path):
+    straight, asked, validated = alone(), itertools.count(1), []
+
+    def seen(params):
+        validated.append(None)
+        return validate(params)
+
+    with pytest.raises(Interrupted, match="stopped at step 2"):
+        fitted(resumable=partial(run_chunks, tmp_path, lambda: next(asked) == 2), validate=seen)
+    assert len(validated) == 2
+    again = fitted(resumable=partial(run_chunks, tmp_path, lambda: False), validate=seen)
+    assert len(validated) == 3  # the third chunk alone was left
+    assert again.state.position == 12 * 16
+    assert jax.tree.structure(again) == jax.tree.structure(straight)
+    for ours, theirs in zip(raw(again), raw(straight), strict=True):
+        assert ours.dtype == theirs.dtype
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_fit_is_resumed_on_another_number_of_devices(tmp_path):
+    asked = itertools.count(1)
+    with pytest.raises(Interrupted):
+        fitted(resumable=partial(run_chunks, tmp_path, lambda: next(asked) == 1), mesh=mesh_of(8))
+    again = fitted(resumable=partial(run_chunks, tmp_path, lambda: False), mesh=mesh_of(2))
+    assert_close(again, alone())
+
+
+def counting(*, scores, steps, every=1, tracker=None):
+    """A fit whose one parameter counts the steps, with a score for each."""
+    optimizer = optax.sgd(1.0)
+
+    def upward(params, batch, key):
+        return -params["w"] + batch["x"].mean(), {}
+
+    def at(position):  # not a number from the fifth example on
+        return {"x": np.full((1, 1), np.nan if position >= 4 else 0.5, np.float32)}
+
+    state = start({"w": jnp.zeros(())}, optimizer, jax.random.key(0))
+    return fit(
+        state,
+        train_step(upward, optimizer),
+        Batches(at=at, size=1, epoch=9),
+        steps=steps,
+        every=every,
+        validate=lambda params: {"score": scores[int(params["w"])], "other": 7.0},
+        tracker=tracker,
+        title="toy",
+    )
+
+
+def test_the_best_parameters_are_kept_the_earliest_of_equals():
+    done = counting(scores=[0, 0.1, 0.5, 0.5, 0.2], steps=4)
+    assert (done.best["w"], done.best_step, done.score) == (2, 2, 0.5)
+    assert done.state.params["w"] == 4
+
+
+def test_a_score_that_is_no_number_is_never_the_best():
+    done = counting(scores=[0, float("nan"), 0.5, float("nan"), 0.2], steps=4)
+    assert (done.best["w"], done.best_step, done.score) == (2, 2, 0.5)
+
+
+def test_validation_comes_every_few_steps_and_after_the_last():
+    class Kept(NoopTracker):
+        def __init__(self):
+            self.lines = []
+
+        def log(self, metrics, step):
+            self.lines.append((step, metrics))
+
+    tracker = Kept()
+    counting(scores=[0, 1, 2, 3], steps=3, every=2, tracker=tracker)
+    (first, numbers), (last, _) = tracker.lines
+    assert (first, last) == (2, 3)
+    assert numbers == {
+        "toy/loss": 0.0,  # of 0.5 and -0.5
+        "toy/gradient_norm": 1.0,
+        "toy/score": 2.0,
+        "toy/other": 7.0,
+    }
+
+
+def test_a_loss_that_is_no_number_ends_the_fit_and_its_steps_are_named():
+    with pytest.raises(FloatingPointError, match=r"toy: the loss is nan in steps 4 \.\. 6: lower"):
+        counting(scores=range(9), steps=9, every=3)
+
+
+def test_a_fit_leaves_what_it_started_from(tmp_path):
+    """Also where an optimiser keeps the parameters themselves, as averages of them do."""
+    average = optax.GradientTransformation(
+        init=lambda params: params, update=lambda slope, kept, params: (slope, kept)
+    )
+    optimizer, key = optax.chain(average, optax.sgd(0.1)), jax.random.key(0)
+    state = start(PARAMS, optimizer, key)
+    fit(state, train_step(noisy, optimizer), batches(), steps=2, every=2, validate=validate)
+    assert state.params["dense"]["kernel"].is_deleted()
+    assert not key.is_deleted()
+    assert np.isfinite(PARAMS["dense"]["kernel"]).all()
+
+
+@pytest.mark.parametrize("name", ["steps", "every"])
+def test_a_fit_of_no_steps_is_refused(name):
+    with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
+        fit(None, None, batches(), **{"steps": 3, "every": 3, "validate": validate, name: 0})
