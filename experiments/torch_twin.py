@@ -13,8 +13,9 @@ import numpy as np
 import optax
 import torch
 from jaxtyping import Array, Float
+from safetensors.torch import load_file
 from torch.nn import functional as F
-from transformers import BertModel
+from transformers import BertConfig, BertModel
 
 from jaxret.nn.backbone import Backbone
 from jaxret.nn.checkpoints import convert
@@ -45,9 +46,10 @@ class Twin:
         decay: float,
         compiled: bool,
     ):
-        self.bert = BertModel.from_pretrained(
-            directory, add_pooling_layer=False, num_hidden_layers=layers
-        ).eval()  # without dropout
+        config = BertConfig.from_pretrained(directory, num_hidden_layers=layers)
+        self.bert = BertModel(config, add_pooling_layer=False).eval()  # without dropout
+        # `check` would notice if anything but the pooler were left out.
+        self.bert.load_state_dict(load_file(directory / "model.safetensors"), strict=False)
         self.heads = {name: _linear(params[name]) for name in params if name != "backbone"}
         parameters = [p for part in (self.bert, *self.heads.values()) for p in part.parameters()]
         # One kernel for all of it: half the time of foreach=True and of the plain loop.

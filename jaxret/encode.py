@@ -38,6 +38,8 @@ from jaxret.types import Params
 # Texts are padded to one of these lengths: a shape more is half a second of compiling, a step of
 # a quarter costs about a tenth in padding.
 LENGTHS = (16, 24, 32, 40, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512)
+# Fewer, for what is trained: gradients compile for longer.
+COARSE = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 POOLINGS = {"mean": mean_pool, "cls": cls_pool}
 SHARD = 512  # texts between two writes to the cache: what an interruption can lose
 

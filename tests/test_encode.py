@@ -151,7 +151,7 @@ def test_a_deberta_is_loaded_and_encodes_like_any_other(deberta):
     got = encode(encoder, TEXTS, kind="query", cache=None, progress=False)
     np.testing.assert_allclose(got, one_by_one(encoder, TEXTS), atol=1e-5)
     np.testing.assert_allclose(np.linalg.norm(got, axis=1), 1.0, atol=1e-6)
-    assert np.abs(got[0] @ got[1]) < 0.999  # not one vector for everything
+    assert np.abs(got[0] - got[1]).max() > 1e-3  # not one vector for everything
 
 
 def test_each_kind_of_text_gets_its_prefix(checkpoint):
@@ -310,7 +310,7 @@ def test_no_texts_are_an_empty_matrix(checkpoint):
 def test_unknown_kinds_and_encoders_are_refused(checkpoint):
     with pytest.raises(ValueError, match=r"\['query', 'document'\], got 'tool'"):
         encode(load_encoder("minilm", checkpoint), ["a"], kind="tool", cache=None)
-    with pytest.raises(ValueError, match=r"one of \['e5_base'.*\], got 'bm25'"):
+    with pytest.raises(ValueError, match=r"one of \[.*'minilm'\], got 'bm25'"):
         load_encoder("bm25")
 
 

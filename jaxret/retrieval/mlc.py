@@ -16,10 +16,10 @@ from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from jaxret.encode import TextEncoder, pad
+from jaxret.encode import TextEncoder
 from jaxret.nn.functional import Module
 from jaxret.retrieval.retriever import Retriever
-from jaxret.training.batches import LENGTHS
+from jaxret.retrieval.tokens import reader
 from jaxret.types import Params, PRNGKey
 
 SCALE = 20.0  # of the first logits, as multiples of the cosine
@@ -76,17 +76,13 @@ def mlc(
       name: shown in the progress bar and in errors.
     """
 
-    def read(texts):
-        ids, mask = pad(encoder.tokens(texts, kind="query", limit=limit), LENGTHS)
-        return {"ids": ids, "mask": mask}
-
     def split(path, leaf):
         in_head = jax.tree_util.keystr(path[:1], simple=True) == "head"
         return P(*[None] * (np.ndim(leaf) - 1), "item") if in_head else P()
 
     return Retriever(
         name=name,
-        read=read,
+        read=reader(encoder, limit),
         params=params,
         score=_score(network),
         split=(jax.tree.map_with_path(split, params), P()),

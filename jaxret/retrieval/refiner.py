@@ -9,10 +9,10 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from jaxret.encode import TextEncoder, pad
+from jaxret.encode import TextEncoder
 from jaxret.nn.functional import Module
 from jaxret.retrieval.retriever import Reranker
-from jaxret.training.batches import LENGTHS
+from jaxret.retrieval.tokens import reader
 from jaxret.types import Params, PRNGKey
 
 
@@ -41,14 +41,12 @@ def tool_refiner(
       name: shown in the progress bar and in errors.
     """
 
-    def read(texts):
-        ids, mask = pad(encoder.tokens(texts, kind="query", limit=limit), LENGTHS)
-        return {"ids": ids, "mask": mask}
-
     def score(params, features, candidates):
         network_params, table = params
         shown = table[jnp.maximum(candidates, 0)]
         ids, mask = features["ids"], features["mask"]
         return network.apply(network_params, ids, mask, shown, candidates >= 0)
 
-    return Reranker(name=name, read=read, params=(params, jnp.asarray(tools)), score=score)
+    return Reranker(
+        name=name, read=reader(encoder, limit), params=(params, jnp.asarray(tools)), score=score
+    )

@@ -17,8 +17,6 @@ from jaxtyping import Int
 from jaxret.validate import require
 
 GROUP = 16  # batches that are sorted by length together
-#: What training pads to: fewer shapes than `jaxret.encode.LENGTHS`, as gradients compile for long.
-LENGTHS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 
 
 class Batches(NamedTuple):

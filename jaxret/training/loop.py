@@ -146,7 +146,10 @@ def fit(
     require("steps", steps, "at least 1", lambda n: n >= 1)
     require("every", every, "at least 1", lambda n: n >= 1)
     tracker = NoopTracker() if tracker is None else tracker
-    compiled = jax.jit(step, donate_argnums=0)
+    placed = _place(state, mesh, rules)
+    # Said, where an array goes after a step: XLA would choose anew, and compile for its choice.
+    where = None if mesh is None else jax.tree.map(lambda x: x.sharding, placed)
+    compiled = jax.jit(step, donate_argnums=0, out_shardings=(where, None))
     chunks = -(-steps // every)
     bar = tqdm(total=steps, desc=title, unit="step")
 
@@ -178,7 +181,6 @@ def fit(
             best_step=np.asarray(done),
         )
 
-    placed = _place(state, mesh, rules)
     first = Fit(
         state=placed,
         best=jax.tree.map(jnp.array, placed.params),

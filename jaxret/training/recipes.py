@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxret.encode import pad
+from jaxret.encode import COARSE, pad
 from jaxret.nn.functional import Module
 from jaxret.training import losses
-from jaxret.training.batches import LENGTHS, Batches, shuffled
+from jaxret.training.batches import Batches, shuffled
 from jaxret.training.loop import Loss
 
 Tokens = Sequence[Sequence[int]]
@@ -48,7 +48,7 @@ def classification(
     """
 
     def collate(rows):
-        ids, mask = pad([tokens[row] for row in rows], LENGTHS)
+        ids, mask = pad([tokens[row] for row in rows], COARSE)
         return {"ids": ids, "mask": mask, "labels": labels[rows]}
 
     def loss(params, batch, key):
@@ -89,7 +89,7 @@ def contrast(
         anchor, positive, negative = triplets[rows].T
         texts = [anchors[i] for i in anchor]
         texts += [others[i] for i in positive] + [others[i] for i in negative]
-        ids, mask = pad(texts, LENGTHS)
+        ids, mask = pad(texts, COARSE)
         return {"ids": by_role(ids), "mask": by_role(mask)}
 
     def loss(params, batch, key):
@@ -133,7 +133,7 @@ def refinement(
     shown = _with_missing(candidates, labels) if inject_missing else candidates
 
     def collate(rows):
-        ids, mask = pad([tokens[row] for row in rows], LENGTHS)
+        ids, mask = pad([tokens[row] for row in rows], COARSE)
         some = shown[rows]
         return {
             "ids": ids,

@@ -115,10 +115,11 @@ def overrides(world, directory):
 
 
 def configure(world, directory, *more, name="evaluate_retrieval"):
-    few = [x for x in overrides(world, directory) if name != "ablate_refiner" or "_mlc" not in x]
-    few = [x for x in few if name != "ablate_refiner" or not x.startswith(("recipes.mlc", "recipes.q"))]
+    given = overrides(world, directory)
+    if name == "ablate_refiner":  # has one recipe
+        given = [x for x in given if not x.startswith("recipes") or ".refiner_tool2vec" in x]
     with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose(name, [*few, *more])
+        return compose(name, [*given, *more])
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +193,11 @@ def test_ablations_change_one_setting_at_a_time(world):
         world,
         world / "ablation",
         "seeds=1",
-        "variants={candidates: [8, 12], tools: [documents]}",
+        "variants.candidates=[8,12]",
+        "variants.tools=[documents]",
+        "variants.places=[shared]",
+        "variants.inject_missing=[false]",
+        "variants.layers=[1]",
         name="ablate_refiner",
     )
     results = ablate_refiner.main(cfg)

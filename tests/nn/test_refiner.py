@@ -98,10 +98,11 @@ def test_a_query_is_its_tokens_then_its_tools_through_the_blocks(name, places):
         x = jnp.concatenate([backbone.embed(ids, words), backbone.inject(projected, at)], axis=1)
         return backbone.run(x, jnp.ones((1, 10), bool), jnp.concatenate([words, at], axis=1))
 
-    projected = TOOLS[:1, :3] @ params["projection"]["kernel"] + params["projection"]["bias"]
+    projection, score = jax.device_get((params["projection"], params["score"]))
+    projected = TOOLS[:1, :3] @ projection["kernel"] + projection["bias"]
     run = method(BACKBONES[name], call)
     hidden = run(params["backbone"], TEXTS[0][None], projected, np.array([at]))
-    want = (hidden[0, 7:] @ params["score"]["kernel"] + params["score"]["bias"])[:, 0]
+    want = (np.asarray(hidden)[0, 7:] @ score["kernel"] + score["bias"])[:, 0]
     three = np.arange(6) < 3
     got = jax.jit(network.apply)(params, *(x[:1] for x in padded(16)), TOOLS[:1], three[None])
     np.testing.assert_allclose(got[0, :3], want, atol=1e-5)

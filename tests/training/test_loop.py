@@ -133,59 +133,33 @@ def test_every_step_and_every_part_has_noise_of_its_own():
     assert len({of(0), of(1), of(0, 0), of(0, 1)}) == 4
 
 
-def mesh_of(devices):
-    return None if devices is None else sharding.make_mesh(data=devices)
-
-
 RULES = [("kernel", P(None, "model"))]
-MESHES = {
-    "plain": (None, ()),
-    "8 devices": (partial(mesh_of, 8), ()),
-    "4 x 2 devices": (partial(sharding.make_mesh, data=4, model=2), RULES),
+LAYOUTS = {
+    "no mesh": {},
+    "8 devices": {"mesh": sharding.make_mesh(data=8)},
+    "4 x 2 devices": {"mesh": sharding.make_mesh(data=4, model=2), "rules": RULES},
 }
 
 
-@pytest.mark.parametrize("layout", MESHES)
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("accumulate", [1, 2])
-def test_one_program_serves_all_steps(layout, accumulate):
-    make, rules = MESHES[layout]
-    mesh, optimizer = make and make(), optax.adamw(0.05)
-    state = start(PARAMS, optimizer, jax.random.key(3))
-    where = None
-    if mesh is not None:
-        state = sharding.place(state, mesh, sharding.by_path(state, rules))
-        where = NamedSharding(mesh, P("data"))
-    step = jax.jit(train_step(noisy, optimizer, accumulate=accumulate), donate_argnums=0)
-    for _ in range(4):
-        state, _ = step(state, jax.device_put(batches()(int(state.position)), where))
-    assert step._cache_size() == 1
-
-
-def test_a_fit_traces_its_loss_once():
-    calls = []
-
-    def counted(params, batch, key):
-        calls.append(None)
-        return loss(params, batch, key)
-
-    optimizer = optax.sgd(0.1)
-    state = start(PARAMS, optimizer, jax.random.key(3))
-    step = train_step(counted, optimizer)
-    done = fit(state, step, batches(), steps=9, every=2, validate=validate)
-    assert done.state.step == 9
-    assert len(calls) == 1
+def test_one_program_serves_all_steps(layout, accumulate, caplog):
+    with jax.log_compiles():
+        fitted(accumulate=accumulate, steps=5, **LAYOUTS[layout])
+    programs = [line for line in caplog.messages if line.startswith("Compiling jit(step)")]
+    assert len(programs) == 1
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
 @pytest.mark.parametrize("devices", [1, 2, 8])
 def test_any_number_of_devices_ends_with_the_same_parameters(devices, accumulate):
-    many = fitted(accumulate=accumulate, mesh=mesh_of(devices))
+    many = fitted(accumulate=accumulate, mesh=sharding.make_mesh(data=devices))
     assert_close(many, alone(accumulate))
     assert len(many.state.params["dense"]["kernel"].sharding.device_set) == devices
 
 
 def test_a_batch_is_split_and_the_gradients_are_summed():
-    mesh, optimizer = mesh_of(8), optax.sgd(0.1)
+    mesh, optimizer = sharding.make_mesh(data=8), optax.sgd(0.1)
     state = start(PARAMS, optimizer, jax.random.key(0))
     state = sharding.place(state, mesh, sharding.by_path(state, ()))
     batch = jax.device_put(BATCH, NamedSharding(mesh, P("data")))
@@ -229,8 +203,13 @@ def test_an_interrupted_fit_goes_on_to_the_same_bits(tmp_path):
 def test_a_fit_is_resumed_on_another_number_of_devices(tmp_path):
     asked = itertools.count(1)
     with pytest.raises(Interrupted):
-        fitted(resumable=partial(run_chunks, tmp_path, lambda: next(asked) == 1), mesh=mesh_of(8))
-    again = fitted(resumable=partial(run_chunks, tmp_path, lambda: False), mesh=mesh_of(2))
+        fitted(
+            resumable=partial(run_chunks, tmp_path, lambda: next(asked) == 1),
+            mesh=sharding.make_mesh(data=8),
+        )
+    again = fitted(
+        resumable=partial(run_chunks, tmp_path, lambda: False), mesh=sharding.make_mesh(data=2)
+    )
     assert_close(again, alone())
 
 
