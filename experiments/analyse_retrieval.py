@@ -1,7 +1,7 @@
 """Where does retrieval fail?      (Tool2Vec: Figure 3, Appendix B with Table B.1 and Figure B.1)
 
     uv run python -m experiments.analyse_retrieval dataset.path=FOLDER          # ToolLens
-    uv run python -m experiments.analyse_retrieval dataset=deskbank +dataset.options.part=all
+    uv run python -m experiments.analyse_retrieval dataset=deskbank_all methods=[documents,tool2vec]
 
 Of each method, on the test part:
 
@@ -48,11 +48,10 @@ sqrt(9.04 (100 - 9.04)) = 28.7 %.
 import re
 from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import NamedTuple
 
 import hydra
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from omegaconf import DictConfig
@@ -60,26 +59,17 @@ from omegaconf import DictConfig
 from experiments import methods, show
 from experiments.bench import Bench
 from experiments.config import CONFIGS
+from experiments.failures import missed
 from experiments.run import Run, open_run
-from jaxret import metrics, plots, tracking
+from jaxret import plots, tracking
 from jaxret.validate import require
 
 BY_TOOL = ("label", "rate", "sd", "sd_chance", "half", "half_chance")
 BY_QUERY = tuple(f"{s}/{n}" for s in ("missed", "found") for n in ("n", "tokens", "sd", "tools"))
 QUARTILES = {"q25": 25, "median": 50, "q75": 75}
 COSINES = ("auc", *(f"{side}/{q}" for side in ("positive", "negative") for q in QUARTILES))
-SHUFFLES = 200  # of the misses, for what chance alone would give
 
 Results = dict[str, np.ndarray]
-
-
-class Failures(NamedTuple):
-    """What one ranking misses. J tools are needed by any of its N queries."""
-
-    rates: Float[np.ndarray, " J"]  # worst first
-    by_chance: Float[np.ndarray, " J"]  # the same, misses shuffled over all labels
-    queries: Bool[np.ndarray, " N"]  # with at least one miss
-    numbers: dict[str, float]  # `BY_TOOL` and `BY_QUERY`, less what has no queries
 
 
 @hydra.main(config_path=CONFIGS, config_name="analyse_retrieval", version_base="1.3")
@@ -217,50 +207,6 @@ def failures(bench: Bench, results: Results) -> None:
     ax.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, handlelength=1.2)
     keep(bench.run, figure, "failures")
     keep(bench.run, boxes(sides, "tokens of the query"), "lengths")
-
-
-def missed(
-    items: Int[np.ndarray, "N k"], labels: Int[np.ndarray, "N L"], lengths: Int[np.ndarray, " N"]
-) -> Failures:
-    """Looks at the labels that are not among the items."""
-    needed = labels >= 0
-    miss = needed & (np.asarray(metrics.ranks_in(items, labels)) == metrics.UNRANKED)
-    rates, half = by_tool(labels[needed], miss[needed])
-    rng = np.random.default_rng(0)
-    others = [by_tool(labels[needed], rng.permutation(miss[needed])) for _ in range(SHUFFLES)]
-    numbers = {
-        "label": miss[needed].mean(),
-        "rate": rates.mean(),
-        "sd": rates.std(),
-        "sd_chance": np.mean([one.std() for one, _ in others]),
-    }
-    if miss.any():
-        numbers |= {"half": half, "half_chance": np.mean([one for _, one in others])}
-    queries = miss.any(axis=1)
-    for side, where in {"missed": queries, "found": ~queries}.items():
-        numbers[f"{side}/n"] = where.sum()
-        if where.any():
-            numbers[f"{side}/tokens"] = lengths[where].mean()
-            numbers[f"{side}/sd"] = lengths[where].std()
-            numbers[f"{side}/tools"] = needed[where].sum(axis=1).mean()
-    by_chance = np.mean([one for one, _ in others], axis=0)
-    return Failures(rates=rates, by_chance=by_chance, queries=queries, numbers=numbers)
-
-
-def by_tool(
-    tools: Int[np.ndarray, " M"], miss: Bool[np.ndarray, " M"]
-) -> tuple[Float[np.ndarray, " J"], float]:
-    """Rate of each tool, worst first; smallest share of tools with half of the misses.
-
-    Args:
-      tools: the labels of all queries, one after another.
-      miss: which of them were missed.
-    """
-    needs = np.bincount(tools)
-    misses = np.bincount(tools, weights=miss)[needs > 0]
-    most = np.cumsum(np.sort(misses)[::-1])
-    half = 1 + np.searchsorted(most, most[-1] / 2)
-    return np.sort(misses / needs[needs > 0])[::-1], half / len(misses)
 
 
 def boxes(groups: Mapping[str, Mapping[str, np.ndarray]], label: str) -> Figure:

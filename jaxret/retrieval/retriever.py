@@ -178,7 +178,8 @@ def refine(
     for rows, some in _chunks(reranker.name, texts, chunk, progress):
         candidates = np.pad(ranking.items[rows], ((0, len(some) - len(rows)), (0, 0)), mode="edge")
         got = _rescored(params, reranker.read(some), candidates, score=reranker.score)
-        mixed = np.asarray(got)[: len(rows)] + reranker.prior * ranking.scores[rows]
+        prior = reranker.prior * np.where(absent[rows], 0, ranking.scores[rows])  # not 0 * -inf
+        mixed = np.asarray(got)[: len(rows)] + prior
         scores[rows] = np.where(absent[rows], -np.inf, mixed)
         wrong = np.isnan(scores[rows]) | np.isposinf(scores[rows])
         _require_finite(reranker.name, rows, wrong)

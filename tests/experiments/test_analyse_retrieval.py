@@ -9,6 +9,7 @@ from hydra import compose, initialize_config_dir
 from sklearn.metrics import roc_auc_score
 
 from experiments import analyse_retrieval as analysis
+from experiments import failures
 from experiments.config import CONFIGS
 from jaxret import data, encode
 from jaxret.data.parts import parts
@@ -131,10 +132,10 @@ def test_half_of_the_misses_by_hand():
     # Tool 0: 4 of 4 missed, tool 1: 1 of 2, tool 3: 1 of 4, tool 4: 0 of 1; nobody needs tool 2.
     tools = np.array([0, 0, 0, 0, 1, 1, 3, 3, 3, 3, 4])
     miss = np.array([1, 1, 1, 1, 1, 0, 1, 0, 0, 0, 0], bool)
-    rates, half = analysis.by_tool(tools, miss)
+    rates, half = failures.by_tool(tools, miss)
     np.testing.assert_allclose(rates, [1.0, 0.5, 0.25, 0.0])
     assert half == 1 / 4  # tool 0 has 4 of 6
-    assert analysis.by_tool(np.arange(10), np.ones(10, bool))[1] == 0.5
+    assert failures.by_tool(np.arange(10), np.ones(10, bool))[1] == 0.5
 
 
 def test_chance_alone_gives_the_deviation_of_a_binomial():
@@ -142,7 +143,7 @@ def test_chance_alone_gives_the_deviation_of_a_binomial():
     rng = np.random.default_rng(1)
     labels = np.repeat(np.arange(200), 5)[:, None]
     items = np.where(rng.random(1000)[:, None] < 0.3, 999, labels)
-    found = analysis.missed(items, labels, np.ones(1000, int)).numbers
+    found = failures.missed(items, labels, np.ones(1000, int)).numbers
     p = found["label"]
     assert found["sd_chance"] == pytest.approx(np.sqrt(p * (1 - p) / 5), rel=0.02)
     assert found["sd"] == pytest.approx(found["sd_chance"], rel=0.15)
@@ -150,7 +151,7 @@ def test_chance_alone_gives_the_deviation_of_a_binomial():
 
 def test_a_method_that_misses_nothing_has_no_lengths_of_failures():
     labels = np.array([[0, 1], [2, -1]])
-    found = analysis.missed(labels, labels, np.array([7, 9]))
+    found = failures.missed(labels, labels, np.array([7, 9]))
     assert not found.queries.any()
     assert found.numbers["rate"] == 0.0
     assert found.numbers["found/tokens"] == 8.0

@@ -54,6 +54,25 @@ def test_a_tool_that_came_later_needs_only_its_row(tmp_path):
     np.testing.assert_array_equal(later.items, np.where(known.items == 3, ITEMS, known.items))
 
 
+def test_the_first_stages_score_is_added_with_its_weight(tmp_path):
+    tiny = encoder(tmp_path)
+    network = refiner(tiny.backbone, 5)
+    reranker = tool_refiner(network, weights(network.shapes(), seed=1), tiny, TOOLS)
+    own = refine(reranker, TEXTS, FIRST, progress=False)
+    mixed = refine(reranker._replace(prior=2.0), TEXTS, FIRST, progress=False)
+    for row in range(len(TEXTS)):
+        first, second = (
+            dict(zip(found.items[row].tolist(), found.scores[row].tolist(), strict=True))
+            for found in (FIRST, own)
+        )
+        expected = {item: second[item] + 2 * first[item] for item in first if item >= 0}
+        order = sorted(expected, key=expected.__getitem__, reverse=True)
+        assert mixed.items[row, : len(order)].tolist() == order
+        scores = [expected[item] for item in order]
+        np.testing.assert_allclose(mixed.scores[row, : len(order)], scores, atol=1e-5)
+    assert (own.items != mixed.items).any()
+
+
 def test_before_training_the_backbone_is_the_encoders(tmp_path):
     tiny = encoder(tmp_path)
     network = refiner(tiny.backbone, 5)

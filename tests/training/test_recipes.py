@@ -50,9 +50,9 @@ def texts_of(batch):
 @pytest.mark.parametrize("objective", [losses.softmax_ce, losses.multi_label_bce])
 def test_a_classifier_learns_which_words_mean_which_tools(objective):
     network = classifier(ONE_BLOCK["bert"], ITEMS, pool="mean")
-    recipe = classification(network, TOKENS, LABELS, objective=objective, size=8)
+    recipe = classification(network, TOKENS, LABELS, objective=objective, size=TEXTS)
     found = losses_of(recipe, jax.jit(network.init)(jax.random.key(0)))
-    assert np.mean(found[-5:]) < 0.5 * found[0]
+    assert found[-1] < 0.5 * found[0]
 
 
 def test_a_batch_of_classification_has_texts_and_their_labels():
@@ -78,10 +78,10 @@ def triplets():
 
 @pytest.mark.parametrize("unit", [True, False])
 def test_an_encoder_learns_to_tell_positives_from_negatives(unit):
-    recipe = contrast(bag_of_words, TOKENS, TOKENS, triplets(), unit=unit, size=8)
+    recipe = contrast(bag_of_words, TOKENS, TOKENS, triplets(), unit=unit, size=TEXTS)
     params = {"words": 0.1 * jax.random.normal(jax.random.key(0), (24, 5))}
     found = losses_of(recipe, params)
-    assert np.mean(found[-5:]) < 0.7 * found[0]
+    assert found[-1] < 0.7 * found[0]
 
 
 def test_a_batch_of_triplets_has_the_three_texts_of_each_and_their_margin():
@@ -110,9 +110,9 @@ CANDIDATES[::4, 3] = -1
 
 def test_a_refiner_learns_which_candidates_are_right():
     network = refiner(ONE_BLOCK["deberta"], 5)
-    recipe = refinement(network, TOKENS, LABELS, CANDIDATES, TOOLS, inject_missing=True, size=8)
-    found = losses_of(recipe, jax.jit(network.init)(jax.random.key(0)), steps=80)
-    assert np.mean(found[-5:]) < 0.5 * found[0]
+    recipe = refinement(network, TOKENS, LABELS, CANDIDATES, TOOLS, inject_missing=True, size=TEXTS)
+    found = losses_of(recipe, jax.jit(network.init)(jax.random.key(0)), steps=60)
+    assert found[-1] < 0.5 * found[0]
 
 
 #: Scores that are a function of the tool alone, so that the loss can be had by hand.
