@@ -19,9 +19,10 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxret.nn.block import Block, run_blocks
 from jaxret.nn.checkpoints import KeyTable, linear_keys, norm_keys
 from jaxret.nn.functional import Module, functionalize
-from jaxret.nn.layers import INIT, Compute, attend, dropout, fold, gelu, linear, norm
+from jaxret.nn.layers import INIT, Compute, norm
 from jaxret.types import PRNGKey
 
 _LAYER = r"encoder\.layer\.(\d+)\."
@@ -118,9 +119,9 @@ class Bert(nnx.Module):
         self.position = embed(config.max_positions)
         self.token_type = embed(config.type_vocab)
         self.norm = norm(config.hidden, config.eps, rngs)
-        self.layers, self.compute = config.layers, compute
-        blocks = {str(i): Block(config, compute, rngs=rngs) for i in range(config.layers)}
-        self.blocks = nnx.Dict(blocks)
+        self.compute = compute
+        blocks = (Block(config, compute, rngs=rngs) for _ in range(config.layers))
+        self.blocks = nnx.Dict({str(i): block for i, block in enumerate(blocks)})
 
     def embed(
         self, ids: Int[Array, "B L"], positions: Int[Array, "B L"] | None = None
@@ -147,41 +148,9 @@ class Bert(nnx.Module):
         length, limit = x.shape[1], self.position.num_embeddings
         if length > limit:  # whose embeddings would be NaN
             raise ValueError(f"a sequence may have {limit} places (max_positions), got {length}")
-        x = dropout(x, self.compute.dropout, fold(key, self.layers))
-        for i in range(self.layers):  # by number: nnx.Dict iterates as '0', '1', '10', '2', ...
-            step = nnx.remat(Block.__call__) if self.compute.remat else Block.__call__
-            x = step(self.blocks[str(i)], x, mask, fold(key, i))
-        return x
+        return run_blocks(self.blocks, x, mask, self.compute, key=key)
 
     def __call__(
         self, ids: Int[Array, "B L"], mask: Bool[Array, "B L"], *, key: PRNGKey | None = None
     ) -> Float[Array, "B L H"]:
         return self.run(self.embed(ids), mask, key=key)
-
-
-class Block(nnx.Module):
-    """Self-attention and a two-layer perceptron, each added and then normalised."""
-
-    def __init__(self, config: BertConfig, compute: Compute, *, rngs: nnx.Rngs):
-        width = config.hidden
-        self.heads, self.rate = config.heads, compute.dropout
-        self.query, self.key, self.value, self.out = (
-            linear(width, width, compute, rngs) for _ in range(4)
-        )
-        self.attention_norm = norm(width, config.eps, rngs)
-        self.up = linear(width, config.intermediate, compute, rngs)
-        self.down = linear(config.intermediate, width, compute, rngs)
-        self.mlp_norm = norm(width, config.eps, rngs)
-
-    def __call__(
-        self, x: Float[Array, "B L H"], mask: Bool[Array, "B L"], key: PRNGKey | None = None
-    ) -> Float[Array, "B L H"]:
-        def split(y):
-            return y.reshape(*y.shape[:2], self.heads, -1)
-
-        q, k, v = split(self.query(x)), split(self.key(x)), split(self.value(x))
-        scores = jnp.einsum("bqhe,bkhe->bhqk", q * q.shape[-1] ** -0.5, k)
-        mixed = attend(scores, v.swapaxes(1, 2), mask, self.rate, fold(key, 0)).swapaxes(1, 2)
-        attended = dropout(self.out(mixed.reshape(x.shape)), self.rate, fold(key, 1))
-        x = self.attention_norm(x + attended)
-        return self.mlp_norm(x + dropout(self.down(gelu(self.up(x))), self.rate, fold(key, 2)))
