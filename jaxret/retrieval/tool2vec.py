@@ -13,6 +13,7 @@ Letters: N queries, L labels a query, I tools, d width.
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.lax import Precision
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
@@ -101,8 +102,9 @@ def left_out(
 def _left_out_scores(params, features):
     query, uses, sums = features["query"], params["uses"], params["sums"]
     own = (params["row"][None, :, None] == features["labels"][:, None, :]).any(axis=2)  # [B, I]
-    with_query = query @ sums.T  # S_i . q
+    with_query = jnp.matmul(query, sums.T, precision=Precision.HIGHEST)  # S_i . q
     squared = (sums * sums).sum(axis=1)[None] - own * (2 * with_query - 1)  # |S_i - q|^2
     scores = (with_query - own) / jnp.sqrt(jnp.maximum(squared, 1e-12))
     left = uses[None] - own
-    return jnp.where(left > 0.5, scores, query @ params["documents"].T)
+    documents = jnp.matmul(query, params["documents"].T, precision=Precision.HIGHEST)
+    return jnp.where(left > 0.5, scores, documents)

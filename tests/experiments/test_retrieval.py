@@ -25,7 +25,7 @@ TRAINED = ("mlc", "refiner_tool2vec", "refiner_mlc", "query2query", "query2desc"
 SMALL = [
     "dataset=jsonl",
     "tracking=files",
-    "seeds=2",
+    "seeds=1",
     *(f"recipes.{name}.epochs=6" for name in TRAINED),
     *(f"recipes.{name}.validate=2" for name in TRAINED),
     *(f"recipes.{name}.learning_rate=3e-3" for name in TRAINED),
@@ -140,7 +140,7 @@ def test_every_method_is_in_the_results(world, finished):
 @pytest.mark.parametrize("name", TRAINED)
 def test_the_loss_falls_in_every_recipe(world, finished, name):
     files = list((world / "models").glob(f"{name}-jsonl-*/metrics.jsonl"))
-    assert len(files) == 2  # seeds
+    assert len(files) == 1
     for file in files:
         lines = [json.loads(line) for line in file.read_text().splitlines()]
         seed = file.parent.name.split("-")[2]
