@@ -5,8 +5,9 @@
 
 One thing is changed at a time from the recipe ``refiner_tool2vec``: how many candidates it sees
 (A.2), which vectors stand for the tools (A.1), whether it sees their order and how, whether right
-tools that were missed are put back in training, how many of the backbone's layers it has (for
-A.3 smaller and larger encoders). Each variant is trained as its own model.
+tools that were missed are put back in training, whether the first stage's score is added to its
+logits while it trains (ours), how many of the backbone's layers it has (for A.3 smaller and larger
+encoders). Each variant is trained as its own model.
 """
 
 from typing import Any

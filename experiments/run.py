@@ -20,7 +20,7 @@ import numpy as np
 from omegaconf import DictConfig
 
 from experiments.config import settings
-from jaxret import tracking
+from jaxret import memory, tracking
 from jaxret.checkpoint import Interrupted, interruptible, run_chunks
 
 
@@ -113,6 +113,7 @@ def open_run(cfg: DictConfig) -> Generator[Run | None]:
         return
     directory.mkdir(parents=True, exist_ok=True)
     record.write_text(json.dumps(ours, indent=2) + "\n")
+    memory.keep_freed()
     with interruptible() as interrupted:
         run = Run(cfg, interrupted)
         try:

@@ -42,12 +42,14 @@ def reranker(bench: Bench, name: str, seed: int) -> Reranker:
     )
 
     def recipe():
+        first = candidates(bench, name, seed, "train", train)
         return recipes.refinement(
             network,
             encoder.tokens(bench.texts(train), kind="query", limit=limit),
             bench.trained_on[1],
-            candidates(bench, name, seed, "train", train).items,
+            first.items,
             tools,
+            prior=settings["prior"] * first.scores if settings["prior"] else None,
             inject_missing=settings["inject_missing"],
             size=settings["size"],
             seed=seed,
@@ -55,6 +57,7 @@ def reranker(bench: Bench, name: str, seed: int) -> Reranker:
 
     params = retrieval.start(network, weights, jax.random.key(seed))
     untrained = retrieval.tool_refiner(network, params, encoder, tools, limit=limit, name=name)
+    untrained = untrained._replace(prior=settings["prior"])
 
     def validate(params):
         rows = bench.parts.validation

@@ -111,6 +111,7 @@ def refinement(
     candidates: Int[np.ndarray, "n N"],
     tools: Float[np.ndarray, "I d"],
     *,
+    prior: Float[np.ndarray, "n N"] | None = None,
     inject_missing: bool = False,
     size: int = 32,
     seed: int = 0,
@@ -126,10 +127,19 @@ def refinement(
       labels: their tools, -1 pads.
       candidates: items of the first stage, best first, -1 pads.
       tools: the vectors of all tools.
+      prior: added to the logits, so that the network learns what the first stage does not know:
+        its weighted scores, as `jaxret.retrieval.retriever.Reranker.prior` will add them. Ours.
       inject_missing: puts right tools that were missed in the place of the last candidates.
       size: queries a batch.
       seed: of the order.
+
+    Raises:
+      ValueError: if tools are injected, which have no prior, and there is one.
     """
+    if prior is not None and inject_missing:
+        raise ValueError("inject_missing: a tool that the first stage missed has no prior score")
+    given = np.zeros(candidates.shape) if prior is None else np.where(candidates >= 0, prior, 0)
+    given = given.astype(np.float32)
     shown = _with_missing(candidates, labels) if inject_missing else candidates
 
     def collate(rows):
@@ -140,14 +150,15 @@ def refinement(
             "mask": mask,
             "labels": labels[rows],
             "candidates": some,
+            "prior": given[rows],
             "tools": tools[np.maximum(some, 0)],
         }
 
     def loss(params, batch, key):
         there = batch["candidates"] >= 0
         logits = network.apply(params, batch["ids"], batch["mask"], batch["tools"], there, key=key)
-        value = losses.multi_label_bce(logits, batch["labels"], batch["candidates"])
-        return value, {}
+        logits += batch["prior"]
+        return losses.multi_label_bce(logits, batch["labels"], batch["candidates"]), {}
 
     return Recipe(loss, shuffled([len(text) for text in tokens], collate, size=size, seed=seed))
 

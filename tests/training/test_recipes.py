@@ -124,15 +124,32 @@ def test_the_loss_of_refinement_is_over_the_candidates_that_are_there():
     recipe = refinement(BY_TOOL, TOKENS, LABELS, CANDIDATES, TOOLS, size=16)
     batch = recipe.batches(0)
     assert (batch["candidates"] == -1).any()
+    value, _ = recipe.loss(WEIGHTS, batch, None)
+    np.testing.assert_allclose(value, loss_by_hand(batch, np.zeros(ITEMS)), rtol=1e-5)
+
+
+def test_what_the_first_stage_thinks_is_added_to_the_logits():
+    liked = RNG.standard_normal(ITEMS)  # here the same for every query
+    prior = np.where(CANDIDATES < 0, -np.inf, liked[CANDIDATES])
+    recipe = refinement(BY_TOOL, TOKENS, LABELS, CANDIDATES, TOOLS, prior=prior, size=16)
+    batch = recipe.batches(0)
+    value, _ = recipe.loss(WEIGHTS, batch, None)
+    np.testing.assert_allclose(value, loss_by_hand(batch, liked), rtol=1e-5)
+    with pytest.raises(ValueError, match="has no prior score"):
+        refinement(
+            BY_TOOL, TOKENS, LABELS, CANDIDATES, TOOLS, prior=prior, inject_missing=True, size=16
+        )
+
+
+def loss_by_hand(batch, prior):
     rows = []
     for candidates, labels in zip(batch["candidates"], batch["labels"], strict=True):
         terms = []
         for item in candidates[candidates >= 0]:
-            z = float(TOOLS[item] @ WEIGHTS)
+            z = float(TOOLS[item] @ WEIGHTS) + prior[item]
             terms.append(np.log1p(np.exp(-z if item in labels else z)))
         rows.append(np.mean(terms))
-    value, _ = recipe.loss(WEIGHTS, batch, None)
-    np.testing.assert_allclose(value, np.mean(rows), rtol=1e-5)
+    return np.mean(rows)
 
 
 def test_labels_that_are_no_candidates_contribute_nothing():

@@ -1,0 +1,38 @@
+"""Memory that is kept: after a few calls, a program touches no fresh pages."""
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import resource, sys
+from jaxret import memory
+if sys.argv[1] == "kept":
+    assert memory.keep_freed()
+import jax, jax.numpy as jnp
+
+@jax.jit
+def program(x):  # with a temporary matrix of 151 MB
+    return jnp.outer(x, x) @ x
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    program(x).block_until_ready()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+x = jnp.full(6144, 1e-3)
+print(min([faults() for _ in range(12)]))
+"""
+
+
+def page_faults(kept):
+    command = [sys.executable, "-c", PROGRAM, kept]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only glibc can be told to keep memory")
+def test_a_program_finds_the_memory_of_its_last_call():
+    pages = 6144 * 6144 * 4 // 4096
+    assert page_faults("freed") > 0.9 * pages  # or there would be nothing to keep
+    assert page_faults("kept") < 0.1 * pages
