@@ -113,7 +113,7 @@ def open_run(cfg: DictConfig) -> Generator[Run | None]:
         return
     directory.mkdir(parents=True, exist_ok=True)
     record.write_text(json.dumps(ours, indent=2) + "\n")
-    memory.keep_freed()
+    memory.keep_freed()  # before JAX computes anything
     with interruptible() as interrupted:
         run = Run(cfg, interrupted)
         try:

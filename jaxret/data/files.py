@@ -41,3 +41,30 @@ def json_lines(path: Path, *, holds: str, fields: tuple[str, ...]) -> Iterator[d
             if missing := [field for field in fields if field not in row]:
                 raise ValueError(f"{path}, line {number}: fields {missing} are missing")
             yield row
+
+
+def parquet_rows(
+    path: Path, *, fields: tuple[str, ...], optional: tuple[str, ...] = ()
+) -> list[dict[str, Any]]:
+    """The rows of a parquet file.
+
+    Args:
+      path: the file.
+      fields: columns that it must have.
+      optional: columns that are read where it has them; no others are.
+
+    Raises:
+      ImportError: pyarrow is not installed.
+      ValueError: the file is not parquet, or lacks a column.
+    """
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ImportError(f"reading {path} needs pyarrow: install jaxret[parquet]") from error
+    try:
+        table = pyarrow.parquet.read_table(path)
+    except pyarrow.ArrowInvalid as error:
+        raise ValueError(f"{path}: not parquet: {error}") from error
+    if missing := [field for field in fields if field not in table.column_names]:
+        raise ValueError(f"{path}: columns {missing} are missing")
+    return table.select([*fields, *(o for o in optional if o in table.column_names)]).to_pylist()

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxret.data.dataset import Dataset, Document, Query, build
-from jaxret.data.files import existing, json_lines
+from jaxret.data.files import existing, json_lines, parquet_rows
 
 BANKS = {
     "numpy": ("NumpyBank", "numpy_function_descriptions.json"),
@@ -28,7 +28,7 @@ BANKS = {
     "aws": ("AWSBank", "aws_function_descriptions.json"),
 }
 PARTS = ("train", "val", "test")
-COLUMNS = ("refined_instruction", "instruction", "functions")
+INSTRUCTIONS = ("refined_instruction", "instruction")
 
 
 def load(
@@ -137,10 +137,11 @@ def _text(row: dict[str, Any], where: str, refined: bool) -> str:
 
 
 def _rows(file: Path) -> Iterator[tuple[int, Any]]:
+    if file.suffix == ".json":
+        return enumerate(_json(file, list), start=1)
     if file.suffix == ".jsonl":
-        rows = json_lines(file, holds="one query a line", fields=("functions",))
-    else:
-        rows = _json(file, list) if file.suffix == ".json" else _parquet(file)
+        return enumerate(json_lines(file, holds="one query a line", fields=("functions",)), start=1)
+    rows = parquet_rows(file, fields=("functions",), optional=INSTRUCTIONS)
     return enumerate(rows, start=1)
 
 
@@ -163,15 +164,3 @@ def _unique(pairs: Iterable[tuple[str, Any]], file: Path) -> dict[str, Any]:
         if found.setdefault(key, value) != value:
             raise ValueError(f"{file}: {key!r} is there twice, with different contents")
     return found
-
-
-def _parquet(file: Path) -> list[dict[str, Any]]:
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        raise ImportError(f"reading {file} needs pyarrow: install jaxret[parquet]") from error
-    try:
-        table = pyarrow.parquet.read_table(file)
-    except pyarrow.ArrowInvalid as error:
-        raise ValueError(f"{file}: not parquet: {error}") from error
-    return table.select([column for column in COLUMNS if column in table.column_names]).to_pylist()

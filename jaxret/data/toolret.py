@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxret.data.dataset import Dataset, Query, build
-from jaxret.data.files import existing, json_lines
+from jaxret.data.files import existing, json_lines, parquet_rows
 from jaxret.data.text import query_text
 
 REPOSITORIES = {"queries": "mangopy/ToolRet-Queries", "tools": "mangopy/ToolRet-Tools"}
@@ -86,18 +86,7 @@ def _rows(folder: Path, fields: tuple[str, ...]) -> Iterator[dict[str, Any]]:
         if file.suffix == ".jsonl":
             yield from json_lines(file, holds="one row a line", fields=fields)
         else:
-            yield from _parquet(file, fields)
-
-
-def _parquet(file: Path, fields: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        raise ImportError(f"reading {file} needs pyarrow: install jaxret[parquet]") from error
-    table = pyarrow.parquet.read_table(file)
-    if missing := [field for field in fields if field not in table.column_names]:
-        raise ValueError(f"{file}: columns {missing} are missing")
-    yield from table.select(list(fields)).to_pylist()
+            yield from parquet_rows(file, fields=fields)
 
 
 def _download(part: str) -> Path:

@@ -123,6 +123,7 @@ def fit(
     mesh: Mesh | None = None,
     rules: sharding.Rules = (),
     title: str = "training",
+    progress: bool = True,
 ) -> Fit:
     """Trains, and keeps the parameters that validate best.
 
@@ -138,7 +139,8 @@ def fit(
       tracker: gets losses and validation numbers.
       mesh: has an axis ``data`` over which each batch is split; B must be divisible by it.
       rules: where the parameters go, by path (`jaxret.sharding.by_path`); copied if not said.
-      title: of the progress bar.
+      title: of the progress bar, and of errors.
+      progress: whether to show the bar.
 
     Raises:
       FloatingPointError: at the first chunk whose loss is not finite, naming its steps.
@@ -151,7 +153,7 @@ def fit(
     where = None if mesh is None else jax.tree.map(lambda x: x.sharding, placed)
     compiled = jax.jit(step, donate_argnums=0, out_shardings=(where, None))
     chunks = -(-steps // every)
-    bar = tqdm(total=steps, desc=title, unit="step")
+    bar = tqdm(total=steps, desc=title, unit="step", disable=not progress)
 
     def chunk(now: Fit, number: int) -> Fit:
         inner, losses = now.state, []
