@@ -28,4 +28,5 @@ def keep_freed() -> bool:
     if mallopt is None:
         return False
     settings = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1), (_ARENA_MAX, 1))
-    return all([mallopt(name, value) == 1 for name, value in settings])
+    told = [mallopt(name, value) == 1 for name, value in settings]  # all three, whatever one says
+    return all(told)
