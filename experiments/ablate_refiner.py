@@ -4,10 +4,10 @@
     uv run python -m experiments.ablate_refiner dataset=toollens dataset.path=FOLDER
 
 One thing is changed at a time from the recipe ``refiner_tool2vec``: how many candidates it sees
-(A.2), which vectors stand for the tools (A.1), whether it sees their order and how, whether right
-tools that were missed are put back in training, whether the first stage's score is added to its
-logits while it trains (ours), how many of the backbone's layers it has (for A.3 smaller and larger
-encoders). Each variant is trained as its own model.
+(A.2), which vectors stand for the tools (A.1), whether it sees their order and how, whether a
+training query is left out of its own tools, whether right tools that were missed are put back,
+whether the first stage's score enters its logits while it trains (ours), how many of the backbone's
+layers it has (for A.3 smaller and larger encoders). Each variant is trained as its own model.
 """
 
 from typing import Any

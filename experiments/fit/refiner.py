@@ -1,8 +1,9 @@
 """ToolRefiner: the reranker of a recipe with ``model: refiner``, on the first stage it names.
 
 Candidates of the training queries come from the first stage too. Tool2Vec's means would then hold
-the query itself, so there each query is left out of its own tools' means. An MLC is not trained
-again without each query: its training candidates are better than those of new queries.
+the query itself, as a candidate's score and in the vector that the refiner sees. So each query is
+left out of its own tools' means (``leave_out``). An MLC is not trained again without each query:
+its training candidates are better than those of new queries.
 """
 
 import jax
@@ -18,7 +19,7 @@ from jaxret.nn.refiner import refiner
 from jaxret.retrieval import refiner as retrieval
 from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import Reranker, Retriever, refine, search
-from jaxret.retrieval.tool2vec import left_out
+from jaxret.retrieval.tool2vec import left_out, own_left_out
 from jaxret.training import recipes
 
 TOOLS = ("tool2vec", "documents")
@@ -49,6 +50,7 @@ def reranker(bench: Bench, name: str, seed: int) -> Reranker:
             bench.trained_on[1],
             first.items,
             tools,
+            own=_own(bench, settings),
             prior=settings["prior"] * first.scores if settings["prior"] else None,
             inject_missing=settings["inject_missing"],
             size=settings["size"],
@@ -99,17 +101,25 @@ def candidates(bench: Bench, name: str, seed: int, part: str, rows: Rows) -> Ran
     """What the refiner is given: the first stage's best, N a query."""
     settings = bench.recipes[name]
     first, kept = settings["first"], settings["candidates"]
+    without = settings["leave_out"] and first == "tool2vec" and part == "train"
 
     def compute():
-        if first == "tool2vec" and part == "train":
+        if without:
             own = left_out(*map(jnp.asarray, (*bench.trained_on, bench.task.theta_1)))
             return search(
                 own, np.arange(len(rows))[:, None], bench.kept, tie_order=bench.task.tie_order
             )
         return bench.search(first_stage(bench, first, seed), rows)
 
-    found = bench.ranking(first, seed, part, rows, compute)
+    found = bench.ranking(first, seed, f"{part}-left-out" if without else part, rows, compute)
     return Ranking(items=found.items[:, :kept], scores=found.scores[:, :kept])
+
+
+def _own(bench: Bench, settings: dict):
+    """How a training query sees its own tools, where it is part of them."""
+    if not (settings["leave_out"] and settings["tools"] == "tool2vec"):
+        return None
+    return own_left_out(*bench.trained_on, bench.task.theta_1)
 
 
 def first_stage(bench: Bench, name: str, seed: int) -> Retriever:

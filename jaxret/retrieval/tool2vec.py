@@ -10,6 +10,8 @@ lifts R@5 from 0.445 to 0.690 with frozen MiniLM (`experiments.evaluate_retrieva
 Letters: N queries, L labels a query, I tools, d width.
 """
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -68,43 +70,64 @@ def _unit(rows):
     return rows / jnp.where(length > 0, length, 1)
 
 
-def left_out(
+def own_left_out(
     queries: Float[Array, "N d"], labels: Int[Array, "N L"], documents: Float[Array, "I d"]
-) -> Retriever:
-    """Tool2Vec for its own training queries, each left out of the means of its tools.
+) -> Callable[[Int[np.ndarray, " B"]], Float[np.ndarray, "B L d"]]:
+    """Positions of training queries -> the embeddings of their own tools, made without them.
 
-    A query is part of the means of its own tools, so among training queries these look better than
-    they will to new ones. A second stage that learns from such candidates learns to trust them too
-    much. In the place of texts `search` takes positions of training queries here, [M, 1].
+    A training query is part of the means of its own tools, so these look better to it than they
+    will to new queries, and what is trained on them learns to find a query in its own mean: the
+    more so the fewer queries a tool has. Ours: neither the paper nor its code speaks of it.
 
     Args:
       queries: as `tool2vec` takes them.
       labels: likewise.
       documents: likewise. Means are scaled to length 1.
+
+    Returns:
+      a function on the host; where a label is -1 its result means nothing.
+    """
+    vectors, tools, texts = np.asarray(queries), np.asarray(labels), np.asarray(documents)
+    uses, sums = map(np.asarray, usage(vectors, tools, len(texts)))
+
+    def without(rows):
+        own = tools[rows]
+        rest = sums[own] - vectors[rows][:, None]
+        length = np.linalg.norm(rest, axis=2, keepdims=True)
+        alone = (uses[own] < 1.5)[..., None]  # no other query used it
+        return np.where(alone, texts[own], rest / np.where(alone | (length == 0), 1, length))
+
+    return without
+
+
+def left_out(
+    queries: Float[Array, "N d"], labels: Int[Array, "N L"], documents: Float[Array, "I d"]
+) -> Retriever:
+    """Tool2Vec for its own training queries, each left out of the means of its tools.
+
+    In the place of texts `search` takes positions of training queries here, [M, 1]. Arguments are
+    those of `own_left_out`.
     """
     vectors, tools = np.asarray(queries), np.asarray(labels)
-    uses, sums = usage(queries, labels, len(documents))
+    without = own_left_out(queries, labels, documents)
 
     def read(positions):
         rows = np.asarray(positions).reshape(-1)
-        return {"query": vectors[rows], "labels": tools[rows]}
+        return {"query": vectors[rows], "labels": tools[rows], "own": without(rows)}
 
+    theta = tool2vec(*map(jnp.asarray, (queries, labels, documents)))
     return Retriever(
         name="tool2vec, left out",
         read=read,
-        params={"uses": uses, "sums": sums, "documents": documents, "row": jnp.arange(len(uses))},
+        params={"theta": theta, "row": jnp.arange(len(theta))},
         score=_left_out_scores,
-        split=(dict.fromkeys(("uses", "sums", "documents", "row"), P("item")), P()),
+        split=({"theta": P("item"), "row": P("item")}, P()),
         items=len(documents),
     )
 
 
 def _left_out_scores(params, features):
-    query, uses, sums = features["query"], params["uses"], params["sums"]
-    own = (params["row"][None, :, None] == features["labels"][:, None, :]).any(axis=2)  # [B, I]
-    with_query = jnp.matmul(query, sums.T, precision=Precision.HIGHEST)  # S_i . q
-    squared = (sums * sums).sum(axis=1)[None] - own * (2 * with_query - 1)  # |S_i - q|^2
-    scores = (with_query - own) / jnp.sqrt(jnp.maximum(squared, 1e-12))
-    left = uses[None] - own
-    documents = jnp.matmul(query, params["documents"].T, precision=Precision.HIGHEST)
-    return jnp.where(left > 0.5, scores, documents)
+    scores = jnp.matmul(features["query"], params["theta"].T, precision=Precision.HIGHEST)
+    own = jnp.einsum("bld,bd->bl", features["own"], features["query"], precision=Precision.HIGHEST)
+    mine = params["row"][None, :, None] == features["labels"][:, None, :]  # [B, I, L]
+    return jnp.where(mine.any(axis=2), jnp.where(mine, own[:, None], -jnp.inf).max(axis=2), scores)

@@ -111,6 +111,7 @@ def refinement(
     candidates: Int[np.ndarray, "n N"],
     tools: Float[np.ndarray, "I d"],
     *,
+    own: Callable[[Int[np.ndarray, " B"]], Float[np.ndarray, "B L d"]] | None = None,
     prior: Float[np.ndarray, "n N"] | None = None,
     inject_missing: bool = False,
     size: int = 32,
@@ -127,6 +128,8 @@ def refinement(
       labels: their tools, -1 pads.
       candidates: items of the first stage, best first, -1 pads.
       tools: the vectors of all tools.
+      own: positions of queries -> the vectors of their own tools, shown in the place of those in
+        ``tools``: `jaxret.retrieval.tool2vec.own_left_out` where these are made of the queries.
       prior: added to the logits, so that the network learns what the first stage does not know:
         its weighted scores, as `jaxret.retrieval.retriever.Reranker.prior` will add them. Ours.
       inject_missing: puts right tools that were missed in the place of the last candidates.
@@ -144,14 +147,19 @@ def refinement(
 
     def collate(rows):
         ids, mask = pad([tokens[row] for row in rows], COARSE)
-        some = shown[rows]
+        some, right = shown[rows], labels[rows]
+        vectors = tools[np.maximum(some, 0)]
+        if own is not None:
+            mine = (some[:, :, None] == right[:, None, :]) & (right >= 0)[:, None, :]
+            query, place, label = np.nonzero(mine)
+            vectors[query, place] = own(rows)[query, label]
         return {
             "ids": ids,
             "mask": mask,
-            "labels": labels[rows],
+            "labels": right,
             "candidates": some,
             "prior": given[rows],
-            "tools": tools[np.maximum(some, 0)],
+            "tools": vectors,
         }
 
     def loss(params, batch, key):

@@ -6,7 +6,7 @@ import pytest
 
 from jaxret.retrieval.retriever import search
 from jaxret.retrieval.testing import check_retriever
-from jaxret.retrieval.tool2vec import left_out, tool2vec
+from jaxret.retrieval.tool2vec import left_out, own_left_out, tool2vec
 
 ITEMS, N, WIDTH = 9, 14, 5
 RNG = np.random.default_rng(0)
@@ -66,6 +66,19 @@ def test_vectors_that_cancel_have_no_direction_and_no_nan():
 def test_weights_outside_0_to_1_are_refused(mix):
     with pytest.raises(ValueError, match=rf"mix must be in \[0, 1\], got {mix}"):
         tool2vec(QUERIES, LABELS, DOCUMENTS, mix=mix)
+
+
+def test_a_query_sees_its_own_tools_as_if_it_had_never_been_asked():
+    rows = np.array([4, 3, 0])
+    got = own_left_out(QUERIES, LABELS, DOCUMENTS)(rows)
+    for n, vectors in zip(rows, got, strict=True):
+        everything = np.arange(N) != n
+        never = tool2vec(QUERIES[everything], LABELS[everything], DOCUMENTS)
+        for tool, vector in zip(LABELS[n], vectors, strict=True):
+            if tool >= 0:
+                np.testing.assert_allclose(vector, never[tool], atol=1e-6)
+    assert (LABELS[rows] == -1).any()
+    assert 6 in LABELS[3]  # which nobody else used
 
 
 def test_left_out_scores_are_those_of_means_without_the_query():

@@ -141,6 +141,29 @@ def test_what_the_first_stage_thinks_is_added_to_the_logits():
         )
 
 
+def test_a_query_can_be_shown_other_vectors_of_its_own_tools():
+    own = RNG.standard_normal((TEXTS, LABELS.shape[1], 5)).astype(np.float32)
+    recipe = refinement(
+        BY_TOOL, TOKENS, LABELS, CANDIDATES, TOOLS, own=lambda rows: own[rows], size=TEXTS
+    )
+    batch = recipe.batches(0)
+    replaced = 0
+    for labels, candidates, tools in zip(
+        batch["labels"], batch["candidates"], batch["tools"], strict=True
+    ):
+        query = int(np.flatnonzero((labels == LABELS).all(axis=1) & matches(candidates))[0])
+        for item, vector in zip(candidates, tools, strict=True):
+            mine = item >= 0 and item in labels
+            expected = own[query, list(labels).index(item)] if mine else TOOLS[max(item, 0)]
+            np.testing.assert_array_equal(vector, expected)
+            replaced += mine
+    assert replaced > 0
+
+
+def matches(candidates):
+    return (candidates == CANDIDATES).all(axis=1)
+
+
 def loss_by_hand(batch, prior):
     rows = []
     for candidates, labels in zip(batch["candidates"], batch["labels"], strict=True):
