@@ -7,7 +7,6 @@ its training candidates are better than those of new queries.
 """
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -105,7 +104,7 @@ def candidates(bench: Bench, name: str, seed: int, part: str, rows: Rows) -> Ran
 
     def compute():
         if without:
-            own = left_out(*map(jnp.asarray, (*bench.trained_on, bench.task.theta_1)))
+            own = left_out(*bench.trained_on, bench.task.theta_1)
             return search(
                 own, np.arange(len(rows))[:, None], bench.kept, tie_order=bench.task.tie_order
             )

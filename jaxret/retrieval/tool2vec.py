@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.lax import Precision
 from jax.sharding import PartitionSpec as P
+from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
 from jaxret.retrieval.retriever import Retriever
@@ -71,7 +72,9 @@ def _unit(rows):
 
 
 def own_left_out(
-    queries: Float[Array, "N d"], labels: Int[Array, "N L"], documents: Float[Array, "I d"]
+    queries: Float[ArrayLike, "N d"],
+    labels: Int[ArrayLike, "N L"],
+    documents: Float[ArrayLike, "I d"],
 ) -> Callable[[Int[np.ndarray, " B"]], Float[np.ndarray, "B L d"]]:
     """Positions of training queries -> the embeddings of their own tools, made without them.
 
@@ -88,7 +91,7 @@ def own_left_out(
       a function on the host; where a label is -1 its result means nothing.
     """
     vectors, tools, texts = np.asarray(queries), np.asarray(labels), np.asarray(documents)
-    uses, sums = map(np.asarray, usage(vectors, tools, len(texts)))
+    uses, sums = map(np.asarray, usage(jnp.asarray(vectors), jnp.asarray(tools), len(texts)))
 
     def without(rows):
         own = tools[rows]
@@ -101,7 +104,9 @@ def own_left_out(
 
 
 def left_out(
-    queries: Float[Array, "N d"], labels: Int[Array, "N L"], documents: Float[Array, "I d"]
+    queries: Float[ArrayLike, "N d"],
+    labels: Int[ArrayLike, "N L"],
+    documents: Float[ArrayLike, "I d"],
 ) -> Retriever:
     """Tool2Vec for its own training queries, each left out of the means of its tools.
 
@@ -122,7 +127,7 @@ def left_out(
         params={"theta": theta, "row": jnp.arange(len(theta))},
         score=_left_out_scores,
         split=({"theta": P("item"), "row": P("item")}, P()),
-        items=len(documents),
+        items=len(theta),
     )
 
 
