@@ -82,6 +82,7 @@ def trained_refiner(backbone):
     batch = {
         "labels": shape(8, 2, dtype=jnp.int32),
         "candidates": shape(8, 6, dtype=jnp.int32),
+        "prior": shape(8, 6),
         "tools": shape(8, 6, WIDTH),
     }
     return trained(network, loss, TEXT | batch)

@@ -196,13 +196,16 @@ def test_ablations_change_one_setting_at_a_time(world):
         "variants.candidates=[8,12]",
         "variants.tools=[documents]",
         "variants.places=[shared]",
+        "variants.leave_out=[true]",
         "variants.inject_missing=[false]",
+        "variants.prior=[10.0]",
         "variants.layers=[1]",
         name="ablate_refiner",
     )
     results = ablate_refiner.main(cfg)
     names = {name.split("/")[0] for name in results}
-    assert names == {"tool2vec", "refiner_tool2vec", "candidates=12", "tools=documents"}
+    base = {"tool2vec", "refiner_tool2vec"}
+    assert names == base | {"candidates=12", "tools=documents", "prior=10.0"}
     assert (world / "ablation" / "candidates.png").stat().st_size > 5_000
 
 
