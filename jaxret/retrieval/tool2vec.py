@@ -80,7 +80,7 @@ def own_left_out(
 
     A training query is part of the means of its own tools, so these look better to it than they
     will to new queries, and what is trained on them learns to find a query in its own mean: the
-    more so the fewer queries a tool has. Ours: neither the paper nor its code speaks of it.
+    more so the fewer queries a tool has. Ours: the paper does not speak of it.
 
     Args:
       queries: as `tool2vec` takes them.
