@@ -1,13 +1,13 @@
 """What does ToolRefiner need?                                  (Tool2Vec, Tables A.1, A.2 and A.3)
 
-    uv run python -m experiments.ablate_refiner                                     # DeskBank
-    uv run python -m experiments.ablate_refiner dataset=toollens dataset.path=FOLDER
+    uv run python -m experiments.ablate_refiner dataset.path=FOLDER                # ToolLens
 
 One thing is changed at a time from the recipe ``refiner_tool2vec``: how many candidates it sees
 (A.2), which vectors stand for the tools (A.1), whether it sees their order and how, whether a
 training query is left out of its own tools, whether right tools that were missed are put back,
-whether the first stage's score enters its logits while it trains (ours), how many of the backbone's
-layers it has (for A.3 smaller and larger encoders). Each variant is trained as its own model.
+where the projection of tools starts, whether the first stage's score enters its logits while it
+trains (ours), how many of the backbone's layers it has (for A.3 smaller and larger encoders). Each
+variant is trained as its own model.
 """
 
 from typing import Any

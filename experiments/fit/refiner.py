@@ -6,6 +6,8 @@ left out of its own tools' means (``leave_out``). An MLC is not trained again wi
 its training candidates are better than those of new queries.
 """
 
+from collections.abc import Callable
+
 import jax
 import numpy as np
 from jaxtyping import Float
@@ -35,7 +37,7 @@ def reranker(bench: Bench, name: str, seed: int) -> Reranker:
         backbone,
         tools.shape[1],
         places=settings["places"],
-        scale=settings["scale"],
+        projection=settings["projection"],
         compute=Compute(
             dropout=settings["dropout"], dtype=settings["dtype"], remat=settings["remat"]
         ),
@@ -114,7 +116,7 @@ def candidates(bench: Bench, name: str, seed: int, part: str, rows: Rows) -> Ran
     return Ranking(items=found.items[:, :kept], scores=found.scores[:, :kept])
 
 
-def _own(bench: Bench, settings: dict):
+def _own(bench: Bench, settings: dict) -> Callable[[Rows], Float[np.ndarray, "B L d"]] | None:
     """How a training query sees its own tools, where it is part of them."""
     if not (settings["leave_out"] and settings["tools"] == "tool2vec"):
         return None

@@ -14,6 +14,12 @@ alone:
                 padding, so the distance between query and tools, and with it every score,
                 depends on the longest text of the batch.
 
+Where the projection P starts:
+
+    identity    0.2 sqrt(H) I: a vector enters as it is, as long as the other start makes it. Of a
+                tool made of queries the encoder knows the directions, so less is to be learnt.
+    normal      N(0, 0.2^2), the reference's, which turns every vector at random.
+
 Letters: B queries, L tokens, N candidates, d width of the tools' vectors, H hidden width.
 """
 
@@ -30,6 +36,9 @@ from jaxret.types import PRNGKey
 
 Places = Literal["shared", "rank", "reference"]
 PLACES = ("shared", "rank", "reference")
+Projection = Literal["identity", "normal"]
+PROJECTIONS = ("identity", "normal")
+DEVIATION = 0.2  # of the projection's first weights
 
 
 def refiner(
@@ -37,7 +46,7 @@ def refiner(
     width: int,
     *,
     places: Places = "shared",
-    scale: float = 0.2,
+    projection: Projection = "identity",
     compute: Compute = Compute(),
 ) -> Module:
     """``apply(params, ids, mask, tools, candidates, key=None) -> logits [B, N]``, float32.
@@ -50,12 +59,23 @@ def refiner(
       backbone: reads the sequence; L + N may not exceed BERT's positions.
       width: d.
       places: see above.
-      scale: deviation of the projection's first weights; 0.2 in the reference.
+      projection: where it starts, see above.
       compute: types, checkpointing, dropout. The reference trains without dropout.
     """
     if places not in PLACES:
         raise ValueError(f"places must be one of {PLACES}, got {places!r}")
-    return functionalize(lambda rngs: Refiner(backbone, width, places, scale, compute, rngs=rngs))
+    if projection not in PROJECTIONS:
+        raise ValueError(f"projection must be one of {PROJECTIONS}, got {projection!r}")
+    return functionalize(
+        lambda rngs: Refiner(backbone, width, places, projection, compute, rngs=rngs)
+    )
+
+
+def _identity(key: PRNGKey, shape: tuple[int, int], dtype: jnp.dtype) -> Float[Array, "d H"]:
+    return DEVIATION * shape[1] ** 0.5 * jnp.eye(*shape, dtype=dtype)
+
+
+STARTS = {"identity": _identity, "normal": nnx.initializers.normal(DEVIATION)}
 
 
 class Refiner(nnx.Module):
@@ -64,7 +84,7 @@ class Refiner(nnx.Module):
         backbone: Backbone,
         width: int,
         places: Places,
-        scale: float,
+        projection: Projection,
         compute: Compute,
         *,
         rngs: nnx.Rngs,
@@ -74,7 +94,7 @@ class Refiner(nnx.Module):
         self.projection = nnx.Linear(
             width,
             hidden,
-            kernel_init=nnx.initializers.normal(scale),
+            kernel_init=STARTS[projection],
             dtype=jnp.dtype(compute.dtype),
             rngs=rngs,
         )

@@ -131,7 +131,8 @@ def refinement(
       own: positions of queries -> the vectors of their own tools, shown in the place of those in
         ``tools``: `jaxret.retrieval.tool2vec.own_left_out` where these are made of the queries.
       prior: added to the logits, so that the network learns what the first stage does not know:
-        its weighted scores, as `jaxret.retrieval.retriever.Reranker.prior` will add them. Ours.
+        its weighted scores, as `jaxret.retrieval.retriever.Reranker.prior` will add them, but for
+        their mean, which changes no ranking and which the read-out's bias need not unlearn. Ours.
       inject_missing: puts right tools that were missed in the place of the last candidates.
       size: queries a batch.
       seed: of the order.
@@ -141,8 +142,10 @@ def refinement(
     """
     if prior is not None and inject_missing:
         raise ValueError("inject_missing: a tool that the first stage missed has no prior score")
-    given = np.zeros(candidates.shape) if prior is None else np.where(candidates >= 0, prior, 0)
-    given = given.astype(np.float32)
+    given = np.zeros(candidates.shape, np.float32)
+    if prior is not None:
+        there = candidates >= 0
+        given[there] = prior[there] - prior[there].mean()
     shown = _with_missing(candidates, labels) if inject_missing else candidates
 
     def collate(rows):

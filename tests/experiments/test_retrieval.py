@@ -198,6 +198,7 @@ def test_ablations_change_one_setting_at_a_time(world):
         "variants.places=[shared]",
         "variants.leave_out=[true]",
         "variants.inject_missing=[false]",
+        "variants.projection=[identity]",
         "variants.prior=[10.0]",
         "variants.layers=[1]",
         name="ablate_refiner",

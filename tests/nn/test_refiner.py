@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxret.nn.layers import Compute
-from jaxret.nn.refiner import PLACES, positions, refiner
+from jaxret.nn.refiner import PLACES, PROJECTIONS, STARTS, positions, refiner
 from tests.tiny import BACKBONES, method, weights
 
 RNG = np.random.default_rng(0)
@@ -108,6 +108,19 @@ def test_a_query_is_its_tokens_then_its_tools_through_the_blocks(name, places):
     np.testing.assert_allclose(got[0, :3], want, atol=1e-5)
 
 
+def test_both_starts_of_the_projection_lengthen_a_vector_alike_and_one_does_not_turn_it():
+    kernels = {
+        name: np.asarray(STARTS[name](jax.random.key(0), (200, 64), jnp.float32))
+        for name in PROJECTIONS
+    }
+    for kernel in kernels.values():
+        lengths = np.linalg.norm(kernel[:64], axis=1)  # of what unit vectors become
+        np.testing.assert_allclose(lengths, 0.2 * 64**0.5, rtol=0.5)
+    turned = kernels["identity"] / kernels["identity"][0, 0]
+    np.testing.assert_array_equal(turned, np.eye(200, 64))
+    assert np.count_nonzero(kernels["normal"]) == 200 * 64
+
+
 def test_places_by_hand():
     mask = jnp.asarray(np.arange(4) < np.array([[2], [4]]))
     words, tools = positions(mask, 3, "shared")
@@ -132,6 +145,8 @@ def test_bfloat16_keeps_float32_parameters_and_logits(name):
 def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match=r"places must be one of .*, got 'first'"):
         refiner(BACKBONES["bert"], 5, places="first")
+    with pytest.raises(ValueError, match=r"projection must be one of .*, got 'none'"):
+        refiner(BACKBONES["bert"], 5, projection="none")
     network = refiner(BACKBONES["bert"], 5)
     with pytest.raises(ValueError, match=r"may have 48 places \(max_positions\), got 52"):
         jax.eval_shape(
