@@ -7,9 +7,8 @@ Every method of `experiments.bench` on the test part: recall and nDCG at 3, 5 an
 trained on the training part, stop where they validate best, and are kept
 in ``runs/models``; rankings are written as TREC run files.
 
-2 cores, one seed, busy with other work too: an epoch of MLC 9 minutes, a refiner 14. Expect R@3 on
-ToolLens 0.59 for tool2vec, 0.93 for mlc; 0.88 for refiner_tool2vec and 0.94 for
-refiner_mlc+first were measured before ``leave_out`` and are not repeated yet.
+2 cores, one seed, busy with other work too: an epoch of MLC 9 minutes, a refiner 20 to 25. Expect
+R@3 on ToolLens 0.59 for tool2vec, 0.93 for mlc; 0.89 for refiner_tool2vec, 0.94 for refiner_mlc.
 """
 
 import time
