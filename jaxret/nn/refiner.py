@@ -16,8 +16,8 @@ alone:
 
 Where the projection P starts:
 
-    identity    0.2 sqrt(H) I: a vector enters as it is, as long as the other start makes it. Of a
-                tool made of queries the encoder knows the directions, so less is to be learnt.
+    identity    0.2 sqrt(H) I: a vector enters as it is, as long as the other start makes it. Ours:
+                a tool made of queries then keeps directions that the encoder may know.
     normal      N(0, 0.2^2), the reference's, which turns every vector at random.
 
 Letters: B queries, L tokens, N candidates, d width of the tools' vectors, H hidden width.
