@@ -1,0 +1,163 @@
+"""A client against a real HTTP server that fails in the ways that servers fail."""
+
+import json
+
+import pytest
+
+from jaxret.llm import Chat, Endpoint, Malformed, Unanswered
+from tests.fake_llm import Reply, serving
+
+HELLO = [{"role": "user", "content": "hello"}]
+
+
+def number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise Malformed(f"{text!r} is no number") from error
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+
+
+def chat(server, cache=None, **settings):
+    settings = {"retries": 1, "timeout": 5.0} | settings
+    return Chat(Endpoint(model="m", base_url=server.url, **settings), cache)
+
+
+def test_a_question_goes_out_as_the_protocol_wants_it_and_its_cost_is_counted():
+    with serving(lambda messages, i: Reply("12")) as server:
+        one = chat(server, temperature=0.5, max_tokens=9, json=True)
+        assert one.ask(HELLO, number) == 12
+    assert server.keys == ["Bearer secret"]
+    [request] = server.requests
+    assert request["messages"] == HELLO
+    assert (request["model"], request["temperature"], request["max_tokens"]) == ("m", 0.5, 9)
+    assert request["response_format"] == {"type": "json_object"}
+    assert one.counts == {"asked": 1, "prompt_tokens": 7, "completion_tokens": 3}
+
+
+def test_an_answer_is_kept_and_nothing_is_asked_twice(tmp_path):
+    with serving(lambda messages, i: Reply("12")) as server:
+        assert chat(server, tmp_path).ask(HELLO, number) == 12
+        again = chat(server, tmp_path)
+        assert again.ask(HELLO, number) == 12
+        assert again.counts == {"cached": 1}
+        other = [{"role": "user", "content": "bye"}]
+        again.ask(other, number)
+        warmer = chat(server, tmp_path, temperature=1.0)
+        warmer.ask(HELLO, number)
+    assert len(server.requests) == 3
+
+
+def test_what_does_not_parse_is_asked_again_and_never_kept(tmp_path):
+    with serving(lambda messages, i: Reply("12" if i == 2 else "twelve")) as server:
+        asked = chat(server, tmp_path)
+        assert asked.ask(HELLO, number) == 12
+        assert asked.counts["malformed"] == 2
+        with pytest.raises(Unanswered, match=r"no valid answer in 2 attempts: 'twelve' is no"):
+            chat(server, None, attempts=2).ask(HELLO, number)
+    [kept] = tmp_path.glob("*.json")
+    assert json.loads(kept.read_text())["answer"] == "12"
+
+
+def test_a_torn_or_outdated_file_is_asked_for_again(tmp_path):
+    with serving(lambda messages, i: Reply("12")) as server:
+        chat(server, tmp_path).ask(HELLO, number)
+        [kept] = tmp_path.glob("*.json")
+        for content in ('{"answer": ', '{"answer": "twelve"}', "{}"):
+            kept.write_text(content)
+            assert chat(server, tmp_path).ask(HELLO, number) == 12
+    assert len(server.requests) == 4
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_busy_or_broken_server_is_asked_again_after_a_pause(status):
+    def answer(messages, i):
+        return Reply(status=status, headers=(("Retry-After", "0.01"),)) if i == 0 else Reply("12")
+
+    with serving(answer) as server:
+        assert chat(server).ask(HELLO, number) == 12
+    assert len(server.requests) == 2
+
+
+def test_a_server_that_stays_busy_is_given_up_with_its_reason():
+    answer = Reply("slow down", status=429, headers=(("Retry-After", "0.01"),))
+    with (
+        serving(lambda messages, i: answer) as server,
+        pytest.raises(Unanswered, match=r"m at http.*429.*slow down"),
+    ):
+        chat(server, retries=2).ask(HELLO, number)
+    assert len(server.requests) == 3
+
+
+def test_a_server_that_is_silent_is_given_up():
+    with (
+        serving(lambda messages, i: Reply("12", delay=30.0)) as server,
+        pytest.raises(Unanswered, match="timed out"),
+    ):
+        chat(server, timeout=0.2, retries=0).ask(HELLO, number)
+
+
+@pytest.mark.parametrize("body", [b"<html>a gateway</html>", b'{"choices": []}', b"{}"])
+def test_a_body_that_is_no_completion_is_no_answer(body):
+    with serving(lambda messages, i: Reply(body=body)) as server, pytest.raises(Unanswered):
+        chat(server, attempts=2).ask(HELLO, number)
+
+
+def test_many_questions_are_asked_at_once_up_to_the_limit_and_come_back_in_order(tmp_path):
+    def answer(messages, i):
+        return Reply(messages[0]["content"], delay=0.05)
+
+    questions = [[{"role": "user", "content": str(i)}] for i in range(12)]
+    with serving(answer) as server:
+        asked = chat(server, tmp_path, concurrency=3)
+        assert asked.ask_all(questions, number, progress=False) == list(range(12))
+    assert 2 <= server.most_at_once <= 3
+
+
+def test_one_bad_answer_loses_only_itself():
+    questions = [[{"role": "user", "content": text}] for text in ("1", "two", "3")]
+    with serving(lambda messages, i: Reply(messages[0]["content"])) as server:
+        asked = chat(server, attempts=2)
+        assert asked.ask_all(questions, number, progress=False) == [1, None, 3]
+    assert (asked.counts["unanswered"], asked.counts["malformed"]) == (1, 2)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404])
+def test_what_makes_every_question_hopeless_stops_them_all(status):
+    questions = [HELLO] * 50
+    with serving(lambda messages, i: Reply("no such model", status=status)) as server:
+        with pytest.raises(Unanswered, match=f"{status}.*no such model"):
+            chat(server, concurrency=2).ask_all(questions, number, progress=False)
+        assert len(server.requests) < 50
+
+
+def test_a_server_that_is_not_there_is_named():
+    with serving(lambda messages, i: Reply("12")) as server:
+        pass
+    with pytest.raises(Unanswered, match=f"m at {server.url}: Connection error"):
+        chat(server, retries=0).ask(HELLO, number)
+
+
+def test_without_a_key_nothing_is_asked(monkeypatch):
+    monkeypatch.delenv("MY_KEY", raising=False)
+    with pytest.raises(ValueError, match="no key for http://here: set the variable MY_KEY"):
+        Chat(Endpoint(model="m", base_url="http://here", key_variable="MY_KEY"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"retries": -1}, "retries must be >= 0, got -1"),
+        ({"attempts": 0}, "attempts must be >= 1, got 0"),
+        ({"concurrency": 0}, "concurrency must be >= 1, got 0"),
+        ({"timeout": 0.0}, "timeout must be > 0 seconds, got 0.0"),
+        ({"temperature": -1.0}, "temperature must be >= 0, got -1.0"),
+    ],
+)
+def test_settings_outside_their_range_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Chat(Endpoint(model="m", **settings))
