@@ -2,13 +2,14 @@
 
 A backbone's module is built from ``(config, compute, rngs=...)`` and has
 
-    embed(ids [B L], positions)           tokens -> what enters block 0, [B, L, H]
+    embed(ids [B L], positions, types)    tokens -> what enters block 0, [B, L, H]
     inject(vectors [B N H], positions)    vectors from elsewhere, such as tools -> the same
     run(x, mask, positions, key=None)     the blocks -> hidden states [B, L, H]
-    module(ids, mask, key=None)           run(embed(ids)): a text
+    module(ids, mask, types, key=None)    run(embed(ids)): a text, or a pair of texts
 
-so that MLC, ToolRefiner and the encoder take either. ``positions [B, L]`` are 0, 1, .. by default;
-BERT adds an embedding for each, DeBERTa sees their differences in every block.
+so that MLC, ToolRefiner, the cross-encoder and the encoder take either. ``positions [B, L]`` are
+0, 1, .. by default; BERT adds an embedding for each, DeBERTa sees their differences in every block.
+``types [B, L]`` are 0, and 1 in the second text of a pair; DeBERTa-V3 does not look at them.
 """
 
 import json

@@ -1,10 +1,10 @@
 """BERT as a text encoder: all-MiniLM, E5 and their relatives.
 
-    x = LN(word + position + type_0)
+    x = LN(word + position + type)
     x = LN(x + attention(x));  x = LN(x + W_2 gelu(W_1 x))      a block, normalised after the sum
 
 with the exact (erf) GELU and scores divided by sqrt(H / heads). Devlin et al. 2019, in the layout
-of the HuggingFace checkpoints. Retrieval reads one text at a time, so the token type is always 0.
+of the HuggingFace checkpoints. The type is 0, and 1 in the second text of a pair.
 
 Letters: B texts, L tokens a text, H hidden width, V vocabulary.
 """
@@ -124,15 +124,21 @@ class Bert(nnx.Module):
         self.blocks = nnx.Dict({str(i): block for i, block in enumerate(blocks)})
 
     def embed(
-        self, ids: Int[Array, "B L"], positions: Int[Array, "B L"] | None = None
+        self,
+        ids: Int[Array, "B L"],
+        positions: Int[Array, "B L"] | None = None,
+        types: Int[Array, "B L"] | None = None,
     ) -> Float[Array, "B L H"]:
         positions = jnp.arange(ids.shape[1])[None] if positions is None else positions
-        return self.inject(self.word(ids), positions)
+        return self.inject(self.word(ids), positions, types)
 
     def inject(
-        self, vectors: Float[Array, "B L H"], positions: Int[Array, "B L"] | None
+        self,
+        vectors: Float[Array, "B L H"],
+        positions: Int[Array, "B L"] | None,
+        types: Int[Array, "B L"] | None = None,
     ) -> Float[Array, "B L H"]:
-        fixed = self.token_type.embedding[:1][None]
+        fixed = self.token_type.embedding[:1][None] if types is None else self.token_type(types)
         if positions is not None:
             fixed = self.position(positions) + fixed
         return self.norm(vectors + fixed)
@@ -151,6 +157,11 @@ class Bert(nnx.Module):
         return run_blocks(self.blocks, x, mask, self.compute, key=key)
 
     def __call__(
-        self, ids: Int[Array, "B L"], mask: Bool[Array, "B L"], *, key: PRNGKey | None = None
+        self,
+        ids: Int[Array, "B L"],
+        mask: Bool[Array, "B L"],
+        *,
+        types: Int[Array, "B L"] | None = None,
+        key: PRNGKey | None = None,
     ) -> Float[Array, "B L H"]:
-        return self.run(self.embed(ids), mask, key=key)
+        return self.run(self.embed(ids, types=types), mask, key=key)

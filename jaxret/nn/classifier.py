@@ -30,8 +30,9 @@ Pool = Literal["context", "mean"]
 def classifier(
     backbone: Backbone, classes: int, *, pool: Pool = "context", compute: Compute = Compute()
 ) -> Module:
-    """``apply(params, ids [B L], mask [B L], key=None) -> logits [B, classes]``, float32.
+    """``apply(params, ids, mask, types=None, key=None) -> logits [B, classes]``, float32.
 
+    ``ids``, ``mask`` and ``types`` are [B, L]; types are for pairs of texts.
     Parameters: ``backbone/..`` as the backbone has them, ``dense`` (context pool), ``head``.
     """
     if pool not in ("context", "mean"):
@@ -67,9 +68,14 @@ class Classifier(nnx.Module):
         self.activation = jnp.tanh if backbone.module is Bert else gelu
 
     def __call__(
-        self, ids: Int[Array, "B L"], mask: Bool[Array, "B L"], *, key: PRNGKey | None = None
+        self,
+        ids: Int[Array, "B L"],
+        mask: Bool[Array, "B L"],
+        *,
+        types: Int[Array, "B L"] | None = None,
+        key: PRNGKey | None = None,
     ) -> Float[Array, "B I"]:
-        hidden = self.backbone(ids, mask, key=fold(key, 0))
+        hidden = self.backbone(ids, mask, types=types, key=fold(key, 0))
         if self.pool == "context":
             pooled = self.activation(self.dense(hidden[:, 0]))
         else:

@@ -179,9 +179,12 @@ class Deberta(nnx.Module):
         self.blocks = nnx.Dict(blocks)
 
     def embed(
-        self, ids: Int[Array, "B L"], positions: Int[Array, "B L"] | None = None
+        self,
+        ids: Int[Array, "B L"],
+        positions: Int[Array, "B L"] | None = None,
+        types: Int[Array, "B L"] | None = None,
     ) -> Float[Array, "B L H"]:
-        """``positions`` count in `run` alone."""
+        """``positions`` count in `run` alone, and token types nowhere: V3 has none."""
         return self.norm(self.word(ids))
 
     def inject(
@@ -209,9 +212,14 @@ class Deberta(nnx.Module):
         return run_blocks(self.blocks, x, mask, self.compute, (r, where), key=key)
 
     def __call__(
-        self, ids: Int[Array, "B L"], mask: Bool[Array, "B L"], *, key: PRNGKey | None = None
+        self,
+        ids: Int[Array, "B L"],
+        mask: Bool[Array, "B L"],
+        *,
+        types: Int[Array, "B L"] | None = None,
+        key: PRNGKey | None = None,
     ) -> Float[Array, "B L H"]:
-        return self.run(self.embed(ids), mask, key=key)
+        return self.run(self.embed(ids, types=types), mask, key=key)
 
 
 class DisentangledBlock(Block):
