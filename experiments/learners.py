@@ -3,12 +3,23 @@ by a string."""
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxret.online import estimators, policy, projections, schedules, trainer
+from jaxret.online import (
+    estimators,
+    lenses,
+    policy,
+    preconditioners,
+    projections,
+    schedules,
+    trainer,
+)
+from jaxret.online.adaptive import adaptive
 from jaxret.online.learner import Learner, rank_one
+from jaxret.online.rehearsal import rehearsing
 
 POLICIES = {f.__name__: f for f in (policy.softmax, policy.greedy, policy.epsilon_greedy)}
 ESTIMATORS = {
@@ -27,6 +38,8 @@ ESTIMATORS = {
 }
 PROJECTIONS = {f.__name__: f for f in (projections.none, projections.ball, projections.sphere)}
 SCHEDULES = {f.__name__: f for f in (schedules.constant, schedules.inverse_sqrt, schedules.cosine)}
+LENSES = {f.__name__: f for f in (lenses.linear, lenses.low_rank)}
+PRECONDITIONERS = {f.__name__: f for f in (preconditioners.second_moment, preconditioners.by_row)}
 
 
 class Rival(NamedTuple):
@@ -40,10 +53,12 @@ class Rival(NamedTuple):
 def build(name: str, spec: Mapping[str, Any]) -> Rival:
     """Reads one entry of ``cfg.learners``; raises ValueError for anything it does not know.
 
-    ``step`` is eta / tau for rank-one learners, and the learning rate where there is a
-    ``batch`` (the paper's trainer).
+    ``step`` is eta / tau, or the learning rate where there is a ``batch`` (the paper's trainer).
+    ``lens`` and ``preconditioner`` make a learner `adaptive`; ``rehearsal`` lets it go over the
+    past.
     """
     known = {"policy", "estimator", "projection", "schedule", "batch", "tau", "step"}
+    known |= {"lens", "preconditioner", "rehearsal"}
     if unknown := set(spec) - known:
         raise ValueError(
             f"learner {name!r} has unknown settings {sorted(unknown)}; known: {sorted(known)}"
@@ -61,6 +76,8 @@ def build(name: str, spec: Mapping[str, Any]) -> Rival:
     }
     pairs = np.array([(tau, step) for tau in taus for step in steps])
     if "batch" in spec:
+        if alone := sorted({"lens", "preconditioner", "rehearsal", "projection"} & set(spec)):
+            raise ValueError(f"learner {name!r}: the trainer with a batch has no {alone}")
 
         def make(tau, eta):
             return trainer.minibatch_adamw(
@@ -75,7 +92,19 @@ def build(name: str, spec: Mapping[str, Any]) -> Rival:
         return Rival(name, make, pairs)
     parts["projection"] = _part(name, "projection", PROJECTIONS, spec["projection"])
     pairs[:, 1] *= pairs[:, 0]
-    return Rival(name, lambda tau, eta: rank_one(name, tau=tau, eta=eta, **parts), pairs)
+    more = {
+        kind: _part(name, kind, table, spec[kind])
+        for kind, table in {"lens": LENSES, "preconditioner": PRECONDITIONERS}.items()
+        if kind in spec
+    }
+    build_one = partial(adaptive, **more) if more else rank_one
+
+    def one(tau, eta):
+        learner = build_one(name, tau=tau, eta=eta, **parts)
+        return rehearsing(learner, **spec["rehearsal"]) if "rehearsal" in spec else learner
+
+    one(1.0, 1.0)  # refuses what does not go together before anything is computed
+    return Rival(name, one, pairs)
 
 
 def _part(learner: str, kind: str, table: Mapping[str, Callable], spec: Mapping[str, Any]) -> Any:

@@ -104,7 +104,7 @@ def compute(
             f"{name}-online",
             player.setting(tau, eta),
             stream(streamed),
-            finish=lambda theta: {"final": ranker(theta, streamed)},
+            finish=lambda states, see=player.see: {"final": ranker(states, streamed, see)},
         )
         against = regret(online["loss"], comparator, online["order"])
         curves[name] = {"success": online["success"], "regret": against}

@@ -54,6 +54,7 @@ class Player:
         require_problem(theta_1, queries, labels)
         self.run, self.seeds, self.chunk = run, seeds, chunk
         self._pauses = make(1.0, 0.0).rule is not None
+        self.see = make(1.0, 0.0).see
         play = replay.replay_blocked if self._pauses else replay.replay
         arrays = jax.tree.map(jnp.asarray, (theta_1, queries, labels))
 
@@ -92,7 +93,7 @@ class Player:
         name: str,
         setting: Float[jax.Array, "S 2"],
         orders: Int[np.ndarray, "S T"],
-        finish: Callable[[Float[jax.Array, "S I d"]], Mapping[str, np.ndarray]],
+        finish: Callable[[Any], Mapping[str, np.ndarray]],
     ) -> dict[str, np.ndarray]:
         """Plays a stream as a unit that records every round and keeps the last state.
 
@@ -100,7 +101,7 @@ class Player:
           name: of the unit.
           setting: tau and eta of each seed.
           orders: the stream of each seed.
-          finish: final embeddings -> more to keep.
+          finish: the last states -> more to keep.
 
         Returns:
           the fields of `Trace` and ``order``, [S, T]; ``microseconds [S]``, the time of a round;
@@ -129,7 +130,7 @@ class Player:
             trace = {key: x[:, :rounds] for key, x in state["trace"]._asdict().items()}
             return {
                 **trace,
-                **finish(state["learner"].theta),
+                **finish(state["learner"]),
                 "order": orders,
                 "microseconds": np.full(len(orders), 1e6 * seconds / chunks[0].size),
             }

@@ -15,7 +15,7 @@ from experiments.learners import Rival
 from experiments.player import Player
 from experiments.problem import Parts, Problem
 from experiments.run import Run
-from experiments.tuning import METRICS, Ranker, tune
+from experiments.tuning import METRICS, Ranker, catalogues, tune
 from jaxret import plots
 from jaxret.online.environment import Environment
 from jaxret.theory import bounds
@@ -63,8 +63,8 @@ def play(
     player = Player(run, rival.make, theta_1, *arrays, Environment(), seeds=seeds, chunk=chunk)
     tuned = tune(f"{unit}-rehearsal", rival, player, ranker, rehearsal, parts)
 
-    def rankings(theta):
-        return {"final": ranker(theta, parts.training), "heldout": ranker(theta, parts.heldout)}
+    def rankings(states):
+        return {"final": ranker(states, parts.training), "heldout": ranker(states, parts.heldout)}
 
     def stream(protocol, setting):
         return player.record(f"{unit}-{protocol}", player.setting(*setting), order, rankings)
@@ -84,7 +84,7 @@ def play(
         trace=Trace._make(jnp.asarray(trace[field]) for field in Trace._fields),
         comparator=found.theta,
     )
-    unlearnt = rankings(jnp.asarray(theta_1)[None])
+    unlearnt = rankings(catalogues(theta_1))
     best = (task.queries @ theta_1.T).argmax(axis=1)
     return Play(
         setting=(tau, eta),

@@ -176,7 +176,7 @@ def _play(
         name = f"{curve.name}/T={rounds}"
         orders = np.broadcast_to(order[:rounds], (cfg.seeds, rounds))
         setting = player.setting(curve.tau, eta)
-        unit = player.record(name.replace("/", "-"), setting, orders, finish=lambda theta: {})
+        unit = player.record(name.replace("/", "-"), setting, orders, finish=lambda states: {})
         found = comparator(curve, eta, np.bincount(order[:rounds], minlength=len(task.queries)))
         learner = curve.learner(curve.tau, eta)
         theta_1 = jnp.asarray(task.theta_1)

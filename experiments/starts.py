@@ -52,7 +52,7 @@ from experiments.learners import Rival
 from experiments.plays import Play, Stage, leads, levels, play, saved
 from experiments.problem import Parts, Problem
 from experiments.run import Run, open_run
-from experiments.tuning import Mask, Ranker, orders
+from experiments.tuning import Mask, Ranker, catalogues, orders
 from jaxret import plots, tracking
 from jaxret.data.dataset import Dataset, split_by_group
 from jaxret.retrieval.tool2vec import tool2vec
@@ -177,7 +177,7 @@ def build(
         return np.asarray(tool2vec(*map(jnp.asarray, arrays), mix=mix))
 
     def score(mix):
-        accuracy, _, ndcg, _ = ranker(jnp.asarray(start(mix))[None], parts.validation)[0]
+        accuracy, _, ndcg, _ = ranker(catalogues(start(mix)), parts.validation)[0]
         return ndcg + accuracy
 
     mix = max(mixes, key=score)

@@ -1,7 +1,8 @@
 """Streams, rankings and settings of the main job: what a seed streams, how well it then ranks,
 and which setting does best on the validation part."""
 
-from typing import TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,8 @@ from experiments.player import Player
 from experiments.problem import Parts, Problem
 from jaxret import metrics, sharding
 from jaxret.online import streams
+from jaxret.online.learner import See, as_they_are
+from jaxret.types import Catalogue
 
 METRICS = ("accuracy", "recall@{k}", "ndcg@{k}", "completeness@{k}")
 Mask: TypeAlias = Bool[np.ndarray, " N"]
@@ -24,25 +27,39 @@ def orders(streamed: Mask, exposures: int, seeds: range) -> Int[np.ndarray, "S T
     return np.stack([some[streams.exposures(len(some), exposures, seed)] for seed in seeds])
 
 
+def catalogues(*thetas: Float[np.ndarray, "I d"]) -> Catalogue:
+    """Embeddings that nobody learnt, as `Ranker` takes them: one seed each."""
+    rows = jnp.stack([jnp.asarray(theta) for theta in thetas])
+    return Catalogue(theta=rows, available=jnp.ones(rows.shape[:2], bool))
+
+
 class Ranker:
-    """Ranks the catalogue by the embeddings of each seed."""
+    """Ranks the catalogue by the rows of each seed."""
 
     def __init__(self, task: Problem, k: int):
         self._task = task
 
-        @jax.jit
-        def score(theta, queries, labels):
-            def one(theta):
-                values = metrics.evaluate(theta, queries, labels, task.tie_order, k=k)
+        @partial(jax.jit, static_argnames="see")
+        def score(states, queries, labels, see):
+            def one(state):
+                seen = see(state, queries)
+                values = metrics.evaluate(state.theta, seen, labels, task.tie_order, k=k)
                 return jnp.stack([values[name.format(k=k)] for name in METRICS])
 
-            return sharding.sweep(one, theta)
+            return sharding.sweep(one, states)
 
         self._score = score
 
-    def __call__(self, theta: Float[jax.Array, "S I d"], part: Mask) -> Float[np.ndarray, "S 4"]:
-        """Means of `METRICS` over a part of the queries."""
-        values = self._score(theta, self._task.queries[part], self._task.labels[part])
+    def __call__(self, states: Any, part: Mask, see: See = as_they_are) -> Float[np.ndarray, "S 4"]:
+        """Means of `METRICS` over a part of the queries.
+
+        Args:
+          states: of a learner, or a `Catalogue`; with an axis of seeds.
+          part: which queries.
+          see: of the learner.
+        """
+        queries, labels = self._task.queries[part], self._task.labels[part]
+        values = self._score(states, queries, labels, see)
         return np.asarray(values, np.float64).mean(axis=-1)
 
 
@@ -95,7 +112,7 @@ def tune(
         state["online"][g] += (success * ours).sum(axis=1) / total
         if number == len(chunks) - 1:
             for part in ("validation", "heldout"):
-                state[part][g] = ranker(states.theta, getattr(parts, part))
+                state[part][g] = ranker(states, getattr(parts, part), player.see)
         return state | {"learner": states}
 
     def finish(state):

@@ -29,7 +29,7 @@ _TOLERANCE = 1e-9  # relative, in float64
 
 
 class _Case(NamedTuple):
-    """A world in which everything happens: flips, a reranker, tools that come, go or never are."""
+    """Everything happens here: flips, a reranker, tools that come, go, return or never are."""
 
     learner: Learner
     state: tuple
@@ -106,8 +106,8 @@ def _make_case(learner, items, width, rounds, key) -> _Case:
         environment=Environment(
             flip_rate=0.1,
             reranker=simulated_reranker(accuracy=0.8),
-            arrives=jnp.where(ids % 6 == 1, rounds // 2, 0),
-            leaves=jnp.where(ids % 6 == 3, rounds // 2, rounds),
+            arrives=jnp.select([ids % 6 == 1, ids % 6 == 2], [rounds // 2, 3 * rounds // 4], 0),
+            leaves=jnp.select([ids % 6 == 3, ids % 6 == 2], [rounds // 2, rounds // 4], rounds),
         ),
         stream=Stream(
             queries=_unit_rows(query_key, n, width),
@@ -211,9 +211,9 @@ def _absent_tools_rest(case, whole, first):
     if absent.any():
         _fail(case, f"absent tools were chosen in {absent.sum()} of {rounds} rounds")
     if hasattr(case.state, "theta"):
-        steps = [(case.state, first[0], there[0]), (first[0], whole[0], there[half])]
-        for before, after, present_now in steps:
-            moved = np.abs(after.theta - before.theta)[~present_now].max()
+        steps = [(case.state, first[0], there[:half]), (first[0], whole[0], there[half:])]
+        for before, after, when in steps:
+            moved = np.abs(after.theta - before.theta)[~when.any(axis=0)].max()
             if not moved <= _TOLERANCE:  # a projection may round
                 _fail(case, f"rows of absent tools moved by {moved:.1e}")
 

@@ -4,6 +4,7 @@
     flip_rate rho: the learner sees the bit the wrong way round with probability rho    B.4
     reranker: of the k items shown, which one is used                           Algorithm 2
     arrives, leaves: item i is there in the rounds arrives_i <= t < leaves_i     Algorithm 3
+                     and where leaves_i < arrives_i it is away in between, and returns
 
 The four go together as they like. A plain environment is ``Environment()``.
 
@@ -72,12 +73,12 @@ def simulated_reranker(*, accuracy: float) -> Reranker:
 
 def present(environment: Environment, t: Int[Array, ""], available: Bool[Array, " I"]) -> Array:
     """The items that are there in round t, among those the catalogue holds at all."""
-    here = available
-    if environment.arrives is not None:
-        here = here & (environment.arrives <= t)
-    if environment.leaves is not None:
-        here = here & (t < environment.leaves)
-    return here
+    arrives, leaves = environment.arrives, environment.leaves
+    come = True if arrives is None else arrives <= t
+    stays = True if leaves is None else t < leaves
+    if arrives is None or leaves is None:
+        return available & come & stays
+    return available & jnp.where(leaves < arrives, come | stays, come & stays)
 
 
 def answer(

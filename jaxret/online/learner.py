@@ -97,6 +97,18 @@ class Rule(NamedTuple):
     eta: float | Float[Array, ""]
 
 
+class See(Protocol):
+    """Queries as a state's rows are compared with them, for rankings: [N, d] -> [N, d]."""
+
+    def __call__(self, state, queries: Float[Array, "N d"]) -> Float[Array, "N d"]: ...
+
+
+def as_they_are(state, queries: Float[Array, "N d"]) -> Float[Array, "N d"]:
+    """What a learner sees that does not change queries."""
+    del state
+    return queries
+
+
 class Learner(NamedTuple):
     """A learner. ``rule`` is None for those whose update is not rank one."""
 
@@ -105,6 +117,7 @@ class Learner(NamedTuple):
     act: Act
     update: Update
     rule: Rule | None
+    see: See = as_they_are
 
 
 def rank_one(

@@ -40,6 +40,7 @@ from jaxret.online.learner import (
     measure,
     step_length,
 )
+from jaxret.online.rounds import round_keys, settle, show
 from jaxret.sharding import Axis
 from jaxret.types import PRNGKey, Stream, Trace
 from jaxret.validate import require
@@ -69,15 +70,8 @@ def replay(
     """
 
     def play(state, query):
-        act_key, answer_key = _round_keys(key, state.t)
-        q, labels = stream.queries[query], stream.labels[query]
-        available = state.available
-        state = state._replace(available=world.present(environment, state.t, available))
-        slate = learner.act(state, q, act_key)
-        choice, feedback = world.answer(environment, answer_key, slate, labels, query)
-        state, info = learner.update(state, q, choice, feedback.reward, labels)
-        trace = Trace(**choice._asdict(), **feedback._asdict(), **info._asdict())
-        return state._replace(available=available), trace
+        slate = show(learner, state, environment, stream, query, key)
+        return settle(learner, state, environment, stream, query, key, slate)
 
     return lax.scan(play, state, stream.order)
 
@@ -167,14 +161,6 @@ def replay_on_mesh(
     )(state, bare, stream, key)
 
 
-def _round_keys(key: PRNGKey, t: Int[Array, "*m"]) -> tuple:
-    """The keys of `act` and of `answer` in round t (or in many rounds at once)."""
-    fold = jax.random.fold_in
-    for _ in t.shape:
-        fold = jax.vmap(fold, (None, 0))
-    return fold(key, 2 * t), fold(key, 2 * t + 1)
-
-
 class _Rounds(NamedTuple):
     """What is known of a block's rounds before they are played; fields [B]."""
 
@@ -207,7 +193,7 @@ def _play_block(
     real = order >= 0
     query = jnp.maximum(order, 0)
     t = state.t + jnp.cumsum(real, dtype=state.t.dtype) - real
-    rounds = _Rounds(t, query, stream.labels[query], _round_keys(key, t), real)
+    rounds = _Rounds(t, query, stream.labels[query], round_keys(key, t), real)
     queries = stream.queries[query]
     scores = queries @ state.theta.T  # S [B, I]
     gram = queries @ queries.T

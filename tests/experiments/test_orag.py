@@ -21,9 +21,12 @@ SMALL = [
     "exposures=1",
     "seeds=2",
     "chunk=512",
-    "learner=[frozen,greedy]",
+    "learner=[frozen,greedy,mapped_rehearsed]",
     "learners.greedy.tau=[0.04]",
     "learners.greedy.step=[0.1,0.3]",
+    "learners.mapped_rehearsed.tau=[0.04]",
+    "learners.mapped_rehearsed.step=[0.03]",
+    "learners.mapped_rehearsed.rehearsal.again=2",
     "tracking=files",
 ]
 
@@ -41,7 +44,7 @@ def finished(tmp_path_factory):
 
 def test_results_have_the_names_that_others_build_on(finished):
     _, results = finished
-    for learner in ("frozen", "greedy"):
+    for learner in ("frozen", "greedy", "mapped_rehearsed"):
         for protocol in ("final", "heldout"):
             for metric in ("accuracy", "recall@10", "ndcg@10", "completeness@10"):
                 assert 0.0 <= results[f"{learner}/{protocol}/{metric}"] <= 1.0
@@ -72,6 +75,11 @@ def test_static_retrieval_is_the_ranking_of_the_documents(finished):
 def test_one_bit_a_query_makes_retrieval_better(finished):
     _, results = finished
     assert results["greedy/final/ndcg@10"] > results["frozen/final/ndcg@10"] + 0.01
+
+
+def test_what_all_tools_learn_together_serves_queries_that_were_never_streamed(finished):
+    _, results = finished
+    assert results["mapped_rehearsed/heldout/ndcg@10"] > results["greedy/heldout/ndcg@10"] + 0.01
 
 
 def test_a_finished_run_is_read_and_not_repeated(finished, capsys):
@@ -106,6 +114,8 @@ def test_a_directory_with_other_settings_is_refused(finished):
         ("dataset=ultratool", "'ultratool' needs path="),
         ("learners.greedy.policy.name=bold", "learner 'greedy': unknown policy 'bold'; known: so"),
         ("learners.greedy.tau=[0.0]", "needs tau > 0"),
+        ("+learners.greedy.lens.name=curved", "unknown lens 'curved'; known: linear, low_rank"),
+        ("+learners.frozen.rehearsal={again:0,capacity:9}", "again must be >= 1, got 0"),
         ("flip_rate=0.7", r"flip_rate must be in \[0, 0.5\], got 0.7"),
         ("document=terse document.recipe=bad", "unknown recipe 'bad'"),
         ("encoder.path=nowhere", "nowhere"),

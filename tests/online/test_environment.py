@@ -80,6 +80,16 @@ def test_items_are_there_from_their_arrival_until_they_leave():
     ]
 
 
+def test_an_item_that_leaves_before_it_arrives_is_away_in_between():
+    environment = Environment(arrives=jnp.array([3, 2, 2]), leaves=jnp.array([1, 2, 9]))
+    there = [present(environment, jnp.asarray(t), jnp.ones(3, bool)).tolist() for t in range(5)]
+    assert list(zip(*there, strict=True)) == [
+        (True, False, False, True, True),
+        (False, False, False, False, False),  # no time at all, as for any empty stay
+        (False, False, True, True, True),
+    ]
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -1,0 +1,108 @@
+"""How a query is seen before the rows are compared with it: what all tools learn together.
+
+    logits = Theta u / tau      u = q                plain: every other learner
+                                u = q + M q          linear, M [d, d]
+                                u = q + A (B q)      low rank, A [d, r], B [r, d]
+
+A row learns from the rounds of its own tool alone, a lens from all of them. For any coefficients c
+the gradient by u is ``Theta^T c / tau``, so that of M is ``(Theta^T c) q^T / tau``: rank one too.
+(ORAG leaves the queries alone, since their encoder may serve others; M belongs to this catalogue
+and the encoder is not touched.)
+
+Letters: I items, d width, r rank.
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxret.validate import require
+
+
+class See(Protocol):
+    """Turns queries ``[..., d]`` into what the rows are compared with."""
+
+    def __call__(self, glass: Any, queries: Float[Array, "*n d"]) -> Float[Array, "*n d"]: ...
+
+
+class Grind(Protocol):
+    """Moves the lens.
+
+    Args:
+      glass: its arrays.
+      query: [d].
+      pull: ``step Theta^T c``, by which u should move down.
+    """
+
+    def __call__(self, glass: Any, query: Float[Array, " d"], pull: Float[Array, " d"]) -> Any: ...
+
+
+class Lens(NamedTuple):
+    """A named view of queries, and how it is learnt."""
+
+    name: str
+    init: Any  # d, dtype -> arrays
+    see: See
+    grind: Grind
+
+
+def plain() -> Lens:
+    """Queries as they are."""
+    return Lens(
+        "plain",
+        init=lambda width, dtype: (),
+        see=lambda glass, queries: queries,
+        grind=lambda glass, query, pull: glass,
+    )
+
+
+def linear(*, rate: float) -> Lens:
+    """``q + M q``, M from zero.
+
+    Args:
+      rate: step size of M relative to that of the rows, > 0.
+    """
+    require("rate", rate, "> 0", lambda x: x > 0)
+
+    def grind(glass, query, pull):
+        return glass - rate * pull[:, None] * query[None, :]
+
+    return Lens(
+        "linear",
+        init=lambda width, dtype: jnp.zeros((width, width), dtype),
+        see=lambda glass, queries: queries + queries @ glass.T,
+        grind=grind,
+    )
+
+
+def low_rank(*, rate: float, rank: int, seed: int = 0) -> Lens:
+    """``q + A (B q)``, A from zero and B from noise, as LoRA has it.
+
+    Args:
+      rate: step size of A and B relative to that of the rows, > 0.
+      rank: r, >= 1.
+      seed: of the noise, N(0, 1/r).
+    """
+    require("rate", rate, "> 0", lambda x: x > 0)
+    require("rank", rank, ">= 1", lambda x: x >= 1)
+
+    def init(width, dtype):
+        noise = jax.random.normal(jax.random.key(seed), (rank, width), dtype)
+        return jnp.zeros((width, rank), dtype), noise / rank**0.5
+
+    def grind(glass, query, pull):
+        a, b = glass
+        inner = b @ query
+        return (
+            a - rate * pull[:, None] * inner[None, :],
+            b - rate * (a.T @ pull)[:, None] * query[None, :],
+        )
+
+    return Lens(
+        "low_rank",
+        init=init,
+        see=lambda glass, queries: queries + (queries @ glass[1].T) @ glass[0].T,
+        grind=grind,
+    )
