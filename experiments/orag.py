@@ -27,7 +27,7 @@ import numpy as np
 from omegaconf import DictConfig
 from tqdm import tqdm
 
-from experiments import learners, problem, show
+from experiments import environments, learners, problem, show
 from experiments.comparator import solve
 from experiments.config import CONFIGS, plain
 from experiments.player import Player
@@ -35,7 +35,6 @@ from experiments.problem import Problem
 from experiments.run import Run, open_run
 from experiments.tuning import METRICS, Ranker, orders, tune
 from jaxret import tracking
-from jaxret.online.environment import Environment, flipped
 from jaxret.theory.regret import regret
 
 COLUMNS = ("online/accuracy", "online/regret", "final/recall@{k}", "final/ndcg@{k}")
@@ -50,11 +49,11 @@ def cli(cfg: DictConfig) -> dict[str, float]:
 def main(cfg: DictConfig) -> dict[str, float]:
     """Runs what the config says, or reads it if it ran before; returns the mean of every result."""
     rivals = [learners.build(name, spec) for name, spec in plain(cfg.learners).items()]
-    environment = flipped(cfg.flip_rate) if cfg.flip_rate else Environment()
+    environments.build(plain(cfg.environment), items=1000, rounds=1000, seed=0)  # or refuses it
     with open_run(cfg) as run:
         if run is not None:
             task = problem.load(cfg)
-            compute(cfg, rivals, environment, task, run)
+            compute(cfg, rivals, task, run)
     results = tracking.read_results(cfg.directory)
     title = f"{cfg.dataset.name}, {cfg.document.recipe}, exposures={cfg.exposures}: {cfg.directory}"
     columns = [column.format(k=cfg.k) for column in COLUMNS]
@@ -65,7 +64,6 @@ def main(cfg: DictConfig) -> dict[str, float]:
 def compute(
     cfg: DictConfig,
     rivals: list[learners.Rival],
-    environment: Environment,
     task: Problem,
     run: Run,
 ) -> None:
@@ -80,6 +78,12 @@ def compute(
     )
     seeds = range(cfg.seed, cfg.seed + cfg.seeds)
     ranker = Ranker(task, cfg.k)
+    environment = environments.build(
+        plain(cfg.environment),
+        items=len(task.theta_1),
+        rounds=int(streamed.sum()) * cfg.exposures,
+        seed=cfg.seed,
+    )
 
     def stream(mask):
         return orders(mask, cfg.exposures, seeds)

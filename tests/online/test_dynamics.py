@@ -1,0 +1,57 @@
+"""Presence, round by round, by `present` itself."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxret.online import dynamics
+from jaxret.online.environment import Environment, present
+
+
+def there(presence, rounds):
+    """[T, I]."""
+    environment = Environment(**presence._asdict())
+    every = jnp.ones(len(presence.arrives), bool)
+    return np.stack([present(environment, jnp.asarray(t), every) for t in range(rounds)])
+
+
+@pytest.mark.parametrize(
+    ("presence", "counts"),
+    [
+        (dynamics.always(8), [8] * 6),
+        (dynamics.later(8, 0.5, at=3), [4, 4, 4, 8, 8, 8]),
+        (dynamics.one_by_one(8, 0.5, first=1, last=4), [4, 5, 6, 7, 8, 8]),
+        (dynamics.leaving(8, 0.25, at=2), [8, 8, 6, 6, 6, 6]),
+        (dynamics.away(8, 0.5, leaves=1, back=4), [8, 4, 4, 4, 8, 8]),
+    ],
+    ids=["always", "later", "one_by_one", "leaving", "away"],
+)
+def test_so_many_tools_are_there_in_each_round(presence, counts):
+    assert there(presence, 6).sum(axis=1).tolist() == counts
+
+
+def test_those_who_leave_are_those_who_return():
+    presence = there(dynamics.away(9, 0.4, leaves=1, back=3), 4)
+    gone = ~presence[1]
+    assert gone.sum() == 4
+    np.testing.assert_array_equal(presence[2], ~gone)
+
+
+def test_the_part_is_drawn_by_the_seed():
+    one, same, other = (dynamics.later(50, 0.5, at=9, seed=seed).arrives for seed in (1, 1, 2))
+    np.testing.assert_array_equal(one, same)
+    assert (one != other).any()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: dynamics.later(9, 1.0, at=1), r"share must be in \[0, 1\), got 1.0"),
+        (lambda: dynamics.leaving(9, 0.5, at=-1), "at must be >= 0, got -1"),
+        (lambda: dynamics.away(9, 0.5, leaves=3, back=3), r"leaves must be in 0 .. back - 1 = 2"),
+        (lambda: dynamics.one_by_one(9, 0.5, first=3, last=2), "first must be in 0 .. last=2, got"),
+    ],
+)
+def test_settings_outside_their_range_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
