@@ -1,13 +1,14 @@
 """Plays one learner on the streams of several seeds at once, in chunks that can be interrupted.
 
 All streams of a learner (every setting of its grid, every protocol) share one compiled program:
-settings are data, and the orders are cut into chunks of one shape.
+settings are data, and the orders are cut into chunks of one shape. Where a model outside of it
+picks from what is shown (``choose``), a round is two compiled halves with the host between them.
 """
 
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -16,13 +17,21 @@ from jaxtyping import Float, Int
 
 from experiments.run import Run
 from jaxret import sharding
-from jaxret.online import replay
+from jaxret.online import replay, rounds
 from jaxret.online.environment import Environment
 from jaxret.online.learner import Learner
-from jaxret.types import Stream
+from jaxret.types import Stream, Trace
 from jaxret.validate import require_problem
 
 Orders = list[Int[np.ndarray, "S c"]]
+
+
+class Choose(Protocol):
+    """Picks one of the k items shown, for each seed: queries, slates -> positions in the slates."""
+
+    def __call__(
+        self, queries: Int[np.ndarray, " S"], items: Int[np.ndarray, "S k"]
+    ) -> Int[np.ndarray, " S"]: ...
 
 
 class Player:
@@ -37,6 +46,7 @@ class Player:
       environment: what answers.
       seeds: S numbers, which give the draws.
       chunk: rounds a chunk.
+      choose: who picks from the slate; None: the environment does.
     """
 
     def __init__(
@@ -50,11 +60,12 @@ class Player:
         *,
         seeds: range,
         chunk: int,
+        choose: Choose | None = None,
     ):
         require_problem(theta_1, queries, labels)
         self.run, self.seeds, self.chunk = run, seeds, chunk
-        self._pauses = make(1.0, 0.0).rule is not None
-        self.see = make(1.0, 0.0).see
+        rule = make(1.0, 0.0)
+        self.see, self._pauses = rule.see, rule.rule is not None and choose is None
         play = replay.replay_blocked if self._pauses else replay.replay
         arrays = jax.tree.map(jnp.asarray, (theta_1, queries, labels))
 
@@ -66,8 +77,20 @@ class Player:
             key = jax.random.key(seed)
             return play(make(*setting), state, environment, stream, key)
 
+        def half(part, state, setting, seed, query, *slate_and_position):
+            stream = Stream(queries=arrays[1], labels=arrays[2], order=query)
+            world = (environment, stream, query, jax.random.key(seed))
+            return part(make(*setting), state, *world, *slate_and_position)
+
         self._start = jax.jit(partial(sharding.sweep, start))
-        self._step = jax.jit(partial(sharding.sweep, step), donate_argnums=0)
+        if choose is None:
+            self._step = jax.jit(partial(sharding.sweep, step), donate_argnums=0)
+        else:
+            show, settle = (
+                jax.jit(partial(sharding.sweep, partial(half, part)))
+                for part in (rounds.show, rounds.settle)
+            )
+            self._step = partial(_by_hand, show, settle, choose)
         self._seeds = jnp.asarray(seeds)
 
     def setting(self, tau: float, eta: float) -> Float[jax.Array, "S 2"]:
@@ -111,9 +134,9 @@ class Player:
 
         def start():
             states = self.start(setting)
-            _, one = jax.eval_shape(self._step, states, setting, chunks[0], self._seeds)
             length = sum(chunk.shape[1] for chunk in chunks)
-            trace = jax.tree.map(lambda x: np.zeros((len(x), length), x.dtype), one)
+            kinds = dict.fromkeys(Trace._fields, np.float32) | {"item": np.int32}
+            trace = Trace._make(np.zeros((len(orders), length), kind) for kind in kinds.values())
             return {"learner": states, "trace": trace}
 
         def step(state, number):
@@ -138,3 +161,14 @@ class Player:
         return self.run.unit(
             name, chunks=len(chunks), start=start, step=step, finish=done, keep_state=True
         )
+
+
+def _by_hand(show, settle, choose: Choose, states, setting, order, seeds) -> tuple:
+    """A chunk, the host picking in every round."""
+    lines = []
+    for queries in order.T:
+        slate = show(states, setting, seeds, queries)
+        position = choose(queries, np.asarray(slate.items))
+        states, line = settle(states, setting, seeds, queries, slate, position)
+        lines.append(jax.tree.map(np.asarray, line))
+    return states, jax.tree.map(lambda *x: np.stack(x, axis=1), *lines)
