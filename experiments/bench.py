@@ -6,6 +6,7 @@
     query2query, query2desc         Tool2Vec, and documents, with an encoder trained for them
     mlc                             multi-label classification
     refiner_tool2vec, ...           ToolRefiner on a first stage, as its recipe says
+    cross_encoder                   every candidate read together with the query
 
 What needs training has a recipe of its name in the config group ``recipe``.
 """

@@ -1,11 +1,12 @@
 """Ranks queries by any method of the bench, trained first where it has a recipe."""
 
 from experiments.bench import Bench
-from experiments.fit import encoder, mlc, refiner
+from experiments.fit import cross_encoder, encoder, mlc, refiner
 from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import refine
 
 FITTED = {"encoder": encoder.retriever, "mlc": mlc.retriever}
+RERANKERS = {"refiner": refiner.reranker, "cross_encoder": cross_encoder.reranker}
 
 
 def rank(bench: Bench, name: str, seed: int, part: str = "test") -> Ranking:
@@ -18,14 +19,15 @@ def rank(bench: Bench, name: str, seed: int, part: str = "test") -> Ranking:
 
     def compute():
         model = bench.recipes.get(recipe, {}).get("model")
-        if model == "refiner":
+        if model in RERANKERS:
             first = refiner.candidates(bench, recipe, seed, part, rows)
-            fitted = refiner.with_first if extra == "first" else refiner.reranker
+            fitted = refiner.with_first if extra == "first" else RERANKERS[model]
             return refine(fitted(bench, recipe, seed), bench.texts(rows), first)
         if model in FITTED:
             return bench.search(FITTED[model](bench, name, seed), rows)
         if model is not None:
-            raise ValueError(f"{name}: model must be refiner, encoder or mlc, got {model!r}")
+            known = ", ".join([*RERANKERS, *FITTED])
+            raise ValueError(f"{name}: model must be one of {known}, got {model!r}")
         return bench.search(bench.untrained(name), rows)
 
     return bench.ranking(name, seed, part, rows, compute)

@@ -10,12 +10,12 @@ it (where neither text is cut: each has a limit of its own here).
 Letters: B queries, k candidates, L tokens of a query, M of a document, I tools.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxret.encode import COARSE, TextEncoder, pad
 from jaxret.nn.backbone import read_backbone
@@ -64,20 +64,27 @@ def cross_encoder(
     tokens = encoder.tokens(documents, kind="document", limit=document_limit + 1)
     ids, mask = pad([text[1:] for text in tokens], COARSE)
     table = (jnp.asarray(ids), jnp.asarray(mask))
+    read = reader(encoder, query_limit)
+    return Reranker(name=name, read=read, params=(params, table), score=scorer(network))
 
-    def score(params, features, candidates):
+
+def scorer(network: Module) -> Callable[..., Float[Array, "B k"]]:
+    """``score(params, features, candidates [B, k], key=None) -> [B, k]``, for use and training.
+
+    ``params`` are the network's and the documents' tokens and mask, [I, M] each; ``features`` hold
+    ``ids`` and ``mask`` of the queries.
+    """
+
+    def score(params, features, candidates, key=None):
         network_params, table = params
-        ids, mask = (rows[jnp.maximum(candidates, 0)] for rows in table)  # [B, k, M]
-        queries = (features["ids"], features["mask"])
-        return jax.vmap(pairs_of, (None, 0, 0, 0, 0))(network_params, *queries, ids, mask)
+        documents = [rows[jnp.maximum(candidates, 0)] for rows in table]  # [B, k, M]
+        of_query = jax.vmap(pair, (None, None, 0, 0))
+        every = jax.vmap(of_query)(features["ids"], features["mask"], *documents)  # [B, k, L + M]
+        ids, mask, types = (x.reshape(-1, x.shape[-1]) for x in every)
+        logits = network.apply(network_params, ids, mask, types=types, key=key)
+        return logits.reshape(candidates.shape)
 
-    def pairs_of(network_params, query, query_mask, ids, mask):
-        every = jax.vmap(pair, (None, None, 0, 0))(query, query_mask, ids, mask)
-        return network.apply(network_params, *every[:2], types=every[2])[:, 0]
-
-    return Reranker(
-        name=name, read=reader(encoder, query_limit), params=(params, table), score=score
-    )
+    return score
 
 
 def pair(

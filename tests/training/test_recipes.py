@@ -13,7 +13,7 @@ from jaxret.nn.functional import Module
 from jaxret.nn.refiner import refiner
 from jaxret.training import losses
 from jaxret.training.loop import start, train_step
-from jaxret.training.recipes import classification, contrast, refinement
+from jaxret.training.recipes import classification, contrast, judgement, refinement
 from tests.tiny import BACKBONES
 
 RNG = np.random.default_rng(0)
@@ -215,3 +215,32 @@ def test_candidates_stay_as_they_were_retrieved_if_nothing_else_is_said():
     assert shown([0, 1, 2, 3], [5, -1]) == [0, 1, 2, 3]
     refinement(BY_TOOL, [[2, 3]], np.array([[5]]), candidates, TOOLS, size=1, inject_missing=True)
     assert candidates.tolist() == [[0, 1, 2, 3]]  # not written over
+
+
+def same_word(params, features, candidates, key=None):
+    """How well the words of a query fit each tool."""
+    words = (params["words"][features["ids"]] * features["mask"][..., None]).sum(axis=1)
+    return jnp.take_along_axis(words, jnp.maximum(candidates, 0), axis=1)
+
+
+def test_a_judge_learns_to_pick_the_right_one():
+    recipe = judgement(same_word, TOKENS, LABELS, CANDIDATES, size=TEXTS)
+    found = losses_of(recipe, {"words": jnp.zeros((24, ITEMS))})
+    assert found[-1] < 0.5 * found[0]
+    assert found[0] < np.log(4) + 1e-5  # of at most four, one of which is missing in places
+
+
+def test_each_right_tool_is_an_example_among_wrong_ones():
+    texts = [[2, 4 + row // 20, 4 + row % 20, 3] for row in range(TEXTS)]  # each but once
+    recipe = judgement(same_word, texts, LABELS, CANDIDATES, size=(LABELS >= 0).sum())
+    batch = recipe.batches(0)
+    rows = {tuple(text): row for row, text in enumerate(texts)}
+    seen = []
+    for text, shown in zip(texts_of(batch), batch["candidates"], strict=True):
+        row = rows[text]
+        right = set(LABELS[row][LABELS[row] >= 0])
+        wrong = [item for item in CANDIDATES[row] if item >= 0 and item not in right]
+        assert shown[0] in right
+        assert shown[1:][shown[1:] >= 0].tolist() == wrong[:3]
+        seen.append((row, shown[0]))
+    assert len(set(seen)) == len(seen) == (LABELS >= 0).sum()
