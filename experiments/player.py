@@ -5,6 +5,7 @@ settings are data, and the orders are cut into chunks of one shape. Where a mode
 picks from what is shown (``choose``), a round is two compiled halves with the host between them.
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -65,7 +66,8 @@ class Player:
         require_problem(theta_1, queries, labels)
         self.run, self.seeds, self.chunk = run, seeds, chunk
         rule = make(1.0, 0.0)
-        self.see, self._pauses = rule.see, rule.rule is not None and choose is None
+        self.see, self._timed = rule.see, choose is None
+        self._pauses = rule.rule is not None and choose is None
         play = replay.replay_blocked if self._pauses else replay.replay
         arrays = jax.tree.map(jnp.asarray, (theta_1, queries, labels))
 
@@ -127,8 +129,8 @@ class Player:
           finish: the last states -> more to keep.
 
         Returns:
-          the fields of `Trace` and ``order``, [S, T]; ``microseconds [S]``, the time of a round;
-          and what ``finish`` gave.
+          the fields of `Trace` and ``order``, [S, T]; ``microseconds [S]``, the time of a round
+          (NaN where someone else picks); and what ``finish`` gave.
         """
         chunks, rounds = self.cut(orders), orders.shape[1]
 
@@ -147,9 +149,11 @@ class Player:
             return {"learner": states, "trace": state["trace"]}
 
         def done(state):
-            begin = time.perf_counter()  # the first chunk once more: compiled, and on the clock
-            jax.block_until_ready(self.step(self.start(setting), setting, chunks[0]))
-            seconds = time.perf_counter() - begin
+            seconds = math.nan
+            if self._timed:
+                begin = time.perf_counter()  # the first chunk once more: compiled, on the clock
+                jax.block_until_ready(self.step(self.start(setting), setting, chunks[0]))
+                seconds = time.perf_counter() - begin
             trace = {key: x[:, :rounds] for key, x in state["trace"]._asdict().items()}
             return {
                 **trace,

@@ -37,6 +37,21 @@ def learning_figures(
       tracker: gets the mean curves.
       curves: learner -> ``success [S, T]`` and ``regret [S, T]``.
     """
+    accuracy_figure(directory, tracker, curves)
+    rounds = 1 + np.arange(min(curve["regret"].shape[1] for curve in curves.values()))
+    figure, ax = plots.new_figure("round", "regret")
+    for name, curve in curves.items():
+        plots.curve_with_band(ax, rounds, curve["regret"][:, : len(rounds)], name)
+        tracker.curve(f"regret/{name}", rounds, curve["regret"][:, : len(rounds)].mean(axis=0))
+    plots.label_curves(ax)
+    plots.save(figure, directory / "regret.png")
+    tracker.figure("regret", directory / "regret.png")
+
+
+def accuracy_figure(
+    directory: Path, tracker: tracking.Tracker, curves: Mapping[str, Mapping[str, np.ndarray]]
+) -> None:
+    """Success over the rounds, averaged over a twentieth of the stream."""
     rounds = 1 + np.arange(min(curve["success"].shape[1] for curve in curves.values()))
     window = max(1, len(rounds) // 20)
     figure, ax = plots.new_figure("round", f"success, mean of {window} rounds")
@@ -49,14 +64,6 @@ def learning_figures(
     plots.label_curves(ax)
     plots.save(figure, directory / "accuracy.png")
     tracker.figure("accuracy", directory / "accuracy.png")
-
-    figure, ax = plots.new_figure("round", "regret")
-    for name, curve in curves.items():
-        plots.curve_with_band(ax, rounds, curve["regret"][:, : len(rounds)], name)
-        tracker.curve(f"regret/{name}", rounds, curve["regret"][:, : len(rounds)].mean(axis=0))
-    plots.label_curves(ax)
-    plots.save(figure, directory / "regret.png")
-    tracker.figure("regret", directory / "regret.png")
 
 
 def cell(value: Mapping[str, Any] | None) -> str:

@@ -1,0 +1,147 @@
+"""ORAG with rerankers, end to end on a small world; choosers against the rerankers they wrap."""
+
+import json
+from functools import partial
+
+import jax
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+
+from experiments import choosers, rerank
+from experiments.config import CONFIGS
+from jaxret.llm import Chat, Endpoint
+from jaxret.nn.classifier import classifier
+from jaxret.retrieval.cross_encoder import cross_encoder
+from tests.fake_llm import Reply, serving
+from tests.tiny import encoder, weights
+
+SMALL = [
+    "dataset=jsonl",
+    "tracking=files",
+    "seeds=2",
+    "learner=[reranked]",
+    "learners.reranked.tau=[0.04]",
+    "learners.reranked.step=[0.1]",
+    "~learners.frozen",
+    "recipes.refiner_tool2vec.layers=1",
+    "recipes.refiner_tool2vec.epochs=2",
+    "recipes.cross_encoder.epochs=0.5",
+    "recipes.cross_encoder.layers=1",
+]
+
+
+def configure(world, directory, *more):
+    where = [
+        f"dataset.path={world / 'data'}",
+        f"encoder.path={world / 'encoder'}",
+        f"models={world / 'models_of_rerank'}",
+        f"cache={world / 'cache'}",
+        f"directory={directory}",
+    ]
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose("rerank", [*SMALL, *where, *more])
+
+
+@pytest.fixture(scope="module")
+def finished(world):
+    directory = world / "rerank"
+    return directory, rerank.main(configure(world, directory))
+
+
+def test_a_learner_meets_every_reranker(finished):
+    _, results = finished
+    for reranker in ("none", "simulated", "refiner_tool2vec", "cross_encoder"):
+        for column in ("online/accuracy", "online/last", "final/recall@10", "final/ndcg@10"):
+            assert 0 <= results[f"reranked/{reranker}/{column}"] <= 1
+
+
+def test_a_reranker_that_knows_most_of_it_serves_better_than_none(finished):
+    _, results = finished
+    none, simulated = (results[f"reranked/{x}/online/accuracy"] for x in ("none", "simulated"))
+    assert simulated > none + 0.1
+
+
+def test_success_is_that_of_the_item_that_was_picked(finished):
+    directory, results = finished
+    with np.load(directory / "units" / "reranked-refiner_tool2vec.npz") as unit:
+        assert set(unit["success"].ravel()) <= {0.0, 1.0}
+        mean = unit["success"].mean(axis=1).mean()
+        assert (unit["propensity"] > 0).all()
+        assert (unit["propensity"] <= 1).all()
+    assert results["reranked/refiner_tool2vec/online/accuracy"] == pytest.approx(mean)
+    lines = json.loads((directory / "results.json").read_text())
+    assert lines["reranked/none/online/accuracy"]["n"] == 2
+    assert (directory / "accuracy.png").stat().st_size > 5_000
+
+
+def test_a_language_model_may_be_the_reranker(world, monkeypatch):
+    """One that always names the third passage; its answers are kept for the next run."""
+    monkeypatch.setenv("OPENAI_API_KEY", "any")
+    directory = world / "rankgpt"
+    with serving(lambda messages, i: Reply("[3] > [1]")) as server:
+        more = ["rerankers=[rankgpt]", f"llm.base_url={server.url}"]
+        rerank.main(configure(world, directory, *more))
+        asked = len(server.requests)
+        assert asked > 50
+        rerank.main(configure(world, directory, *more, "again=true"))
+        assert len(server.requests) == asked
+    with np.load(directory / "units" / "reranked-rankgpt.npz") as unit:
+        assert len(np.unique(unit["item"])) > 3
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("rerankers=[best]", r"rerankers: unknown \['best'\]; known: none, simulated, rankgpt"),
+        ("rerankers=[rankgpt] llm.key_variable=NO_KEY", "set the variable NO_KEY"),
+        ("learners.reranked.policy.k=0", "k must be >= 1, got 0"),
+    ],
+)
+def test_wrong_settings_are_refused_before_any_work(world, tmp_path, override, message):
+    with pytest.raises(ValueError, match=message):
+        rerank.main(configure(world, tmp_path / "run", *override.split()))
+    assert not (tmp_path / "run").exists()
+
+
+TEXTS = ["a b c", "d", "e f g h i j k l m n"]
+DOCUMENTS = ["b c", "d e f g h", "a", "o p q r s t", "k"]
+
+
+def test_pairs_are_read_once_and_the_best_of_each_slate_is_picked(tmp_path):
+    tiny = encoder(tmp_path)
+    network = classifier(tiny.backbone, 1)
+    params = weights(network.shapes(), seed=1)
+    reranker = cross_encoder(network, params, tiny, DOCUMENTS)
+    everything = np.tile(np.arange(5), (3, 1))
+    score = jax.jit(reranker.score)
+    scores = np.asarray(score(reranker.params, reranker.read(TEXTS), everything))
+    read = []
+
+    def counted(params, features, candidates):
+        jax.debug.callback(lambda x: read.append(x.size), candidates)
+        return reranker.score(params, features, candidates)
+
+    choose = choosers.pairwise(reranker._replace(score=counted), TEXTS, 5)
+    queries, items = np.array([2, 0]), np.array([[4, 0, 2], [1, 3, 0]])
+    expected = np.take_along_axis(scores[queries], items, axis=1).argmax(axis=1)
+    for _ in range(2):
+        np.testing.assert_array_equal(choose(queries, items), expected)
+    jax.effects_barrier()
+    assert read == [choosers.PAIRS]  # one batch, the first time
+    together = choosers.listwise(reranker, TEXTS)
+    np.testing.assert_array_equal(together(queries, items), expected)
+
+
+def test_where_a_model_says_nothing_the_first_of_the_slate_is_used(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "any")
+
+    def answer(messages, i):
+        return Reply("[2]" if "a b c" in messages[1]["content"] else "no")
+
+    with serving(answer) as server:
+        chat = Chat(Endpoint(model="m", base_url=server.url, attempts=1))
+        choose = choosers.by_language_model(chat, TEXTS, DOCUMENTS)
+        picked = partial(choose, np.array([0, 1]), np.array([[4, 0, 2], [1, 3, 0]]))
+        assert picked().tolist() == [1, 0]
+    assert chat.counts["unanswered"] == 1
