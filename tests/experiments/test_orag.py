@@ -2,10 +2,7 @@
 
 import json
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +12,8 @@ from experiments import orag
 from experiments.config import CONFIGS
 from jaxret import data, encode, metrics
 from jaxret.data.text import recipe
+from tests.experiments import processes
 
-ROOT = Path(CONFIGS).parent
 SMALL = [
     "exposures=1",
     "seeds=2",
@@ -131,15 +128,9 @@ def test_wrong_settings_are_refused_before_any_work(tmp_path, override, message)
     assert not (tmp_path / "run" / "units").exists()
 
 
-def start(directory):
-    command = [sys.executable, "-m", "experiments.orag", f"hydra.run.dir={directory}", *SMALL]
-    return subprocess.Popen(
-        [*command, "exposures=2", "chunk=128"],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+def start(directory, **how):
+    more = [f"hydra.run.dir={directory}", "exposures=2", "chunk=128"]
+    return processes.start("experiments.orag", *SMALL, *more, **how)
 
 
 def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_bits(tmp_path):
@@ -148,7 +139,7 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_bits(tmp_path):
     log, _ = through.communicate(timeout=300)
     assert through.returncode == 0, log
 
-    stopped = start(cut)
+    stopped = start(cut, cached=False)
     deadline = time.monotonic() + 200
     while not (cut / "checkpoints" / "greedy-heldout").exists() and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -3,8 +3,6 @@
 import json
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,8 +14,8 @@ from experiments import ablate_refiner, evaluate_retrieval
 from experiments.config import CONFIGS
 from jaxret import data
 from jaxret.retrieval.runs import load_run
+from tests.experiments import processes
 
-ROOT = Path(CONFIGS).parent
 TOOLS = 24
 TRAINED = ("mlc", "refiner_tool2vec", "refiner_mlc", "query2query", "query2desc")
 SMALL = [
@@ -160,22 +158,10 @@ def test_wrong_settings_are_refused_by_name(world, tmp_path, override, message):
 
 
 def start(world, directory, models):
-    command = [sys.executable, "-m", "experiments.train_retriever", "recipe=[mlc]"]
     mine = [x for x in overrides(world, directory) if ".mlc" in x or not x.startswith("recipes")]
     mine = [x for x in mine if not x.startswith(("models=", "directory=", "seeds="))]
-    return subprocess.Popen(
-        [
-            *command,
-            *mine,
-            f"models={models}",
-            f"hydra.run.dir={directory}",
-            "recipes.mlc.epochs=20",
-        ],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    more = [f"models={models}", f"hydra.run.dir={directory}", "recipes.mlc.epochs=20"]
+    return processes.start("experiments.train_retriever", "recipe=[mlc]", *mine, *more)
 
 
 def test_training_that_is_stopped_resumes_and_ends_with_the_same_bits(world, tmp_path):
