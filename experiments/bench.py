@@ -3,7 +3,7 @@
     bm25, documents                 no training at all
     tool2vec_raw, tool2vec          means of training queries, as they are and of length 1
     nudge_m, nudge_n                documents moved towards training queries, closed form
-    query2query, query2desc         Tool2Vec, and documents, with an encoder trained for them
+    query2query, query2desc, dpr    Tool2Vec, and documents, with an encoder trained for them
     mlc                             multi-label classification
     refiner_tool2vec, ...           ToolRefiner on a first stage, as its recipe says
     cross_encoder                   every candidate read together with the query

@@ -1,7 +1,8 @@
-"""Encoders trained on triplets: query2query for Tool2Vec, query2desc for documents.
+"""Trained encoders: query2query for Tool2Vec, query2desc and DPR for documents.
 
 The paper's Tool2Vec tunes E5-base for one epoch with a triplet loss (Section 5.1.1); the
-description-based baseline is tuned alike.
+description-based baseline is tuned alike. DPR has the InfoNCE of documents in the batch and one of
+BM25's (Karpukhin et al. 2020; ORAG, Table 3, which gives no settings).
 """
 
 import jax.numpy as jnp
@@ -15,14 +16,14 @@ from jaxret.nn.layers import Compute
 from jaxret.retrieval import dense
 from jaxret.retrieval.retriever import Retriever
 from jaxret.retrieval.tool2vec import tool2vec
-from jaxret.training import recipes, triplets
+from jaxret.training import pairs, recipes, triplets
 from jaxret.types import Params
 
 USAGE = 2048  # training queries, at most, that make Tool2Vec while validating: encoding is slow
 
 
 def retriever(bench: Bench, name: str, seed: int) -> Retriever:
-    """The trained retriever of a recipe with ``mine: query2query`` or ``query2desc``."""
+    """The trained retriever of a recipe with ``mine: query2query``, ``query2desc`` or ``dpr``."""
     settings, encoder = bench.recipes[name], bench.task.encoder
     network = encoder.backbone.network(
         Compute(dropout=settings["dropout"], dtype=settings["dtype"], remat=settings["remat"])
@@ -37,8 +38,20 @@ def retriever(bench: Bench, name: str, seed: int) -> Retriever:
             bench.texts(bench.parts.train), kind="query", limit=settings["limit"]
         )
         others = queries
-        if settings["mine"] == "query2desc":
+        if settings["mine"] in ("query2desc", "dpr"):
             others = encoder.tokens(bench.task.documents, kind="document", limit=settings["limit"])
+        if settings["mine"] == "dpr":
+            return recipes.matching(
+                embed,
+                queries,
+                others,
+                bench.trained_on[1],
+                hardest(bench, settings["hard"], settings["negatives"]),
+                temperature=settings["temperature"],
+                mask_false=settings["mask_false"],
+                size=settings["size"],
+                seed=seed,
+            )
         return recipes.contrast(
             embed,
             queries,
@@ -80,6 +93,15 @@ def retriever(bench: Bench, name: str, seed: int) -> Retriever:
     return with_weights(model.params)
 
 
+def hardest(bench: Bench, first: str, count: int) -> Int[np.ndarray, "M 2+m"]:
+    """The pairs of DPR: with the best wrong tools of an untrained method."""
+    train = bench.parts.train
+    found = bench.ranking(
+        first, 0, "train", train, lambda: bench.search(bench.untrained(first), train)
+    )
+    return pairs.hard_negatives(bench.trained_on[1], found.items, count=count)
+
+
 def mined(bench: Bench, settings: dict, seed: int) -> Int[np.ndarray, "M 3"]:
     """The triplets that a recipe asks for."""
     vectors, labels = bench.trained_on
@@ -101,7 +123,8 @@ def mined(bench: Bench, settings: dict, seed: int) -> Int[np.ndarray, "M 3"]:
     if settings["mine"] == "query2desc":
         count = settings["negatives"]
         return triplets.query2desc(labels, len(bench.task.documents), negatives=count, seed=seed)
-    raise ValueError(f"mine must be query2query or query2desc, got {settings['mine']!r}")
+    known = "query2query, query2desc or dpr"
+    raise ValueError(f"mine must be {known}, got {settings['mine']!r}")
 
 
 def _vectors(encoder: encode.TextEncoder, texts: list[str], kind: encode.Kind) -> np.ndarray:

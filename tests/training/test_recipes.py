@@ -13,7 +13,8 @@ from jaxret.nn.functional import Module
 from jaxret.nn.refiner import refiner
 from jaxret.training import losses
 from jaxret.training.loop import start, train_step
-from jaxret.training.recipes import classification, contrast, judgement, refinement
+from jaxret.training.pairs import random_negatives
+from jaxret.training.recipes import classification, contrast, judgement, matching, refinement
 from tests.tiny import BACKBONES
 
 RNG = np.random.default_rng(0)
@@ -244,3 +245,47 @@ def test_each_right_tool_is_an_example_among_wrong_ones():
         assert shown[1:][shown[1:] >= 0].tolist() == wrong[:3]
         seen.append((row, shown[0]))
     assert len(set(seen)) == len(seen) == (LABELS >= 0).sum()
+
+
+PAIRS = random_negatives(LABELS, ITEMS, count=2)
+DOCUMENTS = [[2, 10 + item, *RNG.integers(4, 10, item), 3] for item in range(ITEMS)]
+
+
+@pytest.mark.parametrize("in_batch", [True, False])
+def test_an_encoder_learns_to_find_a_tools_document(in_batch):
+    recipe = matching(bag_of_words, TOKENS, DOCUMENTS, LABELS, PAIRS, in_batch=in_batch, size=TEXTS)
+    params = {"words": 0.1 * jax.random.normal(jax.random.key(0), (24, 5))}
+    found = losses_of(recipe, params)
+    assert found[-1] < 0.5 * found[0]
+
+
+@pytest.mark.parametrize("mask_false", [True, False])
+def test_the_loss_of_matching_is_the_cross_entropy_of_the_right_document(mask_false):
+    recipe = matching(
+        bag_of_words,
+        TOKENS,
+        DOCUMENTS,
+        LABELS,
+        PAIRS,
+        temperature=0.5,
+        mask_false=mask_false,
+        size=6,
+    )
+    batch = recipe.batches(0)
+    words = RNG.standard_normal((24, 5)).astype(np.float32)
+
+    def unit(text):
+        vector = words[list(text)].mean(axis=0)
+        return vector / np.linalg.norm(vector)
+
+    documents = np.stack([unit(text) for text in DOCUMENTS])
+    rows = {tuple(text): row for row, text in enumerate(TOKENS)}
+    values = []
+    for ids, mask, tools in zip(batch["ids"], batch["mask"], batch["tools"], strict=True):
+        text = tuple(ids[0][mask[0]])
+        right = set(LABELS[rows[text]].tolist()) if mask_false else {int(tools[0])}
+        others = [i for i in batch["tools"].ravel() if i >= 0 and i not in right]
+        scores = documents @ unit(text) / 0.5
+        values.append(-scores[tools[0]] + np.logaddexp.reduce(scores[[tools[0], *others]]))
+    value, _ = recipe.loss({"words": jnp.asarray(words)}, batch, None)
+    np.testing.assert_allclose(value, np.mean(values), rtol=1e-5)
