@@ -2,12 +2,17 @@
 
     uv run python -m experiments.ablate_refiner dataset.path=FOLDER                # ToolLens
 
-One thing is changed at a time from the recipe ``refiner_tool2vec``: how many candidates it sees
-(A.2), which vectors stand for the tools (A.1), whether it sees their order and how, whether a
-training query is left out of its own tools, whether right tools that were missed are put back,
-where the projection of tools starts, whether the first stage's score enters its logits while it
-trains (ours), how many of the backbone's layers it has (for A.3 smaller and larger encoders). Each
-variant is trained as its own model.
+Two questions, for the recipe ``refiner_tool2vec``. How many candidates should the trained refiner
+be given (A.2, ``at_test``)? And what changes if one thing is trained otherwise (``variants``): the
+number of candidates, which vectors stand for the tools (A.1), whether it sees their order and how,
+whether a training query is left out of its own tools, whether right tools that were missed are put
+back, where the projection of tools starts, whether the first stage's score enters its logits while
+it trains (ours), how many of the backbone's layers it has (for A.3 smaller and larger encoders).
+
+Every variant is trained as its own model, for the ``short`` time of all of them: they say what is
+learnt soonest, not what is best in the end.
+
+2 cores: 2 to 4 minutes a variant of 119 steps, 40 in all; the recipe itself 20 to 25.
 """
 
 from typing import Any
@@ -19,8 +24,11 @@ from omegaconf import DictConfig
 from experiments import methods, show
 from experiments.bench import CUTS, METRICS, Bench
 from experiments.config import CONFIGS, plain
+from experiments.fit import refiner
 from experiments.run import Run, open_run
 from jaxret import plots, tracking
+from jaxret.retrieval.ranking import Ranking
+from jaxret.retrieval.retriever import refine
 
 BASE = "refiner_tool2vec"
 
@@ -37,23 +45,31 @@ def main(cfg: DictConfig) -> dict[str, float]:
         if run is not None:
             compute(cfg, run, variants)
     results = tracking.read_results(cfg.directory)
-    rows = [cfg.recipes[BASE].first, BASE, *variants]
-    show.results_table(results, rows, METRICS, f"{cfg.dataset.name}, {cfg.document.recipe}: test")
+    given = [at_test(n) for n in cfg.at_test]
+    title = f"{cfg.dataset.name}, {cfg.document.recipe}: test"
+    show.results_table(results, [cfg.recipes[BASE].first, BASE, *given], METRICS, title)
+    show.results_table(results, list(variants), METRICS, f"{title}, short training")
     print(f"results and figure: {cfg.directory}")
     return {name: value["mean"] for name, value in results.items()}
 
 
+def at_test(candidates: int) -> str:
+    """The name of the trained refiner's results with so many candidates."""
+    return f"{BASE}, N={candidates}"
+
+
 def named(cfg: DictConfig) -> dict[str, dict[str, Any]]:
-    """The variants: name -> recipe, one setting changed from the base.
+    """What is trained shortly: name -> recipe, one setting changed from the first.
 
     Raises:
       ValueError: for a setting that the recipe does not have.
     """
-    base = plain(cfg.recipes)[BASE]
-    variants = {}
+    recipe, short = plain(cfg.recipes)[BASE], plain(cfg.short)
+    base = {**recipe, **short}
+    variants = {"short": base}
     for setting, values in plain(cfg.variants).items():
-        if setting not in base:
-            raise ValueError(f"variants: {BASE} has no {setting!r}; it has {', '.join(base)}")
+        if setting not in recipe:
+            raise ValueError(f"variants: {BASE} has no {setting!r}; it has {', '.join(recipe)}")
         for value in values:
             if value != base[setting]:
                 variants[f"{setting}={value}"] = {**base, setting: value}
@@ -63,41 +79,49 @@ def named(cfg: DictConfig) -> dict[str, dict[str, Any]]:
 def compute(cfg: DictConfig, run: Run, variants: dict[str, dict[str, Any]]) -> None:
     """Trains, tests, writes results and the figure over N."""
     bench = Bench(cfg, run)
+    least, most = max(CUTS), bench.kept
+    if beyond := [n for n in cfg.at_test if not least <= n <= most]:
+        raise ValueError(f"at_test: candidates must be in {least} .. {most}, got {beyond}")
     bench.recipes |= variants
     rows, results = bench.parts.test, {}
-    for name in (cfg.recipes[BASE].first, BASE, *variants):
-        found = [
-            bench.means(methods.rank(bench, name, seed), rows)
-            for seed in methods.seeds(bench, name)
-        ]
+
+    def keep(name, rankings):
+        found = [bench.means(ranking, rows) for ranking in rankings]
         for metric in METRICS:
             results[f"{name}/{metric}"] = np.array([one[metric] for one in found])
-        print(
-            name,
-            {metric: round(float(results[f"{name}/{metric}"].mean()), 3) for metric in METRICS},
-        )
-    figure_over_candidates(bench, run, results)
+        shown = {m: round(float(results[f"{name}/{m}"].mean()), 3) for m in METRICS}
+        print(name, shown, flush=True)
+
+    for name in (cfg.recipes[BASE].first, BASE):
+        keep(name, [methods.rank(bench, name, seed) for seed in methods.seeds(bench, name)])
+    for n in cfg.at_test:
+        keep(at_test(n), [given(bench, n, seed) for seed in methods.seeds(bench, BASE)])
+    figure_over_candidates(cfg, run, results)
+    for name in variants:
+        keep(name, [methods.rank(bench, name, seed) for seed in methods.seeds(bench, name)])
     run.tracker.summary({name: float(values.mean()) for name, values in results.items()})
     tracking.write_results(run.directory, results)
 
 
-def figure_over_candidates(bench: Bench, run: Run, results: dict[str, np.ndarray]) -> None:
+def given(bench: Bench, candidates: int, seed: int) -> Ranking:
+    """The trained refiner's ranking of so many candidates of its first stage."""
+    rows = bench.parts.test
+    bench.recipes["given"] = {**bench.recipes[BASE], "candidates": candidates}
+    first = refiner.candidates(bench, "given", seed, "test", rows)
+    return refine(refiner.reranker(bench, BASE, seed), bench.texts(rows), first)
+
+
+def figure_over_candidates(cfg: DictConfig, run: Run, results: dict[str, np.ndarray]) -> None:
     """Recall over N, with the first stage as a dashed line."""
-    base = bench.recipes[BASE]
-    sizes = {base["candidates"]: BASE} | {
-        recipe["candidates"]: name
-        for name, recipe in bench.recipes.items()
-        if name.startswith("candidates=")
-    }
-    sizes = dict(sorted(sizes.items()))
+    sizes = sorted(cfg.at_test)
     figure, ax = plots.new_figure("candidates N", "recall on test queries")
     for k in CUTS:
-        values = np.stack([results[f"{name}/recall@{k}"] for name in sizes.values()], axis=1)
-        line = plots.curve_with_band(ax, np.array(list(sizes)), values, f"R@{k}")
-        first = results[f"{base['first']}/recall@{k}"].mean()
+        values = np.stack([results[f"{at_test(n)}/recall@{k}"] for n in sizes], axis=1)
+        line = plots.curve_with_band(ax, np.array(sizes), values, f"R@{k}")
+        first = results[f"{cfg.recipes[BASE].first}/recall@{k}"].mean()
         ax.axhline(first, color=line.get_color(), linestyle="--", linewidth=1)
     ax.set_xscale("log", base=2)
-    ax.set_xticks(list(sizes), [str(size) for size in sizes])
+    ax.set_xticks(sizes, [str(size) for size in sizes])
     plots.label_curves(ax)
     plots.save(figure, run.directory / "candidates.png")
     run.tracker.figure("candidates", run.directory / "candidates.png")

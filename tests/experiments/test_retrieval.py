@@ -125,6 +125,9 @@ def test_ablations_change_one_setting_at_a_time(world):
         world,
         world / "ablation",
         "seeds=1",
+        "at_test=[8,12,16]",
+        "short.layers=1",
+        "short.epochs=2",
         "variants.candidates=[8,12]",
         "variants.tools=[documents]",
         "variants.places=[shared]",
@@ -137,8 +140,10 @@ def test_ablations_change_one_setting_at_a_time(world):
     )
     results = ablate_refiner.main(cfg)
     names = {name.split("/")[0] for name in results}
-    base = {"tool2vec", "refiner_tool2vec"}
-    assert names == base | {"candidates=12", "tools=documents", "prior=10.0"}
+    base = {"tool2vec", "refiner_tool2vec", "short"}
+    given = {f"refiner_tool2vec, N={n}" for n in (8, 12, 16)}
+    assert names == base | given | {"candidates=12", "tools=documents", "prior=10.0"}
+    assert results["refiner_tool2vec, N=8/recall@7"] == results["refiner_tool2vec/recall@7"]
     assert (world / "ablation" / "candidates.png").stat().st_size > 5_000
 
 
