@@ -3,7 +3,6 @@ by a string."""
 
 import inspect
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -97,10 +96,10 @@ def build(name: str, spec: Mapping[str, Any]) -> Rival:
         for kind, table in {"lens": LENSES, "preconditioner": PRECONDITIONERS}.items()
         if kind in spec
     }
-    build_one = partial(adaptive, **more) if more else rank_one
 
     def one(tau, eta):
-        learner = build_one(name, tau=tau, eta=eta, **parts)
+        learner = rank_one(name, tau=tau, eta=eta, **parts)
+        learner = adaptive(learner, **more) if more else learner
         return rehearsing(learner, **spec["rehearsal"]) if "rehearsal" in spec else learner
 
     one(1.0, 1.0)  # refuses what does not go together before anything is computed

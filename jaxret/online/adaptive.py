@@ -5,7 +5,9 @@
     c, v  = precondition(c of the estimator, u)           jaxret.online.preconditioners
     Theta <- project(Theta - eta_t / tau c v^T);  the lens moves by eta_t / tau (Theta^T c) q^T
 
-With neither it is `jaxret.online.learner.rank_one`, round for round. A lens changes what all
+    adaptive(greedy(tau=0.02, eta=6e-4, projection=sphere()), lens=linear(rate=3.0))
+
+With neither it is the learner that it was built on, round for round. A lens changes what all
 queries look like, so there is no blocked form: these take the plain scan.
 
 Letters: I items, d width, N queries.
@@ -16,13 +18,9 @@ from typing import Any, NamedTuple
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxret.online import lenses, preconditioners, projections
-from jaxret.online.estimators import Estimator
-from jaxret.online.learner import Learner, coefficients, logits, measure, rank_one, step_length
+from jaxret.online.learner import Learner, coefficients, logits, measure, step_length
 from jaxret.online.lenses import Lens
-from jaxret.online.policy import Policy
 from jaxret.online.preconditioners import Preconditioner
-from jaxret.online.projections import Projection
-from jaxret.online.schedules import Schedule
 
 
 class AdaptiveState(NamedTuple):
@@ -36,46 +34,26 @@ class AdaptiveState(NamedTuple):
 
 
 def adaptive(
-    name: str,
-    *,
-    estimator: Estimator,
-    policy: Policy,
-    projection: Projection | None = None,
-    schedule: Schedule | None = None,
-    tau: float,
-    eta: float,
-    lens: Lens | None = None,
-    preconditioner: Preconditioner | None = None,
+    learner: Learner, *, lens: Lens | None = None, preconditioner: Preconditioner | None = None
 ) -> Learner:
-    """Builds a learner from its parts: those of `rank_one`, and two more.
+    """A rank-one learner that also learns how queries are seen, or how far its rows move.
 
     Args:
-      name: shown in tables.
-      estimator: what one bit says.
-      policy: who is shown.
-      projection: where rows may lie; None is free.
-      schedule: factor of eta by round; None is constant.
-      tau: temperature, > 0; may be traced.
-      eta: step size, >= 0; may be traced.
+      learner: from `jaxret.online.learner.rank_one` or one of its presets.
       lens: how queries are seen; None is as they are.
       preconditioner: of the rows' steps; None leaves them.
+
+    Raises:
+      ValueError: if the learner is not rank one.
     """
-    plain = rank_one(
-        name,
-        estimator=estimator,
-        policy=policy,
-        projection=projection,
-        schedule=schedule,
-        tau=tau,
-        eta=eta,
-    )
-    rule = plain.rule
-    assert rule is not None
+    rule = learner.rule
+    if rule is None:
+        raise ValueError(f"learner {learner.name!r} is not rank one: it has no parts to build on")
     lens, preconditioner = lens or lenses.plain(), preconditioner or preconditioners.none()
 
     def init(theta, available):
         return AdaptiveState(
-            **plain.init(theta, available)._asdict(),
+            **learner.init(theta, available)._asdict(),
             glass=lens.init(theta.shape[1], theta.dtype),
             memory=preconditioner.init(*theta.shape, theta.dtype),
         )
@@ -100,4 +78,5 @@ def adaptive(
     def see(state, queries):
         return lens.see(state.glass, queries)
 
+    name = "+".join([learner.name, lens.name, preconditioner.name])
     return Learner(name, init, act, update, None, see)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.online import estimators, learner, lenses, policy, preconditioners, projections
+from jaxret.online import learner, lenses, preconditioners, projections
 from jaxret.online.adaptive import adaptive
 from jaxret.online.environment import Environment
 from jaxret.online.replay import replay
@@ -13,22 +13,22 @@ from jaxret.testing import check_learner
 from jaxret.types import Choice, Stream
 
 STEPS = {"tau": 0.2, "eta": 0.02}
-TOLD = {"estimator": estimators.full_information(), "policy": policy.greedy()}
-ONE_BIT = {"estimator": estimators.bandit_likelihood(), "policy": policy.greedy()}
+TOLD = learner.full_information(**STEPS)
+ONE_BIT = learner.greedy(**STEPS)
 
 
 @pytest.mark.parametrize(
     "parts",
     [
         {"lens": lenses.linear(rate=0.5)},
-        {"lens": lenses.low_rank(rate=0.5, rank=3), "projection": projections.sphere()},
+        {"lens": lenses.low_rank(rate=0.5, rank=3)},
         {"preconditioner": preconditioners.second_moment(ridge=5.0)},
         {"lens": lenses.linear(rate=1.0), "preconditioner": preconditioners.by_row()},
     ],
     ids=["linear", "low_rank", "second_moment", "linear+by_row"],
 )
 def test_adaptive_learners_keep_the_common_promises(parts):
-    check_learner(adaptive("x", **ONE_BIT, **STEPS, **parts))
+    check_learner(adaptive(learner.greedy(**STEPS, projection=projections.sphere()), **parts))
 
 
 @pytest.fixture
@@ -42,10 +42,10 @@ def problem():
 
 def test_with_neither_it_is_the_plain_learner_round_for_round(problem):
     theta, stream = problem
-    parts = {**ONE_BIT, **STEPS, "projection": projections.ball()}
+    plain = learner.orag(**STEPS, projection=projections.ball())
     runs = [
         replay(rule, rule.init(theta, jnp.ones(7, bool)), Environment(), stream, jax.random.key(0))
-        for rule in (adaptive("x", **parts), learner.rank_one("x", **parts))
+        for rule in (adaptive(plain), plain)
     ]
     np.testing.assert_array_equal(runs[0][1].item, runs[1][1].item)
     np.testing.assert_allclose(runs[0][0].theta, runs[1][0].theta, rtol=1e-5)
@@ -67,7 +67,7 @@ def told(rule, state, query, label):
 )
 def test_a_lens_and_the_rows_descend_the_gradient_of_the_loss(problem, lens, see):
     theta, stream = problem
-    rule = adaptive("x", **TOLD, **STEPS, lens=lens)
+    rule = adaptive(TOLD, lens=lens)
     state = rule.init(theta, jnp.ones(7, bool))
     state = told(rule, state, stream.queries[1], 2)  # away from the start, where A is zero
     query, label = stream.queries[0], 5
@@ -88,7 +88,7 @@ def test_a_lens_and_the_rows_descend_the_gradient_of_the_loss(problem, lens, see
 def test_rankings_look_through_the_lens(problem):
     theta, stream = problem
     lens = lenses.linear(rate=1.0)
-    rule = adaptive("x", **TOLD, **STEPS, lens=lens)
+    rule = adaptive(TOLD, lens=lens)
     state = told(rule, rule.init(theta, jnp.ones(7, bool)), stream.queries[0], 5)
     expected = np.stack([q + state.glass @ q for q in stream.queries])
     np.testing.assert_allclose(rule.see(state, stream.queries), expected, rtol=1e-5)
@@ -126,3 +126,8 @@ def test_a_row_that_has_moved_moves_less():
 def test_settings_outside_their_range_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_a_learner_that_is_not_rank_one_is_refused():
+    with pytest.raises(ValueError, match="is not rank one: it has no parts"):
+        adaptive(adaptive(ONE_BIT))

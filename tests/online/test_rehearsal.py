@@ -5,9 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.online import learner, lenses, policy, projections
+from jaxret.online import learner, lenses, projections
 from jaxret.online.adaptive import adaptive
-from jaxret.online.estimators import bandit_likelihood
 from jaxret.online.rehearsal import draw_key, rehearsing
 from jaxret.testing import check_learner
 from jaxret.types import Choice
@@ -25,8 +24,7 @@ def test_rehearsing_learners_keep_the_common_promises(inner):
 
 
 def test_so_does_one_that_learns_a_lens():
-    lens = lenses.linear(rate=0.5)
-    inner = adaptive("x", estimator=bandit_likelihood(), policy=policy.greedy(), **STEPS, lens=lens)
+    inner = adaptive(INNER, lens=lenses.linear(rate=0.5))
     check_learner(rehearsing(inner, again=2, capacity=100))
 
 
