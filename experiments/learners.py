@@ -47,6 +47,7 @@ class Rival(NamedTuple):
     name: str
     make: Callable[[Any, Any], Learner]  # (tau, eta) -> Learner; both may be traced
     settings: np.ndarray  # [G, 2]: tau, eta
+    steps: np.ndarray  # [G, 2]: the same as configs have them: tau, step
 
 
 def build(name: str, spec: Mapping[str, Any]) -> Rival:
@@ -74,6 +75,7 @@ def build(name: str, spec: Mapping[str, Any]) -> Rival:
         "schedule": _part(name, "schedule", SCHEDULES, spec["schedule"]),
     }
     pairs = np.array([(tau, step) for tau in taus for step in steps])
+    given = pairs.copy()
     if "batch" in spec:
         if alone := sorted({"lens", "preconditioner", "rehearsal", "projection"} & set(spec)):
             raise ValueError(f"learner {name!r}: the trainer with a batch has no {alone}")
@@ -88,7 +90,7 @@ def build(name: str, spec: Mapping[str, Any]) -> Rival:
                 schedule=parts["schedule"],
             )
 
-        return Rival(name, make, pairs)
+        return Rival(name, make, pairs, given)
     parts["projection"] = _part(name, "projection", PROJECTIONS, spec["projection"])
     pairs[:, 1] *= pairs[:, 0]
     more = {
@@ -103,7 +105,7 @@ def build(name: str, spec: Mapping[str, Any]) -> Rival:
         return rehearsing(learner, **spec["rehearsal"]) if "rehearsal" in spec else learner
 
     one(1.0, 1.0)  # refuses what does not go together before anything is computed
-    return Rival(name, one, pairs)
+    return Rival(name, one, pairs, given)
 
 
 def _part(learner: str, kind: str, table: Mapping[str, Callable], spec: Mapping[str, Any]) -> Any:

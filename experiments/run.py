@@ -44,6 +44,11 @@ class Run:
         """`run_chunks` in a folder, stopped by what stops this run."""
         return partial(run_chunks, folder, self._interrupted)
 
+    def pause(self, done: int) -> None:
+        """Raises `Interrupted` if the run was asked to stop: for loops that save by themselves."""
+        if self._interrupted():
+            raise Interrupted(self.directory, done)
+
     def result(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> dict[str, np.ndarray]:
         """Arrays that are computed in one go, or read if they were."""
         path = self.directory / "units" / f"{name}.npz"

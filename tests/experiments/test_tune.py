@@ -1,0 +1,63 @@
+"""The search for settings, end to end on DeskBank, stopped and resumed."""
+
+import csv
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from experiments import tune
+from experiments.config import CONFIGS
+from experiments.run import Run
+from jaxret.checkpoint import Interrupted
+
+SMALL = [
+    "trials=4",
+    "search.schedule=[constant]",
+    "learners.greedy.tau=[0.04]",
+    "learners.greedy.step=[0.1]",
+    "tracking=files",
+]
+
+
+def configure(directory, *overrides):
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose("tune", [*SMALL, f"directory={directory}", *overrides])
+
+
+def test_a_search_that_is_stopped_does_the_trials_that_are_left(tmp_path, monkeypatch):
+    directory, pause = tmp_path / "run", Run.pause
+
+    def stop(self, done):
+        if done == 2:
+            raise Interrupted(self.directory, done)
+
+    monkeypatch.setattr(Run, "pause", stop)
+    with pytest.raises(SystemExit):
+        tune.main(configure(directory))
+    assert not (directory / "results.json").exists()
+    monkeypatch.setattr(Run, "pause", pause)
+    results = tune.main(configure(directory))
+    with (directory / "trials.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["trial"] for row in rows] == ["0", "1", "2", "3"]
+    best = max(rows, key=lambda row: float(row["score"]))
+    assert results["search/score"] == pytest.approx(float(best["score"]))
+    assert results["search/tau"] == pytest.approx(float(best["tau"]))
+    assert 0.005 <= results["search/tau"] <= 0.2
+    assert (results["grid/tau"], results["grid/step"]) == pytest.approx((0.04, 0.1))
+    assert results["grid/score"] > 0.3
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("+search.size=[1]", r"search: unknown \['size'\]; known: tau, step, schedule, batch"),
+        ("search.schedule=[]", "search: schedule must be a list"),
+        ("search.tau.low=0", "search: tau needs 0 < low < high"),
+        ("search.step={low:1,top:2}", "search: step must be a list"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused_before_any_work(tmp_path, override, message):
+    with pytest.raises(ValueError, match=message):
+        tune.main(configure(tmp_path / "run", override))
+    assert not (tmp_path / "run").exists()
