@@ -1,8 +1,8 @@
 """Which settings serve a learner best, searched as the paper does?                  (ORAG C.2)
 
     uv run python -m experiments.tune learner=greedy
-    uv run python -m experiments.tune learner=paper_adamw exposures=1 \\
-        search='{tau: [1.0], step: {low: 1e-8, high: 1e-5}, batch: [5, 10, 20, 30, 40, 50]}'
+    uv run python -m experiments.tune learner=paper_adamw search.tau=[1.0] \\
+        search.step.low=1e-8 search.step.high=1e-5 +search.batch=[5,10,20,30,40,50]
 
 Bayesian optimisation (TPE, optuna) over temperature, step size, schedule and batch, on the tenth of
 the queries that no other number is taken from: their nDCG by the final embeddings plus their
@@ -68,9 +68,7 @@ def check(search: Mapping[str, Any]) -> None:
         if isinstance(space, list) and space:
             continue
         if name in CHOICES or not isinstance(space, dict) or set(space) != {"low", "high"}:
-            raise ValueError(
-                f"search: {name} must be a list of values (a number also low and high)"
-            )
+            raise ValueError(f"search: {name} must be a list of values; numbers also low and high")
         if not 0 < space["low"] < space["high"]:
             raise ValueError(f"search: {name} needs 0 < low < high, got {space}")
 

@@ -54,7 +54,7 @@ def test_a_search_that_is_stopped_does_the_trials_that_are_left(tmp_path, monkey
         ("+search.size=[1]", r"search: unknown \['size'\]; known: tau, step, schedule, batch"),
         ("search.schedule=[]", "search: schedule must be a list"),
         ("search.tau.low=0", "search: tau needs 0 < low < high"),
-        ("search.step={low:1,top:2}", "search: step must be a list"),
+        ("search.step=3", "search: step must be a list"),
     ],
 )
 def test_what_cannot_be_searched_is_refused_before_any_work(tmp_path, override, message):
