@@ -1,0 +1,91 @@
+"""How far a learner can move a score at all, whatever the feedback is.
+
+AdamW divides by the root of a mean of squares, so a coordinate moves by at most
+
+    |m_t| / sqrt(v_t) <= K_t = sqrt( sum_s w_s^2 / u_s )            (Cauchy and Schwarz)
+
+with w and u the weights of step s in the two (bias-corrected) moving averages. K_1 = 1, it grows
+with t towards (1 - b1) / sqrt((1 - b2)(1 - b1^2 / b2)), 7.3 for the defaults, and is reached by
+gradients that grow just so. A score ``theta . q`` then moves by at most
+
+    sum_t lr_t (K_t ||q||_1 + decay |theta . q|)
+
+A step of SGD moves the score of item i by ``eta_t |c_i| |q_t . q| / tau``, whose mean for Eq. (4)
+is at most ``eta_t (p_i + 1[i = i_t*]) / tau`` on unit vectors (Lemma 3.1's draw).
+
+Letters: T rounds, B rounds a batch, I items, d width.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Float
+
+from jaxret.validate import require
+
+
+def adam_ratio(steps: int, *, b1: float = 0.9, b2: float = 0.999) -> Float[np.ndarray, " steps"]:
+    """K_t for t = 1 .. steps: the most that Adam's direction can be, in any coordinate.
+
+    Args:
+      steps: >= 1.
+      b1: of the mean, in [0, 1).
+      b2: of the squares, in (b1^2, 1).
+    """
+    require("steps", steps, ">= 1", lambda n: n >= 1)
+    require("b1", b1, "in [0, 1)", lambda x: 0 <= x < 1)
+    require("b2", b2, f"in (b1^2, 1) = ({b1**2}, 1)", lambda x: b1**2 < x < 1)
+    t = np.arange(1, steps + 1)
+    r = b1**2 / b2
+    geometric = (1 - r**t) / (1 - r)  # sum over s of (b1^2 / b2)^(t - s)
+    weights = ((1 - b1) / (1 - b1**t)) ** 2 * (1 - b2**t) / (1 - b2)
+    return np.sqrt(weights * geometric)
+
+
+def adamw_reach(
+    learning_rates: Float[ArrayLike, " steps"],
+    query: Float[ArrayLike, " d"],
+    *,
+    longest: float,
+    decay: float = 0.01,
+) -> float:
+    """The most by which AdamW can change ``theta . q``.
+
+    Args:
+      learning_rates: of each step, the schedule counted in.
+      query: q.
+      longest: bound of ``|theta|`` over the run, for the weight decay.
+      decay: of the weights, a step.
+    """
+    rates, q = np.asarray(learning_rates, np.float64), np.asarray(query, np.float64)
+    require("learning_rates", rates, ">= 0", lambda x: (x >= 0).all())
+    directions = (rates * adam_ratio(len(rates))).sum() * np.abs(q).sum()
+    return float(directions + rates.sum() * decay * longest * np.linalg.norm(q))
+
+
+def sgd_mean_reach(
+    schedule: Callable[[np.ndarray], ArrayLike],
+    *,
+    rounds: int,
+    eta: float,
+    tau: float,
+    share: float,
+    highest: float,
+) -> float:
+    """A bound of the mean change of a score by Eq. (4) with items drawn from p, on unit vectors.
+
+    Args:
+      schedule: factor of eta by round.
+      rounds: T.
+      eta: step size.
+      tau: temperature.
+      share: of the rounds whose right item this is; right ones are taken to come first, when
+        steps are largest.
+      highest: the largest p_i of the run; 1 is always right.
+    """
+    for name, value in {"share": share, "highest": highest}.items():
+        require(name, value, "in [0, 1]", lambda x: 0 <= x <= 1)
+    factors = np.asarray(schedule(np.arange(rounds)), np.float64)
+    ours = np.sort(factors)[::-1][: round(share * rounds)].sum()
+    return float(eta / tau * (highest * factors.sum() + ours))
