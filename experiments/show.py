@@ -70,7 +70,7 @@ def cell(value: Mapping[str, Any] | None) -> str:
     """Mean ± standard error, as short as it is useful."""
     if value is None:
         return ""
-    if abs(value["mean"]) >= 1e6:
+    if abs(value["mean"]) >= 1e6 or 0 < abs(value["mean"]) < 5e-4:
         return f"{value['mean']:.2g}"
     digits = 1 if abs(value["mean"]) >= 100 else 3
     error = "" if not value["stderr"] else f" ±{value['stderr']:.{digits}f}"

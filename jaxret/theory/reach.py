@@ -16,8 +16,6 @@ is at most ``eta_t (p_i + 1[i = i_t*]) / tau`` on unit vectors (Lemma 3.1's draw
 Letters: T rounds, B rounds a batch, I items, d width.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Float
@@ -65,27 +63,19 @@ def adamw_reach(
 
 
 def sgd_mean_reach(
-    schedule: Callable[[np.ndarray], ArrayLike],
-    *,
-    rounds: int,
-    eta: float,
-    tau: float,
-    share: float,
-    highest: float,
+    steps: Float[ArrayLike, " T"], *, tau: float, share: float, highest: float = 1.0
 ) -> float:
     """A bound of the mean change of a score by Eq. (4) with items drawn from p, on unit vectors.
 
     Args:
-      schedule: factor of eta by round.
-      rounds: T.
-      eta: step size.
+      steps: eta_t of each round.
       tau: temperature.
       share: of the rounds whose right item this is; right ones are taken to come first, when
         steps are largest.
-      highest: the largest p_i of the run; 1 is always right.
+      highest: a bound of p_i over the run.
     """
     for name, value in {"share": share, "highest": highest}.items():
         require(name, value, "in [0, 1]", lambda x: 0 <= x <= 1)
-    factors = np.asarray(schedule(np.arange(rounds)), np.float64)
-    ours = np.sort(factors)[::-1][: round(share * rounds)].sum()
-    return float(eta / tau * (highest * factors.sum() + ours))
+    sizes = np.sort(np.asarray(steps, np.float64))[::-1]
+    ours = sizes[: round(share * len(sizes))].sum()
+    return float((highest * sizes.sum() + ours) / tau)
