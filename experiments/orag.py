@@ -111,10 +111,12 @@ def compute(
             finish=lambda states, see=player.see: {"final": ranker(states, streamed, see)},
         )
         against = regret(online["loss"], comparator, online["order"])
-        curves[name] = {"success": online["success"], "regret": against}
+        unneeded = ~np.isin(online["item"], task.labels)  # distractors
+        curves[name] = {"success": online["success"], "regret": against, "unneeded": unneeded}
         results |= {
             f"{name}/online/accuracy": online["success"].mean(axis=1),
             f"{name}/online/loss": online["loss"].mean(axis=1),
+            f"{name}/online/unneeded": unneeded.mean(axis=1),
             f"{name}/online/regret": against[:, -1],
             f"{name}/online/microseconds": online["microseconds"],
             f"{name}/online/tau": np.full(cfg.seeds, tau),

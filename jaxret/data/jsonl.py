@@ -8,7 +8,8 @@ What stands after the semicolon, and any instruction to split, may be missing; o
 are not read. Bring your own data in this form.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,17 @@ from jaxret.data.files import existing, json_lines
 from jaxret.data.text import query_text
 
 
-def load(path: str | Path, *, name: str | None = None) -> Dataset:
+def load(path: str | Path, *, name: str | None = None, extra: Sequence[str] = ()) -> Dataset:
     """Loads a folder of the general layout.
 
     Args:
       path: the folder.
       name: what to call the data set; the folder's own name without it.
+      extra: more files of tools in the folder, distractors as a rule: they come after the others.
     """
     folder = existing(path, "a folder with tools.jsonl and queries.jsonl")
-    tools = read_tools(folder / "tools.jsonl")
+    files = [folder / "tools.jsonl", *(folder / file for file in extra)]
+    tools = chain.from_iterable(read_tools(file) for file in files)
     return build(name or folder.resolve().name, tools, read_queries(folder / "queries.jsonl"))
 
 

@@ -139,6 +139,13 @@ def test_every_folder_of_the_general_layout_loads_and_gives_text(
         assert all(map(recipe(name), dataset.documents))
 
 
+def test_the_whole_pool_of_ultratool_has_its_distractors(shared_data):
+    extra = ["tools_extra.jsonl", "tools_extra_namedesc.jsonl"]
+    dataset = load("ultratool", shared_data / "ultratool", extra=extra)
+    assert (len(dataset.tool_ids), dataset.merged_tools) == (2032, 0)
+    assert dataset.labels.max() < 436
+
+
 def test_full_text_of_ultratool_has_the_words_of_the_papers_recipe(shared_data):
     for document in load("ultratool", shared_data / "raw/ultratool").documents:
         marks = str.maketrans("", "", '{}[]"\\')

@@ -92,6 +92,17 @@ def test_general_layout_groups_steps_and_instructions_are_read(tmp_path):
     assert dataset.steps == ((), (), (("s", 1),))
 
 
+def test_distractors_come_from_files_of_their_own_and_after_the_others(tmp_path):
+    write(tmp_path / "tools.jsonl", {"id": "t1", "documentation": "x"})
+    write(tmp_path / "more.jsonl", {"id": "t0", "documentation": "y"})
+    write(tmp_path / "queries.jsonl", {"id": "1", "query": "a", "labels": ["t1"]})
+    dataset = load("jsonl", tmp_path, extra=["more.jsonl"])
+    assert dataset.tool_ids == ("t1", "t0")
+    assert dataset.labels.tolist() == [[0]]
+    with pytest.raises(FileNotFoundError, match=r"none\.jsonl"):
+        load("jsonl", tmp_path, extra=["none.jsonl"])
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
