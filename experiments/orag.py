@@ -22,8 +22,11 @@ seeds): final nDCG@10 0.378 for frozen, 0.484 for orag, 0.601 for greedy, 1.000 
 full_information.
 """
 
+from collections.abc import Mapping
+
 import hydra
 import numpy as np
+from jaxtyping import Float, Int
 from omegaconf import DictConfig
 from tqdm import tqdm
 
@@ -35,10 +38,11 @@ from experiments.problem import Problem
 from experiments.run import Run, open_run
 from experiments.tuning import METRICS, Ranker, orders, tune
 from jaxret import tracking
+from jaxret.online.streams import by_task
 from jaxret.theory.regret import regret
 
 COLUMNS = ("online/accuracy", "online/regret", "final/recall@{k}", "final/ndcg@{k}")
-COLUMNS += ("heldout/recall@{k}", "heldout/ndcg@{k}", "online/microseconds")
+COLUMNS += ("online/complete", "heldout/recall@{k}", "heldout/ndcg@{k}", "online/microseconds")
 
 
 @hydra.main(config_path=CONFIGS, config_name="orag", version_base="1.3")
@@ -57,6 +61,7 @@ def main(cfg: DictConfig) -> dict[str, float]:
     results = tracking.read_results(cfg.directory)
     title = f"{cfg.dataset.name}, {cfg.document.recipe}, exposures={cfg.exposures}: {cfg.directory}"
     columns = [column.format(k=cfg.k) for column in COLUMNS]
+    columns = [column for column in columns if f"{rivals[0].name}/{column}" in results]
     show.results_table(results, [rival.name for rival in rivals], columns, title)
     return {name: value["mean"] for name, value in results.items()}
 
@@ -85,8 +90,10 @@ def compute(
         seed=cfg.seed,
     )
 
+    tasks = task.dataset.groups if cfg.dataset.get("hops") else None
+
     def stream(mask):
-        return orders(mask, cfg.exposures, seeds)
+        return orders(mask, cfg.exposures, seeds, tasks)
 
     results: dict[str, np.ndarray] = {}
     curves: dict[str, dict[str, np.ndarray]] = {}
@@ -122,6 +129,8 @@ def compute(
             f"{name}/online/tau": np.full(cfg.seeds, tau),
             f"{name}/online/eta": np.full(cfg.seeds, eta),
         }
+        if tasks is not None:
+            results[f"{name}/online/complete"] = complete(online, tasks, cfg.exposures)
         for i, metric in enumerate(METRICS):
             results[f"{name}/final/{metric.format(k=cfg.k)}"] = online["final"][:, i]
             results[f"{name}/heldout/{metric.format(k=cfg.k)}"] = held[:, i]
@@ -131,6 +140,19 @@ def compute(
     show.learning_figures(run.directory, run.tracker, curves)
     run.tracker.summary({name: float(values.mean()) for name, values in results.items()})
     tracking.write_results(run.directory, results)
+
+
+def complete(
+    online: Mapping[str, np.ndarray], tasks: Int[np.ndarray, " N"], exposures: int
+) -> Float[np.ndarray, " S"]:
+    """The share of tasks whose hops all succeeded while they were streamed  (Algorithm 4)."""
+    seeds = len(online["order"])
+    success, order = (online[x].reshape(seeds, exposures, -1) for x in ("success", "order"))
+    each = [
+        [by_task(bits, tasks[queries]).mean() for bits, queries in zip(*seed, strict=True)]
+        for seed in zip(success, order, strict=True)
+    ]
+    return np.mean(each, axis=1)
 
 
 if __name__ == "__main__":

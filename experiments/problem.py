@@ -10,6 +10,7 @@ from omegaconf import DictConfig
 from experiments.config import plain
 from jaxret import data, encode, metrics
 from jaxret.data.dataset import Dataset, split_by_group
+from jaxret.data.hops import as_hops
 from jaxret.data.text import normalise, recipe
 
 
@@ -37,6 +38,8 @@ class Parts(NamedTuple):
 def load(cfg: DictConfig) -> Problem:
     """Loads and encodes what the config names; embeddings come from the cache where they can."""
     dataset = data.load(cfg.dataset.name, cfg.dataset.path, **plain(cfg.dataset.options))
+    if cfg.dataset.get("hops"):
+        dataset = as_hops(dataset)
     print(dataset.summary(), flush=True)
     metrics.check_labels(dataset.labels, len(dataset.tool_ids))
     render = recipe(cfg.document.recipe)

@@ -21,10 +21,18 @@ METRICS = ("accuracy", "recall@{k}", "ndcg@{k}", "completeness@{k}")
 Mask: TypeAlias = Bool[np.ndarray, " N"]
 
 
-def orders(streamed: Mask, exposures: int, seeds: range) -> Int[np.ndarray, "S T"]:
-    """Each seed's own order of the streamed queries."""
+def orders(
+    streamed: Mask, exposures: int, seeds: range, tasks: Int[np.ndarray, " N"] | None = None
+) -> Int[np.ndarray, "S T"]:
+    """Each seed's own order of the streamed queries; hops of one task one after the other."""
     some = np.flatnonzero(streamed)
-    return np.stack([some[streams.exposures(len(some), exposures, seed)] for seed in seeds])
+
+    def order(seed):
+        if tasks is None:
+            return streams.exposures(len(some), exposures, seed)
+        return streams.hops(tasks[some], exposures, seed)
+
+    return np.stack([some[order(seed)] for seed in seeds])
 
 
 def catalogues(*thetas: Float[np.ndarray, "I d"]) -> Catalogue:

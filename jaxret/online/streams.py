@@ -30,7 +30,7 @@ def exposures(n: int, times: int, seed: int) -> Int[np.ndarray, " T"]:
     return np.concatenate([rng.permutation(n) for _ in range(times)]).astype(np.int32)
 
 
-def hops(task: Int[np.ndarray, " N"], seed: int) -> Int[np.ndarray, " N"]:
+def hops(task: Int[np.ndarray, " N"], times: int, seed: int) -> Int[np.ndarray, " T"]:
     """Tasks in random order, the sub-queries of each one after the other   (Algorithm 4).
 
     Algorithm 4 is Algorithm 1 on this stream: an update after every hop. Only the accounting
@@ -38,23 +38,27 @@ def hops(task: Int[np.ndarray, " N"], seed: int) -> Int[np.ndarray, " N"]:
 
     Args:
       task: the task of each sub-query; equal numbers stand together, in order of the hops.
-      seed: of the shuffle.
+      times: E, how often each task comes, >= 1; shuffled anew each time.
+      seed: of the shuffles.
 
     Returns:
-      positions [N].
+      positions [E N].
     """
+    require("times", times, ">= 1", lambda x: x >= 1)
     task = np.asarray(task)
     starts = np.flatnonzero(np.r_[True, task[1:] != task[:-1]])
     if len(np.unique(task)) != len(starts):
         raise ValueError("the sub-queries of a task must stand together: sort them by task first")
     runs = np.split(np.arange(len(task), dtype=np.int32), starts[1:])
-    return np.concatenate([runs[i] for i in np.random.default_rng(seed).permutation(len(runs))])
+    rng = np.random.default_rng(seed)
+    return np.concatenate([runs[i] for _ in range(times) for i in rng.permutation(len(runs))])
 
 
 def by_task(values: np.ndarray, task: np.ndarray) -> np.ndarray:
     """Whether all hops of a task succeeded: [T] bits and the task of each -> [tasks] of 0 or 1.
 
-    Tasks come out in the order of their numbers.
+    Tasks come out in the order of their numbers. Of a task that comes more than once, every time
+    must succeed: cut the stream into its exposures first.
     """
     tasks, position = np.unique(task, return_inverse=True)
     failed = np.zeros(len(tasks))

@@ -11,6 +11,7 @@ from hydra import compose, initialize_config_dir
 from experiments import orag
 from experiments.config import CONFIGS
 from jaxret import data, encode, metrics
+from jaxret.data.hops import as_hops
 from jaxret.data.text import recipe
 from tests.experiments import processes
 
@@ -161,3 +162,25 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_bits(tmp_path):
         with np.load(whole / "units" / name) as a, np.load(cut / "units" / name) as b:
             for field in set(a) - {"microseconds"}:
                 np.testing.assert_array_equal(a[field], b[field], err_msg=f"{name}: {field}")
+
+
+def test_a_task_is_complete_when_all_its_hops_succeed():
+    """Two seeds, two exposures of two tasks with two hops each."""
+    tasks = np.array([0, 0, 1, 1])
+    online = {
+        "order": np.array([[0, 1, 2, 3, 2, 3, 0, 1], [2, 3, 0, 1, 0, 1, 2, 3]]),
+        "success": np.array([[1, 1, 0, 1, 1, 1, 1, 1], [0, 0, 0, 1, 1, 0, 1, 1]]),
+    }
+    assert orag.complete(online, tasks, exposures=2).tolist() == [0.75, 0.25]
+
+
+def test_hops_are_streamed_task_by_task(tmp_path):
+    results = orag.main(configure(tmp_path, "dataset=deskbank_hops"))
+    for learner in ("frozen", "greedy"):
+        complete, accuracy = (results[f"{learner}/online/{x}"] for x in ("complete", "accuracy"))
+        assert 0 < complete < accuracy
+    with np.load(tmp_path / "units" / "greedy-online.npz") as unit:
+        order = unit["order"]
+    groups = as_hops(data.load("deskbank", part="multi")).groups
+    for seed in groups[order]:
+        assert np.count_nonzero(np.diff(seed)) == len(np.unique(seed)) - 1

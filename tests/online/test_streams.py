@@ -23,7 +23,7 @@ def test_the_seed_decides_the_order():
 
 def test_hops_keep_a_task_together_and_in_order():
     task = np.array([4, 4, 4, 1, 7, 7, 0, 0, 0, 0])
-    order = streams.hops(task, seed=0)
+    order = streams.hops(task, 1, seed=0)
     np.testing.assert_array_equal(np.sort(order), np.arange(10))
     seen = task[order]
     assert np.count_nonzero(np.diff(seen)) == 3  # four tasks, each in one piece
@@ -33,12 +33,20 @@ def test_hops_keep_a_task_together_and_in_order():
 
 def test_hops_shuffle_the_tasks():
     task = np.repeat(np.arange(20), 2)
-    assert len({tuple(task[streams.hops(task, seed)][::2]) for seed in range(5)}) == 5
+    assert len({tuple(task[streams.hops(task, 1, seed)][::2]) for seed in range(5)}) == 5
+
+
+def test_tasks_come_again_in_another_order():
+    task = np.repeat(np.arange(20), 2)
+    first, second = streams.hops(task, 2, seed=0).reshape(2, 40)
+    np.testing.assert_array_equal(np.sort(first), np.sort(second))
+    assert (first != second).any()
+    assert (task[second][::2] == task[second][1::2]).all()
 
 
 def test_tasks_in_pieces_are_refused():
     with pytest.raises(ValueError, match="sort them by task first"):
-        streams.hops(np.array([0, 1, 0]), seed=0)
+        streams.hops(np.array([0, 1, 0]), 1, seed=0)
 
 
 def test_a_task_succeeds_when_all_its_hops_do():
@@ -54,7 +62,7 @@ def test_hops_update_after_every_sub_query():  # Algorithm 4
     stream = Stream(
         queries=jnp.asarray(rng.normal(size=(6, 4)), jnp.float32),
         labels=jnp.arange(6, dtype=jnp.int32)[:, None],
-        order=jnp.asarray(streams.hops(task, seed=0)),
+        order=jnp.asarray(streams.hops(task, 1, seed=0)),
     )
     rule = learner.full_information(tau=1.0, eta=0.5)
     theta = rng.normal(size=(6, 4)).astype(np.float32)

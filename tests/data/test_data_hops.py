@@ -1,0 +1,36 @@
+"""Tasks as hops, by hand and on DeskBank."""
+
+import pytest
+
+from jaxret.data import load
+from jaxret.data.dataset import Query, build
+from jaxret.data.hops import as_hops
+
+
+def test_every_step_is_a_query_in_the_group_of_its_task():
+    queries = [
+        Query("1", "first", ("a",)),  # no steps
+        Query("2", "fly home", ("b", "a"), steps=(("find a flight", "b"), ("book it", "a"))),
+        Query("3", "pay", ("c", "b"), steps=(("see the bill", "c"), ("pay it", "b"))),
+    ]
+    hops = as_hops(build("x", [(name, name) for name in "abc"], queries))
+    assert hops.queries[:2] == (
+        "Context: fly home | Focus: find a flight",
+        "Context: fly home | Focus: book it",
+    )
+    assert hops.query_ids == ("2.0", "2.1", "3.0", "3.1")
+    assert hops.labels.tolist() == [[1], [0], [2], [1]]
+    assert hops.groups.tolist() == [0, 0, 1, 1]
+    assert hops.steps is None
+
+
+def test_deskbanks_tasks_have_as_many_hops_as_tools():
+    tasks = load("deskbank", part="multi")
+    hops = as_hops(tasks)
+    assert len(hops.queries) == (tasks.labels >= 0).sum()
+    assert len(set(hops.groups.tolist())) == len(tasks.queries) == 336
+
+
+def test_a_data_set_without_steps_is_refused():
+    with pytest.raises(ValueError, match="deskbank has no queries with steps"):
+        as_hops(load("deskbank"))
