@@ -8,7 +8,7 @@ README = (Path(__file__).parents[1] / "README.md").read_text()
 
 def test_the_readmes_python_runs():
     blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     for block in blocks:
         exec(compile(block, "README.md", "exec"), {"__name__": "readme"})
 
