@@ -13,7 +13,8 @@ one process, in turn, after one round that is not counted. Tokenising is not tim
                                   longest text, as PyTorch could have it, and XLA not: it would
                                   compile a program a length
 
-Expect a ratio of 1.1 where nothing else runs (1.04 to 1.17 over 10 repeats, 150 against 130 texts
+Expect a ratio of 1.1 to 1.4: 1.37 (1.20 to 1.51 over 10 repeats) at 49 texts a second; before freed
+memory was kept, 1.1 where nothing else ran (1.04 to 1.17 over 10 repeats, 150 against 130 texts
 a second on 2 cores): both spend most of their time in the same matrix products, and jaxret computes
 two batches side by side. Extra padding is 1.10.
 """
