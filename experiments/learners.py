@@ -93,6 +93,8 @@ def build(name: str, spec: Mapping[str, Any]) -> Rival:
         return Rival(name, make, pairs, given)
     parts["projection"] = _part(name, "projection", PROJECTIONS, spec["projection"])
     pairs[:, 1] *= pairs[:, 0]
+    if "rehearsal" in spec and not parts["estimator"].bandit:
+        raise ValueError(f"learner {name!r} is told labels, and rehearsal remembers bits alone")
     more = {
         kind: _part(name, kind, table, spec[kind])
         for kind, table in {"lens": LENSES, "preconditioner": PRECONDITIONERS}.items()

@@ -16,7 +16,7 @@ from jaxret.nn.layers import Compute
 from jaxret.retrieval import dense
 from jaxret.retrieval.retriever import Retriever
 from jaxret.retrieval.tool2vec import tool2vec
-from jaxret.training import pairs, recipes, triplets
+from jaxret.training import contrasts, pairs, triplets
 from jaxret.types import Params
 
 USAGE = 2048  # training queries, at most, that make Tool2Vec while validating: encoding is slow
@@ -41,7 +41,7 @@ def retriever(bench: Bench, name: str, seed: int) -> Retriever:
         if settings["mine"] in ("query2desc", "dpr"):
             others = encoder.tokens(bench.task.documents, kind="document", limit=settings["limit"])
         if settings["mine"] == "dpr":
-            return recipes.matching(
+            return contrasts.matching(
                 embed,
                 queries,
                 others,
@@ -52,7 +52,7 @@ def retriever(bench: Bench, name: str, seed: int) -> Retriever:
                 size=settings["size"],
                 seed=seed,
             )
-        return recipes.contrast(
+        return contrasts.contrast(
             embed,
             queries,
             others,

@@ -12,9 +12,10 @@ from jaxret.nn.classifier import classifier
 from jaxret.nn.functional import Module
 from jaxret.nn.refiner import refiner
 from jaxret.training import losses
+from jaxret.training.contrasts import contrast, matching
 from jaxret.training.loop import start, train_step
 from jaxret.training.pairs import random_negatives
-from jaxret.training.recipes import classification, contrast, judgement, matching, refinement
+from jaxret.training.recipes import classification, judgement, refinement
 from tests.tiny import BACKBONES
 
 RNG = np.random.default_rng(0)
