@@ -99,8 +99,7 @@ def compute(cfg: DictConfig, run: Run, variants: dict[str, dict[str, Any]]) -> N
     figure_over_candidates(cfg, run, results)
     for name in variants:
         keep(name, [methods.rank(bench, name, seed) for seed in methods.seeds(bench, name)])
-    run.tracker.summary({name: float(values.mean()) for name, values in results.items()})
-    tracking.write_results(run.directory, results)
+    run.finish(results)
 
 
 def given(bench: Bench, candidates: int, seed: int) -> Ranking:

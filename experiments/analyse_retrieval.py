@@ -93,8 +93,7 @@ def main(cfg: DictConfig) -> dict[str, float]:
             if cfg.tsne.queries:
                 neighbours(bench, results)
             failures(bench, results)
-            run.tracker.summary({name: float(value.mean()) for name, value in results.items()})
-            tracking.write_results(run.directory, results)
+            run.finish(results)
     found = tracking.read_results(cfg.directory)
     title = f"{cfg.dataset.name}, {cfg.document.recipe}"
     show.results_table(found, cfg.methods, BY_TOOL, f"{title}: tools missed in the top {cfg.k}")

@@ -70,7 +70,7 @@ def main(cfg: DictConfig) -> dict[str, float]:
                 from experiments import benchmark_encode
 
                 results |= benchmark_encode.measure(repeats=cfg.repeats)
-            tracking.write_results(run.directory, results)
+            run.finish(results)
     results_read = tracking.read_results(cfg.directory)
     for name, value in results_read.items():
         print(f"{name:45s} {show.cell(value)}")

@@ -68,7 +68,7 @@ def main(cfg: DictConfig) -> dict[str, float]:
     """Times everything; returns the means."""
     with open_run(cfg) as run:
         if run is not None:
-            tracking.write_results(run.directory, measure(cfg))
+            run.finish(measure(cfg))
     results = tracking.read_results(cfg.directory)
     rows = [f"{model}/{kind}" for model in ("mlc", "refiner") for kind in PASSES]
     columns = ["jax_milliseconds", "torch_milliseconds", "jax_over_torch"]

@@ -65,8 +65,7 @@ def compute(cfg: DictConfig, run: Run) -> None:
             results[f"{name}/{metric}"] = np.array([one[metric] for one in of_seeds])
         shown = ", ".join(f"{m} {results[f'{name}/{m}'].mean():.3f}" for m in METRICS)
         print(f"{name}: {shown} ({time.perf_counter() - begin:.0f} s)", flush=True)
-    run.tracker.summary({name: float(values.mean()) for name, values in results.items()})
-    tracking.write_results(run.directory, results)
+    run.finish(results)
 
 
 if __name__ == "__main__":

@@ -138,8 +138,7 @@ def compute(
     flat = {f"{name}/{key}": values for name, c in curves.items() for key, values in c.items()}
     np.savez(run.directory / "curves.npz", allow_pickle=False, **flat)
     show.learning_figures(run.directory, run.tracker, curves)
-    run.tracker.summary({name: float(values.mean()) for name, values in results.items()})
-    tracking.write_results(run.directory, results)
+    run.finish(results)
 
 
 def complete(

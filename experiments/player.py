@@ -111,6 +111,7 @@ class Player:
 
     def step(self, states: Any, setting: Float[jax.Array, "S 2"], order: np.ndarray) -> tuple:
         """One chunk: the new states and its trace."""
+        self.run.rounds += int((order >= 0).sum())
         return self._step(states, setting, order, self._seeds)
 
     def record(

@@ -99,8 +99,7 @@ def compute(cfg: DictConfig, rates: dict[str, list[float]], task: Problem, run: 
             results |= {f"{name}/{key}": found[key] for key in COLUMNS if key != "bound"}
             results[f"{name}/bound"] = np.array([bound(rule, rate, task, cfg.batch)])
     figure(run, rates, results)
-    run.tracker.summary({name: float(values.mean()) for name, values in results.items()})
-    tracking.write_results(run.directory, results)
+    run.finish(results)
 
 
 def make(rule: str, tau, eta, batch: int):

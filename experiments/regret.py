@@ -95,7 +95,7 @@ def main(cfg: DictConfig) -> dict[str, float]:
             results: dict[str, np.ndarray] = {}
             _proximal(cfg, task, run, results)
             _ball(cfg, _first_tools(task, cfg.ball.tools), run, results)
-            tracking.write_results(run.directory, results)
+            run.finish(results)
     means = tracking.read_results(cfg.directory)
     rows = {name.rsplit("/", 1)[0] for name in means if "/T=" in name}
     rows = sorted(rows, key=lambda row: (row.split("T=")[0], int(row.split("T=")[1])))

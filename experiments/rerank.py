@@ -109,8 +109,7 @@ def compute(cfg: DictConfig, rivals: list[Rival], chat: Chat | None, run: Run) -
     flat = {f"{name}/success": curve["success"] for name, curve in curves.items()}
     np.savez(run.directory / "curves.npz", allow_pickle=False, **flat)
     show.accuracy_figure(run.directory, run.tracker, curves)
-    run.tracker.summary({name: float(values.mean()) for name, values in results.items()})
-    tracking.write_results(run.directory, results)
+    run.finish(results)
 
 
 def chooser(bench: Bench, name: str, cfg: DictConfig, chat: Chat | None) -> Choose | None:

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -39,6 +40,21 @@ class Run:
             mode=cfg.tracking.mode,
         )
         self.tracker = tracking.Tee(tracking.JsonlTracker(self.directory), wandb)
+        self.rounds = 0  # that were played in this process, all seeds and settings together
+        self._began = time.perf_counter()
+
+    def finish(self, results: Mapping[str, Any]) -> None:
+        """Writes ``results.json``, one value a seed of each result, and tracks the means."""
+        self.tracker.summary({name: float(np.mean(values)) for name, values in results.items()})
+        tracking.write_results(self.directory, results)
+
+    def clock(self) -> None:
+        """Adds this process's rounds and seconds to ``speed.json``."""
+        path = self.directory / "speed.json"
+        before = json.loads(path.read_text()) if path.exists() else {"rounds": 0, "seconds": 0.0}
+        seconds = before["seconds"] + time.perf_counter() - self._began
+        speed = {"rounds": before["rounds"] + self.rounds, "seconds": seconds}
+        path.write_text(json.dumps(speed) + "\n")
 
     def resumable(self, folder: Path) -> Callable[..., Any]:
         """`run_chunks` in a folder, stopped by what stops this run."""
@@ -102,7 +118,7 @@ def open_run(cfg: DictConfig) -> Generator[Run | None]:
     if cfg.again:
         for part in ("units", "checkpoints"):
             shutil.rmtree(directory / part, ignore_errors=True)
-        for part in ("results.json", "settings.json", "metrics.jsonl"):
+        for part in ("results.json", "settings.json", "metrics.jsonl", "speed.json"):
             (directory / part).unlink(missing_ok=True)
     ours = settings(cfg)
     record = directory / "settings.json"
@@ -127,6 +143,7 @@ def open_run(cfg: DictConfig) -> Generator[Run | None]:
             print(stop, file=sys.stderr)
             raise
         finally:
+            run.clock()
             run.tracker.finish()
 
 

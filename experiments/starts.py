@@ -150,8 +150,7 @@ def compute(
         figures(run, rival.name, {start: plays[start] for start in starts}, regrets)
     bar.close()
     np.savez(run.directory / "curves.npz", allow_pickle=False, **curves)
-    run.tracker.summary({name: float(values.mean()) for name, values in results.items()})
-    tracking.write_results(run.directory, results)
+    run.finish(results)
 
 
 def part(dataset: Dataset, cfg: DictConfig) -> tuple[Mask, Parts]:

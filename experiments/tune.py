@@ -102,7 +102,7 @@ def compute(
     for row, best in {"search": study.best_params, "grid": grid[int(np.argmax(of_grid))]}.items():
         results |= {f"{row}/{key}": best[key] for key in NUMBERS if key in best}
     results |= {"search/trials": len(study.trials), "grid/trials": len(grid)}
-    tracking.write_results(run.directory, {key: np.array([x]) for key, x in results.items()})
+    run.finish({key: np.array([x]) for key, x in results.items()})
     print("best:", study.best_params)
 
 
