@@ -37,7 +37,7 @@ ESTIMATORS = {
 }
 PROJECTIONS = {f.__name__: f for f in (projections.none, projections.ball, projections.sphere)}
 SCHEDULES = {f.__name__: f for f in (schedules.constant, schedules.inverse_sqrt, schedules.cosine)}
-LENSES = {f.__name__: f for f in (lenses.linear, lenses.low_rank)}
+LENSES = {f.__name__: f for f in (lenses.linear, lenses.low_rank, lenses.centred)}
 PRECONDITIONERS = {f.__name__: f for f in (preconditioners.second_moment, preconditioners.by_row)}
 
 

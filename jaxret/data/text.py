@@ -4,8 +4,9 @@
     orag_toolret       name, description and what stands for it     ORAG C.1.2
     raw                the documentation as its source wrote it     ToolRet's evaluation
     name_description   the least that a tool has
-    terse              name and the one-line documentation          the bad documents
+    terse              name and the one-line documentation          DeskBank's bad documents
     full               every field of the documentation
+    functionality      the field of that name alone                 ORAG C.4: the bad documents
     expanded           full, and the tool profile                   Tool-REX
 
 All end with `normalise`. Recipes read fields; a string that holds a JSON object or a Python
@@ -97,6 +98,12 @@ def terse(document: Document) -> str:
 
 
 @_normalised
+def functionality(document: Document) -> str:
+    """What stands under ``functionality``: a few ambiguous words in ToolRet-Code (ORAG C.4)."""
+    return _flat(_needed(_fields(document), "functionality"))
+
+
+@_normalised
 def full(document: Document) -> str:
     """All fields but the terse line and the tool profile, nested ones flattened.
 
@@ -122,9 +129,12 @@ RECIPES: dict[str, Callable[[Document], str]] = {
     "raw": raw,
     "name_description": name_description,
     "terse": terse,
+    "functionality": functionality,
     "full": full,
     "expanded": expanded,
 }
+
+NEEDING = ("terse", "functionality", "expanded")  # a field that not every data set has
 
 
 def _fields(document: Document) -> dict[str, Any]:
@@ -158,7 +168,7 @@ def _headed(found: dict[str, Any], about: Any) -> str:
 
 def _needed(found: dict[str, Any], field: str) -> Any:
     if _is_empty(found.get(field)):
-        others = ", ".join(name for name in RECIPES if name not in ("terse", "expanded"))
+        others = ", ".join(name for name in RECIPES if name not in NEEDING)
         raise ValueError(
             f"document {found.get('name', found)!r:.80} has no {field!r}, which this recipe "
             f"needs; recipes that work without: {others}"

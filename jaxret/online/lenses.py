@@ -3,9 +3,12 @@
     logits = Theta u / tau      u = q                plain: every other learner
                                 u = q + M q          linear, M [d, d]
                                 u = q + A (B q)      low rank, A [d, r], B [r, d]
+                                u = x + M x          centred, x = q - share (mean of past queries)
 
 A row learns from the rounds of its own tool alone, a lens from all of them. For any coefficients c
 the gradient by u is ``Theta^T c / tau``, so that of M is ``(Theta^T c) q^T / tau``: rank one too.
+What all queries have in common tells no tool from another, but tools that lie near it are shown for
+everything; to take it out needs no feedback at all.
 (ORAG leaves the queries alone, since their encoder may serve others; M belongs to this catalogue
 and the encoder is not touched.)
 
@@ -104,5 +107,38 @@ def low_rank(*, rate: float, rank: int, seed: int = 0) -> Lens:
         "low_rank",
         init=init,
         see=lambda glass, queries: queries + (queries @ glass[1].T) @ glass[0].T,
+        grind=grind,
+    )
+
+
+def centred(*, rate: float, share: float = 0.8, count: float = 20.0) -> Lens:
+    """`linear`, of queries less most of their running mean.
+
+    Args:
+      rate: of the linear lens.
+      share: of the mean that is taken out, in [0, 1].
+      count: queries at the origin that the mean begins with, > 0.
+    """
+    require("share", share, "in [0, 1]", lambda x: 0 <= x <= 1)
+    require("count", count, "> 0", lambda x: x > 0)
+    inner = linear(rate=rate)
+
+    def less(glass, queries):
+        total, seen, _ = glass
+        mean = share * total / (seen + count)
+        return queries - jnp.broadcast_to(mean, queries.shape)
+
+    def grind(glass, query, pull):
+        total, seen, matrix = glass
+        return total + query, seen + 1, inner.grind(matrix, less(glass, query), pull)
+
+    return Lens(
+        "centred",
+        init=lambda width, dtype: (
+            jnp.zeros(width, dtype),
+            jnp.zeros((), dtype),
+            inner.init(width, dtype),
+        ),
+        see=lambda glass, queries: inner.see(glass[2], less(glass, queries)),
         grind=grind,
     )

@@ -100,9 +100,14 @@ def test_empty_fields_are_left_out_and_zero_is_not_empty():
     assert recipe("full")(document) == "Name: x Count: 0"
 
 
-@pytest.mark.parametrize("missing", ["terse", "tool_profile"])
+def test_the_bad_document_is_its_functionality_alone():
+    document = {"name": "slow_r50", "functionality": "3D ResNet", "description": "Classifies."}
+    assert recipe("functionality")(document) == "3D ResNet"
+
+
+@pytest.mark.parametrize("missing", ["terse", "functionality", "tool_profile"])
 def test_a_missing_field_names_the_document_and_the_recipes_that_work(missing):
-    name = {"terse": "terse", "tool_profile": "expanded"}[missing]
+    name = {"tool_profile": "expanded"}.get(missing, missing)
     message = f"document 'say_time' has no '{missing}'.*recipes that work without: .*full"
     with pytest.raises(ValueError, match=message):
         recipe(name)(DOCUMENTED)

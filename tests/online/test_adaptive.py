@@ -22,10 +22,11 @@ ONE_BIT = learner.greedy(**STEPS)
     [
         {"lens": lenses.linear(rate=0.5)},
         {"lens": lenses.low_rank(rate=0.5, rank=3)},
+        {"lens": lenses.centred(rate=0.5)},
         {"preconditioner": preconditioners.second_moment(ridge=5.0)},
         {"lens": lenses.linear(rate=1.0), "preconditioner": preconditioners.by_row()},
     ],
-    ids=["linear", "low_rank", "second_moment", "linear+by_row"],
+    ids=["linear", "low_rank", "centred", "second_moment", "linear+by_row"],
 )
 def test_adaptive_learners_keep_the_common_promises(parts):
     check_learner(adaptive(learner.greedy(**STEPS, projection=projections.sphere()), **parts))
@@ -94,6 +95,18 @@ def test_rankings_look_through_the_lens(problem):
     np.testing.assert_allclose(rule.see(state, stream.queries), expected, rtol=1e-5)
 
 
+def test_a_centred_lens_takes_out_the_mean_of_the_queries_before(problem):
+    """Nothing of the query itself: its answer must not depend on when it is asked."""
+    theta, stream = problem
+    rule = adaptive(TOLD, lens=lenses.centred(rate=1e-9, share=0.5, count=2.0))
+    state = rule.init(theta, jnp.ones(7, bool))
+    for query in stream.queries[:3]:
+        state = told(rule, state, query, 5)
+    queries = np.asarray(stream.queries)
+    expected = queries - 0.5 * queries[:3].sum(axis=0) / (3 + 2.0)
+    np.testing.assert_allclose(rule.see(state, stream.queries), expected, atol=1e-6)
+
+
 def test_the_second_moment_is_inverted():
     queries = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
     rule = preconditioners.second_moment(ridge=3.0)
@@ -118,6 +131,7 @@ def test_a_row_that_has_moved_moves_less():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda: lenses.centred(rate=1.0, share=1.5), "share must be in .0, 1., got 1.5"),
         (lambda: lenses.linear(rate=0.0), "rate must be > 0, got 0.0"),
         (lambda: lenses.low_rank(rate=1.0, rank=0), "rank must be >= 1, got 0"),
         (lambda: preconditioners.second_moment(ridge=0.0), "ridge must be > 0, got 0.0"),
