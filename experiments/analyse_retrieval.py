@@ -48,7 +48,6 @@ sqrt(9.04 (100 - 9.04)) = 28.7 %.
 
 import re
 from collections.abc import Mapping
-from importlib.util import find_spec
 
 import hydra
 import numpy as np
@@ -57,7 +56,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from omegaconf import DictConfig
 
-from experiments import methods, show
+from experiments import methods, show, tsne
 from experiments.bench import Bench
 from experiments.config import CONFIGS
 from experiments.failures import missed
@@ -80,10 +79,8 @@ def cli(cfg: DictConfig) -> dict[str, float]:
 
 def main(cfg: DictConfig) -> dict[str, float]:
     """Analyses and draws; returns the mean of every result."""
-    if cfg.tsne.queries and find_spec("sklearn") is None:
-        raise ImportError(
-            "t-SNE needs scikit-learn: install jaxret[tsne], or leave it out by tsne.queries=0"
-        )
+    if cfg.tsne.queries:
+        tsne.require_sklearn("tsne.queries=0")
     with open_run(cfg) as run:
         if run is not None:
             results: Results = {}
@@ -155,17 +152,10 @@ def neighbours(bench: Bench, results: Results) -> None:
             np.fill_diagonal(near, -1.0)
         results[f"nearest/{name}"] = np.array([near.max(axis=1).mean()])
 
-    def project():
-        from sklearn.manifold import TSNE
-        from threadpoolctl import threadpool_limits
+    def places():
+        return {"points": tsne.project(np.concatenate(list(groups.values())), cfg.seed)}
 
-        every = np.concatenate(list(groups.values()))
-        perplexity = min(30, (len(every) - 1) / 3)
-        tsne = TSNE(init="pca", perplexity=perplexity, random_state=cfg.seed)
-        with threadpool_limits(1):  # its threads spin while they wait: a busy machine crawls
-            return {"points": tsne.fit_transform(every)}
-
-    points = bench.run.result("tsne", project)["points"]
+    points = bench.run.result("tsne", places)["points"]
     figure, ax = plots.new_figure("t-SNE 1", "t-SNE 2")
     ends = np.cumsum([len(vectors) for vectors in groups.values()])
     looks = (("o", 8, plots.COLOURS[5]), ("^", 18, plots.COLOURS[1]), ("s", 10, plots.COLOURS[2]))

@@ -66,9 +66,12 @@ class Ranker:
           part: which queries.
           see: of the learner.
         """
+        return self.each(states, part, see).astype(np.float64).mean(axis=-1)
+
+    def each(self, states: Any, part: Mask, see: See = as_they_are) -> Float[np.ndarray, "S 4 n"]:
+        """`METRICS` of every query of a part, as they are averaged by a call."""
         queries, labels = self._task.queries[part], self._task.labels[part]
-        values = self._score(states, queries, labels, see)
-        return np.asarray(values, np.float64).mean(axis=-1)
+        return np.asarray(self._score(states, queries, labels, see))
 
 
 def tune(
@@ -92,8 +95,9 @@ def tune(
     Returns:
       ``validation`` and ``heldout``: [G, S, 4], the means of `METRICS` over those parts;
       ``online [G, S]``, the success of validation queries in the stream (0 if there are none);
-      and ``best``, the setting with the largest nDCG + online success on the validation part: it
-      should serve while it learns and rank well afterwards.
+      ``success`` and ``loss``: [G, S], means over the whole stream; and ``best``, the setting with
+      the largest nDCG + online success on the validation part: it should serve while it learns and
+      rank well afterwards.
     """
     chunks = player.cut(streamed)
     blank = np.zeros((len(rival.settings), len(streamed), len(METRICS)))
@@ -105,7 +109,7 @@ def tune(
         scores = {
             "validation": blank.copy(),
             "heldout": blank.copy(),
-            "online": blank[..., 0].copy(),
+            **{name: blank[..., 0].copy() for name in ("online", "success", "loss")},
         }
         return {"learner": learner, **scores}
 
@@ -116,8 +120,11 @@ def tune(
         states, trace = player.step(states, setting, chunks[number])
         first = sum(chunk.shape[1] for chunk in chunks[:number])
         ours = counted[:, first : first + chunks[number].shape[1]]
-        success = np.asarray(trace.success)[:, : ours.shape[1]]
-        state["online"][g] += (success * ours).sum(axis=1) / total
+        whole = {"success": trace.success, "loss": trace.loss}
+        whole = {key: np.asarray(x, np.float64)[:, : ours.shape[1]] for key, x in whole.items()}
+        state["online"][g] += (whole["success"] * ours).sum(axis=1) / total
+        for key, values in whole.items():
+            state[key][g] += values.sum(axis=1) / streamed.shape[1]
         if number == len(chunks) - 1:
             for part in ("validation", "heldout"):
                 state[part][g] = ranker(states, getattr(parts, part), player.see)

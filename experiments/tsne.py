@@ -1,0 +1,25 @@
+"""t-SNE, for which the extra ``tsne`` brings scikit-learn."""
+
+from importlib.util import find_spec
+
+import numpy as np
+from jaxtyping import Float
+
+
+def require_sklearn(left_out_by: str) -> None:
+    """Raises ImportError where scikit-learn is missing, naming the setting that does without."""
+    if find_spec("sklearn") is None:
+        raise ImportError(
+            f"t-SNE needs scikit-learn: install jaxret[tsne], or leave it out by {left_out_by}"
+        )
+
+
+def project(vectors: Float[np.ndarray, "n d"], seed: int) -> Float[np.ndarray, "n 2"]:
+    """Places in a plane; the same ones for the same seed."""
+    from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
+
+    perplexity = min(30, (len(vectors) - 1) / 3)
+    tsne = TSNE(init="pca", perplexity=perplexity, random_state=seed)
+    with threadpool_limits(1):  # its threads spin while they wait: a busy machine crawls
+        return tsne.fit_transform(vectors)
