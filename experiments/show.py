@@ -16,14 +16,20 @@ def results_table(
     rows: Sequence[str],
     columns: Sequence[str],
     title: str,
+    words: Mapping[str, Mapping[str, str]] | None = None,
 ) -> None:
-    """Prints mean ± standard error of the results ``row/column``."""
+    """Prints mean ± standard error of the results ``row/column``; before them ``words``: column,
+    then row -> what is written there."""
+    words = words or {}
     table = Table(title=title, title_justify="left")
     table.add_column("", no_wrap=True)
+    for column in words:
+        table.add_column(column, no_wrap=True)
     for column in columns:
         table.add_column(column.replace("/", "\n"), justify="right", no_wrap=True)
     for row in rows:
-        table.add_row(row, *(cell(results.get(f"{row}/{column}")) for column in columns))
+        said = [texts[row] for texts in words.values()]
+        table.add_row(row, *said, *(cell(results.get(f"{row}/{column}")) for column in columns))
     Console(width=max(130, Console().width)).print(table)
 
 
@@ -49,7 +55,10 @@ def learning_figures(
 
 
 def accuracy_figure(
-    directory: Path, tracker: tracking.Tracker, curves: Mapping[str, Mapping[str, np.ndarray]]
+    directory: Path,
+    tracker: tracking.Tracker,
+    curves: Mapping[str, Mapping[str, np.ndarray]],
+    file: str = "accuracy",
 ) -> None:
     """Success over the rounds, averaged over a twentieth of the stream."""
     rounds = 1 + np.arange(min(curve["success"].shape[1] for curve in curves.values()))
@@ -62,8 +71,8 @@ def accuracy_figure(
             shown.set_linestyle("--")
         tracker.curve(f"accuracy/{name}", rounds, accuracy.mean(axis=0))
     plots.label_curves(ax)
-    plots.save(figure, directory / "accuracy.png")
-    tracker.figure("accuracy", directory / "accuracy.png")
+    plots.save(figure, directory / f"{file}.png")
+    tracker.figure(file, directory / f"{file}.png")
 
 
 def cell(value: Mapping[str, Any] | None) -> str:

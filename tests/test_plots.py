@@ -9,6 +9,8 @@ import pytest
 from jaxret.plots import (
     cumulative,
     curve_with_band,
+    dots,
+    heatmaps,
     label_curves,
     log_axes,
     new_figure,
@@ -46,6 +48,21 @@ def test_one_seed_has_a_line_and_no_band(axes):
     assert not axes.collections
 
 
+def test_dots_stand_side_by_side_at_means_with_one_standard_error_to_each_side(axes):
+    # Mean 2 and standard error sqrt(1 / 3) as above; one seed has none.
+    rows = {"ORAG": [np.array([1.0, 2, 3]), np.ones(1)], "greedy": [np.ones(2), np.zeros(2)]}
+    dots(axes, ["old", "new"], rows)
+    first, second = axes.lines
+    np.testing.assert_allclose(np.asarray(first.get_xydata()), [[-0.08, 2], [0.92, 1]])
+    np.testing.assert_allclose(np.asarray(second.get_xydata()), [[0.08, 1], [1.08, 0]])
+    assert first.get_color() != second.get_color()
+    bars = axes.collections[0].get_segments()
+    np.testing.assert_allclose(bars[0], [[-0.08, 1.422650], [-0.08, 2.577350]], rtol=1e-6)
+    np.testing.assert_allclose(bars[1], [[0.92, 1.0], [0.92, 1.0]])
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["old", "new"]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["ORAG", "greedy"]
+
+
 def test_logarithmic_axes_write_out_the_marks_they_are_given(axes):
     axes.plot([128, 4096], [3.0, 70.0])
     log_axes(axes, [128, 1024, 4096])
@@ -75,6 +92,43 @@ def test_names_of_curves_that_end_together_do_not_overlap(axes):
     for name in ("a", "far above"):
         height = axes.transData.transform((1, ends[name]))[1]
         assert abs((boxes[name].y0 + boxes[name].y1) / 2 - height) < 2.0
+
+
+def test_heat_maps_share_one_scale_and_write_every_number():
+    panels = {"a": np.array([[0.0, 0.5, 1.0], [2.0, 12.0, 3.0]]), "b": np.full((2, 3), 0.5)}
+    figure = heatmaps(
+        {**panels, "c": panels["b"]},
+        rows=("tau", [0.01, 1.0]),
+        columns=("step", [0.1, 1, 1000]),
+        label="success",
+        outlined={"a": (1, 0)},
+    )
+    axes = {ax.get_title(): ax for ax in figure.axes if ax.get_visible()}
+    assert list(axes) == ["a", "b", "c"]
+    written = [text.get_text() for text in axes["a"].texts]
+    assert written == [".00", ".50", "1.0", "2.0", "12", "3.0"]
+    for ax in axes.values():
+        assert ax.images[0].get_clim() == (0.0, 12.0)
+    (frame,) = axes["a"].patches
+    assert (*frame.get_xy(), frame.get_width(), frame.get_height()) == (-0.5, 0.5, 1, 1)
+    assert [len(ax.patches) for ax in axes.values()] == [1, 0, 0]
+    figure.canvas.draw()
+    assert [text.get_text() for text in axes["c"].get_xticklabels()] == ["0.1", "1", "1000"]
+    plt.close(figure)
+
+
+def test_bright_cells_are_the_good_ones_whichever_way_is_up():
+    values = {"a": np.array([[0.0, 1.0]])}
+    axes = {"rows": ("y", [0]), "columns": ("x", [0, 1]), "label": "loss", "outlined": {}}
+    for lower, good in ((False, 1), (True, 0)):
+        figure = heatmaps(values, **axes, lower_is_better=lower)
+        image = figure.axes[0].images[0]
+        light = image.to_rgba(values["a"])[0, :, :3].sum(axis=1)
+        assert light.argmax() == good
+        colours = [text.get_color() for text in figure.axes[0].texts]
+        assert colours[good] == "black"
+        assert colours[1 - good] == "white"
+        plt.close(figure)
 
 
 @pytest.mark.parametrize("window", [1, 3, 10, 50])

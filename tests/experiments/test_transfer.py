@@ -1,0 +1,205 @@
+"""Projections and transfer, end to end on a small configuration."""
+
+import os
+import shutil
+import signal
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+
+from experiments import later_tools, other_encoder, problem, transfer
+from experiments.config import CONFIGS
+from experiments.player import Player
+from jaxret.checkpoint import Interrupted
+from jaxret.online import projections
+
+SMALL = [
+    "tracking=files",
+    "seeds=2",
+    "exposures=1",
+    "projections=[none,sphere]",
+    "chunk=512",
+    "learner=[frozen,greedy]",
+    "learners.greedy.tau=[0.03]",
+    "learners.greedy.step=[0.1,0.3]",
+    "other.layers=null",
+]
+
+
+def configure(directory, *overrides):
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose("transfer", [*SMALL, f"directory={directory}", *overrides])
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("transfer")
+    return directory, transfer.main(configure(directory))
+
+
+@pytest.fixture(scope="module")
+def loaded(finished):
+    """The problem, and its parts."""
+    cfg = configure(finished[0])
+    task = problem.load(cfg)
+    return task, problem.part(task.dataset, cfg.validation, cfg.heldout, cfg.seed)
+
+
+def ndcg(scores, labels, k=10):
+    """By NumPy, query by query."""
+    values = []
+    for line, right in zip(scores, labels, strict=True):
+        right = right[right >= 0]
+        gain = np.isin(np.argsort(-line)[:k], right) / np.log2(np.arange(k) + 2)
+        values.append(gain.sum() / (1 / np.log2(np.arange(len(right)) + 2)).sum())
+    return np.mean(values)
+
+
+def test_static_numbers_are_those_of_the_documents(finished, loaded):
+    """Computed again by NumPy."""
+    _, results = finished
+    task, parts = loaded
+    scores = task.queries @ task.theta_1.T
+    for part, mask in {"seen": parts.training, "heldout": parts.heldout}.items():
+        expected = ndcg(scores[mask], task.labels[mask])
+        assert results[f"frozen/none/{part}/ndcg@10"] == pytest.approx(expected, abs=1e-3)
+        gain = results[f"greedy/sphere/{part}/ndcg@10"] - results[f"frozen/none/{part}/ndcg@10"]
+        assert results[f"greedy/sphere/{part}/gain"] == pytest.approx(gain)
+        assert results[f"frozen/none/{part}/gain"] == 0.0
+
+
+def test_projections_hold_rows_where_they_should_and_none_does_not(finished):
+    directory, results = finished
+    norms = {}
+    for kind in ("none", "sphere"):
+        with np.load(directory / "units" / f"greedy-{kind}-online.npz") as unit:
+            norms[kind] = unit["norms"]
+        assert results[f"greedy/{kind}/norms/mean"] == pytest.approx(norms[kind].mean())
+    assert norms["none"].max() > 1.01
+    np.testing.assert_allclose(norms["sphere"], 1, atol=1e-5)
+
+
+def test_what_was_streamed_gains_more_than_other_words_for_the_same_tools(finished):
+    _, results = finished
+    for kind in ("none", "sphere"):
+        seen, heldout = (results[f"greedy/{kind}/{part}/gain"] for part in ("seen", "heldout"))
+        assert seen > 0.01
+        assert heldout < seen
+        assert results[f"greedy/{kind}/heldout/share"] == pytest.approx(heldout / seen)
+    assert "frozen/none/heldout/share" not in results
+
+
+def test_tools_that_come_later_are_never_shown_nor_needed_before(finished, loaded):
+    directory, _ = finished
+    for seed in (0, 1):
+        drawn = later_tools.draw(*loaded, 0.2, seed)
+        assert drawn.new.sum() == round(0.2 * len(drawn.new))
+        with np.load(directory / "units" / f"greedy-sphere-later-{seed}.npz") as unit:
+            assert not drawn.new[unit["item"]].any()
+            assert not drawn.new[loaded[0].labels[unit["order"]]].any()
+            np.testing.assert_array_equal(np.unique(unit["order"]), np.flatnonzero(drawn.streamed))
+
+
+def test_who_is_ranked_first_in_place_of_whom_is_counted(finished, loaded):
+    """Static shares, computed again by NumPy."""
+    _, results = finished
+    task, parts = loaded
+    first = (task.queries @ task.theta_1.T).argmax(axis=1)
+    shares = []
+    for seed in (0, 1):
+        drawn = later_tools.draw(task, parts, 0.2, seed)
+        shown = drawn.new[first]
+        shares.append((shown[drawn.old_needed].mean(), 1 - shown[drawn.new_needed].mean()))
+    for name, share in zip(("new_for_old", "old_for_new"), np.mean(shares, axis=0), strict=True):
+        assert results[f"greedy/later/{name}/static"] == pytest.approx(share, abs=1e-6)
+
+
+def test_fewer_layers_are_another_encoder_with_a_cache_of_its_own(loaded, tmp_path):
+    cfg = configure(tmp_path, "other.layers=1")
+    task = loaded[0]._replace(documents=loaded[0].documents[:2], texts=loaded[0].texts[:8])
+    there = other_encoder.encoded(task, other_encoder.find(cfg.other), 1, tmp_path)
+    assert there.encoder.fingerprint != task.encoder.fingerprint
+    assert (tmp_path / there.encoder.fingerprint).is_dir()
+    assert list(there.encoder.params["blocks"]) == ["0"]
+    cosines = (there.queries * task.queries[:8]).sum(axis=1)
+    assert (np.abs(cosines) < 0.99).all()
+
+
+def test_rows_are_carried_to_an_encoder_of_another_width():
+    """Turned by 90 degrees into a plane of a space of three, and half as long there."""
+    there = SimpleNamespace(task=SimpleNamespace(theta_1=np.array([[0.0, 0.0, 1.0]])))
+    rotation = np.array([[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0]])
+    other = other_encoder.Other(there, rotation, 0.5, projections.none())
+    found = other.carried(np.array([[[1.0, 4.0]]]), np.array([[1.0, 0.0]]))
+    np.testing.assert_allclose(found["rotated"], [[[-4.0, 1.0, 0.0]]])
+    np.testing.assert_allclose(found["change"], [[[-2.0, 0.0, 1.0]]])
+    assert "as_they_are" not in found
+    on_sphere = other._replace(projection=projections.sphere())
+    found = on_sphere.carried(np.array([[[3.0, 4.0]]]), np.array([[1.0, 0.0]]))
+    np.testing.assert_allclose(found["rotated"], [[[-0.8, 0.6, 0.0]]], rtol=1e-6)
+
+
+def test_files_hold_curves_and_figures(finished):
+    directory, results = finished
+    with np.load(directory / "curves.npz") as curves:
+        success = curves["greedy, sphere/success"]
+    assert success.mean() == pytest.approx(results["greedy/sphere/online/accuracy"])
+    for name in ("projection", "later", "encoder"):
+        assert (directory / f"{name}.png").stat().st_size > 5_000
+
+
+def test_an_encoder_is_carried_to_itself_without_loss(finished):
+    """The other encoder of these runs is the first one."""
+    _, results = finished
+    learnt, static = (results[f"{x}/heldout/ndcg@10"] for x in ("greedy/sphere", "frozen/none"))
+    assert results["encoder/cosine"] == pytest.approx(1, abs=1e-4)
+    for way, start in other_encoder.WAYS.items():
+        assert results[f"greedy/encoder/{way}"] == pytest.approx(learnt, abs=2e-3)
+        assert results[f"greedy/encoder/{start}"] == pytest.approx(static, abs=2e-3)
+
+
+def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(
+    finished, tmp_path, monkeypatch
+):
+    """Two units are left to do; the signal comes in the first step of the first."""
+    units, step = tmp_path / "units", Player.step
+    shutil.copytree(finished[0] / "units", units)
+    left = [units / f"greedy-sphere-{protocol}.npz" for protocol in ("heldout", "unseen")]
+    for unit in left:
+        unit.unlink()
+
+    def stopping(player, *rest):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return step(player, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Player, "step", stopping)
+        with pytest.raises(Interrupted):
+            transfer.main(configure(tmp_path))
+    assert not any(unit.exists() for unit in left)
+    saved = tmp_path / "checkpoints" / "greedy-sphere-heldout"
+    assert [path.name for path in saved.glob("[0-9]*")] == ["1"]
+    assert transfer.main(configure(tmp_path)) == finished[1]
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("carry=cube", r"carry must be one of projections=\['none', 'sphere'\], got 'cube'"),
+        ("projections=[sphere,cube]", "unknown projection 'cube'; known: none, ball, sphere"),
+        ("learner=[mapped]", "learner 'mapped' has a lens, which another encoder's queries do"),
+        ("later.share=1", r"later.share must be in \(0, 1\), got 1"),
+        ("later.share=0.001", r"leaves no query \['new_needed'\] in the draw of seed 0: choose"),
+        ("other.layers=9", r"other.layers must be null or in 1 .. 6, got 9"),
+        ("other.name=bert", "encoder must be one of .*, got 'bert'"),
+    ],
+)
+def test_wrong_settings_are_refused_before_any_work(tmp_path, override, message):
+    kept = [part for part in SMALL if override != "learner=[mapped]" or "learner" not in part]
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        cfg = compose("transfer", [*kept, f"directory={tmp_path / 'run'}", override])
+    with pytest.raises(ValueError, match=message):
+        transfer.main(cfg)
+    assert not (tmp_path / "run" / "units").exists()
