@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.player import Choose
 from jaxret.llm import Chat
-from jaxret.retrieval import rankgpt
+from jaxret.retrieval import multihop, rankgpt
 from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import Reranker, refine
 
@@ -63,5 +63,32 @@ def by_language_model(
         parse = partial(rankgpt.permutation, n=items.shape[1])
         orders = chat.ask_all(questions, parse, progress=False)
         return np.array([0 if order is None else order[0] for order in orders])
+
+    return choose
+
+
+def by_judge(
+    chat: Chat,
+    texts: Sequence[str],
+    documents: Sequence[str],
+    *,
+    own_bit: bool = False,
+    words: int = multihop.WORDS,
+) -> Choose:
+    """What a judge finds useful; the first of the slate where that is none or no answer is valid.
+
+    With ``own_bit`` its word is the bit too: 0 in these two cases, otherwise 1.
+    """
+
+    def choose(queries, items):
+        questions = [
+            multihop.verdict_question(texts[query], [documents[i] for i in slate], words=words)
+            for query, slate in zip(queries, items, strict=True)
+        ]
+        parse = partial(multihop.verdict, n=items.shape[1])
+        verdicts = chat.ask_all(questions, parse, progress=False)
+        found = np.array([-1 if verdict is None else verdict for verdict in verdicts])
+        positions = np.maximum(found, 0)
+        return (positions, (found >= 0).astype(np.float32)) if own_bit else positions
 
     return choose

@@ -28,11 +28,14 @@ Orders = list[Int[np.ndarray, "S c"]]
 
 
 class Choose(Protocol):
-    """Picks one of the k items shown, for each seed: queries, slates -> positions in the slates."""
+    """Picks one of the k items shown, for each seed: queries, slates -> positions in the slates.
+
+    A judge whose word is the bit gives (positions, bits).
+    """
 
     def __call__(
         self, queries: Int[np.ndarray, " S"], items: Int[np.ndarray, "S k"]
-    ) -> Int[np.ndarray, " S"]: ...
+    ) -> Int[np.ndarray, " S"] | tuple[Int[np.ndarray, " S"], Float[np.ndarray, " S"]]: ...
 
 
 class Player:
@@ -40,11 +43,11 @@ class Player:
 
     Args:
       run: where units go.
-      make: (tau, eta) -> learner.
+      make: (tau, eta) -> learner; more numbers of a setting, with defaults, come after these.
       theta_1: the item embeddings to start from.
       queries: [N, d].
       labels: [N, L].
-      environment: what answers.
+      environment: what answers; a function of the setting where that is data too.
       seeds: S numbers, which give the draws.
       chunk: rounds a chunk.
       choose: who picks from the slate; None: the environment does.
@@ -53,11 +56,11 @@ class Player:
     def __init__(
         self,
         run: Run,
-        make: Callable[[Any, Any], Learner],
+        make: Callable[..., Learner],
         theta_1: Float[np.ndarray, "I d"],
         queries: Float[np.ndarray, "N d"],
         labels: Int[np.ndarray, "N L"],
-        environment: Environment,
+        environment: Environment | Callable[..., Environment],
         *,
         seeds: range,
         chunk: int,
@@ -71,18 +74,22 @@ class Player:
         play = replay.replay_blocked if self._pauses else replay.replay
         arrays = jax.tree.map(jnp.asarray, (theta_1, queries, labels))
 
+        def answers(setting) -> Environment:
+            fixed = isinstance(environment, Environment)
+            return environment if fixed else environment(*setting)
+
         def start(setting):
             return make(*setting).init(arrays[0], jnp.ones(len(theta_1), bool))
 
         def step(state, setting, order, seed):
             stream = Stream(queries=arrays[1], labels=arrays[2], order=order)
             key = jax.random.key(seed)
-            return play(make(*setting), state, environment, stream, key)
+            return play(make(*setting), state, answers(setting), stream, key)
 
-        def half(part, state, setting, seed, query, *slate_and_position):
+        def half(part, state, setting, seed, query, *answer):
             stream = Stream(queries=arrays[1], labels=arrays[2], order=query)
-            world = (environment, stream, query, jax.random.key(seed))
-            return part(make(*setting), state, *world, *slate_and_position)
+            world = (answers(setting), stream, query, jax.random.key(seed))
+            return part(make(*setting), state, *world, *answer)
 
         self._start = jax.jit(partial(sharding.sweep, start))
         if choose is None:
@@ -95,9 +102,9 @@ class Player:
             self._step = partial(_by_hand, show, settle, choose)
         self._seeds = jnp.asarray(seeds)
 
-    def setting(self, tau: float, eta: float) -> Float[jax.Array, "S 2"]:
-        """The same numbers for every seed."""
-        return jnp.tile(jnp.array([tau, eta], jnp.float32), (len(self.seeds), 1))
+    def setting(self, *numbers: float) -> Float[jax.Array, "S n"]:
+        """The same numbers (tau, eta, more where ``make`` takes more) for every seed."""
+        return jnp.tile(jnp.array(numbers, jnp.float32), (len(self.seeds), 1))
 
     def cut(self, orders: Int[np.ndarray, "S T"]) -> Orders:
         """Chunks; -1 fills the last one where the learner can pause."""
@@ -105,11 +112,11 @@ class Player:
         orders = np.pad(orders.astype(np.int32), ((0, 0), (0, fill)), constant_values=-1)
         return [orders[:, i : i + self.chunk] for i in range(0, orders.shape[1], self.chunk)]
 
-    def start(self, setting: Float[jax.Array, "S 2"]) -> Any:
+    def start(self, setting: Float[jax.Array, "S n"]) -> Any:
         """The states of all seeds."""
         return self._start(setting)
 
-    def step(self, states: Any, setting: Float[jax.Array, "S 2"], order: np.ndarray) -> tuple:
+    def step(self, states: Any, setting: Float[jax.Array, "S n"], order: np.ndarray) -> tuple:
         """One chunk: the new states and its trace."""
         self.run.rounds += int((order >= 0).sum())
         return self._step(states, setting, order, self._seeds)
@@ -117,7 +124,7 @@ class Player:
     def record(
         self,
         name: str,
-        setting: Float[jax.Array, "S 2"],
+        setting: Float[jax.Array, "S n"],
         orders: Int[np.ndarray, "S T"],
         finish: Callable[[Any], Mapping[str, np.ndarray]],
     ) -> dict[str, np.ndarray]:
@@ -125,7 +132,7 @@ class Player:
 
         Args:
           name: of the unit.
-          setting: tau and eta of each seed.
+          setting: the numbers of each seed.
           orders: the stream of each seed.
           finish: the last states -> more to keep.
 
@@ -173,7 +180,8 @@ def _by_hand(show, settle, choose: Choose, states, setting, order, seeds) -> tup
     lines = []
     for queries in order.T:
         slate = show(states, setting, seeds, queries)
-        position = choose(queries, np.asarray(slate.items))
-        states, line = settle(states, setting, seeds, queries, slate, position)
+        picked = choose(queries, np.asarray(slate.items))
+        position, bit = picked if isinstance(picked, tuple) else (picked, None)
+        states, line = settle(states, setting, seeds, queries, slate, position, bit)
         lines.append(jax.tree.map(np.asarray, line))
     return states, jax.tree.map(lambda *x: np.stack(x, axis=1), *lines)

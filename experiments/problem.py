@@ -37,9 +37,17 @@ class Parts(NamedTuple):
 
 def load(cfg: DictConfig) -> Problem:
     """Loads and encodes what the config names; embeddings come from the cache where they can."""
-    dataset = data.load(cfg.dataset.name, cfg.dataset.path, **plain(cfg.dataset.options))
-    if cfg.dataset.get("hops"):
-        dataset = as_hops(dataset)
+    dataset = read(cfg)
+    return encoded(cfg, as_hops(dataset) if cfg.dataset.get("hops") else dataset)
+
+
+def read(cfg: DictConfig) -> Dataset:
+    """The data set, its tasks whole."""
+    return data.load(cfg.dataset.name, cfg.dataset.path, **plain(cfg.dataset.options))
+
+
+def encoded(cfg: DictConfig, dataset: Dataset) -> Problem:
+    """A data set in numbers."""
     print(dataset.summary(), flush=True)
     metrics.check_labels(dataset.labels, len(dataset.tool_ids))
     render = recipe(cfg.document.recipe)

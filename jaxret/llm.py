@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Lock
+from threading import Lock, get_ident
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from tqdm import tqdm
@@ -205,6 +205,6 @@ class Chat:
 def _write(path: Path, content: Any) -> None:
     """Whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{os.getpid()}-{path.name}")
+    temporary = path.with_name(f".{os.getpid()}-{get_ident()}-{path.name}")
     temporary.write_text(json.dumps(content))
     os.replace(temporary, path)

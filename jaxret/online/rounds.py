@@ -13,7 +13,7 @@ Round t uses ``fold_in(key, t)`` either way, so both give the same run for the s
 """
 
 import jax
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
 
 from jaxret.online import environment as world
 from jaxret.online.environment import Environment
@@ -53,6 +53,7 @@ def settle(
     key: PRNGKey,
     slate: Slate,
     position: Int[Array, ""] | None = None,
+    reward: Float[Array, ""] | None = None,
 ) -> tuple:
     """What comes back for the slate, and what is learnt from it.
 
@@ -65,6 +66,7 @@ def settle(
       key: as in `show`.
       slate: what was shown.
       position: which of the slate was used; None leaves it to the environment's reranker.
+      reward: the bit of a judge, which the labels may contradict; None: the environment's.
 
     Returns:
       the next state, and the `Trace` of the round.
@@ -74,6 +76,8 @@ def settle(
     _, answer_key = round_keys(key, state.t)
     available, labels = state.available, stream.labels[query]
     choice, feedback = world.answer(environment, answer_key, slate, labels, query)
+    if reward is not None:
+        feedback = feedback._replace(reward=reward)
     seen = state._replace(available=world.present(environment, state.t, available))
     new, info = learner.update(seen, stream.queries[query], choice, feedback.reward, labels)
     trace = Trace(**choice._asdict(), **feedback._asdict(), **info._asdict())

@@ -4,7 +4,7 @@ import pytest
 
 from jaxret.data import load
 from jaxret.data.dataset import Query, build
-from jaxret.data.hops import as_hops
+from jaxret.data.hops import as_hops, by_evidence, by_plan
 
 
 def test_every_step_is_a_query_in_the_group_of_its_task():
@@ -34,3 +34,30 @@ def test_deskbanks_tasks_have_as_many_hops_as_tools():
 def test_a_data_set_without_steps_is_refused():
     with pytest.raises(ValueError, match="deskbank has no queries with steps"):
         as_hops(load("deskbank"))
+
+
+TASKS = [Query("1", "fly home", ("b", "a")), Query("2", "pay", ("c",)), Query("3", "go", ("a",))]
+
+
+def test_without_steps_every_right_item_is_a_hop_in_the_words_of_the_task():
+    hops = by_evidence(build("x", [(name, name) for name in "abc"], TASKS))
+    assert hops.queries == ("fly home", "fly home", "pay", "go")
+    assert hops.labels.tolist() == [[1], [0], [2], [0]]
+    assert hops.groups.tolist() == [0, 0, 1, 2]
+
+
+def test_sub_questions_have_all_labels_of_their_task():
+    dataset = build("x", [(name, name) for name in "abc"], TASKS)
+    hops = by_plan(dataset, [["which flight?"], ["what?", "how {much}?"], ["where?"]])
+    assert hops.queries[1:3] == ("Context: pay | Focus: what?", "Context: pay | Focus: how {much}?")
+    assert hops.labels.tolist() == [[1, 0], [2, -1], [2, -1], [0, -1]]
+    assert hops.groups.tolist() == [0, 1, 1, 2]
+
+
+def test_what_cannot_be_planned_is_refused():
+    with pytest.raises(ValueError, match="deskbank has one label a query: there is nothing to pl"):
+        by_evidence(load("deskbank"))
+    dataset = build("x", [(name, name) for name in "abc"], TASKS)
+    for plans in ([["a"], ["b"]], [["a"], [], ["b"]]):
+        with pytest.raises(ValueError, match="x has 3 queries, each needs a plan of at least one"):
+            by_plan(dataset, plans)

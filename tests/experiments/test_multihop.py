@@ -1,0 +1,263 @@
+"""Tasks of several hops on a small world: with the data set's labels, and with a language model."""
+
+import json
+import os
+import re
+import signal
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+
+from experiments import choosers, multihop, problem, tasks
+from experiments.config import CONFIGS
+from jaxret import data
+from jaxret.checkpoint import Interrupted
+from jaxret.data.dataset import Query, build
+from jaxret.data.hops import as_hops
+from jaxret.llm import Chat, Endpoint
+from tests.experiments.conftest import TOOLS
+from tests.fake_llm import Reply, serving
+
+SMALL = ["dataset=jsonl", "tracking=files", "seeds=2", "chunk=256"]
+GREEDY = [f"learners.reranked_greedy.{x}" for x in ("tau=[0.01]", "step=[0.03,0.1]")]
+BOTH = ["learner=[frozen,reranked_greedy]", *GREEDY, "exposures=8"]
+ASKED = ["planner=llm", "judge=llm", "chunk=8"]
+
+
+def configure(world, directory, *more, folder="data"):
+    where = [
+        f"dataset.path={world / folder}",
+        f"encoder.path={world / 'encoder'}",
+        f"cache={world / 'cache'}",
+        f"directory={directory}",
+    ]
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose("multihop", [*SMALL, *where, *more])
+
+
+def unit(directory, name):
+    with np.load(directory / "units" / f"{name}.npz") as file:
+        return dict(file)
+
+
+@pytest.fixture(scope="module")
+def finished(world):
+    directory = world / "multihop"
+    return directory, multihop.main(configure(world, directory, *BOTH))
+
+
+def test_static_retrieval_finds_what_the_documents_rank_first(world, finished):
+    """Computed again by NumPy: of a task's labels, those among the first five for its words."""
+    directory, results = finished
+    task = problem.load(configure(world, directory))
+    scores = task.queries @ task.theta_1.T
+    right = np.take_along_axis(scores, np.maximum(task.labels, 0), axis=1)
+    rank = (scores[:, None] > right[:, :, None]).sum(axis=2)
+    hit = (rank < 5) & (task.labels >= 0)
+    number = (task.labels >= 0).sum(axis=1)
+    first = np.cumsum(number) - number  # row of each task's first hop
+    streamed = np.isin(first, unit(directory, "frozen-online")["order"])
+    share = (hit.sum(axis=1) / number)[streamed]
+    assert number[streamed].max() > 2
+    for protocol in ("online/found", "final/found@5"):
+        assert results[f"frozen/{protocol}"] == pytest.approx(share.mean())
+    for protocol in ("online/complete", "final/complete@5"):
+        assert results[f"frozen/{protocol}"] == pytest.approx((share == 1).mean())
+    hops = hit[streamed].sum() / number[streamed].sum()
+    assert results["frozen/online/accuracy"] == pytest.approx(hops)
+    assert results["frozen/final/recall@5"] == pytest.approx(hops)
+    assert results["hops"] == pytest.approx(number.mean())
+
+
+def test_the_bits_of_hops_make_tasks_find_more(finished):
+    directory, results = finished
+    frozen, learnt = (
+        {name: results[f"{x}/{name}"] for name in ("online/last", "final/found@5", "final/ndcg@5")}
+        for x in ("frozen", "reranked_greedy")
+    )
+    assert all(learnt[name] > frozen[name] + 0.04 for name in frozen)
+    assert results["reranked_greedy/online/last"] > results["reranked_greedy/online/first"] + 0.04
+    with np.load(directory / "curves.npz") as curves:
+        assert curves["frozen/found"].shape == curves["reranked_greedy/found"].shape
+        mean = curves["reranked_greedy/found"].mean()
+    assert mean == pytest.approx(results["reranked_greedy/online/found"])
+    for name in ("found", "more"):
+        assert (directory / f"{name}.png").stat().st_size > 10_000
+
+
+def test_a_task_finds_what_its_hops_wanted_once_each_time_it_comes():
+    """Two tasks, of two hops and of three that want two tools; the second comes twice running."""
+    steps = [(("w", "a"), ("x", "b")), (("x", "c"), ("y", "b"), ("z", "c"))]
+    queries = [
+        Query(str(i), f"task {i}", tuple(dict.fromkeys(label for _, label in some)), steps=some)
+        for i, some in enumerate(steps)
+    ]
+    hops = as_hops(build("x", [(name, name) for name in "abc"], queries))
+    a, b, c = range(3)
+    online = {
+        "order": np.array([[0, 1, 2, 3, 4, 2, 3, 4, 0, 1]]),
+        "item": np.array([[a, a, c, b, c, c, c, c, b, b]]),
+        "success": np.array([[1, 0, 1, 1, 1, 1, 0, 1, 0, 1]]),
+    }
+    assert tasks.by_visit(online, hops).tolist() == [[0.5, 1.0, 0.5, 0.5]]
+    online["reward"] = online["success"]
+    means = tasks.measured(online, np.zeros((1, 4)), hops)
+    assert [means[f"online/hop{i}"].item() for i in (1, 2, 3)] == [0.75, 0.5, 1.0]
+    items = np.array([[b, c], [b, -1], [a, -1], [b, b], [c, a]])
+    assert tasks.found(items, hops.labels, hops.groups).tolist() == [0.5, 1.0]
+
+
+# With a language model
+
+
+@pytest.fixture(scope="module")
+def few(world):
+    """A folder with a dozen tasks of several tools, every second one with its answer."""
+    bank = data.load("deskbank", part="multi")
+    rows = [i for i, right in enumerate(bank.labels) if (right < TOOLS).all()][:12]
+    (world / "few").mkdir()
+    (world / "few" / "tools.jsonl").write_text((world / "data" / "tools.jsonl").read_text())
+    with (world / "few" / "queries.jsonl").open("w") as file:
+        for place, row in enumerate(rows):
+            labels = [bank.tool_ids[item] for item in bank.labels[row] if item >= 0]
+            line = {"id": bank.query_ids[row], "query": bank.queries[row], "labels": labels}
+            answer = {"answer": "The reply"} if place % 2 else {}
+            file.write(json.dumps(line | answer) + "\n")
+    return world
+
+
+class Model:
+    """Plans in two questions, at first not in JSON; judges by the length of what it reads."""
+
+    def __init__(self, judge=lambda text: len(text) % 6 - 1):
+        self.asked = {"plan": [], "judge": [], "answer": []}
+        self.judge = judge
+
+    def __call__(self, messages, i):
+        [message] = messages
+        text = message["content"]
+        if "sub_questions" in text:
+            self.asked["plan"].append(text)
+            again = self.asked["plan"].count(text) > 1
+            return Reply(
+                '{"sub_questions": ["what first?", "what then?"]}' if again else "1. what?"
+            )
+        if "index" in text:
+            self.asked["judge"].append(text)
+            return Reply(json.dumps({"index": self.judge(text)}))
+        self.asked["answer"].append(text)
+        return Reply('{"answer": "the reply, I think"}')
+
+
+@pytest.fixture(scope="module")
+def key():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_API_KEY", "any")
+        yield
+
+
+@pytest.fixture(scope="module")
+def talked(few, key):
+    """A judge that finds nothing useful, and whose word is the bit; end answers."""
+    directory, model = few / "talked", Model(judge=lambda text: -1)
+    more = [*ASKED, "learner=[frozen]", "bit=judge", "answers=true"]
+    with serving(model) as server:
+        cfg = configure(few, directory, *more, f"llm.base_url={server.url}", folder="few")
+        return directory, multihop.main(cfg), model
+
+
+def test_hops_are_the_planners_sub_questions(talked):
+    directory, results, model = talked
+    assert len(model.asked["plan"]) == 24  # each of twelve twice: the first answer was no JSON
+    assert unit(directory, "plans")["length"].tolist() == [2] * 12
+    assert results["hops"] == 2
+    focus = {re.search(r"Context: .* \| Focus: (.*)", text)[1] for text in model.asked["judge"]}
+    assert focus == {"what first?", "what then?"}
+
+
+def test_the_judges_word_is_the_bit_and_the_labels_are_the_truth(talked):
+    directory, results, _ = talked
+    online = unit(directory, "frozen-online")
+    assert not online["reward"].any()
+    assert 0 < results["frozen/online/accuracy"] < 1
+    assert results["frozen/online/bits_right"] == pytest.approx(
+        1 - results["frozen/online/accuracy"]
+    )
+
+
+def test_end_answers_come_from_the_documents_of_all_hops_and_are_scored_where_one_is_known(talked):
+    directory, results, _ = talked
+    lines = [json.loads(line) for line in (directory / "answers.jsonl").read_text().splitlines()]
+    online = unit(directory, "frozen-online")
+    assert len(lines) == 2 * online["order"].shape[1] / 2  # two seeds; two hops a task
+    assert {line["answer"] for line in lines} == {"the reply, I think"}
+    documents = [set(line["documents"]) for line in lines]
+    assert max(map(len, documents)) > 5
+    ids = data.load("jsonl", directory.parent / "few").tool_ids
+    shown = [{ids[i] for i in row} for row in online["items"][0].reshape(-1, 2 * 5)]
+    assert documents[: len(shown)] == shown
+    assert results["frozen/answer/exact"] == 0
+    assert results["frozen/answer/contains"] == 1
+
+
+def test_a_run_that_is_stopped_resumes_asks_nothing_twice_and_ends_with_the_same_bits(few, key):
+    cut, whole = few / "cut", few / "whole"
+
+    def judge(text):
+        if len(model.asked["judge"]) == 12:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return len(text) % 6 - 1
+
+    model = Model(judge)
+    with serving(model) as server:
+        more = [*ASKED, "learner=[reranked_greedy]", *GREEDY, f"llm.base_url={server.url}"]
+        with pytest.raises(Interrupted):
+            multihop.main(configure(few, cut, *more, folder="few"))
+        before = len(model.asked["judge"])
+        assert not (cut / "units" / "reranked_greedy-online.npz").exists()
+        results = multihop.main(configure(few, cut, *more, folder="few"))
+        asked = model.asked["judge"]
+        assert set(asked[before:]).isdisjoint(asked[:before])
+        after = len(asked)
+        assert multihop.main(configure(few, whole, *more, folder="few")) == results
+        assert (len(model.asked["plan"]), len(asked)) == (24, after)
+    ours, theirs = (unit(folder, "reranked_greedy-online") for folder in (cut, whole))
+    for field in set(ours) - {"microseconds"}:
+        np.testing.assert_array_equal(ours[field], theirs[field], err_msg=field)
+    assert len(set(ours["item"].ravel())) > 5
+
+
+def test_an_index_outside_the_slate_is_asked_for_again_and_then_the_first_is_used(key):
+    def answer(messages, i):
+        again = "stubborn" not in messages[0]["content"] and i > 0
+        return Reply('{"index": 1}' if again else '{"index": 3}')
+
+    with serving(answer) as server:
+        chat = Chat(Endpoint(model="m", base_url=server.url, attempts=2, concurrency=1))
+        choose = choosers.by_judge(chat, ["mild", "stubborn"], list("abcde"), own_bit=True)
+        positions, bits = choose(np.array([0, 1]), np.array([[4, 0, 2], [1, 3, 0]]))
+    assert positions.tolist() == [1, 0]
+    assert bits.tolist() == [1, 0]
+    assert (chat.counts["malformed"], chat.counts["unanswered"]) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("planner=steps", "planner must be gold or llm, got steps"),
+        ("judge=human", "judge must be gold or llm, got human"),
+        ("bit=judge", "bit=judge is the word of a language model: set judge=llm, or bit=gold"),
+        ("planner=llm llm.key_variable=NO_KEY", "set the variable NO_KEY"),
+        ("judge=llm llm.key_variable=NO_KEY", "set the variable NO_KEY"),
+        ("answers=true llm.key_variable=NO_KEY", "set the variable NO_KEY"),
+        ("max_hops=0", "max_hops must be >= 1, got 0"),
+        ("accuracy=2", r"accuracy must be in \[0, 1\], got 2"),
+        ("validation=1", r"validation must be in \(0, 1\), got 1"),
+        ("k=0", "k must be >= 1, got 0"),
+    ],
+)
+def test_wrong_settings_are_refused_before_any_work(world, tmp_path, override, message):
+    with pytest.raises(ValueError, match=message):
+        multihop.main(configure(world, tmp_path / "run", *override.split()))
+    assert not (tmp_path / "run").exists()
