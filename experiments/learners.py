@@ -45,7 +45,7 @@ class Rival(NamedTuple):
     """A learner up to its numbers, and the settings among which they are chosen."""
 
     name: str
-    make: Callable[[Any, Any], Learner]  # (tau, eta) -> Learner; both may be traced
+    make: Callable[..., Learner]  # (tau, eta) -> Learner; both may be traced
     settings: np.ndarray  # [G, 2]: tau, eta
     steps: np.ndarray  # [G, 2]: the same as configs have them: tau, step
 

@@ -182,7 +182,7 @@ def expected_coefficients(
     target: Int[Array, ""],
     *,
     propensity: Float[Array, " I"] | None = None,
-    flip_rate: float = 0.0,
+    flip_rate: float | Float[Array, ""] = 0.0,
 ) -> Float[Array, " I"]:
     """Averages an estimator exactly over ``a ~ propensity`` and the flipped bit.
 

@@ -40,12 +40,19 @@ class Show(Protocol):
     def __call__(self, key: PRNGKey, logits: Float[Array, " I"], axis: Axis) -> Slate: ...
 
 
+class Chances(Protocol):
+    """The probability that each item is shown: logits [I] -> [I], sum 1; for k = 1, one device."""
+
+    def __call__(self, logits: Float[Array, " I"]) -> Float[Array, " I"]: ...
+
+
 class Policy(NamedTuple):
     """A named way to choose k items."""
 
     name: str
     show: Show
     k: int
+    chances: Chances | None = None  # for exact averages; None where k > 1 or nobody wrote them
 
 
 def softmax(*, temperature: float = 1.0, k: int = 1) -> Policy:
@@ -73,7 +80,10 @@ def softmax(*, temperature: float = 1.0, k: int = 1) -> Policy:
         chance = -jnp.expm1(-jnp.exp(sharding.take(log_p, items, axis) - kappa))
         return Slate(items=items, propensity=chance)
 
-    return Policy("softmax", one if k == 1 else many, k)
+    def chances(logits):
+        return sharding.softmax(_sharpened(logits, temperature), None)
+
+    return Policy("softmax", one, k, chances) if k == 1 else Policy("softmax", many, k)
 
 
 def greedy(*, k: int = 1) -> Policy:
@@ -85,7 +95,10 @@ def greedy(*, k: int = 1) -> Policy:
         items = _best(logits, k, axis)
         return Slate(items=items, propensity=jnp.ones(k, logits.dtype))
 
-    return Policy("greedy", show, k)
+    def chances(logits):
+        return sharding.one_hot(sharding.argmax(logits, None), logits, None)
+
+    return Policy("greedy", show, k, chances if k == 1 else None)
 
 
 def epsilon_greedy(*, epsilon: float, k: int = 1) -> Policy:
@@ -112,7 +125,12 @@ def epsilon_greedy(*, epsilon: float, k: int = 1) -> Policy:
         share = jnp.minimum(k / sharding.total(here.astype(logits.dtype), axis), 1.0)
         return Slate(items=items, propensity=(1 - epsilon) * among_best + epsilon * share)
 
-    return Policy("epsilon_greedy", show, k)
+    def chances(logits):
+        best = sharding.one_hot(sharding.argmax(logits, None), logits, None)
+        here = jnp.isfinite(logits).astype(logits.dtype)
+        return (1 - epsilon) * best + epsilon * here / here.sum()
+
+    return Policy("epsilon_greedy", show, k, chances if k == 1 else None)
 
 
 def _sharpened(logits, temperature):

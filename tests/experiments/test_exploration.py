@@ -1,0 +1,129 @@
+"""The grid of temperatures and steps, end to end on a small world."""
+
+import json
+import signal
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+
+from experiments import exploration
+from experiments.config import CONFIGS
+from experiments.player import Player
+from jaxret.checkpoint import Interrupted
+
+WAYS = ("sampled", "greedy")
+CELLS = [f"tau={tau}/step={step}" for tau in ("0.05", "5") for step in ("0", "0.1")]
+
+
+def configure(world, directory, *more):
+    small = ["dataset=jsonl", "tracking=files", "seeds=2", "exposures=4", "chunk=128"]
+    where = [
+        f"dataset.path={world / 'data'}",
+        f"encoder.path={world / 'encoder'}",
+        f"cache={world / 'cache'}",
+        f"directory={directory}",
+    ]
+    grid = ["tau=[0.05,5.0]", "step=[0.0,0.1]", "~ways.sampled_likelihood", "~ways.epsilon_greedy"]
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose("exploration", [*small, *where, *grid, *more])
+
+
+@pytest.fixture(scope="module")
+def finished(world):
+    directory = world / "exploration"
+    return directory, exploration.main(configure(world, directory))
+
+
+def test_a_step_of_nothing_is_static_retrieval_in_every_cell(finished):
+    _, results = finished
+    for way in WAYS:
+        for tau in ("0.05", "5"):
+            for metric in ("ndcg@10", "recall@10", "accuracy"):
+                still = results[f"{way}/tau={tau}/step=0/final/{metric}"]
+                assert still == pytest.approx(results[f"frozen/final/{metric}"])
+    for tau in ("0.05", "5"):
+        shown = results[f"greedy/tau={tau}/step=0/online/accuracy"]
+        assert shown == pytest.approx(results["frozen/online/accuracy"])
+
+
+def test_drawing_without_learning_succeeds_as_often_as_p_says(world, finished):
+    """Eight passes over the queries, at a temperature where the 24 tools are drawn evenly."""
+    _, results = finished
+    lines = (world / "data" / "queries.jsonl").read_text().splitlines()
+    labels = np.mean([len(json.loads(line)["labels"]) for line in lines])
+    assert results["frozen/drawn/tau=5"] == pytest.approx(labels / 24, rel=0.05)
+    chance, rounds = results["frozen/drawn/tau=5"], results["rounds"] / results["cells"]
+    seen = results["sampled/tau=5/step=0/online/accuracy"]
+    assert abs(seen - chance) < 4 * np.sqrt(chance / rounds)
+
+
+def test_chosen_is_the_best_cell_by_the_validation_part_without_that_part(finished):
+    directory, results = finished
+    queries = round(results["rounds"] / results["cells"] / 8)
+    share = round(0.1 * queries) / queries
+    for way in WAYS:
+        with np.load(directory / "units" / f"{way}.npz") as unit:
+            online, ndcg = (x.mean(axis=1) for x in (unit["online"], unit["validation"][..., 2]))
+            assert results[f"{way}/best/online/accuracy"] == unit["success"].mean(axis=1).max()
+        best = (online + ndcg).argmax()
+        for metric, part in (("online/accuracy", online[best]), ("final/ndcg@10", ndcg[best])):
+            mixed = share * part + (1 - share) * results[f"{way}/chosen/{metric}"]
+            assert results[f"{way}/{CELLS[best]}/{metric}"] == pytest.approx(mixed)
+
+
+def test_regrets_of_cells_differ_by_their_losses(finished):
+    """One comparator for all: at tau = 5 without learning a round costs nearly log 24."""
+    directory, results = finished
+    rounds = results["rounds"] / results["cells"] / 2
+    with np.load(directory / "units" / "greedy.npz") as unit:
+        loss = unit["loss"].mean(axis=1)
+    regrets = [results[f"greedy/{cell}/regret"] for cell in CELLS]
+    np.testing.assert_allclose(np.diff(regrets), rounds * np.diff(loss), rtol=1e-9)
+    assert loss[2] == pytest.approx(np.log(24), rel=0.01)
+    assert regrets[2] > regrets[3] > 0
+
+
+def test_files_hold_the_grid_and_the_figures(finished):
+    directory, results = finished
+    with np.load(directory / "curves.npz") as curves:
+        assert curves["greedy/accuracy"].shape == (4, 2)
+        assert curves["greedy/final"].shape == (4, 2, 4)
+    for name in ("online", "final", "regret", "temperature"):
+        assert (directory / f"{name}.png").stat().st_size > 5_000
+    assert results["cells"] == 8
+
+
+def test_a_run_that_is_stopped_resumes_within_a_way_and_ends_with_the_same_numbers(
+    world, finished, monkeypatch
+):
+    directory, step, calls = world / "exploration_cut", Player.step, []
+
+    def interrupting(self, *args):
+        calls.append(self)
+        if len(calls) == 12:
+            signal.raise_signal(signal.SIGTERM)
+        return step(self, *args)
+
+    monkeypatch.setattr(Player, "step", interrupting)
+    with pytest.raises(Interrupted):
+        exploration.main(configure(world, directory))
+    assert len(calls) == 12
+    monkeypatch.setattr(Player, "step", step)
+    assert exploration.main(configure(world, directory)) == finished[1]
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("ways.greedy.policy.name=bold", "learner 'greedy': unknown policy 'bold'; known: softmax"),
+        ("+ways.greedy.tau=[0.1]", "'greedy' needs policy and estimator, got .* given once"),
+        ("tau=[0.1,0.0]", r"needs tau > 0 and step >= 0, got tau=\[0.1, 0.0\]"),
+        ("exposures=0", "exposures must be >= 1, got 0"),
+        ("validation=1.0", r"validation must be in \(0, 1\), got 1.0"),
+    ],
+)
+def test_wrong_settings_are_refused_before_any_work(world, tmp_path, override, message):
+    with pytest.raises(ValueError, match=message):
+        exploration.main(configure(world, tmp_path / "run", override))
+    assert not (tmp_path / "run").exists()

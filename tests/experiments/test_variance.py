@@ -1,0 +1,145 @@
+"""Bias, variance and what they cost, end to end on twelve tools of DeskBank."""
+
+import signal
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+
+from experiments import bits, problem, variance
+from experiments.config import CONFIGS
+from experiments.player import Player
+from jaxret.checkpoint import Interrupted
+
+KEPT = ("importance_weighted", "debiased", "full_information")
+LEFT_OUT = ("chosen_only", "clipped", "implicit_exploration", "bandit_likelihood", "banditron")
+
+
+def configure(directory, *more):
+    small = ["tracking=files", "seeds=2", "exposures=2", "chunk=128", "sizes=[12]"]
+    small += ["tau=[0.02,0.04]", "step=[0.1]", "rates=[0.0,0.2]", "moments={tau:0.1,queries:40}"]
+    small += [f"~learners.{name}" for name in LEFT_OUT]
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose("variance", [*small, f"directory={directory}", *more])
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("variance")
+    return directory, variance.main(configure(directory))
+
+
+def test_bias_is_that_of_the_theory_at_the_first_and_the_last_embeddings(finished):
+    _, results = finished
+    for when in ("", "final/"):
+        for name in KEPT:
+            assert results[f"{name}/12/0/{when}bias"] < 1e-12
+        assert results[f"debiased/12/0.2/{when}bias"] < 1e-9
+        paper = results[f"importance_weighted/12/0.2/{when}bias"]
+        assert paper == pytest.approx(0.2 * np.sqrt(12))  # Eq. (12): rho on every row
+
+
+def test_to_put_lying_bits_right_costs_variance(finished):
+    _, results = finished
+    told, paper, right = (
+        results[f"{name}/12/0.2/variance"]
+        for name in ("full_information", "importance_weighted", "debiased")
+    )
+    clean = results["importance_weighted/12/0/variance"]
+    assert told < 1e-12
+    assert 1 < clean < paper < right
+
+
+def test_the_rate_of_lying_bits_reaches_environment_and_estimator_as_data(finished):
+    """Without lies the debiased rule is the paper's, bit by bit; the oracle hears no bits."""
+    directory, results = finished
+    read = {}
+    for name in KEPT:
+        for rate in ("0", "0.2"):
+            with np.load(directory / "units" / f"{name}-12-{rate}-online.npz") as unit:
+                read[name, rate] = dict(unit)
+            lied = read[name, rate]["reward"] != read[name, rate]["success"]
+            assert abs(lied.mean() - float(rate)) <= 4 * np.sqrt(0.16 / lied.size) * float(
+                rate > "0"
+            )
+    same = read["importance_weighted", "0"]["item"] == read["debiased", "0"]["item"]
+    assert same.all()
+    assert not (read["importance_weighted", "0.2"]["item"] == read["debiased", "0.2"]["item"]).all()
+    for metric in ("online/accuracy", "final/ndcg@10", "online/regret", "gap_closed"):
+        values = [results[f"full_information/12/{rate}/{metric}"] for rate in ("0", "0.2")]
+        assert values[0] == values[1]
+
+
+def test_gaps_lie_between_what_never_learns_and_what_is_told(finished):
+    _, results = finished
+    for metric, gap in variance.GAPS.items():
+        metric = metric.format(k=10)
+        frozen = results[f"frozen/12/{metric}"]
+        oracle = results[f"full_information/12/0/{metric}"]
+        assert oracle > frozen + 0.05
+        ours = results[f"importance_weighted/12/0/{metric}"]
+        closed = results[f"importance_weighted/12/0/{gap}"]
+        assert closed == pytest.approx((ours - frozen) / (oracle - frozen))
+        assert results[f"full_information/12/0/{gap}"] == pytest.approx(1)
+
+
+def test_a_part_of_the_catalogue_keeps_the_queries_that_it_answers(finished):
+    cfg = configure(finished[0])
+    task = problem.load(cfg)
+    stage = bits.set_up(cfg, task, 12, range(2))
+    kept = [int(np.flatnonzero((task.theta_1 == row).all(axis=1))[0]) for row in stage.task.theta_1]
+    assert len(set(kept)) == 12
+    one = (task.labels >= 0).sum(axis=1) == 1
+    answered = np.flatnonzero(one & np.isin(task.labels[:, 0], kept))
+    np.testing.assert_array_equal(stage.task.queries, task.queries[answered])
+    theirs = task.labels[answered, 0]
+    np.testing.assert_array_equal(np.array(kept)[stage.task.labels[:, 0]], theirs)
+    assert not stage.parts.validation[stage.order].any()
+    assert not stage.parts.validation[stage.sample].any()
+    assert stage.parts.validation[stage.rehearsal].any()
+
+
+def test_files_hold_the_figures(finished):
+    directory, _ = finished
+    for name in ("accuracy_12", "bias_variance_12"):
+        assert (directory / f"{name}.png").stat().st_size > 5_000
+
+
+def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(
+    tmp_path, finished, monkeypatch
+):
+    directory, step, calls = tmp_path / "cut", Player.step, []
+
+    def interrupting(self, *args):
+        calls.append(self)
+        if len(calls) == 5:
+            signal.raise_signal(signal.SIGTERM)
+        return step(self, *args)
+
+    monkeypatch.setattr(Player, "step", interrupting)
+    with pytest.raises(Interrupted):
+        variance.main(configure(directory))
+    assert len(calls) == 5
+    monkeypatch.setattr(Player, "step", step)
+    assert variance.main(configure(directory)) == finished[1]
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("~learners.full_information", "learners must hold 'full_information'"),
+        ("rates=[0.5]", r"rates must be in \[0, 0.5\), got 0.5"),
+        ("sizes=[some]", "sizes must be 'all' or a number >= 2, got some"),
+        ("learners.debiased.estimator.name=right", "'debiased': unknown estimator 'right'; known"),
+        (
+            "~learners.debiased.policy",
+            r"'debiased' needs policy and estimator, got \['estimator'\]",
+        ),
+        ("+learners.debiased.policy.k=2", "'debiased' must show one item"),
+        ("+learners.debiased.lens={name:linear}", "'debiased' needs policy and estimator, got"),
+    ],
+)
+def test_wrong_settings_are_refused_before_any_work(tmp_path, override, message):
+    with pytest.raises(ValueError, match=message):
+        variance.main(configure(tmp_path / "run", override))
+    assert not (tmp_path / "run").exists()
