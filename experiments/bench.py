@@ -7,12 +7,16 @@
     mlc                             multi-label classification
     refiner_tool2vec, ...           ToolRefiner on a first stage, as its recipe says
     cross_encoder                   every candidate read together with the query
+    refit                           queries corrected by what a reranker says, a second search
+    greedy, orag, orag+once, ...    documents moved by an online learner; +once: each query once
 
-What needs training has a recipe of its name in the config group ``recipe``.
+What needs training has a recipe of its name in the config group ``recipe``, an online learner a
+config in the group ``learner``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -30,11 +34,19 @@ from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import Retriever, search
 from jaxret.retrieval.tool2vec import tool2vec
 
-CUTS = (3, 5, 7)
-METRICS = tuple(f"{metric}@{k}" for metric in ("recall", "ndcg") for k in CUTS)
+UNTRAINED = ("bm25", "documents", "tool2vec_raw", "tool2vec", "nudge_m", "nudge_n")
 KEPT = 128  # items of a ranking that are kept
 
 Rows = Int[np.ndarray, " M"]  # positions of queries
+
+
+def metrics_at(cuts: Sequence[int]) -> tuple[str, ...]:
+    """The names of what is measured."""
+    return tuple(f"{metric}@{k}" for metric in ("recall", "ndcg") for k in cuts)
+
+
+CUTS = (3, 5, 7)  # where models are validated, whatever is reported: others find them again
+METRICS = metrics_at(CUTS)
 
 
 class Bench:
@@ -46,10 +58,19 @@ class Bench:
         self.parts = parts(self.task.dataset, **plain(cfg.split))
         self.recipes: dict[str, dict[str, Any]] = plain(cfg.recipes)
         self.kept = min(KEPT, len(self.task.theta_1))
+        self.cache: Path | None = encode.cache_directory() if cfg.cache is None else Path(cfg.cache)
+        self.tie_order: Int[np.ndarray, " I"] | None = self.task.tie_order
 
     def texts(self, rows: Rows) -> list[str]:
         """The queries as they are encoded."""
         return [self.task.texts[row] for row in rows]
+
+    @property
+    def masks(self) -> problem.Parts:
+        """The parts as online learners take them: test queries are never streamed."""
+        every = np.arange(len(self.task.queries))
+        train, validation, test = (np.isin(every, part) for part in self.parts)
+        return problem.Parts(validation=validation, heldout=test, training=train)
 
     @cached_property
     def trained_on(self) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "n L"]]:
@@ -72,17 +93,15 @@ class Bench:
 
     def search(self, retriever: Retriever, rows: Rows, *, progress: bool = True) -> Ranking:
         """The first stage's ranking, ties as trec_eval has them."""
-        order = self.task.tie_order
+        order = self.tie_order
         return search(retriever, self.texts(rows), self.kept, tie_order=order, progress=progress)
 
-    def measure(self, found: Ranking, rows: Rows) -> dict[str, Float[np.ndarray, " M"]]:
-        """`METRICS` of each query."""
-        values = metrics.evaluate_ranking(found.items, self.task.labels[rows], CUTS)
-        return {name: np.asarray(values[name], np.float64) for name in METRICS}
-
-    def means(self, found: Ranking, rows: Rows) -> dict[str, float]:
-        """`METRICS`, averaged: recall at the first cut comes first."""
-        return {name: float(value.mean()) for name, value in self.measure(found, rows).items()}
+    def means(self, found: Ranking, rows: Rows, cuts: Sequence[int] = CUTS) -> dict[str, float]:
+        """`metrics_at` the cuts, averaged: recall at the first cut comes first."""
+        values = metrics.evaluate_ranking(found.items, self.task.labels[rows], cuts)
+        return {
+            name: float(np.asarray(values[name], np.float64).mean()) for name in metrics_at(cuts)
+        }
 
     def untrained(self, name: str) -> Retriever:
         """The methods without a recipe."""
@@ -96,10 +115,9 @@ class Bench:
             "nudge_n": lambda: self._nudged(nudge.nudge_n),
         }
         if name not in vectors:
-            known = ", ".join(["bm25", *vectors, *self.recipes])
+            known = ", ".join([*UNTRAINED, *self.recipes])
             raise ValueError(f"unknown method {name!r}; known: {known}")
-        cache = encode.cache_directory() if self.cfg.cache is None else self.cfg.cache
-        return dense.dense(name, vectors[name](), self.task.encoder, cache=cache)
+        return dense.dense(name, vectors[name](), self.task.encoder, cache=self.cache)
 
     def _nudged(self, rule: Callable) -> Float[np.ndarray, "I d"]:
         chosen = self.parts.validation

@@ -33,7 +33,6 @@ from experiments.config import CONFIGS, plain
 from experiments.fit import cross_encoder, refiner
 from experiments.learners import Rival
 from experiments.player import Choose, Player
-from experiments.problem import Parts
 from experiments.run import Run, open_run
 from experiments.tuning import METRICS, Ranker, orders, tune
 from jaxret import encode, tracking
@@ -75,13 +74,9 @@ def compute(cfg: DictConfig, rivals: list[Rival], chat: Chat | None, run: Run) -
     """Plays every learner with every reranker; writes results, curves and the figure."""
     bench = Bench(cfg, run)
     task, seeds = bench.task, range(cfg.seed, cfg.seed + cfg.seeds)
-    masks = {
-        name: np.isin(np.arange(len(task.queries)), getattr(bench.parts, name))
-        for name in ("validation", "test", "train")
-    }
-    parts = Parts(validation=masks["validation"], heldout=masks["test"], training=masks["train"])
+    parts = bench.masks
     ranker = Ranker(task, cfg.k)
-    stream = orders(masks["test"], cfg.exposures, seeds)
+    stream = orders(parts.heldout, cfg.exposures, seeds)
     make = partial(
         Player, run, theta_1=task.theta_1, queries=task.queries, labels=task.labels, chunk=cfg.chunk
     )
@@ -90,7 +85,7 @@ def compute(cfg: DictConfig, rivals: list[Rival], chat: Chat | None, run: Run) -
     curves: dict[str, dict[str, np.ndarray]] = {}
     for rival in rivals:
         one = make(rival.make, environment=simulated, seeds=seeds[:1])
-        rehearsal = orders(masks["validation"], 1, seeds[:1])
+        rehearsal = orders(parts.validation, 1, seeds[:1])
         tuned = tune(f"{rival.name}-tuning", rival, one, ranker, rehearsal, parts)
         tau, eta = rival.settings[tuned["best"]]
         for name in cfg.rerankers:
@@ -101,7 +96,7 @@ def compute(cfg: DictConfig, rivals: list[Rival], chat: Chat | None, run: Run) -
                 f"{rival.name}-{name}",
                 player.setting(tau, eta),
                 stream,
-                finish=lambda states, see=player.see: {"final": ranker(states, masks["test"], see)},
+                finish=lambda states, see=player.see: {"final": ranker(states, parts.heldout, see)},
             )
             results |= measured(f"{rival.name}/{name}", found, cfg.k)
             curves[f"{rival.name}, {name}"] = {"success": found["success"]}

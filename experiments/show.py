@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
+from experiments.run import Run
 from jaxret import plots, tracking
 
 
@@ -73,6 +75,12 @@ def accuracy_figure(
     plots.label_curves(ax)
     plots.save(figure, directory / f"{file}.png")
     tracker.figure(file, directory / f"{file}.png")
+
+
+def keep(run: Run, figure: Figure, name: str) -> None:
+    """Saves and tracks a figure."""
+    plots.save(figure, run.directory / f"{name}.png")
+    run.tracker.figure(name, run.directory / f"{name}.png")
 
 
 def cell(value: Mapping[str, Any] | None) -> str:

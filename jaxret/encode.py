@@ -265,6 +265,7 @@ def batches(
     """Groups texts of similar length into the few shapes that `LENGTHS` allows, longest first.
 
     Only the very last batch can have fewer than B texts; it is filled up with copies of its last.
+    A text that comes alone stays alone: live systems ask for one at a time.
 
     Yields:
       the positions of the batch's b <= B texts, the padded token numbers, and the mask.
@@ -272,6 +273,7 @@ def batches(
     order = np.argsort([-len(text) for text in tokens], kind="stable")
     while len(order):
         size = max(1, batch_tokens // padded_length(len(tokens[order[0]])))
+        size = 1 if len(tokens) == 1 else size
         rows, order = order[:size], order[size:]
         full = np.pad(rows, (0, size - len(rows)), mode="edge")
         yield rows, *pad([tokens[row] for row in full])

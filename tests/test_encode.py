@@ -174,6 +174,12 @@ def test_batches_hold_every_text_once_in_few_shapes():
     assert shapes <= {(1024 // length, length) for length in LENGTHS}
 
 
+def test_a_text_that_comes_alone_is_not_filled_up():
+    [(rows, ids, mask)] = batches([[1] * 20], batch_tokens=1024)
+    assert rows.tolist() == [0]
+    assert ids.shape == mask.shape == (1, 24)
+
+
 def test_tokens_are_cut_and_keep_the_closing_token(checkpoint):
     encoder = load_encoder("e5_small", checkpoint)
     whole = encoder.tokens(["a b c d", "a"], kind="query")

@@ -5,6 +5,7 @@ import matplotlib.image
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib.text import Text
 
 from jaxret.plots import (
     cumulative,
@@ -12,6 +13,7 @@ from jaxret.plots import (
     dots,
     heatmaps,
     label_curves,
+    label_points,
     log_axes,
     new_figure,
     running_mean,
@@ -129,6 +131,25 @@ def test_bright_cells_are_the_good_ones_whichever_way_is_up():
         assert colours[good] == "black"
         assert colours[1 - good] == "white"
         plt.close(figure)
+
+
+def test_names_of_points_hide_no_other_name_and_no_point(axes):
+    rng = np.random.default_rng(0)
+    crowd = np.stack([rng.uniform(9, 11, 8), rng.uniform(0.8, 0.82, 8)], axis=1)
+    points = np.concatenate([crowd, [[1.0, 0.7], [300.0, 0.9]]])
+    names = [f"method {i}" for i in range(8)] + ["far left", "far right"]
+    axes.set_xscale("log")
+    axes.scatter(*points.T)
+    label_points(axes, points, names, ["#000000"] * 10)
+    axes.figure.canvas.draw()
+    places = axes.transData.transform(points)
+    boxes = [Text.get_window_extent(text) for text in axes.texts]  # without their lines
+    for i, box in enumerate(boxes):
+        assert box.x0 > places[i, 0]
+        assert not any(box.overlaps(other) for other in boxes[:i])
+        assert not any(box.contains(*place) for place in places)
+    for i in (8, 9):  # alone: beside its point
+        assert abs((boxes[i].y0 + boxes[i].y1) / 2 - places[i, 1]) < 2.0
 
 
 @pytest.mark.parametrize("window", [1, 3, 10, 50])

@@ -1,0 +1,150 @@
+"""How good is a method, and how long does a query take?                         (ORAG Figure 3)
+
+    uv run python -m experiments.latency dataset.path=FILE                              # UltraTool
+    uv run python -m experiments.latency dataset=deskbank document=full methods=[documents,greedy]
+
+Quality as in `experiments.evaluate_retrieval --config-name baselines`, by the same models. Time is
+that of one query at a time, from its text to a ranked list: tokenise, encode, search, and the
+stages after that. Every method answers every query once before the clock runs, so all is compiled.
+Then each query is answered by all methods in an order drawn anew, so that what else the machine
+does hits all alike. Median and quartiles are over queries; no query's vector is cached.
+
+2 cores, estimated: 10 minutes on UltraTool where the models are there; DeskBank 5. Expect on
+DeskBank, with other work beside it, a median of 0.7 ms for bm25, 15 ms for all that is one vector a
+query (documents, dpr, nudge, learners: it is encoding), 140 ms for the cross-encoder, which reads
+ten pairs, and 148 ms for refit after it.
+"""
+
+import copy
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+
+import hydra
+import jax
+import numpy as np
+from jaxtyping import Float
+from omegaconf import DictConfig
+
+from experiments import evaluate_retrieval, methods, show
+from experiments.bench import Bench, metrics_at
+from experiments.config import CONFIGS
+from experiments.run import open_run
+from jaxret import plots
+from jaxret.retrieval.ranking import Ranking
+from jaxret.retrieval.retriever import search
+from jaxret.validate import require
+
+Answer = Callable[[Sequence[str]], Ranking]
+QUARTILES = {"q25": 25, "median": 50, "q75": 75}
+COLUMNS = tuple(f"milliseconds/{name}" for name in QUARTILES)
+COLOURS = {"nothing": plots.GREY, "bits": plots.COLOURS[0], "labels": plots.COLOURS[1]}
+TICKS = tuple(x * 10.0**power for power in range(-2, 6) for x in (1, 3))
+FIGURES = {"quality_latency": "recall", "ndcg_latency": "ndcg"}
+
+
+@hydra.main(config_path=CONFIGS, config_name="latency", version_base="1.3")
+def cli(cfg: DictConfig) -> dict[str, float]:
+    return main(cfg)
+
+
+def main(cfg: DictConfig) -> dict[str, float]:
+    """Tests and times what the config says; returns the mean of every result."""
+    names = list(cfg.methods)
+    methods.check(cfg, names)
+    require("queries", cfg.queries, ">= 1", lambda n: n >= 1)
+    with open_run(cfg) as run:
+        if run is not None:
+            bench = Bench(cfg, run)
+            results = evaluate_retrieval.compute(bench, names) | measure(bench, names)
+            for file, metric in FIGURES.items():
+                figure(bench, results, names, f"{metric}@{max(cfg.cuts)}", file)
+            run.finish(results)
+    return evaluate_retrieval.shown(cfg, names, (*metrics_at(cfg.cuts), *COLUMNS))
+
+
+def measure(bench: Bench, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """`COLUMNS` of each method on some test queries, with models of the first seed."""
+    cfg = bench.cfg
+    rows = np.random.default_rng(cfg.seed).permutation(bench.parts.test)[: cfg.queries]
+
+    def compute():
+        served = copy.copy(bench)
+        served.cache = None
+        served.tie_order = None  # every search would lay the catalogue out anew for it
+        forms = {name: answer(served, name, cfg.seed, max(cfg.cuts)) for name in names}
+        return in_turn(forms, bench.texts(rows), cfg.seed)
+
+    times = bench.run.result("latency", compute)
+    return {
+        f"{name}/milliseconds/{quartile}": np.array([np.percentile(times[name], percent)])
+        for name in names
+        for quartile, percent in QUARTILES.items()
+    }
+
+
+def answer(bench: Bench, name: str, seed: int, most: int) -> Answer:
+    """A method as one call, from texts to the ``most`` best tools, its models in memory."""
+    chain = [name]
+    while before := methods.before(bench, chain[-1]):
+        chain.append(before)
+    found = methods.retriever(bench, chain[-1], seed)
+    once = lru_cache(maxsize=1)(lambda *texts: found.read(texts))  # every stage has its vectors
+    first = found._replace(read=lambda texts: once(*texts), params=jax.device_put(found.params))
+    stages = [methods.second_stage(bench, stage, seed, first.read) for stage in chain[-2::-1]]
+    count = most if not stages else bench.recipes[chain[-2].partition("+")[0]]["candidates"]
+
+    def call(texts):
+        once.cache_clear()
+        ranking = search(first, texts, count, progress=False)
+        for stage in stages:
+            ranking = stage(texts, ranking, progress=False)
+        return ranking
+
+    return call
+
+
+def in_turn(
+    forms: Mapping[str, Answer], texts: Sequence[str], seed: int
+) -> dict[str, Float[np.ndarray, " M"]]:
+    """Milliseconds of each form on each text."""
+    for form in forms.values():
+        for text in texts:
+            form([text])
+    rng, names = np.random.default_rng(seed), list(forms)
+    times = {name: np.zeros(len(texts)) for name in names}
+    for row, text in enumerate(texts):
+        for name in rng.permutation(names):
+            begin = time.perf_counter()
+            forms[name]([text])
+            times[name][row] = 1e3 * (time.perf_counter() - begin)
+    return times
+
+
+def figure(
+    bench: Bench, results: Mapping[str, np.ndarray], names: Sequence[str], metric: str, file: str
+) -> None:
+    """Quality over the median time, quartiles as a line, in the colour of what a method saw."""
+    low, middle, high = (
+        np.array([results[f"{name}/{column}"][0] for name in names]) for column in COLUMNS
+    )
+    quality = np.array([results[f"{name}/{metric}"].mean() for name in names])
+    sees = np.array([methods.sees(bench.cfg, name) for name in names])
+    drawn, ax = plots.new_figure("milliseconds a query", f"{metric} on test queries")
+    ax.set_xscale("log")
+    ax.margins(0.05)
+    for kind in sorted(set(sees), key=list(COLOURS).index):
+        some, colour = sees == kind, COLOURS[kind]
+        ax.hlines(quality[some], low[some], high[some], color=colour, linewidth=1)
+        ax.scatter(middle[some], quality[some], s=24, color=colour, label=f"saw {kind}", zorder=3)
+    ticks = [x for x in TICKS if low.min() / 2 <= x <= high.max() * 2]
+    ax.set_xticks(ticks, [f"{x:g}" for x in ticks])
+    ax.minorticks_off()
+    ax.legend(ncols=3, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1))
+    ends = np.stack([high, quality], axis=1)
+    plots.label_points(ax, ends, names, [COLOURS[kind] for kind in sees])
+    show.keep(bench.run, drawn, file)
+
+
+if __name__ == "__main__":
+    cli()

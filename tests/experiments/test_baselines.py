@@ -1,0 +1,187 @@
+"""Baselines and online learners on one split, end to end on a small world."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+
+from experiments import evaluate_retrieval, methods
+from experiments.config import CONFIGS
+from experiments.learners import ESTIMATORS
+from experiments.player import Player
+from jaxret import data
+from jaxret.data.parts import parts
+
+LEARNERS = ("greedy", "mapped", "full_information")
+SEES = {
+    "bm25": "nothing",
+    "documents": "nothing",
+    "cross_encoder": "labels",
+    "refit": "labels",
+    "nudge_n": "labels",
+    "greedy+once": "bits",
+    "greedy": "bits",
+    "mapped": "bits",
+    "full_information": "labels",
+}
+SMALL = [
+    "dataset=jsonl",
+    "document=full",
+    "tracking=files",
+    f"methods=[{','.join(SEES)}]",
+    "cuts=[1,10]",
+    f"learner=[{','.join(LEARNERS)}]",
+    "online={exposures:3,seeds:2,k:10,chunk:128}",
+    *(f"learners.{name}.tau=[0.04]" for name in LEARNERS),
+    "learners.greedy.step=[0.05,0.3]",
+    "learners.mapped.step=[0.03]",
+    "learners.full_information.step=[0.1]",
+    "recipes.cross_encoder.layers=1",
+    "recipes.cross_encoder.epochs=0.1",
+    "recipes.cross_encoder.limit=16",
+    "recipes.cross_encoder.document_limit=16",
+]
+
+
+def overrides(world):
+    return [
+        *SMALL,
+        f"dataset.path={world / 'data'}",
+        f"encoder.path={world / 'encoder'}",
+        f"models={world / 'models_of_baselines'}",
+        f"cache={world / 'cache'}",
+    ]
+
+
+def configure(world, directory, *more):
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose("baselines", [*overrides(world), f"directory={directory}", *more])
+
+
+@pytest.fixture(scope="module")
+def finished(world):
+    directory = world / "baselines"
+    return directory, evaluate_retrieval.main(configure(world, directory))
+
+
+def unit(directory, name):
+    with np.load(directory / "units" / f"{name}.npz") as file:
+        return dict(file)
+
+
+def test_every_method_ranks_the_test_part_and_the_table_says_what_it_saw(world, finished, capsys):
+    directory, results = finished
+    metrics = ("recall@1", "recall@10", "ndcg@1", "ndcg@10")
+    assert set(results) == {f"{name}/{metric}" for name in SEES for metric in metrics}
+    assert all(0 <= value <= 1 for value in results.values())
+    evaluate_retrieval.main(configure(world, directory))
+    lines = [line.replace("│", " ").split() for line in capsys.readouterr().out.splitlines()]
+    assert {words[0]: words[1] for words in lines if words and words[0] in SEES} == SEES
+
+
+def test_what_a_learner_sees_is_what_its_estimator_declares(world):
+    names = [path.stem for path in Path(CONFIGS, "learner").glob("*.yaml")]
+    names.remove("debiased")  # refers to an environment
+    cfg = configure(world, "unused", f"learner=[{','.join(names)}]")
+    for name in names:
+        spec = dict(cfg.learners[name].estimator)
+        estimator = ESTIMATORS[spec.pop("name")](**spec)
+        assert methods.sees(cfg, name) in (("bits", "nothing") if estimator.bandit else ("labels",))
+    assert methods.sees(cfg, "frozen") == "nothing"
+
+
+def test_a_learner_ranks_as_the_held_out_protocol_says(finished):
+    """Through the search of the bench, lenses too; by the setting that validates best."""
+    directory, results = finished
+    for name in ("greedy", "greedy+once", "mapped", "full_information"):
+        tuned = unit(directory, f"{name}-tuning")
+        held = tuned["heldout"][tuned["best"]].mean(axis=0)
+        assert results[f"{name}/recall@10"] == pytest.approx(held[1], abs=1e-6)
+        assert results[f"{name}/ndcg@10"] == pytest.approx(held[2], abs=1e-6)
+    assert results["mapped/ndcg@10"] != pytest.approx(results["documents/ndcg@10"], abs=1e-3)
+
+
+def test_the_stream_is_the_training_part_and_nothing_else(world, finished):
+    directory, _ = finished
+    train = parts(data.load("jsonl", world / "data")).train
+    for name, exposures in {"greedy+once": 1, "greedy": 3}.items():
+        order = unit(directory, f"{name}-stream")["order"]
+        for seed in order:
+            np.testing.assert_array_equal(np.sort(seed), np.sort(np.tile(train, exposures)))
+        assert (order[0] != order[1]).any()
+    lines = json.loads((directory / "results.json").read_text())
+    assert (lines["greedy/recall@10"]["n"], lines["documents/recall@10"]["n"]) == (2, 1)
+
+
+def test_a_reranker_sorts_ten_documents_and_refit_searches_all_again(finished):
+    directory, results = finished
+    first, judged, second = (
+        unit(directory, f"{name}-0-test")["items"]
+        for name in ("documents", "cross_encoder", "refit")
+    )
+    assert judged.shape[1] == 10
+    np.testing.assert_array_equal(np.sort(first[:, :10]), np.sort(judged))
+    assert results["cross_encoder/recall@10"] == results["documents/recall@10"]
+    assert (first[:, :10] != judged).any()
+    np.testing.assert_array_equal(np.sort(first), np.sort(second))
+    assert (first != second).any()
+
+
+def test_bits_make_retrieval_better_and_labels_more_so(world, tmp_path):
+    """With an encoder that knows words: the random one of the small world cannot generalise."""
+    names = "methods=[documents,greedy,full_information]"
+    real = ["encoder.path=null", "cache=null"]
+    results = evaluate_retrieval.main(configure(world, tmp_path, names, *real))
+    documents, bits, labels = (
+        results[f"{name}/ndcg@10"] for name in ("documents", "greedy", "full_information")
+    )
+    assert documents + 0.02 < bits < labels
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("methods=[greddy]", "unknown method 'greddy'; known: bm25, documents, .*refit, .*greedy"),
+        ("methods=[documents+once]", r"method 'documents\+once': '\+first' is for refiners"),
+        ("methods=[greedy+first]", r"'\+once' for learners"),
+        ("learners.greedy.policy.name=bold", "learner 'greedy': unknown policy 'bold'"),
+        ("online.exposures=0", "online.exposures must be >= 1, got 0"),
+        ("recipes.refit.first=dpr", "recipes.refit.first must be a recipe of a reranker on one"),
+        ("recipes.cross_encoder.first=bm25", "recipes.refit.first must be a recipe of a reranker"),
+        ("cuts=[3,11]", "recipes.cross_encoder.candidates must be >= 11, the largest of cuts"),
+        ("cuts=[0]", r"cuts must be one or more numbers in 1 .. 128, got \[0\]"),
+    ],
+)
+def test_wrong_settings_are_refused_before_any_work(world, tmp_path, override, message):
+    with pytest.raises(ValueError, match=message):
+        evaluate_retrieval.main(configure(world, tmp_path / "run", *override.split()))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_stream_that_is_stopped_resumes_and_ends_with_the_same_ranking(
+    world, finished, tmp_path, monkeypatch
+):
+    whole, _ = finished
+    cfg = configure(world, tmp_path, "methods=[greedy]")
+    steps, play = [], Player.step
+
+    def stopped(player, *args):
+        steps.append(len(steps))
+        if len(steps) == 15:  # of the 18 that choose a setting, and then record
+            os.kill(os.getpid(), signal.SIGTERM)
+        return play(player, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Player, "step", stopped)
+        with pytest.raises(SystemExit) as stop:
+            evaluate_retrieval.main(cfg)
+    assert stop.value.code == 143
+    assert len(steps) == 15
+    assert not (tmp_path / "results.json").exists()
+    evaluate_retrieval.main(cfg)
+    for name in ("greedy-0-test", "greedy-1-test"):
+        np.testing.assert_array_equal(unit(tmp_path, name)["items"], unit(whole, name)["items"])

@@ -1,0 +1,115 @@
+"""Time and quality of methods, end to end on a small world."""
+
+import time
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+
+from experiments import latency
+from experiments.bench import Bench
+from experiments.config import CONFIGS
+from experiments.run import open_run
+
+METHODS = ("bm25", "documents", "cross_encoder", "refit", "greedy", "mapped")
+
+
+def configure(world, directory, *more):
+    small = [
+        "dataset=jsonl",
+        "document=full",
+        "tracking=files",
+        f"methods=[{','.join(METHODS)}]",
+        "queries=8",
+        "learner=[greedy,mapped]",
+        "online={exposures:1,seeds:1,k:10,chunk:128}",
+        *(f"learners.{name}.{x}=[0.04]" for name in ("greedy", "mapped") for x in ("tau", "step")),
+        "recipes.cross_encoder.layers=1",
+        "recipes.cross_encoder.epochs=0.1",
+        "recipes.cross_encoder.limit=16",
+        "recipes.cross_encoder.document_limit=16",
+        f"dataset.path={world / 'data'}",
+        f"encoder.path={world / 'encoder'}",
+        f"models={world / 'models_of_latency'}",
+        f"cache={world / 'cache'}",
+        f"directory={directory}",
+    ]
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose("latency", [*small, *more])
+
+
+@pytest.fixture(scope="module")
+def finished(world):
+    directory = world / "latency"
+    return directory, latency.main(configure(world, directory))
+
+
+def test_every_method_has_quality_and_time(finished):
+    directory, results = finished
+    for name in METHODS:
+        low, middle, high = (results[f"{name}/{column}"] for column in latency.COLUMNS)
+        assert 0 < low <= middle <= high
+        assert 0 <= results[f"{name}/recall@10"] <= 1
+    with np.load(directory / "units" / "latency.npz") as times:
+        assert set(times) == set(METHODS)
+        assert all(len(times[name]) == 8 for name in METHODS)
+        middle = np.median(times["refit"])
+    assert results["refit/milliseconds/median"] == pytest.approx(middle)
+    for file in latency.FIGURES:
+        assert (directory / f"{file}.png").stat().st_size > 10_000
+
+
+def test_what_is_timed_ranks_as_what_is_tested_with_models_that_are_found_again(world, finished):
+    directory, _ = finished
+    folder = world / "models_of_latency"
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("_CHECKPOINT*")}
+    assert before
+    cfg = configure(world, world / "latency_again")
+    with open_run(cfg) as run:
+        bench = Bench(cfg, run)
+        for name in METHODS:
+            answer = latency.answer(bench, name, seed=0, most=10)
+            found = answer(bench.texts(bench.parts.test[:5])).scores[:, :10]
+            with np.load(directory / "units" / f"{name}-0-test.npz") as tested:
+                np.testing.assert_allclose(found, tested["scores"][:5, :10], atol=1e-5)
+    assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("_CHECKPOINT*")}
+
+
+def test_times_are_kept_when_a_run_is_resumed(world, finished):
+    directory, results = finished
+    (directory / "results.json").unlink()
+    assert latency.main(configure(world, directory)) == results
+
+
+def test_each_query_is_timed_alone_in_an_order_of_its_own_after_all_were_seen():
+    calls = []
+
+    def form(name, seconds):
+        def answer(texts):
+            calls.append((name, *texts))
+            time.sleep(seconds)
+
+        return answer
+
+    texts = [str(i) for i in range(12)]
+    forms = {"slow": form("slow", 0.01), "fast": form("fast", 0.0)}
+    times = latency.in_turn(forms, texts, seed=0)
+    assert calls[:24] == [(name, text) for name in forms for text in texts]
+    rounds = [calls[24 + 2 * i : 26 + 2 * i] for i in range(12)]
+    assert [{text for _, text in pair} for pair in rounds] == [{text} for text in texts]
+    assert len({pair[0][0] for pair in rounds}) == 2
+    assert (times["slow"] >= 10).all()
+    assert np.median(times["fast"]) < 10
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("queries=0", "queries must be >= 1, got 0"),
+        ("methods=[fastest]", "unknown method 'fastest'; known: bm25"),
+    ],
+)
+def test_wrong_settings_are_refused_before_any_work(world, tmp_path, override, message):
+    with pytest.raises(ValueError, match=message):
+        latency.main(configure(world, tmp_path / "run", override))
+    assert not (tmp_path / "run").exists()

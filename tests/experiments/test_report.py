@@ -1,0 +1,90 @@
+"""The report: what is run is shown, what is not says why, and the commands are the real ones."""
+
+import json
+import shlex
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+
+from experiments import jobs, report
+from experiments.config import CONFIGS, plain
+
+QUICK = [
+    "tracking=files",
+    "rates.adamw=[1e-5]",
+    "rates.sgd=[1e-5]",
+    "seeds=2",
+]
+
+
+def configure(*overrides):
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose("report", list(overrides))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """One section run in an empty folder."""
+    folder = tmp_path_factory.mktemp("report")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        cfg = configure("only=[printed]", "run=true", f"always={json.dumps(QUICK)}")
+        counts = report.main(cfg)
+        again = report.main(cfg)
+    return folder, counts, again
+
+
+def test_what_is_missing_is_run_once_and_then_read(finished):
+    folder, counts, again = finished
+    assert counts == again == {"runs": 1, "missing": 0}
+    assert len(list((folder / "runs" / "printed").iterdir())) == 1
+
+
+def test_the_page_holds_the_table_the_figure_and_the_throughput(finished):
+    folder, _, _ = finished
+    page = (folder / "runs" / "report" / "report.md").read_text()
+    [run] = (folder / "runs" / "printed").iterdir()
+    results = json.loads((run / "results.json").read_text())
+    largest = results["adamw/1e-05/largest"]["mean"]
+    line = next(line for line in page.splitlines() if line.startswith("| `adamw/1e-05`"))
+    assert f"{largest:.3f}" in line or f"{largest:.2g}" in line
+    figure = folder / "runs" / "report" / "figures" / "printed" / run.name / "change.png"
+    assert figure.stat().st_size > 5_000
+    assert f"figures/printed/{run.name}/change.png" in page
+    speed = json.loads((run / "speed.json").read_text())
+    assert f"{speed['rounds']:,} rounds in" in page
+
+
+def test_what_cannot_be_run_says_why(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    counts = report.main(configure("only=[functionality]", "run=true", "data=nowhere"))
+    page = (tmp_path / "runs" / "report" / "report.md").read_text()
+    assert "its data are not at `nowhere/apibench-torchhub` (give `data=`)" in page
+    assert counts["runs"] == 0
+
+
+def test_every_section_names_commands_that_hydra_takes():
+    """The first of each, composed again from the words that a reader would type."""
+    cfg = configure()
+    for name, section in plain(cfg)["sections"].items():
+        job = next(jobs.plan(cfg, section))
+        words = shlex.split(job.command)
+        assert words[:4] == ["uv", "run", "python", "-m"], name
+        options = [word for word in words[5:] if word != "--config-name"]
+        config = options.pop(0) if "--config-name" in words else words[4].split(".")[1]
+        assert jobs.composed(config, options).directory == job.cfg.directory, job.command
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("only=[nois]", r"only: unknown sections \['nois'\]; known: tables_1_and_2"),
+        ("sections.noise.experiment=orga", r"section noise: unknown experiment \['orga'\]; known:"),
+        ("sections.noise.datasets=[x]", r"section noise: unknown data set \['x'\]; known: deskb"),
+    ],
+)
+def test_what_is_not_known_is_refused(override, message):
+    with pytest.raises(ValueError, match=message):
+        report.main(configure(override))
