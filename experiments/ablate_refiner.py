@@ -21,11 +21,11 @@ import hydra
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments import methods, show
-from experiments.bench import CUTS, METRICS, Bench
-from experiments.config import CONFIGS, plain
-from experiments.fit import refiner
-from experiments.run import Run, open_run
+from experiments.parts import methods, show
+from experiments.parts.bench import CUTS, METRICS, Bench
+from experiments.parts.config import CONFIGS, plain
+from experiments.parts.fit import refiner
+from experiments.parts.run import Run, open_run
 from jaxret import plots, tracking
 from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import refine

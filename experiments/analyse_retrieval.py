@@ -56,11 +56,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from omegaconf import DictConfig
 
-from experiments import methods, show, tsne
-from experiments.bench import Bench
-from experiments.config import CONFIGS
-from experiments.failures import missed
-from experiments.run import Run, open_run
+from experiments.parts import methods, show, tsne
+from experiments.parts.bench import Bench
+from experiments.parts.config import CONFIGS
+from experiments.parts.failures import missed
+from experiments.parts.run import Run, open_run
 from jaxret import plots, tracking
 from jaxret.validate import require
 

@@ -30,9 +30,9 @@ import jax.numpy as jnp
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments import show
-from experiments.config import CONFIGS
-from experiments.run import open_run
+from experiments.parts import show
+from experiments.parts.config import CONFIGS
+from experiments.parts.run import open_run
 from jaxret import sharding, tracking
 from jaxret.online import replay, streams
 from jaxret.online.environment import Environment

@@ -32,9 +32,9 @@ import optax
 from jaxtyping import Array, Float
 from omegaconf import DictConfig
 
-from experiments import show
-from experiments.config import CONFIGS
-from experiments.run import open_run
+from experiments.parts import show
+from experiments.parts.config import CONFIGS
+from experiments.parts.run import open_run
 from jaxret import tracking
 from jaxret.data import deskbank
 from jaxret.data.text import full
@@ -173,7 +173,7 @@ def _forms(cfg: DictConfig, encoder: TextEncoder, model: Model) -> dict[str, Cal
     alone = {name: x[:1] for name, x in model.batch.items()}
     if not (cfg.with_torch and importlib.util.find_spec("torch")):
         return forms
-    from experiments.torch_twin import Twin
+    from experiments.parts.torch_twin import Twin
 
     twin = Twin(
         encoder.directory,

@@ -5,10 +5,10 @@ And beside learners that see bits alone?                                  (ORAG,
     uv run python -m experiments.evaluate_retrieval --config-name evaluate_deskbank
     uv run python -m experiments.evaluate_retrieval --config-name baselines dataset.path=FILE
 
-Every method of `experiments.bench` on the test part: recall and nDCG at ``cuts``, and what it was
-allowed to see of the training part (`experiments.methods`). Models are trained on the training
-part, stop where R@3 validates best, and are kept in ``runs/models``; rankings are written as TREC
-run files.
+Every method of `experiments.parts.bench` on the test part: recall and nDCG at ``cuts``, and what it
+was allowed to see of the training part (`experiments.parts.methods`). Models are trained on the
+training part, stop where R@3 validates best, and are kept in ``runs/models``; rankings are written
+as TREC run files.
 
 2 cores, one seed, busy with other work too: an epoch of MLC 9 minutes, a refiner 20 to 25. Expect
 R@3 on ToolLens 0.59 for tool2vec, 0.93 for mlc; 0.89 for refiner_tool2vec, 0.94 for refiner_mlc.
@@ -26,10 +26,10 @@ import hydra
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments import methods, show
-from experiments.bench import Bench, metrics_at
-from experiments.config import CONFIGS
-from experiments.run import open_run
+from experiments.parts import methods, show
+from experiments.parts.bench import Bench, metrics_at
+from experiments.parts.config import CONFIGS
+from experiments.parts.run import open_run
 from jaxret import tracking
 from jaxret.retrieval import runs
 

@@ -35,15 +35,15 @@ from jaxtyping import Float
 from omegaconf import DictConfig
 from tqdm import tqdm
 
-from experiments import alike, problem, show
-from experiments.comparator import solve
-from experiments.config import CONFIGS, plain
-from experiments.learners import Rival
-from experiments.maps import Grid, figures
-from experiments.player import Player
-from experiments.problem import Parts, Problem
-from experiments.run import Run, open_run
-from experiments.tuning import METRICS, Ranker, catalogues, orders, tune
+from experiments.parts import alike, problem, show
+from experiments.parts.comparator import solve
+from experiments.parts.config import CONFIGS, plain
+from experiments.parts.learners import Rival
+from experiments.parts.maps import Grid, figures
+from experiments.parts.player import Player
+from experiments.parts.problem import Parts, Problem
+from experiments.parts.run import Run, open_run
+from experiments.parts.tuning import METRICS, Ranker, catalogues, orders, tune
 from jaxret import tracking
 from jaxret.online.environment import Environment
 from jaxret.validate import require

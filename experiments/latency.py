@@ -26,10 +26,11 @@ import numpy as np
 from jaxtyping import Float
 from omegaconf import DictConfig
 
-from experiments import evaluate_retrieval, methods, show
-from experiments.bench import Bench, metrics_at
-from experiments.config import CONFIGS
-from experiments.run import open_run
+from experiments import evaluate_retrieval
+from experiments.parts import methods, show
+from experiments.parts.bench import Bench, metrics_at
+from experiments.parts.config import CONFIGS
+from experiments.parts.run import open_run
 from jaxret import plots
 from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import search

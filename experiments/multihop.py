@@ -45,13 +45,13 @@ import numpy as np
 from jaxtyping import Bool, Int
 from omegaconf import DictConfig
 
-from experiments import answers, choosers, learners, problem, show, tasks
-from experiments.config import CONFIGS, plain
-from experiments.learners import Rival
-from experiments.player import Player
-from experiments.problem import Parts, Problem
-from experiments.run import Run, open_run
-from experiments.tuning import METRICS, Ranker, orders, tune
+from experiments.parts import answers, choosers, learners, problem, show, tasks
+from experiments.parts.config import CONFIGS, plain
+from experiments.parts.learners import Rival
+from experiments.parts.player import Player
+from experiments.parts.problem import Parts, Problem
+from experiments.parts.run import Run, open_run
+from experiments.parts.tuning import METRICS, Ranker, orders, tune
 from jaxret import encode, tracking
 from jaxret.data.dataset import Dataset, select, split_by_group
 from jaxret.data.hops import as_hops, by_evidence, by_plan

@@ -30,13 +30,13 @@ from jaxtyping import Float, Int
 from omegaconf import DictConfig
 from tqdm import tqdm
 
-from experiments import environments, learners, problem, show
-from experiments.comparator import solve
-from experiments.config import CONFIGS, plain
-from experiments.player import Player
-from experiments.problem import Problem
-from experiments.run import Run, open_run
-from experiments.tuning import METRICS, Ranker, orders, tune
+from experiments.parts import environments, learners, problem, show
+from experiments.parts.comparator import solve
+from experiments.parts.config import CONFIGS, plain
+from experiments.parts.player import Player
+from experiments.parts.problem import Problem
+from experiments.parts.run import Run, open_run
+from experiments.parts.tuning import METRICS, Ranker, orders, tune
 from jaxret import tracking
 from jaxret.online.streams import by_task
 from jaxret.theory.regret import regret

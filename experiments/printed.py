@@ -25,12 +25,12 @@ import numpy as np
 from jaxtyping import Float
 from omegaconf import DictConfig
 
-from experiments import problem, show
-from experiments.config import CONFIGS, plain
-from experiments.player import Player
-from experiments.problem import Problem
-from experiments.run import Run, open_run
-from experiments.tuning import METRICS, Ranker, catalogues, orders
+from experiments.parts import problem, show
+from experiments.parts.config import CONFIGS, plain
+from experiments.parts.player import Player
+from experiments.parts.problem import Problem
+from experiments.parts.run import Run, open_run
+from experiments.parts.tuning import METRICS, Ranker, catalogues, orders
 from jaxret import plots, tracking
 from jaxret.online import estimators, policy, schedules
 from jaxret.online.environment import Environment

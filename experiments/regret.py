@@ -31,11 +31,11 @@ import numpy as np
 from omegaconf import DictConfig
 from tqdm import tqdm
 
-from experiments import problem, show
-from experiments.config import CONFIGS
-from experiments.player import Player
-from experiments.problem import Problem
-from experiments.run import Run, open_run
+from experiments.parts import problem, show
+from experiments.parts.config import CONFIGS
+from experiments.parts.player import Player
+from experiments.parts.problem import Problem
+from experiments.parts.run import Run, open_run
 from jaxret import plots, tracking
 from jaxret.online import estimators, policy, projections, streams
 from jaxret.online.environment import Environment

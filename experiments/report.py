@@ -26,7 +26,6 @@ from experiments import (
     latency,
     multihop,
     orag,
-    page,
     printed,
     regret,
     rerank,
@@ -36,8 +35,9 @@ from experiments import (
     tune,
     variance,
 )
-from experiments.config import CONFIGS, plain
-from experiments.jobs import Job, plan
+from experiments.parts import page
+from experiments.parts.config import CONFIGS, plain
+from experiments.parts.jobs import Job, plan
 
 MODULES = (evaluate_retrieval, exploration, latency, multihop, orag, printed, regret, rerank)
 MODULES += (starts, temporal, transfer, tune, variance)

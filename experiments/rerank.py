@@ -27,14 +27,14 @@ import hydra
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments import choosers, learners, show
-from experiments.bench import Bench
-from experiments.config import CONFIGS, plain
-from experiments.fit import cross_encoder, refiner
-from experiments.learners import Rival
-from experiments.player import Choose, Player
-from experiments.run import Run, open_run
-from experiments.tuning import METRICS, Ranker, orders, tune
+from experiments.parts import choosers, learners, show
+from experiments.parts.bench import Bench
+from experiments.parts.config import CONFIGS, plain
+from experiments.parts.fit import cross_encoder, refiner
+from experiments.parts.learners import Rival
+from experiments.parts.player import Choose, Player
+from experiments.parts.run import Run, open_run
+from experiments.parts.tuning import METRICS, Ranker, orders, tune
 from jaxret import encode, tracking
 from jaxret.llm import Chat, Endpoint
 from jaxret.online.environment import Environment, simulated_reranker

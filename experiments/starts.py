@@ -46,13 +46,13 @@ from jaxtyping import Float
 from omegaconf import DictConfig
 from tqdm import tqdm
 
-from experiments import learners, problem, show
-from experiments.config import CONFIGS, plain
-from experiments.learners import Rival
-from experiments.plays import Play, Stage, leads, levels, play, saved
-from experiments.problem import Parts, Problem
-from experiments.run import Run, open_run
-from experiments.tuning import Mask, Ranker, catalogues, orders
+from experiments.parts import learners, problem, show
+from experiments.parts.config import CONFIGS, plain
+from experiments.parts.learners import Rival
+from experiments.parts.plays import Play, Stage, leads, levels, play, saved
+from experiments.parts.problem import Parts, Problem
+from experiments.parts.run import Run, open_run
+from experiments.parts.tuning import Mask, Ranker, catalogues, orders
 from jaxret import plots, tracking
 from jaxret.data.dataset import Dataset, split_by_group
 from jaxret.retrieval.tool2vec import tool2vec

@@ -26,7 +26,7 @@ little about forgetting, so each streamed query is followed, by whether its firs
                 groups that arrived together; mere fluctuation makes it positive
 
 ``needed`` and ``others`` are mean cosines of tools' rows with the queries that need them and with
-the rest, before and after the stream, ``moved`` is how far rows went (`experiments.moves`).
+the rest, before and after the stream, ``moved`` is how far rows went (`experiments.parts.moves`).
 embeddings.png has the rows of some tools before and after, of one seed, among queries of the
 stream. A row is the nearest neighbour of its old self, so t-SNE shows less than it moved.
 
@@ -54,14 +54,14 @@ from jaxtyping import Float, Int
 from omegaconf import DictConfig
 from tqdm import tqdm
 
-from experiments import learners, moves, problem, show, tsne
-from experiments.config import CONFIGS, plain
-from experiments.follow import by_arrival, follow, points
-from experiments.forgetting import fates, forgotten, moments, seen
-from experiments.player import Player
-from experiments.problem import Problem
-from experiments.run import Run, open_run
-from experiments.tuning import METRICS, Ranker, orders, tune
+from experiments.parts import learners, moves, problem, show, tsne
+from experiments.parts.config import CONFIGS, plain
+from experiments.parts.follow import by_arrival, follow, points
+from experiments.parts.forgetting import fates, forgotten, moments, seen
+from experiments.parts.player import Player
+from experiments.parts.problem import Problem
+from experiments.parts.run import Run, open_run
+from experiments.parts.tuning import METRICS, Ranker, orders, tune
 from jaxret import plots, tracking
 from jaxret.online.environment import Environment
 from jaxret.validate import require

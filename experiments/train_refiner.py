@@ -12,7 +12,7 @@ import hydra
 from omegaconf import DictConfig
 
 from experiments import evaluate_retrieval
-from experiments.config import CONFIGS
+from experiments.parts.config import CONFIGS
 
 
 @hydra.main(config_path=CONFIGS, config_name="train_refiner", version_base="1.3")

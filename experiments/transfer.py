@@ -44,15 +44,15 @@ import numpy as np
 from omegaconf import DictConfig
 from tqdm import tqdm
 
-from experiments import learners, other_encoder, problem, show
-from experiments.config import CONFIGS, plain
-from experiments.later_tools import KINDS, draw, later
-from experiments.learners import PROJECTIONS, Rival
-from experiments.other_encoder import WAYS
-from experiments.problem import Problem
-from experiments.run import Run, open_run
-from experiments.transfer_plays import Results, Stage, online, unseen
-from experiments.tuning import Ranker
+from experiments.parts import learners, other_encoder, problem, show
+from experiments.parts.config import CONFIGS, plain
+from experiments.parts.later_tools import KINDS, draw, later
+from experiments.parts.learners import PROJECTIONS, Rival
+from experiments.parts.other_encoder import WAYS
+from experiments.parts.problem import Problem
+from experiments.parts.run import Run, open_run
+from experiments.parts.transfer_plays import Results, Stage, online, unseen
+from experiments.parts.tuning import Ranker
 from jaxret import encode, plots, tracking
 from jaxret.encode import TextEncoder
 from jaxret.online.environment import Environment

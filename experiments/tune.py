@@ -6,9 +6,9 @@
 
 Bayesian optimisation (TPE, optuna) over temperature, step size, schedule and batch, on the tenth of
 the queries that no other number is taken from: their nDCG by the final embeddings plus their
-success in the stream, as `experiments.tuning` has it for grids. The study is a journal in the run's
-directory: a run that is stopped goes on with the trials that are left. The best grid setting of the
-learner's config is tried too, so that the table says what the search was worth.
+success in the stream, as `experiments.parts.tuning` has it for grids. The study is a journal in the
+run's directory: a run that is stopped goes on with the trials that are left. The best grid setting
+of the learner's config is tried too, so that the table says what the search was worth.
 
 2 cores: DeskBank, 40 trials, a minute.
 """
@@ -23,12 +23,12 @@ import numpy as np
 from omegaconf import DictConfig
 from tqdm import tqdm
 
-from experiments import learners, problem, show
-from experiments.config import CONFIGS, plain
-from experiments.learners import Rival
-from experiments.player import Player
-from experiments.run import Run, open_run
-from experiments.tuning import METRICS, Ranker, orders, tune
+from experiments.parts import learners, problem, show
+from experiments.parts.config import CONFIGS, plain
+from experiments.parts.learners import Rival
+from experiments.parts.player import Player
+from experiments.parts.run import Run, open_run
+from experiments.parts.tuning import METRICS, Ranker, orders, tune
 from jaxret import tracking
 from jaxret.online.environment import Environment
 

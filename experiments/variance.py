@@ -34,14 +34,14 @@ from matplotlib.lines import Line2D
 from omegaconf import DictConfig
 from tqdm import tqdm
 
-from experiments import alike, problem, show
-from experiments.bits import play, set_up
-from experiments.config import CONFIGS, plain
-from experiments.learners import Rival
-from experiments.problem import Problem
-from experiments.run import Run, open_run
-from experiments.show import keep
-from experiments.tuning import METRICS, catalogues
+from experiments.parts import alike, problem, show
+from experiments.parts.bits import play, set_up
+from experiments.parts.config import CONFIGS, plain
+from experiments.parts.learners import Rival
+from experiments.parts.problem import Problem
+from experiments.parts.run import Run, open_run
+from experiments.parts.show import keep
+from experiments.parts.tuning import METRICS, catalogues
 from jaxret import plots, tracking
 from jaxret.validate import require
 

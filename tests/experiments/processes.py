@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jax
 
-from experiments.config import CONFIGS
+from experiments.parts.config import CONFIGS
 
 ROOT = Path(CONFIGS).parent
 

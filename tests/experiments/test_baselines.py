@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
-from experiments import evaluate_retrieval, methods
-from experiments.config import CONFIGS
-from experiments.learners import ESTIMATORS
-from experiments.player import Player
+from experiments import evaluate_retrieval
+from experiments.parts import methods
+from experiments.parts.config import CONFIGS
+from experiments.parts.learners import ESTIMATORS
+from experiments.parts.player import Player
 from jaxret import data
 from jaxret.data.parts import parts
 

@@ -8,8 +8,8 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments import exploration
-from experiments.config import CONFIGS
-from experiments.player import Player
+from experiments.parts.config import CONFIGS
+from experiments.parts.player import Player
 from jaxret.checkpoint import Interrupted
 
 WAYS = ("sampled", "greedy")

@@ -7,9 +7,9 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments import latency
-from experiments.bench import Bench
-from experiments.config import CONFIGS
-from experiments.run import open_run
+from experiments.parts.bench import Bench
+from experiments.parts.config import CONFIGS
+from experiments.parts.run import open_run
 
 METHODS = ("bm25", "documents", "cross_encoder", "refit", "greedy", "mapped")
 

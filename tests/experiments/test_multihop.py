@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
-from experiments import choosers, multihop, problem, tasks
-from experiments.config import CONFIGS
+from experiments import multihop
+from experiments.parts import choosers, problem, tasks
+from experiments.parts.config import CONFIGS
 from jaxret import data
 from jaxret.checkpoint import Interrupted
 from jaxret.data.dataset import Query, build

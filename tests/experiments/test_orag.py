@@ -9,7 +9,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments import orag
-from experiments.config import CONFIGS
+from experiments.parts.config import CONFIGS
 from jaxret import data, encode, metrics
 from jaxret.data.hops import as_hops
 from jaxret.data.text import recipe

@@ -4,7 +4,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments import printed
-from experiments.config import CONFIGS
+from experiments.parts.config import CONFIGS
 
 
 def configure(directory, *overrides):

@@ -5,7 +5,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments import benchmark_replay, regret
-from experiments.config import CONFIGS
+from experiments.parts.config import CONFIGS
 
 
 def configure(name, directory, *overrides):

@@ -7,8 +7,9 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
-from experiments import jobs, report
-from experiments.config import CONFIGS, plain
+from experiments import report
+from experiments.parts import jobs
+from experiments.parts.config import CONFIGS, plain
 
 QUICK = [
     "tracking=files",

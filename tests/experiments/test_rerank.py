@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
-from experiments import choosers, rerank
-from experiments.config import CONFIGS
+from experiments import rerank
+from experiments.parts import choosers
+from experiments.parts.config import CONFIGS
 from jaxret.llm import Chat, Endpoint
 from jaxret.nn.classifier import classifier
 from jaxret.retrieval.cross_encoder import cross_encoder

@@ -11,7 +11,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments import ablate_refiner, evaluate_retrieval
-from experiments.config import CONFIGS
+from experiments.parts.config import CONFIGS
 from jaxret import data
 from jaxret.retrieval.runs import load_run
 from tests.experiments import processes

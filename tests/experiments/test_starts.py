@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
-from experiments import plays, problem, starts
-from experiments.comparator import solve
-from experiments.config import CONFIGS
-from experiments.tuning import Ranker
+from experiments import starts
+from experiments.parts import plays, problem
+from experiments.parts.comparator import solve
+from experiments.parts.config import CONFIGS
+from experiments.parts.tuning import Ranker
 from jaxret.data.dataset import Query, build
 
 SMALL = [

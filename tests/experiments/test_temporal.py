@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
-from experiments import follow, forgetting, learners, moves, problem, temporal
-from experiments.config import CONFIGS, plain
-from experiments.player import Player
-from experiments.run import open_run
-from experiments.tuning import Ranker, orders
+from experiments import temporal
+from experiments.parts import follow, forgetting, learners, moves, problem
+from experiments.parts.config import CONFIGS, plain
+from experiments.parts.player import Player
+from experiments.parts.run import open_run
+from experiments.parts.tuning import Ranker, orders
 from jaxret.checkpoint import Interrupted
 from jaxret.online.environment import Environment
 

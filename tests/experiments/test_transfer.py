@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
-from experiments import later_tools, other_encoder, problem, transfer
-from experiments.config import CONFIGS
-from experiments.player import Player
+from experiments import transfer
+from experiments.parts import later_tools, other_encoder, problem
+from experiments.parts.config import CONFIGS
+from experiments.parts.player import Player
 from jaxret.checkpoint import Interrupted
 from jaxret.online import projections
 

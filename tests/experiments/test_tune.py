@@ -6,8 +6,8 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments import tune
-from experiments.config import CONFIGS
-from experiments.run import Run
+from experiments.parts.config import CONFIGS
+from experiments.parts.run import Run
 from jaxret.checkpoint import Interrupted
 
 SMALL = [

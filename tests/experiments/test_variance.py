@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
-from experiments import bits, problem, variance
-from experiments.config import CONFIGS
-from experiments.player import Player
+from experiments import variance
+from experiments.parts import bits, problem
+from experiments.parts.config import CONFIGS
+from experiments.parts.player import Player
 from jaxret.checkpoint import Interrupted
 
 KEPT = ("importance_weighted", "debiased", "full_information")

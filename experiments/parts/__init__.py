@@ -1,0 +1,1 @@
+"""What the experiments are made of: no file here is a command."""

@@ -1,0 +1,131 @@
+"""Trained encoders: query2query for Tool2Vec, query2desc and DPR for documents.
+
+The paper's Tool2Vec tunes E5-base for one epoch with a triplet loss (Section 5.1.1); the
+description-based baseline is tuned alike. DPR has the InfoNCE of documents in the batch and one of
+BM25's (Karpukhin et al. 2020; ORAG, Table 3, which gives no settings).
+"""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Int
+
+from experiments.parts.bench import Bench
+from experiments.parts.fit import store
+from jaxret import encode
+from jaxret.nn.layers import Compute
+from jaxret.retrieval import dense
+from jaxret.retrieval.retriever import Retriever
+from jaxret.retrieval.tool2vec import tool2vec
+from jaxret.training import contrasts, pairs, triplets
+from jaxret.types import Params
+
+USAGE = 2048  # training queries, at most, that make Tool2Vec while validating: encoding is slow
+
+
+def retriever(bench: Bench, name: str, seed: int) -> Retriever:
+    """The trained retriever of a recipe with ``mine: query2query``, ``query2desc`` or ``dpr``."""
+    settings, encoder = bench.recipes[name], bench.task.encoder
+    network = encoder.backbone.network(
+        Compute(dropout=settings["dropout"], dtype=settings["dtype"], remat=settings["remat"])
+    )
+    pool = encode.POOLINGS[encoder.spec.pooling]
+
+    def embed(params, ids, mask, key=None):
+        return pool(network.apply(params, ids, mask, key=key), mask)
+
+    def recipe():
+        queries = encoder.tokens(
+            bench.texts(bench.parts.train), kind="query", limit=settings["limit"]
+        )
+        others = queries
+        if settings["mine"] in ("query2desc", "dpr"):
+            others = encoder.tokens(bench.task.documents, kind="document", limit=settings["limit"])
+        if settings["mine"] == "dpr":
+            return contrasts.matching(
+                embed,
+                queries,
+                others,
+                bench.trained_on[1],
+                hardest(bench, settings["hard"], settings["negatives"]),
+                temperature=settings["temperature"],
+                mask_false=settings["mask_false"],
+                size=settings["size"],
+                seed=seed,
+            )
+        return contrasts.contrast(
+            embed,
+            queries,
+            others,
+            mined(bench, settings, seed),
+            margin=settings["margin"],
+            unit=settings["unit"],
+            size=settings["size"],
+            seed=seed,
+        )
+
+    def with_weights(params: Params, every: int = 1) -> Retriever:
+        """By usage (of every so many training queries), or by documents."""
+        tuned = encoder.with_weights(params)
+        documents = _vectors(tuned, bench.task.documents, "document")
+        theta = documents
+        if settings["mine"] == "query2query":
+            train = bench.parts.train[::every]
+            vectors = _vectors(tuned, bench.texts(train), "query")
+            labels = bench.task.labels[train]
+            theta = np.asarray(tool2vec(*map(jnp.asarray, (vectors, labels, documents))))
+        return dense.dense(name, theta, tuned, cache=None)
+
+    def validate(params):
+        rows = bench.parts.validation
+        sample = with_weights(params, every=-(-len(bench.parts.train) // USAGE))
+        return bench.means(bench.search(sample, rows, progress=False), rows)
+
+    model = store.fitted(
+        bench.cfg,
+        bench.run,
+        name,
+        seed,
+        settings=settings,
+        start=lambda: encoder.params,
+        recipe=recipe,
+        validate=validate,
+    )
+    return with_weights(model.params)
+
+
+def hardest(bench: Bench, first: str, count: int) -> Int[np.ndarray, "M 2+m"]:
+    """The pairs of DPR: with the best wrong tools of an untrained method."""
+    train = bench.parts.train
+    found = bench.ranking(
+        first, 0, "train", train, lambda: bench.search(bench.untrained(first), train)
+    )
+    return pairs.hard_negatives(bench.trained_on[1], found.items, count=count)
+
+
+def mined(bench: Bench, settings: dict, seed: int) -> Int[np.ndarray, "M 3"]:
+    """The triplets that a recipe asks for."""
+    vectors, labels = bench.trained_on
+    if settings["mine"] == "query2query":
+        found = triplets.query2query(
+            vectors,
+            labels,
+            bench.texts(bench.parts.train),
+            window=settings["window"],
+            limit=settings["per_anchor"],
+            allow_self=settings["allow_self"],
+            seed=seed,
+        )
+        print(
+            f"{len(found.positions):,} triplets; {found.without_positive:,} queries have no "
+            f"positive in their window, {found.without_negative:,} no negative"
+        )
+        return found.positions
+    if settings["mine"] == "query2desc":
+        count = settings["negatives"]
+        return triplets.query2desc(labels, len(bench.task.documents), negatives=count, seed=seed)
+    known = "query2query, query2desc or dpr"
+    raise ValueError(f"mine must be {known}, got {settings['mine']!r}")
+
+
+def _vectors(encoder: encode.TextEncoder, texts: list[str], kind: encode.Kind) -> np.ndarray:
+    return encode.encode(encoder, texts, kind=kind, cache=None, progress=False)

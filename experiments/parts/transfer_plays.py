@@ -1,0 +1,130 @@
+"""One learner of `experiments.transfer`: online, and on phrasings that it never met."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from experiments.parts.learners import Rival
+from experiments.parts.player import Player
+from experiments.parts.problem import Parts, Problem
+from experiments.parts.run import Run
+from experiments.parts.tuning import METRICS, Mask, Ranker, catalogues, orders, tune
+from jaxret.online.environment import Environment
+from jaxret.online.learner import See, as_they_are
+
+NDCG = METRICS.index("ndcg@{k}")
+Results = dict[str, np.ndarray]  # one value a seed
+Setting = tuple[float, float]  # tau, eta
+
+
+class Stage(NamedTuple):
+    """What all plays share."""
+
+    run: Run
+    task: Problem
+    parts: Parts
+    k: int
+    seeds: range
+    exposures: int
+    chunk: int
+    tasks: Int[np.ndarray, " N"] | None  # whose hops are streamed together
+    ranker: Ranker
+
+    def player(self, rival: Rival, environment: Environment) -> Player:
+        arrays = (self.task.theta_1, self.task.queries, self.task.labels)
+        seeds, chunk = self.seeds, self.chunk
+        return Player(self.run, rival.make, *arrays, environment, seeds=seeds, chunk=chunk)
+
+    def stream(self, mask: Mask) -> Int[np.ndarray, "S T"]:
+        return orders(mask, self.exposures, self.seeds, self.tasks)
+
+    def ndcg(self, states: Any, mask: Mask, see: See = as_they_are) -> Float[np.ndarray, " S"]:
+        return self.ranker(states, mask, see)[:, NDCG]
+
+    def static(self, mask: Mask) -> Float[np.ndarray, " 1"]:
+        """nDCG by the documents."""
+        return self.ndcg(catalogues(self.task.theta_1), mask)
+
+
+def online(
+    stage: Stage, name: str, rival: Rival, player: Player
+) -> tuple[Results, Float[np.ndarray, "S T"]]:
+    """Success while it learns, ranking and row norms afterwards; and the success of every round.
+
+    ``norms/used`` is the mean norm of the right tools over the queries of the stream: above
+    ``norms/mean``, that over tools, where tools in demand have grown longer than others.
+    """
+    task, streamed = stage.task, ~stage.parts.validation
+    best = 0
+    if len(rival.settings) > 1:
+        everything = stage.stream(np.ones_like(streamed))
+        found = tune(f"{name}-rehearsal", rival, player, stage.ranker, everything, stage.parts)
+        best = found["best"]
+    tau, eta = rival.settings[best]
+    found = player.record(
+        f"{name}-online",
+        player.setting(tau, eta),
+        stage.stream(streamed),
+        finish=lambda states: {
+            "final": stage.ndcg(states, streamed, player.see),
+            "norms": np.linalg.norm(states.theta, axis=2),
+        },
+    )
+    right = task.labels[streamed]
+    uses = np.bincount(right[right >= 0], minlength=len(task.theta_1))
+    norms, ones = found["norms"].astype(np.float64), np.ones(len(stage.seeds))
+    results = {
+        "online/accuracy": found["success"].mean(axis=1),
+        "online/tau": tau * ones,
+        "online/eta": eta * ones,
+        f"final/ndcg@{stage.k}": found["final"],
+        "norms/mean": norms.mean(axis=1),
+        "norms/spread": norms.std(axis=1),
+        "norms/used": norms @ uses / uses.sum(),
+    }
+    return results, found["success"]
+
+
+def unseen(
+    stage: Stage,
+    name: str,
+    rival: Rival,
+    player: Player,
+    more: Callable[[Any], Mapping[str, np.ndarray]],
+) -> tuple[Results, Setting, dict[str, np.ndarray]]:
+    """A stream of the training part alone, and how well that and the held-out part are ranked.
+
+    Args:
+      stage: what all plays share.
+      name: of the units.
+      rival: the settings.
+      player: of that rival.
+      more: the last states -> more to keep.
+
+    Returns:
+      results; the setting, chosen on the validation part; and the unit, with what ``more`` gave.
+    """
+    parts, stream = stage.parts, stage.stream(stage.parts.training)
+    best = tune(f"{name}-heldout", rival, player, stage.ranker, stream, parts)["best"]
+    tau, eta = map(float, rival.settings[best])
+    found = player.record(
+        f"{name}-unseen",
+        player.setting(tau, eta),
+        stream,
+        finish=lambda states: {
+            "seen": stage.ndcg(states, parts.training, player.see),
+            "heldout": stage.ndcg(states, parts.heldout, player.see),
+            **more(states),
+        },
+    )
+    gains = {
+        "seen": found["seen"] - stage.static(parts.training),
+        "heldout": found["heldout"] - stage.static(parts.heldout),
+    }
+    results = {f"{part}/ndcg@{stage.k}": found[part] for part in gains}
+    results |= {f"{part}/gain": gain for part, gain in gains.items()}
+    if gains["seen"].mean() > 0:  # of no gain there is no share
+        results["heldout/share"] = gains["heldout"] / gains["seen"].mean()
+    return results, (tau, eta), found
