@@ -19,8 +19,9 @@ def section(name: str, spec: Mapping[str, Any], jobs: Sequence[Job], directory: 
 
     Args:
       name: of the section.
-      spec: ``title``, ``columns``; ``rows``, ``figures`` (of each run), ``compare`` (one curve in
-        all runs), ``paper`` (its numbers) and ``absent`` (which of its rows cannot be had here).
+      spec: ``title``, ``columns``; ``rows``, ``figures`` (of each run), ``compare`` (curves, each
+        in all runs of a data set), ``draw`` (curves together, in one figure a run), ``paper`` (its
+        numbers) and ``absent`` (which of its rows cannot be had here).
       jobs: its runs, those of a data set together.
       directory: of the report, where figures are copied to.
     """
@@ -45,10 +46,20 @@ def section(name: str, spec: Mapping[str, Any], jobs: Sequence[Job], directory: 
                     shutil.copy(job.directory / figure, copies)
                     parts.append(picture(copies / figure, f"{job.label}: {figure}"))
         done = [job for job in some if job.done]
-        for wanted in spec.get("compare", ()) if done else ():
-            path = directory / "figures" / name / f"{dataset}-{wanted.replace('/', '-')}.png"
-            compared(wanted, done, path)
-            parts.append(picture(path, f"{dataset}: {wanted} in all runs"))
+        drawn = {
+            curve: {job.change or dataset: (job, curve) for job in done}
+            for curve in spec.get("compare", ())
+        }
+        together = {curve.rpartition("/")[0]: curve for curve in spec.get("draw", ())}
+        if together:
+            drawn |= {
+                job.directory.name: {one: (job, curve) for one, curve in together.items()}
+                for job in done
+            }
+        for words, curves in drawn.items() if done else ():
+            path = directory / "figures" / name / f"{dataset}-{words.replace('/', '-')}.png"
+            draw(curves, path)
+            parts.append(picture(path, f"{dataset}: {words}"))
     if "paper" in spec:
         parts += ["The paper has:", spec["paper"].strip()]
     if "absent" in spec:
@@ -84,16 +95,15 @@ def table(
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def compared(curve: str, jobs: Sequence[Job], path: Path) -> None:
-    """Draws ``learner/curve`` of every run; all but regret as a running mean."""
-    learner, _, kind = curve.partition("/")
-    figure, ax = plots.new_figure("round", f"{kind}, {learner}")
-    for job in jobs:
-        with np.load(job.directory / "curves.npz") as curves:
-            values = curves[curve].astype(np.float64)
-        if kind != "regret":
+def draw(curves: Mapping[str, tuple[Job, str]], path: Path) -> None:
+    """Draws curves ``learner/kind`` of runs, each under a name; all but regret as running means."""
+    kinds = {curve.rpartition("/")[2] for _, curve in curves.values()}
+    figure, ax = plots.new_figure("round", ", ".join(sorted(kinds)))
+    for name, (job, curve) in curves.items():
+        with np.load(job.directory / "curves.npz") as file:
+            values = file[curve].astype(np.float64)
+        if not curve.endswith("/regret"):
             values = plots.running_mean(values, max(1, values.shape[1] // 10))
-        rounds = 1 + np.arange(values.shape[1])
-        plots.curve_with_band(ax, rounds, values, job.change or job.dataset)
+        plots.curve_with_band(ax, 1 + np.arange(values.shape[1]), values, name)
     plots.label_curves(ax)
     plots.save(figure, path)
