@@ -3,7 +3,10 @@
 import re
 from pathlib import Path
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
 
 
 def test_the_readmes_python_runs():
@@ -13,9 +16,9 @@ def test_the_readmes_python_runs():
         exec(compile(block, "README.md", "exec"), {"__name__": "readme"})
 
 
-def test_the_readmes_links_and_files_exist():
-    root = Path(__file__).parents[1]
-    for path in re.findall(r"\]\(([^)]+)\)", README) + re.findall(
-        r"`(notebooks/[^`]+\.ipynb)`", README
-    ):
-        assert (root / path).exists(), path
+@pytest.mark.parametrize("folder", ["", "experiments"])
+def test_the_readmes_links_and_files_exist(folder):
+    here = ROOT / folder
+    text = (here / "README.md").read_text()
+    for path in re.findall(r"\]\(([^)#]+)", text) + re.findall(r"`(notebooks/[^`]+\.ipynb)`", text):
+        assert (here / path).exists(), path
