@@ -1,13 +1,19 @@
-"""Experiments as processes of their own, which can be interrupted."""
+"""Experiments that are interrupted: as processes of their own, or where they are."""
 
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import jax
+import pytest
 
 from experiments.parts.config import CONFIGS
+from experiments.parts.player import Player
+from jaxret.checkpoint import Interrupted
 
 ROOT = Path(CONFIGS).parent
 
@@ -26,3 +32,21 @@ def start(module: str, *overrides: str, cached: bool = True) -> subprocess.Popen
         stderr=subprocess.STDOUT,
         text=True,
     )
+
+
+@contextmanager
+def stopped_at(count: int) -> Iterator[None]:
+    """A SIGTERM comes while the run within plays its chunk of that number, and it stops there."""
+    steps, play = [], Player.step
+
+    def stopped(player, *args):
+        steps.append(player)
+        if len(steps) == count:
+            signal.raise_signal(signal.SIGTERM)
+        return play(player, *args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Player, "step", stopped)
+        with pytest.raises(Interrupted):
+            yield
+    assert len(steps) == count

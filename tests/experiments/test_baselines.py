@@ -1,8 +1,6 @@
 """Baselines and online learners on one split, end to end on a small world."""
 
 import json
-import os
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +11,9 @@ from experiments import evaluate_retrieval
 from experiments.parts import methods
 from experiments.parts.config import CONFIGS
 from experiments.parts.learners import ESTIMATORS
-from experiments.parts.player import Player
 from jaxret import data
 from jaxret.data.parts import parts
+from tests.experiments.processes import stopped_at
 
 LEARNERS = ("greedy", "mapped", "full_information")
 SEES = {
@@ -163,25 +161,11 @@ def test_wrong_settings_are_refused_before_any_work(world, tmp_path, override, m
     assert not (tmp_path / "run").exists()
 
 
-def test_a_stream_that_is_stopped_resumes_and_ends_with_the_same_ranking(
-    world, finished, tmp_path, monkeypatch
-):
+def test_a_stream_that_is_stopped_resumes_and_ends_with_the_same_ranking(world, finished, tmp_path):
     whole, _ = finished
     cfg = configure(world, tmp_path, "methods=[greedy]")
-    steps, play = [], Player.step
-
-    def stopped(player, *args):
-        steps.append(len(steps))
-        if len(steps) == 15:  # of the 18 that choose a setting, and then record
-            os.kill(os.getpid(), signal.SIGTERM)
-        return play(player, *args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Player, "step", stopped)
-        with pytest.raises(SystemExit) as stop:
-            evaluate_retrieval.main(cfg)
-    assert stop.value.code == 143
-    assert len(steps) == 15
+    with stopped_at(15):  # of the 18 that choose a setting, and then record
+        evaluate_retrieval.main(cfg)
     assert not (tmp_path / "results.json").exists()
     evaluate_retrieval.main(cfg)
     for name in ("greedy-0-test", "greedy-1-test"):

@@ -1,7 +1,6 @@
 """The grid of temperatures and steps, end to end on a small world."""
 
 import json
-import signal
 
 import numpy as np
 import pytest
@@ -9,8 +8,7 @@ from hydra import compose, initialize_config_dir
 
 from experiments import exploration
 from experiments.parts.config import CONFIGS
-from experiments.parts.player import Player
-from jaxret.checkpoint import Interrupted
+from tests.experiments.processes import stopped_at
 
 WAYS = ("sampled", "greedy")
 CELLS = [f"tau={tau}/step={step}" for tau in ("0.05", "5") for step in ("0", "0.1")]
@@ -94,22 +92,10 @@ def test_files_hold_the_grid_and_the_figures(finished):
     assert results["cells"] == 8
 
 
-def test_a_run_that_is_stopped_resumes_within_a_way_and_ends_with_the_same_numbers(
-    world, finished, monkeypatch
-):
-    directory, step, calls = world / "exploration_cut", Player.step, []
-
-    def interrupting(self, *args):
-        calls.append(self)
-        if len(calls) == 12:
-            signal.raise_signal(signal.SIGTERM)
-        return step(self, *args)
-
-    monkeypatch.setattr(Player, "step", interrupting)
-    with pytest.raises(Interrupted):
+def test_a_run_that_is_stopped_resumes_within_a_way_and_ends_with_the_same_numbers(world, finished):
+    directory = world / "exploration_cut"
+    with stopped_at(12):
         exploration.main(configure(world, directory))
-    assert len(calls) == 12
-    monkeypatch.setattr(Player, "step", step)
     assert exploration.main(configure(world, directory)) == finished[1]
 
 

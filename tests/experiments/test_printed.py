@@ -5,6 +5,7 @@ from hydra import compose, initialize_config_dir
 
 from experiments import printed
 from experiments.parts.config import CONFIGS
+from tests.experiments.processes import stopped_at
 
 
 def configure(directory, *overrides):
@@ -26,6 +27,12 @@ def test_scores_move_but_less_than_the_bound_and_than_what_would_matter(finished
     assert 0 < results[f"{rule}/1e-05/mean"] < largest < bound < results["gap/median"]
     assert abs(results[f"{rule}/1e-05/ndcg"]) < 1e-3
     assert (directory / "change.png").stat().st_size > 5_000
+
+
+def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(finished, tmp_path):
+    with stopped_at(1):
+        printed.main(configure(tmp_path))
+    assert printed.main(configure(tmp_path)) == finished[1]
 
 
 def test_an_unknown_rule_is_refused(tmp_path):

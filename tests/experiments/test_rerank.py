@@ -14,6 +14,7 @@ from experiments.parts.config import CONFIGS
 from jaxret.llm import Chat, Endpoint
 from jaxret.nn.classifier import classifier
 from jaxret.retrieval.cross_encoder import cross_encoder
+from tests.experiments.processes import stopped_at
 from tests.fake_llm import Reply, serving
 from tests.tiny import encoder, weights
 
@@ -74,6 +75,16 @@ def test_success_is_that_of_the_item_that_was_picked(finished):
     lines = json.loads((directory / "results.json").read_text())
     assert lines["reranked/none/online/accuracy"]["n"] == 2
     assert (directory / "accuracy.png").stat().st_size > 5_000
+
+
+def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(world, finished, tmp_path):
+    _, results = finished
+    cfg = configure(world, tmp_path, "rerankers=[none,simulated]", "chunk=32")
+    with stopped_at(4):
+        rerank.main(cfg)
+    resumed = rerank.main(cfg)
+    assert resumed == {name: results[name] for name in resumed}
+    assert len(resumed) == 12
 
 
 def test_a_language_model_may_be_the_reranker(world, monkeypatch):

@@ -1,8 +1,6 @@
 """Projections and transfer, end to end on a small configuration."""
 
-import os
 import shutil
-import signal
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,9 +10,8 @@ from hydra import compose, initialize_config_dir
 from experiments import transfer
 from experiments.parts import later_tools, other_encoder, problem
 from experiments.parts.config import CONFIGS
-from experiments.parts.player import Player
-from jaxret.checkpoint import Interrupted
 from jaxret.online import projections
+from tests.experiments.processes import stopped_at
 
 SMALL = [
     "tracking=files",
@@ -161,24 +158,16 @@ def test_an_encoder_is_carried_to_itself_without_loss(finished):
         assert results[f"greedy/encoder/{start}"] == pytest.approx(static, abs=2e-3)
 
 
-def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(
-    finished, tmp_path, monkeypatch
-):
+def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(finished, tmp_path):
     """Two units are left to do; the signal comes in the first step of the first."""
-    units, step = tmp_path / "units", Player.step
+    units = tmp_path / "units"
     shutil.copytree(finished[0] / "units", units)
     left = [units / f"greedy-sphere-{protocol}.npz" for protocol in ("heldout", "unseen")]
     for unit in left:
         unit.unlink()
 
-    def stopping(player, *rest):
-        os.kill(os.getpid(), signal.SIGTERM)
-        return step(player, *rest)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Player, "step", stopping)
-        with pytest.raises(Interrupted):
-            transfer.main(configure(tmp_path))
+    with stopped_at(1):
+        transfer.main(configure(tmp_path))
     assert not any(unit.exists() for unit in left)
     saved = tmp_path / "checkpoints" / "greedy-sphere-heldout"
     assert [path.name for path in saved.glob("[0-9]*")] == ["1"]

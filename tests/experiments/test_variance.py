@@ -1,7 +1,5 @@
 """Bias, variance and what they cost, end to end on twelve tools of DeskBank."""
 
-import signal
-
 import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
@@ -9,8 +7,7 @@ from hydra import compose, initialize_config_dir
 from experiments import variance
 from experiments.parts import bits, problem
 from experiments.parts.config import CONFIGS
-from experiments.parts.player import Player
-from jaxret.checkpoint import Interrupted
+from tests.experiments.processes import stopped_at
 
 KEPT = ("importance_weighted", "debiased", "full_information")
 LEFT_OUT = ("chosen_only", "clipped", "implicit_exploration", "bandit_likelihood", "banditron")
@@ -106,23 +103,10 @@ def test_files_hold_the_figures(finished):
         assert (directory / f"{name}.png").stat().st_size > 5_000
 
 
-def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(
-    tmp_path, finished, monkeypatch
-):
-    directory, step, calls = tmp_path / "cut", Player.step, []
-
-    def interrupting(self, *args):
-        calls.append(self)
-        if len(calls) == 5:
-            signal.raise_signal(signal.SIGTERM)
-        return step(self, *args)
-
-    monkeypatch.setattr(Player, "step", interrupting)
-    with pytest.raises(Interrupted):
-        variance.main(configure(directory))
-    assert len(calls) == 5
-    monkeypatch.setattr(Player, "step", step)
-    assert variance.main(configure(directory)) == finished[1]
+def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(tmp_path, finished):
+    with stopped_at(5):
+        variance.main(configure(tmp_path))
+    assert variance.main(configure(tmp_path)) == finished[1]
 
 
 @pytest.mark.parametrize(
