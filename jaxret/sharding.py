@@ -82,15 +82,40 @@ def by_path(tree, rules: Rules):
     return jax.tree.map_with_path(spec, tree)
 
 
-def sweep(run: Callable, *args):
+def sweep(run: Callable, *args, mesh: Mesh | None = None):
     """Maps ``run`` over the leading axis of ``args``: seeds, or a grid of settings.
 
-    On CPU one run after another beats vmap (the matrix products already fill the cores, and a
-    run's vectors stay in cache); on accelerators vmap fills the device.
+    On a CPU device one run after another beats vmap (a run's vectors stay in cache); on
+    accelerators vmap fills the device.
+
+    Args:
+      run: of one element of each of ``args``.
+      args: arrays and trees of arrays with the same leading axis n.
+      mesh: its devices along the axis ``run`` share the runs, to the same bits: n is filled up
+        with copies of the last run until they divide it.
     """
-    if jax.default_backend() == "cpu":
-        return lax.map(lambda a: run(*a), args)
-    return jax.vmap(run)(*args)
+
+    def inside(*args):
+        if jax.default_backend() == "cpu":
+            return lax.map(lambda a: run(*a), args)
+        return jax.vmap(run)(*args)
+
+    if mesh is None or mesh.shape["run"] == 1:
+        return inside(*args)
+    n = len(jax.tree.leaves(args)[0])
+    whole = n + -n % mesh.shape["run"]
+    filled = (
+        args if whole == n else jax.tree.map(lambda x: x[jnp.arange(whole).clip(max=n - 1)], args)
+    )
+    shared = jax.shard_map(
+        inside, mesh=mesh, in_specs=P("run"), out_specs=P("run"), check_vma=False
+    )(*filled)
+    return shared if whole == n else jax.tree.map(lambda x: x[:n], shared)
+
+
+def run_mesh(runs: int) -> Mesh:
+    """All devices side by side along the axis ``run``, but no more than there are runs."""
+    return make_mesh(run=min(runs, len(jax.devices())))
 
 
 def item_ids(n_local: int, axis: Axis) -> Int[Array, " I"]:

@@ -187,14 +187,17 @@ def test_a_rule_for_more_axes_than_a_leaf_has_is_refused():
         sharding.by_path(TREE, [("bias", P(None, "model"))])
 
 
-def test_a_sweep_is_the_runs_one_by_one():
+@pytest.mark.parametrize("devices", [None, 1, 2, 3], ids=lambda n: f"{n} devices")
+def test_a_sweep_is_the_runs_one_by_one(devices):
     def run(eta, key):
         return {"noise": eta * jax.random.normal(key, (3,)), "eta": eta}
 
     etas, keys = jnp.array([0.1, 0.2, 0.4]), jax.random.split(jax.random.key(0), 3)
     alone = [jax.jit(run)(*args) for args in zip(etas, keys, strict=True)]
     keys = jax.random.split(jax.random.key(0), 3)
-    together = jax.jit(lambda *args: sharding.sweep(run, *args))(etas, keys)
+    mesh = devices and sharding.run_mesh(devices)
+    together = jax.jit(lambda *args: sharding.sweep(run, *args, mesh=mesh))(etas, keys)
+    assert len(together["eta"]) == 3
     for i, expected in enumerate(alone):
         np.testing.assert_array_equal(together["noise"][i], expected["noise"])
         assert together["eta"][i] == expected["eta"]

@@ -106,4 +106,4 @@ def _first(states: Any, queries: Float[jax.Array, "N d"], see: See) -> Int[jax.A
     def one(state):
         return jnp.argmax(see(state, queries) @ state.theta.T, axis=1)
 
-    return sharding.sweep(one, states)
+    return sharding.sweep(one, states, mesh=sharding.run_mesh(len(states.theta)))

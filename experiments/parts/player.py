@@ -91,12 +91,13 @@ class Player:
             world = (answers(setting), stream, query, jax.random.key(seed))
             return part(make(*setting), state, *world, *answer)
 
-        self._start = jax.jit(partial(sharding.sweep, start))
+        sweep = partial(sharding.sweep, mesh=sharding.run_mesh(len(seeds)))
+        self._start = jax.jit(partial(sweep, start))
         if choose is None:
-            self._step = jax.jit(partial(sharding.sweep, step), donate_argnums=0)
+            self._step = jax.jit(partial(sweep, step))
         else:
             show, settle = (
-                jax.jit(partial(sharding.sweep, partial(half, part)))
+                jax.jit(partial(sweep, partial(half, part)))
                 for part in (rounds.show, rounds.settle)
             )
             self._step = partial(_by_hand, show, settle, choose)

@@ -12,11 +12,12 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 from omegaconf import DictConfig
 
@@ -134,7 +135,8 @@ def open_run(cfg: DictConfig) -> Generator[Run | None]:
         return
     directory.mkdir(parents=True, exist_ok=True)
     record.write_text(json.dumps(ours, indent=2) + "\n")
-    memory.keep_freed()  # before JAX computes anything
+    memory.keep_freed()  # before JAX computes anything, as the next line
+    _one_device_a_core()
     with interruptible() as interrupted:
         run = Run(cfg, interrupted)
         try:
@@ -145,6 +147,19 @@ def open_run(cfg: DictConfig) -> Generator[Run | None]:
         finally:
             run.clock()
             run.tracker.finish()
+
+
+def _one_device_a_core() -> None:
+    """On CPU, lets `jaxret.sharding.run_mesh` play seeds side by side.
+
+    All cores on one seed split what is too small to split: as two devices, 2 cores play four seeds
+    in 0.5 to 0.7 of the time.
+    """
+    said = jax.config.values["jax_num_cpu_devices"] > 0
+    if said or "device_count" in os.environ.get("XLA_FLAGS", ""):
+        return
+    with suppress(RuntimeError):  # JAX has begun, and keeps the devices that it has
+        jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:

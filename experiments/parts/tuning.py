@@ -54,7 +54,7 @@ class Ranker:
                 values = metrics.evaluate(state.theta, seen, labels, task.tie_order, k=k)
                 return jnp.stack([values[name.format(k=k)] for name in METRICS])
 
-            return sharding.sweep(one, states)
+            return sharding.sweep(one, states, mesh=sharding.run_mesh(len(states.theta)))
 
         self._score = score
 

@@ -15,10 +15,18 @@ Letters: I items, d width, N queries.
 
 from typing import Any, NamedTuple
 
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxret.online import lenses, preconditioners, projections
-from jaxret.online.learner import Learner, coefficients, logits, measure, step_length
+from jaxret.online.learner import (
+    Learner,
+    coefficients,
+    logits,
+    measure,
+    past_coefficients,
+    step_length,
+)
 from jaxret.online.lenses import Lens
 from jaxret.online.preconditioners import Preconditioner
 
@@ -75,8 +83,22 @@ def adaptive(
         )
         return state, measure(z, labels, None)
 
+    def rehearse(state, queries, choices, rewards, counts):
+        u = lens.see(state.glass, queries)
+        step = step_length(rule, state.t)
+        c = past_coefficients(rule, state, u, choices, rewards, counts)
+        glass = lens.grind(state.glass, queries, step * c @ state.theta)
+
+        def condition(memory, line):
+            memory, *line = preconditioner.apply(memory, *line)
+            return memory, line
+
+        memory, (c, v) = lax.scan(condition, state.memory, (c, u))
+        theta = projections.project(rule.projection, state.theta - step * c.T @ v)
+        return state._replace(theta=theta, glass=glass, memory=memory)
+
     def see(state, queries):
         return lens.see(state.glass, queries)
 
     name = "+".join([learner.name, lens.name, preconditioner.name])
-    return Learner(name, init, act, update, None, see)
+    return Learner(name, init, act, update, None, see, rehearse)

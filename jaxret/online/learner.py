@@ -15,6 +15,7 @@ Letters: I items, d width, L labels, k items shown.
 
 from typing import NamedTuple, Protocol
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -80,6 +81,30 @@ class Update(Protocol):
     ) -> tuple: ...
 
 
+class Rehearse(Protocol):
+    """Learns once more from n past rounds, all of them at today's state.
+
+    Args:
+      state: today's.
+      queries: [n, d].
+      choices: what was used then, fields [n].
+      rewards: [n].
+      counts: [n], 0 for a round that is to be left out, otherwise 1.
+
+    Returns:
+      the state, no round later.
+    """
+
+    def __call__(
+        self,
+        state,
+        queries: Float[Array, "n d"],
+        choices: Choice,
+        rewards: Float[Array, " n"],
+        counts: Float[Array, " n"],
+    ): ...
+
+
 class Init(Protocol):
     """Starts from item embeddings [I, d] and the mask of those that are there."""
 
@@ -110,7 +135,10 @@ def as_they_are(state, queries: Float[Array, "N d"]) -> Float[Array, "N d"]:
 
 
 class Learner(NamedTuple):
-    """A learner. ``rule`` is None for those whose update is not rank one."""
+    """A learner.
+
+    ``rule`` is None for those whose update is not rank one, ``rehearse`` for those that cannot.
+    """
 
     name: str
     init: Init
@@ -118,6 +146,7 @@ class Learner(NamedTuple):
     update: Update
     rule: Rule | None
     see: See = as_they_are
+    rehearse: Rehearse | None = None
 
 
 def rank_one(
@@ -167,7 +196,12 @@ def rank_one(
         theta = projections.project(rule.projection, theta)
         return state._replace(theta=theta, t=state.t + 1), measure(z, labels, None)
 
-    return Learner(name, init, act, update, rule)
+    def rehearse(state, queries, choices, rewards, counts):
+        c = past_coefficients(rule, state, queries, choices, rewards, counts)
+        theta = state.theta - step_length(rule, state.t) * c.T @ queries
+        return state._replace(theta=projections.project(rule.projection, theta))
+
+    return Learner(name, init, act, update, rule, rehearse=rehearse)
 
 
 def logits(state, query: Float[Array, " d"], tau) -> Float[Array, " I"]:
@@ -196,6 +230,23 @@ def coefficients(
         reward=reward,
     )
     return estimator.coefficients(seen)
+
+
+def past_coefficients(
+    rule: Rule,
+    state,
+    queries: Float[Array, "n d"],
+    choices: Choice,
+    rewards: Float[Array, " n"],
+    counts: Float[Array, " n"],
+) -> Float[Array, "n I"]:
+    """c of past rounds as today's rows see them, with the arguments of `Rehearse`."""
+
+    def one(query, choice, reward, count):
+        z = logits(state, query, rule.tau)
+        return count * coefficients(rule.estimator, z, choice, reward, jnp.array([-1]), None)
+
+    return jax.vmap(one)(queries, choices, rewards, counts)
 
 
 def measure(z: Float[Array, " I"], labels: Int[Array, " L"], axis: Axis) -> Info:

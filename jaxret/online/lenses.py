@@ -31,15 +31,17 @@ class See(Protocol):
 
 
 class Grind(Protocol):
-    """Moves the lens.
+    """Moves the lens by one round, or by n past ones at once.
 
     Args:
       glass: its arrays.
-      query: [d].
-      pull: ``step Theta^T c``, by which u should move down.
+      query: [d] or [n, d].
+      pull: ``step Theta^T c`` of each, by which u should move down.
     """
 
-    def __call__(self, glass: Any, query: Float[Array, " d"], pull: Float[Array, " d"]) -> Any: ...
+    def __call__(
+        self, glass: Any, query: Float[Array, "*n d"], pull: Float[Array, "*n d"]
+    ) -> Any: ...
 
 
 class Lens(NamedTuple):
@@ -70,7 +72,7 @@ def linear(*, rate: float) -> Lens:
     require("rate", rate, "> 0", lambda x: x > 0)
 
     def grind(glass, query, pull):
-        return glass - rate * pull[:, None] * query[None, :]
+        return glass - rate * _outer(pull, query)
 
     return Lens(
         "linear",
@@ -97,11 +99,7 @@ def low_rank(*, rate: float, rank: int, seed: int = 0) -> Lens:
 
     def grind(glass, query, pull):
         a, b = glass
-        inner = b @ query
-        return (
-            a - rate * pull[:, None] * inner[None, :],
-            b - rate * (a.T @ pull)[:, None] * query[None, :],
-        )
+        return a - rate * _outer(pull, query @ b.T), b - rate * _outer(pull @ a, query)
 
     return Lens(
         "low_rank",
@@ -130,7 +128,9 @@ def centred(*, rate: float, share: float = 0.8, count: float = 20.0) -> Lens:
 
     def grind(glass, query, pull):
         total, seen, matrix = glass
-        return total + query, seen + 1, inner.grind(matrix, less(glass, query), pull)
+        rounds = jnp.atleast_2d(query)
+        matrix = inner.grind(matrix, less(glass, query), pull)
+        return total + rounds.sum(axis=0), seen + len(rounds), matrix
 
     return Lens(
         "centred",
@@ -142,3 +142,8 @@ def centred(*, rate: float, share: float = 0.8, count: float = 20.0) -> Lens:
         see=lambda glass, queries: inner.see(glass[2], less(glass, queries)),
         grind=grind,
     )
+
+
+def _outer(pull: Float[Array, "*n a"], seen: Float[Array, "*n b"]) -> Float[Array, "a b"]:
+    """``pull seen^T``, summed over rounds if there are several."""
+    return pull[:, None] * seen[None, :] if pull.ndim == 1 else pull.T @ seen

@@ -5,6 +5,9 @@ told as often as it likes: the gradient of ``-log P(y | q, a)`` at today's Theta
 feedback, and vanishes where the model has come to agree with the bit. (Eq. (4) does not: of a
 success it says ``p - 1 / pi`` however large p has grown, and rows that are free run away.)
 
+Past rounds are learnt from at once, all of them at the Theta that the new round left: they cost one
+more step together, not one each.
+
 Letters: C rounds remembered, d width.
 """
 
@@ -47,14 +50,15 @@ def rehearsing(learner: Learner, *, again: int, capacity: int, seed: int = 0) ->
     """A learner that goes over ``again`` past rounds after each new one.
 
     Args:
-      learner: one that learns from bits, best by a likelihood; its `update` is called
-        ``again + 1`` times a round.
+      learner: one that learns from bits, best by a likelihood.
       again: past rounds a round, >= 1, drawn evenly from those that are remembered.
       capacity: C, rounds that are remembered, >= 1.
       seed: of the draws.
     """
     if learner.rule is not None and not learner.rule.estimator.bandit:
         raise ValueError(f"learner {learner.name!r} is told labels, and bits alone are remembered")
+    if (rehearse := learner.rehearse) is None:
+        raise ValueError(f"learner {learner.name!r} cannot rehearse: take a rank-one learner")
     require("again", again, ">= 1", lambda x: x >= 1)
     require("capacity", capacity, ">= 1", lambda x: x >= 1)
 
@@ -85,18 +89,11 @@ def rehearsing(learner: Learner, *, again: int, capacity: int, seed: int = 0) ->
         )
         known = jnp.minimum(state.t + 1, capacity)
         drawn = jax.random.randint(draw_key(seed, state.t), (again,), 0, known)
-        unknown = jnp.full_like(labels, -1)
-
-        def once_more(inner, i):
-            def learn(inner):
-                old = Choice(item=past.item[i], propensity=past.propensity[i])
-                return learner.update(inner, past.query[i], old, past.reward[i], unknown)[0]
-
-            here = state.available[past.item[i]]  # a tool that has gone is not spoken of
-            return lax.cond(here, learn, lambda inner: inner, inner), None
-
-        inner, _ = lax.scan(once_more, inner, drawn)
-        inner = inner._replace(t=state.t + 1)
+        # A loop: XLA would join a gather to the writing above, and copy all of the past for it.
+        old = lax.map(lambda i: jax.tree.map(lambda x: x[i], past), drawn)
+        here = state.available[old.item]  # a tool that has gone is not spoken of
+        choices = Choice(item=old.item, propensity=old.propensity)
+        inner = rehearse(inner, old.query, choices, old.reward, here.astype(old.reward.dtype))
         return RehearsalState(
             inner=inner, available=state.available, t=state.t + 1, past=past
         ), info
