@@ -26,7 +26,8 @@ import numpy as np
 
 from jaxret.data import deskbank
 from jaxret.data.text import full
-from jaxret.encode import TextEncoder, batches, forward, load_encoder
+from jaxret.encode import TextEncoder, forward, load_encoder
+from jaxret.padding import batches
 
 THREADS = 2
 

@@ -38,10 +38,11 @@ from experiments.parts.run import open_run
 from jaxret import tracking
 from jaxret.data import deskbank
 from jaxret.data.text import full
-from jaxret.encode import TextEncoder, batches, encode, load_encoder
+from jaxret.encode import TextEncoder, encode, load_encoder
 from jaxret.nn.backbone import Backbone, shallow
 from jaxret.nn.classifier import classifier
 from jaxret.nn.refiner import refiner
+from jaxret.padding import batches
 from jaxret.training import loop, recipes
 from jaxret.types import Params
 

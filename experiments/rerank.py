@@ -12,6 +12,7 @@ learner sees:
     simulated       recognises a right tool on the slate in four of five cases (Hydra: accuracy)
     refiner_...     ToolRefiner, all ten in one pass
     cross_encoder   every pair in a pass of its own
+    tool_rank       likewise, by a language model's word for true
     rankgpt         a language model, listwise, behind an OpenAI-compatible endpoint
 
 ``reranked`` divides by the probability with which the item was on the slate given the others' noise
@@ -30,7 +31,7 @@ from omegaconf import DictConfig
 from experiments.parts import choosers, learners, show
 from experiments.parts.bench import Bench
 from experiments.parts.config import CONFIGS, plain
-from experiments.parts.fit import cross_encoder, refiner
+from experiments.parts.fit import cross_encoder, refiner, tool_rank
 from experiments.parts.learners import Rival
 from experiments.parts.player import Choose, Player
 from experiments.parts.run import Run, open_run
@@ -83,6 +84,7 @@ def compute(cfg: DictConfig, rivals: list[Rival], chat: Chat | None, run: Run) -
     simulated = Environment(reranker=simulated_reranker(accuracy=cfg.accuracy))
     results: dict[str, np.ndarray] = {}
     curves: dict[str, dict[str, np.ndarray]] = {}
+    picks = {name: chooser(bench, name, cfg, chat) for name in cfg.rerankers}
     for rival in rivals:
         one = make(rival.make, environment=simulated, seeds=seeds[:1])
         rehearsal = orders(parts.validation, 1, seeds[:1])
@@ -90,8 +92,7 @@ def compute(cfg: DictConfig, rivals: list[Rival], chat: Chat | None, run: Run) -
         tau, eta = rival.settings[tuned["best"]]
         for name in cfg.rerankers:
             world = simulated if name == "simulated" else Environment()
-            choose = chooser(bench, name, cfg, chat)
-            player = make(rival.make, environment=world, seeds=seeds, choose=choose)
+            player = make(rival.make, environment=world, seeds=seeds, choose=picks[name])
             found = player.record(
                 f"{rival.name}-{name}",
                 player.setting(tau, eta),
@@ -123,7 +124,12 @@ def _cross_encoder(bench: Bench, name: str, cfg: DictConfig) -> Choose:
     return choosers.pairwise(trained, bench.task.texts, len(bench.task.documents))
 
 
-TRAINED = {"refiner": _refiner, "cross_encoder": _cross_encoder}
+def _tool_rank(bench: Bench, name: str, cfg: DictConfig) -> Choose:
+    trained = tool_rank.reranker(bench, name, cfg.seed)
+    return choosers.pairwise(trained, bench.task.texts, len(bench.task.documents))
+
+
+TRAINED = {"refiner": _refiner, "cross_encoder": _cross_encoder, "tool_rank": _tool_rank}
 
 
 def measured(name: str, found: Mapping[str, np.ndarray], k: int) -> dict[str, np.ndarray]:

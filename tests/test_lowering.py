@@ -1,5 +1,6 @@
 """Every hot program lowers for GPU and TPU. That it lowers is all that is said: nothing runs."""
 
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -10,15 +11,18 @@ import pytest
 from jax.sharding import AbstractMesh
 
 from jaxret import metrics
+from jaxret.nn import qwen3
+from jaxret.nn.answers import answers
 from jaxret.nn.classifier import classifier
-from jaxret.nn.layers import Compute
+from jaxret.nn.layers import Compute, last_pool
+from jaxret.nn.placement import placed
 from jaxret.nn.refiner import refiner
 from jaxret.online import learner, projections
 from jaxret.online.environment import Environment, simulated_reranker
 from jaxret.online.replay import replay, replay_blocked, replay_on_mesh
 from jaxret.training import loop, recipes
 from jaxret.types import Stream
-from tests.tiny import BACKBONES
+from tests.tiny import BACKBONES, DECODER
 
 ITEMS, WIDTH, QUERIES = 64, 8, 16
 RULE = learner.orag(tau=0.1, eta=0.01, k=3, projection=projections.sphere())
@@ -88,6 +92,29 @@ def trained_refiner(backbone):
     return trained(network, loss, TEXT | batch)
 
 
+def trained_answers():
+    network = answers(DECODER, [3, 4], compute=COMPUTE)
+
+    def loss(params, batch, key):
+        logits = network.apply(params, batch["ids"], batch["mask"], key=key)
+        return optax.softmax_cross_entropy_with_integer_labels(logits, batch["right"]).mean(), {}
+
+    return trained(network, loss, TEXT | {"right": shape(8, dtype=jnp.int32)})
+
+
+def split_qwen3(size):
+    """Vectors of texts from a preset, two of its blocks, over eight devices."""
+    config = replace(qwen3.PRESETS[size], layers=2)
+    network, mesh = qwen3.qwen3(config, COMPUTE), AbstractMesh((8,), ("model",))
+    rules = qwen3.tensor_parallel(config, mesh)
+    params = placed(network.shapes(), dtype="bfloat16", mesh=mesh, rules=rules)
+
+    def run(params, ids, mask):
+        return last_pool(network.apply(params, ids, mask), mask)
+
+    return run, (params, TEXT["ids"], TEXT["mask"])
+
+
 PROGRAMS = {
     "replay": played(replay),
     "replay_blocked": played(replay_blocked),
@@ -95,6 +122,7 @@ PROGRAMS = {
     "metrics.evaluate": evaluated(),
     **{f"train_step, MLC on {name}": trained_mlc(b) for name, b in BACKBONES.items()},
     **{f"train_step, refiner on {name}": trained_refiner(b) for name, b in BACKBONES.items()},
+    "train_step, answers of qwen3": trained_answers(),
 }
 
 
@@ -104,3 +132,15 @@ def test_programs_lower_for_accelerators(program, platform):
     run, shapes = PROGRAMS[program]
     lowered = jax.jit(run).trace(*shapes).lower(lowering_platforms=(platform,))
     assert "stablehlo" in lowered.as_text()
+
+
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+@pytest.mark.parametrize("size", ["0.6B", "8B"])
+def test_a_qwen3_lowers_as_eight_parts_with_none_of_its_matrices_whole(size, platform):
+    run, shapes = split_qwen3(size)
+    text = jax.jit(run).trace(*shapes).lower(lowering_platforms=(platform,)).as_text()
+    assert "mhlo.num_partitions = 8" in text
+    split = [path for path, leaf in jax.tree.leaves_with_path(shapes[0]) if leaf.ndim == 2]
+    assert len(split) == 1 + 2 * 7
+    signature = next(line for line in text.splitlines() if "func.func public @main" in line)
+    assert signature.count('{"model"}') == len(split)

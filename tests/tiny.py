@@ -6,8 +6,9 @@ import numpy as np
 from flax import nnx
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from jaxret.encode import EncoderSpec, TextEncoder
-from jaxret.nn import bert, deberta
+from jaxret.encode import TextEncoder
+from jaxret.encoders import EncoderSpec
+from jaxret.nn import bert, deberta, qwen3
 from jaxret.nn.backbone import Backbone
 from jaxret.nn.functional import functionalize
 from jaxret.nn.layers import Compute
@@ -27,6 +28,13 @@ BACKBONES = {
         "deberta.",
     ),
 }
+#: It reads from left to right: for what takes any backbone, and not for heads on a first token.
+DECODER = Backbone(
+    qwen3.Qwen3Config(**SIZES, kv_heads=1, head_width=6, tied=True),
+    qwen3.Qwen3,
+    qwen3.KEYS,
+    "model.",
+)
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnopqrst"]
 
 

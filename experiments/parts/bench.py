@@ -3,10 +3,11 @@
     bm25, documents                 no training at all
     tool2vec_raw, tool2vec          means of training queries, as they are and of length 1
     nudge_m, nudge_n                documents moved towards training queries, closed form
-    query2query, query2desc, dpr    Tool2Vec, and documents, with an encoder trained for them
+    query2query, query2desc         Tool2Vec, and documents, with an encoder trained for them
+    dpr, tool_embed                 documents, with an encoder trained by contrast
     mlc                             multi-label classification
     refiner_tool2vec, ...           ToolRefiner on a first stage, as its recipe says
-    cross_encoder                   every candidate read together with the query
+    cross_encoder, tool_rank        every candidate read together with the query
     refit                           queries corrected by what a reranker says, a second search
     greedy, orag, orag+once, ...    documents moved by an online learner; +once: each query once
 

@@ -18,13 +18,17 @@ from omegaconf import DictConfig
 from experiments.parts import learners
 from experiments.parts.bench import KEPT, UNTRAINED, Bench
 from experiments.parts.config import plain
-from experiments.parts.fit import cross_encoder, encoder, mlc, online, refiner, refit
+from experiments.parts.fit import cross_encoder, encoder, mlc, online, refiner, refit, tool_rank
 from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import Features, Retriever, Texts, refine
 from jaxret.validate import require
 
 FITTED = {"encoder": encoder.retriever, "mlc": mlc.retriever}
-RERANKERS = {"refiner": refiner.reranker, "cross_encoder": cross_encoder.reranker}
+RERANKERS = {
+    "refiner": refiner.reranker,
+    "cross_encoder": cross_encoder.reranker,
+    "tool_rank": tool_rank.reranker,
+}
 SEES = {"bm25": "nothing", "documents": "nothing"}  # the others without a learner: labels
 LEARNERS_SEE = {"none": "nothing", "full_information": "labels"}  # other estimators: bits
 

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from experiments.parts.learners import Rival
-from experiments.parts.problem import Problem
+from experiments.parts.problem import Problem, find_encoder
 from experiments.parts.transfer_plays import NDCG, Stage
 from experiments.parts.tuning import Ranker, catalogues, tune
 from jaxret import encode
@@ -79,7 +79,8 @@ class Other(NamedTuple):
 
 def find(spec: DictConfig) -> TextEncoder:
     """Finds ``cfg.other`` and refuses depths that it does not have; reads no weights."""
-    encoder = encode.load_encoder(spec.name, None if spec.path is None else Path(spec.path))
+    named = {key: value for key, value in spec.items() if key != "layers"}
+    encoder = find_encoder(OmegaConf.create(named))
     most = encoder.backbone.config.layers
     allowed = f"null or in 1 .. {most}"
     require("other.layers", spec.layers, allowed, lambda n: n is None or 1 <= n <= most)

@@ -52,8 +52,7 @@ def encoded(cfg: DictConfig, dataset: Dataset) -> Problem:
     metrics.check_labels(dataset.labels, len(dataset.tool_ids))
     render = recipe(cfg.document.recipe)
     documents = [render(document) for document in dataset.documents]
-    weights = None if cfg.encoder.path is None else Path(cfg.encoder.path)
-    encoder = encode.load_encoder(cfg.encoder.name, weights)
+    encoder = find_encoder(cfg.encoder)
     cache = encode.cache_directory() if cfg.cache is None else Path(cfg.cache)
     queries = [normalise(query) for query in dataset.queries]
     return Problem(
@@ -66,6 +65,13 @@ def encoded(cfg: DictConfig, dataset: Dataset) -> Problem:
         labels=dataset.labels,
         tie_order=metrics.tie_order(dataset.tool_ids),
     )
+
+
+def find_encoder(spec: DictConfig) -> encode.TextEncoder:
+    """The encoder that a config of the group ``encoder`` describes; reads no weights."""
+    path = None if spec.path is None else Path(spec.path)
+    options = {key: value for key, value in plain(spec).items() if key not in ("name", "path")}
+    return encode.load_encoder(spec.name, path, **options)
 
 
 def part(dataset: Dataset, validation: float, heldout: float, seed: int) -> Parts:

@@ -1,4 +1,4 @@
-"""One interface for the networks that read text: BERT and DeBERTa.
+"""One interface for the networks that read text: BERT, DeBERTa and Qwen3.
 
 A backbone's module is built from ``(config, compute, rngs=...)`` and has
 
@@ -7,60 +7,99 @@ A backbone's module is built from ``(config, compute, rngs=...)`` and has
     run(x, mask, positions, key=None)     the blocks -> hidden states [B, L, H]
     module(ids, mask, types, key=None)    run(embed(ids)): a text, or a pair of texts
 
-so that MLC, ToolRefiner, the cross-encoder and the encoder take either. ``positions [B, L]`` are
-0, 1, .. by default; BERT adds an embedding for each, DeBERTa sees their differences in every block.
-``types [B, L]`` are 0, and 1 in the second text of a pair; DeBERTa-V3 does not look at them.
+so that MLC, ToolRefiner, the cross-encoder and the encoder take any. ``positions [B, L]`` are
+0, 1, .. by default; BERT adds an embedding for each, DeBERTa and Qwen3 see their differences in
+every block, and Qwen3 counts tokens only, so that padding may come first. ``types [B, L]`` are 0,
+and 1 in the second text of a pair; BERT alone looks at them.
 """
 
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from flax import nnx
+from jax.sharding import AbstractMesh, Mesh
 
-from jaxret.nn import bert, checkpoints, deberta
+from jaxret.nn import bert, checkpoints, deberta, placement, qwen3, tensor_files
 from jaxret.nn.functional import Module, functionalize
 from jaxret.nn.layers import Compute
+from jaxret.sharding import Rules
 from jaxret.types import Params
 
-Config = bert.BertConfig | deberta.DebertaConfig
+Config = bert.BertConfig | deberta.DebertaConfig | qwen3.Qwen3Config
+Network = bert.Bert | deberta.Deberta | qwen3.Qwen3
 
 
 class Backbone(NamedTuple):
     """A network for text: its sizes, how to build it, and how its weights are published."""
 
     config: Config
-    module: type[bert.Bert] | type[deberta.Deberta]
+    module: type[Network]
     keys: checkpoints.KeyTable
     prefix: str  # of its names in a checkpoint that holds more than the backbone
 
-    def build(self, compute: Compute, rngs: nnx.Rngs) -> bert.Bert | deberta.Deberta:
+    def build(self, compute: Compute, rngs: nnx.Rngs) -> Network:
         return self.module(self.config, compute, rngs=rngs)  # ty: ignore[invalid-argument-type]
 
     def network(self, compute: Compute = Compute()) -> Module:
         """``apply(params, ids, mask, key=None) -> hidden states [B, L, H]``."""
         return functionalize(lambda rngs: self.build(compute, rngs))
 
-    def load(self, path: Path) -> Params:
-        """Reads a ``model.safetensors``; ValueError names every tensor that does not fit."""
-        tensors = checkpoints.load_safetensors(path)
-        return checkpoints.convert(tensors, self.keys, self.network().shapes(), prefix=self.prefix)
+    def shapes(
+        self,
+        *,
+        dtype: Literal["float32", "bfloat16"] = "float32",
+        mesh: Mesh | AbstractMesh | None = None,
+        rules: Rules = (),
+    ) -> Params:
+        """What `load` gives, without its numbers; `jaxret.nn.placement.memory_report` takes it."""
+        return placement.placed(self.network().shapes(), dtype=dtype, mesh=mesh, rules=rules)
+
+    def load(
+        self,
+        path: Path,
+        *,
+        dtype: Literal["float32", "bfloat16"] = "float32",
+        mesh: Mesh | None = None,
+        rules: Rules = (),
+    ) -> Params:
+        """Reads the weights of a checkpoint, a tensor at a time.
+
+        Args:
+          path: the checkpoint's directory, or its file: see `tensor_files.load_safetensors`.
+          dtype: of the parameters, whatever the file has. bfloat16 halves the memory, for use
+            and for LoRA; training all of a network wants float32.
+          mesh: where each parameter goes as soon as it is read; None is the default device.
+          rules: where on the mesh, by path, such as `qwen3.tensor_parallel`; copied if not said.
+
+        Raises:
+          ValueError: naming every tensor that does not fit, or the file that is damaged.
+          FileNotFoundError: naming the files that are missing.
+        """
+        tensors = tensor_files.load_safetensors(path)
+        shapes = self.shapes(dtype=dtype, mesh=mesh, rules=rules)
+        return checkpoints.convert(tensors, self.keys, shapes, prefix=self.prefix)
+
+
+_KINDS = {  # model_type of config.json -> config, module, keys, prefix
+    "bert": (bert.BertConfig, bert.Bert, bert.KEYS, "bert."),
+    "deberta-v2": (deberta.DebertaConfig, deberta.Deberta, deberta.KEYS, "deberta."),  # V3 too
+    "qwen3": (qwen3.Qwen3Config, qwen3.Qwen3, qwen3.KEYS, "model."),
+}
 
 
 def read_backbone(path: Path) -> Backbone:
     """Reads a ``config.json``.
 
     Raises:
-      ValueError: if it describes a network that is neither BERT nor DeBERTa-V3.
+      ValueError: if it describes a network that is none of BERT, DeBERTa-V3 and Qwen3.
     """
     kind = json.loads(path.read_text()).get("model_type", "bert")
-    if kind == "bert":
-        return Backbone(bert.BertConfig.from_json(path), bert.Bert, bert.KEYS, "bert.")
-    if kind == "deberta-v2":  # as V3 calls itself too
-        config = deberta.DebertaConfig.from_json(path)
-        return Backbone(config, deberta.Deberta, deberta.KEYS, "deberta.")
-    raise ValueError(f"{path}: model_type must be 'bert' or 'deberta-v2', got {kind!r}")
+    if kind not in _KINDS:
+        raise ValueError(f"{path}: model_type must be one of {list(_KINDS)}, got {kind!r}")
+    config, module, keys, prefix = _KINDS[kind]
+    return Backbone(config.from_json(path), module, keys, prefix)
 
 
 def shallow(backbone: Backbone, params: Params, layers: int) -> tuple[Backbone, Params]:

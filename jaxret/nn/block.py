@@ -78,7 +78,7 @@ class Block(nnx.Module):
 
 
 def run_blocks(
-    blocks: Mapping[str, Block],
+    blocks: Mapping[str, nnx.Module],
     x: Float[Array, "B L H"],
     mask: Bool[Array, "B L"],
     compute: Compute,
@@ -86,10 +86,14 @@ def run_blocks(
     *,
     key: PRNGKey | None = None,
 ) -> Float[Array, "B L H"]:
-    """A stack of blocks, named by number; with a key there is dropout, also before the first."""
+    """A stack of blocks of one kind, named by number, each called as `Block` is.
+
+    With a key there is dropout, also before the first.
+    """
     x, shape = dropout(x, compute.dropout, fold(key, len(blocks))), x.shape
     x = x.reshape(-1, shape[-1])
-    step = nnx.remat(Block.__call__) if compute.remat else Block.__call__
+    call = type(blocks["0"]).__call__
+    step = nnx.remat(call) if compute.remat else call
     for i in range(len(blocks)):  # nnx.Dict iterates as '0', '1', '10', '2', ...
         x = step(blocks[str(i)], x, mask, context, fold(key, i))
     return x.reshape(shape)

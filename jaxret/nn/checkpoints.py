@@ -1,7 +1,8 @@
 """Weights as others publish them: find the files, read them, give them our names.
 
-A checkpoint is a directory with ``config.json``, ``tokenizer.json`` and ``model.safetensors``.
-Everything that can be wrong with one is said here, at once and by file or by tensor name.
+A checkpoint is a directory with ``config.json``, ``tokenizer.json`` and ``model.safetensors``, or
+shards in place of the last (`jaxret.nn.tensor_files`). Everything that can be wrong with one is
+said there and here, at once and by file or by tensor name.
 """
 
 import hashlib
@@ -14,11 +15,13 @@ from typing import TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 
+from jaxret.nn.tensor_files import INDEX, SHARDS, WEIGHTS, weight_files
 from jaxret.types import Params
 
-FILES = ("config.json", "tokenizer.json", "model.safetensors")
-
+FILES = ("config.json", "tokenizer.json", WEIGHTS)
 #: Regular expression of a published name -> (path in our parameters, whether to transpose), or
 #: None for a tensor that is not used. The path may refer to the expression's groups.
 KeyTable: TypeAlias = Mapping[str, tuple[str, bool] | None]
@@ -70,33 +73,15 @@ def locate(
         from huggingface_hub.errors import HfHubHTTPError
 
         try:
-            return _complete(Path(snapshot_download(hub_id, allow_patterns=list(FILES))))
+            wanted = [*FILES, INDEX, SHARDS]
+            return _complete(Path(snapshot_download(hub_id, allow_patterns=wanted)))
         except (OSError, HfHubHTTPError) as error:
             reason = str(error).splitlines()[0]
             tried.append(f"the hub gave no {hub_id!r} ({type(error).__name__}: {reason})")
     raise FileNotFoundError(
         f"no weights: {'; '.join(tried) or 'no place to look was named'}. "
-        f"Give the path of a directory that has {', '.join(FILES)}"
+        f"Give the path of a directory that has {', '.join(FILES)} (or its shards and {INDEX})"
     )
-
-
-def load_safetensors(path: Path) -> dict[str, np.ndarray]:
-    """Reads every tensor of a ``.safetensors`` file.
-
-    Raises:
-      ValueError: if the file is truncated or is something else.
-    """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    try:
-        return load_file(path)
-    except SafetensorError as error:
-        size = Path(path).stat().st_size
-        raise ValueError(
-            f"{path} ({size:,} bytes) is not a whole safetensors file ({error}): "
-            "fetch or copy it again"
-        ) from error
 
 
 def convert(
@@ -107,8 +92,8 @@ def convert(
     Args:
       tensors: published name -> array.
       keys: how the names translate; an expression must match a whole name.
-      shapes: the parameters that are wanted, as `Module.shapes` gives them. Arrays are cast to
-        their dtypes.
+      shapes: the parameters that are wanted, as `Module.shapes` or `Backbone.shapes` gives them.
+        Arrays are cast to their dtypes and put where their shardings say, one at a time.
       prefix: dropped from the names that begin with it, e.g. ``'bert.'`` in a checkpoint that
         holds the encoder as a part.
 
@@ -125,19 +110,16 @@ def convert(
         if path not in wanted or path in found:
             problems.append(f"surplus {name} {tensor.shape}")
             continue
-        found[path] = tensor.T if transpose else tensor
-        if found[path].shape != wanted[path].shape:
-            problems.append(
-                f"misshapen {name}: {found[path].shape} for {path} {wanted[path].shape}"
-            )
+        found[path] = tensor, transpose
+        shape = tensor.shape[::-1] if transpose else tensor.shape
+        if shape != wanted[path].shape:
+            problems.append(f"misshapen {name}: {shape} for {path} {wanted[path].shape}")
     problems += [f"missing {path} {wanted[path].shape}" for path in wanted if path not in found]
     if problems:
         raise ValueError(
             f"{len(problems)} tensors do not fit the configuration:\n  " + "\n  ".join(problems)
         )
-    return jax.tree.unflatten(
-        tree, [jnp.asarray(found[p], leaf.dtype) for p, leaf in wanted.items()]
-    )
+    return jax.tree.unflatten(tree, [_put(*found.pop(p), leaf) for p, leaf in wanted.items()])
 
 
 def sha256(path: Path) -> str:
@@ -167,8 +149,23 @@ def _translate(name, keys):
     return "", False
 
 
+def _put(tensor, transpose, leaf):
+    """Waits for the devices, so that the host never holds two tensors."""
+    copy, where = np.array(tensor, leaf.dtype), leaf.sharding  # JAX may keep what it is given
+    if transpose:  # on the devices: NumPy takes several times as long, minutes for an 8B
+        if isinstance(where, NamedSharding):
+            rows, columns = (*where.spec, None, None)[:2]
+            where = NamedSharding(where.mesh, P(columns, rows))
+        copy = jnp.transpose(jax.device_put(copy, where))
+    return jax.block_until_ready(jax.device_put(copy, leaf.sharding))
+
+
 def _complete(directory):
-    if missing := [name for name in FILES if not (directory / name).is_file()]:
+    """The directory, if it has all files."""
+    missing = [name for name in FILES if not (directory / name).is_file()]
+    if missing == [WEIGHTS] and (directory / INDEX).is_file():
+        weight_files(directory)
+    elif missing:
         raise FileNotFoundError(
             f"{directory} is no checkpoint: it has no {' and no '.join(missing)}"
         )

@@ -19,10 +19,12 @@ class Module(NamedTuple):
     """A network as two pure functions.
 
     ``init(key)`` consumes the key; ``apply(params, *args, **kwargs)`` calls the network.
+    ``bind(params)`` is the network as an object, for what must reach inside: `jaxret.nn.lora`.
     """
 
     init: Callable[[PRNGKey], Params]
     apply: Callable[..., Any]
+    bind: Callable[[Params], nnx.Module] | None = None
 
     def shapes(self) -> Params:
         """The parameters as ``jax.ShapeDtypeStruct`` leaves: nothing is allocated."""
@@ -45,7 +47,10 @@ def functionalize(ctor: Callable[[nnx.Rngs], nnx.Module]) -> Module:
     def init(key):
         return nnx.to_pure_dict(nnx.split(ctor(nnx.Rngs(params=key)), nnx.Param)[1])
 
-    def apply(params, *args, **kwargs):
-        return nnx.merge(graph, params)(*args, **kwargs)
+    def bind(params):
+        return nnx.merge(graph, params)
 
-    return Module(init, apply)
+    def apply(params, *args, **kwargs):
+        return bind(params)(*args, **kwargs)
+
+    return Module(init, apply, bind)

@@ -1,8 +1,8 @@
-"""What BERT and DeBERTa are both made of, and how they are computed.
+"""What the networks are made of, and how they are computed.
 
-Parameters are always float32. `Compute` says the rest: the type in which the matrix products run,
-whether a block is computed again in the backward pass rather than kept, and the dropout of
-training.
+Parameters are float32 unless they are loaded as something else (`Backbone.load`). `Compute` says
+the rest: the type in which the matrix products run, whether a block is computed again in the
+backward pass rather than kept, and the dropout of training.
 """
 
 from dataclasses import dataclass
@@ -32,16 +32,23 @@ class Compute:
         require("dropout", self.dropout, "in [0, 1)", lambda rate: 0 <= rate < 1)
 
 
-def linear(inputs: int, outputs: int, compute: Compute, rngs: nnx.Rngs) -> nnx.Linear:
+def linear(
+    inputs: int, outputs: int, compute: Compute, rngs: nnx.Rngs, *, bias: bool = True
+) -> nnx.Linear:
     """x W + b, with W drawn from N(0, 0.02^2)."""
     dtype = jnp.dtype(compute.dtype)
-    return nnx.Linear(inputs, outputs, kernel_init=INIT, dtype=dtype, rngs=rngs)
+    return nnx.Linear(inputs, outputs, use_bias=bias, kernel_init=INIT, dtype=dtype, rngs=rngs)
 
 
 def norm(width: int, eps: float, rngs: nnx.Rngs) -> nnx.LayerNorm:
     """Layer norm in float32."""
     dtype = jnp.float32
     return nnx.LayerNorm(width, epsilon=eps, use_fast_variance=False, dtype=dtype, rngs=rngs)
+
+
+def rms_norm(width: int, eps: float, rngs: nnx.Rngs) -> nnx.RMSNorm:
+    """x / rms(x) times a scale, in float32."""
+    return nnx.RMSNorm(width, epsilon=eps, dtype=jnp.float32, rngs=rngs)
 
 
 def gelu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
@@ -91,3 +98,9 @@ def mean_pool(hidden: Float[Array, "B L H"], mask: Bool[Array, "B L"]) -> Float[
 def cls_pool(hidden: Float[Array, "B L H"], mask: Bool[Array, "B L"]) -> Float[Array, "B H"]:
     """The first token."""
     return hidden[:, 0]
+
+
+def last_pool(hidden: Float[Array, "B L H"], mask: Bool[Array, "B L"]) -> Float[Array, "B H"]:
+    """The last token that is there, whichever side the padding is on."""
+    last = mask.shape[1] - 1 - jnp.argmax(mask[:, ::-1], axis=1)
+    return jnp.take_along_axis(hidden, last[:, None, None], axis=1)[:, 0]

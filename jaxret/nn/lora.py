@@ -8,15 +8,22 @@ adapter has a gradient in the adapter alone. Networks know nothing of it.
     adapter = lora.init(key, params, r"blocks/.*/(query|value)/kernel", rank=8)
     loss = lambda adapter, batch: task(lora.merge(params, adapter, alpha=16), batch)
 
-The paper's dropout on the input of the low-rank branch cannot be had this way: once merged, the
-branch has no input of its own.
+Once merged, the branch has no input of its own that could be dropped. `branched` computes it beside
+the matrix, for training with dropout:
+
+    x W + (alpha / r) drop(x) a b        each number of each token dropped for itself
 """
 
 import re
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+from flax import nnx
 
+from jaxret.nn.functional import Module
+from jaxret.nn.layers import dropout, fold
 from jaxret.types import Params, PRNGKey
 from jaxret.validate import require
 
@@ -74,6 +81,54 @@ def merge(params: Params, adapter: Params, *, alpha: float) -> Params:
         return leaf + (alpha / a.shape[1] * (a @ b)).astype(leaf.dtype)
 
     return jax.tree.map_with_path(merged, params)
+
+
+def branched(network: Module, *, alpha: float, rate: float = 0.0) -> Callable[..., Any]:
+    """The network with the adapter's products beside its own: what is trained, unmerged.
+
+    Args:
+      network: the adapted matrices must belong to linear layers.
+      alpha: as of `merge`.
+      rate: of the dropout at the branches' inputs, in [0, 1). It differs from layer to layer.
+
+    Returns:
+      ``apply((adapter, params), *args, key=None, **kwargs)``. Without a key nothing is dropped,
+      and the result is that of ``network.apply(merge(params, adapter, alpha=alpha), ..)`` but for
+      rounding. With one, the network's own dropout draws from another.
+
+    Raises:
+      ValueError: when called, naming paths of the adapter that are no linear layer's matrix.
+    """
+    require("rate", rate, "in [0, 1)", lambda r: 0 <= r < 1)
+    bind = network.bind
+    if bind is None:
+        raise ValueError("the network must come from `jaxret.nn.functional.functionalize`")
+
+    def apply(pair, *args, key=None, **kwargs):
+        adapter, params = pair
+        module = bind(params)
+        layers = {
+            "/".join(map(str, path)) + "/kernel": node
+            for path, node in nnx.iter_graph(module)
+            if isinstance(node, nnx.Linear)
+        }
+        if unknown := sorted(set(adapter) - set(layers)):
+            raise ValueError(f"these are no matrices of linear layers: {', '.join(unknown)}")
+        for number, path in enumerate(sorted(adapter)):
+            own = fold(fold(key, 1), number)
+            layers[path].dot_general = _beside(layers[path].dot_general, adapter[path], own)
+        return module(*args, key=fold(key, 0), **kwargs)
+
+    def _beside(dot, factors, key):
+        a, b = factors["a"], factors["b"]
+
+        def product(x, w, *rest, **options):  # both in the type of the layer's computation
+            low = dropout(x, rate, key) @ a.astype(x.dtype) @ b.astype(x.dtype)
+            return dot(x, w, *rest, **options) + alpha / a.shape[1] * low
+
+        return product
+
+    return apply
 
 
 def _by_path(params):

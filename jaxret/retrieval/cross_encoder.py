@@ -17,11 +17,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxret.encode import COARSE, TextEncoder, pad
+from jaxret.encode import TextEncoder
 from jaxret.nn.backbone import read_backbone
-from jaxret.nn.checkpoints import convert, load_safetensors
+from jaxret.nn.checkpoints import convert
 from jaxret.nn.classifier import classifier, classifier_keys
 from jaxret.nn.functional import Module
+from jaxret.nn.tensor_files import load_safetensors
+from jaxret.padding import COARSE, pad
 from jaxret.retrieval.retriever import Reranker
 from jaxret.retrieval.tokens import reader
 from jaxret.types import Params
@@ -35,7 +37,7 @@ def load(directory: Path) -> tuple[Module, Params]:
     """
     backbone = read_backbone(directory / "config.json")
     network = classifier(backbone, 1)
-    tensors = load_safetensors(directory / "model.safetensors")
+    tensors = load_safetensors(directory)
     return network, convert(tensors, classifier_keys(backbone), network.shapes())
 
 

@@ -17,7 +17,8 @@ from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from jaxret.encode import Kind, TextEncoder, encode
+from jaxret.encode import TextEncoder, encode
+from jaxret.encoders import Kind
 from jaxret.retrieval.retriever import Retriever
 
 

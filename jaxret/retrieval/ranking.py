@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float32, Int32
+from jaxtyping import Float32, Int, Int32
 
 
 class Ranking(NamedTuple):
@@ -14,3 +14,14 @@ class Ranking(NamedTuple):
 
     items: Int32[np.ndarray, "N k"]  # rows of the catalogue
     scores: Float32[np.ndarray, "N k"]
+
+
+def in_trec_order(ranking: Ranking, tie_order: Int[np.ndarray, " I"]) -> Ranking:
+    """The same lists as trec_eval reads them: by score, and equal scores by descending id.
+
+    A list that was searched with `jaxret.metrics.tie_order` is in this order. One that was reranked
+    or comes from a file need not be.
+    """
+    place = np.where(ranking.items < 0, len(tie_order), tie_order[ranking.items])
+    order = np.lexsort((place, -ranking.scores), axis=1)
+    return Ranking(*(np.take_along_axis(part, order, axis=1) for part in ranking))

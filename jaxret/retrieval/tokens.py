@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from jaxret.encode import COARSE, TextEncoder, pad
+from jaxret.encode import TextEncoder
+from jaxret.padding import COARSE, pad
 
 
 def reader(

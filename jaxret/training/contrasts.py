@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxret.encode import COARSE, pad
+from jaxret.padding import COARSE, pad
 from jaxret.training import losses
 from jaxret.training.batches import shuffled
 from jaxret.training.recipes import Recipe, Tokens

@@ -8,7 +8,7 @@ and the place in the data. So a run that is cut anywhere and resumed ends with t
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -25,8 +25,12 @@ from jaxret.training.batches import Batches
 from jaxret.types import Params, PRNGKey
 from jaxret.validate import require
 
-#: (params, batch, key) -> (mean loss, more numbers to look at)
+#: (params, batch, key) -> (mean loss, more numbers to look at); where a part of the network is
+#: frozen, params are the pair (trained, frozen)
 Loss: TypeAlias = Callable[[Params, Any, PRNGKey], tuple[Float[Array, ""], dict[str, Array]]]
+
+
+T = TypeVar("T")
 
 
 class TrainState(NamedTuple):
@@ -53,8 +57,8 @@ def start(params: Params, optimizer: optax.GradientTransformation, key: PRNGKey)
 
 def train_step(
     loss: Loss, optimizer: optax.GradientTransformation, *, accumulate: int = 1
-) -> Callable[[TrainState, Any], tuple[TrainState, dict[str, Array]]]:
-    """Makes ``(state, batch) -> (state, info)``.
+) -> Callable[..., tuple[TrainState, dict[str, Array]]]:
+    """Makes ``(state, batch, frozen=None) -> (state, info)``.
 
     Args:
       loss: the mean over the examples of a batch.
@@ -63,31 +67,36 @@ def train_step(
         may be larger than memory. It must divide B.
 
     Returns:
-      a pure function; ``info`` has ``loss``, ``gradient_norm`` and what the loss adds.
+      a pure function; ``info`` has ``loss``, ``gradient_norm`` and what the loss adds. ``frozen``
+      are parameters without a gradient, an argument so that no program holds them as constants.
     """
     require("accumulate", accumulate, "at least 1", lambda parts: parts >= 1)
-    gradient = jax.value_and_grad(loss, has_aux=True)
 
-    def whole(params, batch, key):
-        (value, info), slope = gradient(params, batch, key)
+    def joint(params, frozen, batch, key):
+        return loss(params if frozen is None else (params, frozen), batch, key)
+
+    gradient = jax.value_and_grad(joint, has_aux=True)
+
+    def whole(params, frozen, batch, key):
+        (value, info), slope = gradient(params, frozen, batch, key)
         return slope, {"loss": value, **info}
 
-    def in_parts(params, batch, key):
+    def in_parts(params, frozen, batch, key):
         def part(i):
             return jax.tree.map(lambda x: _part(x, i, accumulate), batch)
 
         def add(total, i):
-            new = whole(params, part(i), jax.random.fold_in(key, i))
+            new = whole(params, frozen, part(i), jax.random.fold_in(key, i))
             return jax.tree.map(jnp.add, total, new), None
 
-        like = jax.eval_shape(whole, params, part(0), key)
+        like = jax.eval_shape(whole, params, frozen, part(0), key)
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), like)
         total, _ = jax.lax.scan(add, zeros, jnp.arange(accumulate))
         return jax.tree.map(lambda x: x / accumulate, total)
 
-    def step(state: TrainState, batch: Any):
+    def step(state: TrainState, batch: Any, frozen: Params | None = None):
         key = jax.random.fold_in(state.key, state.step)
-        slope, info = (whole if accumulate == 1 else in_parts)(state.params, batch, key)
+        slope, info = (whole if accumulate == 1 else in_parts)(state.params, frozen, batch, key)
         updates, opt_state = optimizer.update(slope, state.opt_state, state.params)
         new = TrainState(
             params=optax.apply_updates(state.params, updates),
@@ -112,12 +121,13 @@ class Fit(NamedTuple):
 
 def fit(
     state: TrainState,
-    step: Callable[[TrainState, Any], tuple[TrainState, dict[str, Array]]],
+    step: Callable[..., tuple[TrainState, dict[str, Array]]],
     batches: Batches,
     *,
     steps: int,
     validate: Callable[[Params], Mapping[str, float]],
     every: int,
+    frozen: Params | None = None,
     resumable: Callable[..., Any] | None = None,
     tracker: Tracker | None = None,
     mesh: Mesh | None = None,
@@ -134,6 +144,8 @@ def fit(
       steps: updates in all.
       validate: parameters -> numbers; the first of them is the score, higher is better.
       every: steps between two validations, which is also between two looks at interruption.
+      frozen: parameters that the loss needs and nothing changes, such as those under an adapter;
+        they are in no checkpoint.
       resumable: runs chunks and saves them, `jaxret.checkpoint.run_chunks` with its first
         arguments given; None keeps everything in memory.
       tracker: gets losses and validation numbers.
@@ -148,7 +160,7 @@ def fit(
     require("steps", steps, "at least 1", lambda n: n >= 1)
     require("every", every, "at least 1", lambda n: n >= 1)
     tracker = NoopTracker() if tracker is None else tracker
-    placed = _place(state, mesh, rules)
+    placed, frozen = _place(state, mesh, rules), _place(frozen, mesh, rules)
     # Said, where an array goes after a step: XLA would choose anew, and compile for its choice.
     where = None if mesh is None else jax.tree.map(lambda x: x.sharding, placed)
     compiled = jax.jit(step, donate_argnums=0, out_shardings=(where, None))
@@ -160,7 +172,7 @@ def fit(
         bar.update(number * every - bar.n)
         for _ in range(min(every, steps - number * every)):
             batch = batches(int(inner.position))
-            inner, info = compiled(inner, _split(batch, mesh))
+            inner, info = compiled(inner, _split(batch, mesh), frozen)
             losses.append(info)
             bar.update()
         means = {k: float(np.mean([float(one[k]) for one in losses])) for k in losses[0]}
@@ -210,7 +222,7 @@ def _split(batch: Any, mesh: Mesh | None) -> Any:
     return jax.device_put(batch, NamedSharding(mesh, P("data")))
 
 
-def _place(state: TrainState, mesh: Mesh | None, rules: sharding.Rules) -> TrainState:
-    if mesh is None:
-        return state
-    return sharding.place(state, mesh, sharding.by_path(state, rules))
+def _place(tree: T, mesh: Mesh | None, rules: sharding.Rules) -> T:
+    if mesh is None or tree is None:
+        return tree
+    return sharding.place(tree, mesh, sharding.by_path(tree, rules))

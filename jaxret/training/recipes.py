@@ -17,11 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxret.encode import COARSE, pad
 from jaxret.nn.functional import Module
+from jaxret.padding import COARSE, pad
 from jaxret.training import losses
 from jaxret.training.batches import Batches, shuffled
 from jaxret.training.loop import Loss
+from jaxret.types import Params
 
 Tokens = Sequence[Sequence[int]]
 
@@ -31,6 +32,7 @@ class Recipe(NamedTuple):
 
     loss: Loss
     batches: Batches
+    frozen: Params | None = None  # see `jaxret.training.loop.fit`
 
 
 def classification(

@@ -1,4 +1,4 @@
-"""BERT and DeBERTa through their common interface."""
+"""BERT, DeBERTa and Qwen3 through their common interface."""
 
 import json
 from dataclasses import replace
@@ -10,8 +10,9 @@ import pytest
 
 from jaxret.nn.backbone import read_backbone, shallow
 from jaxret.nn.layers import Compute
-from tests.tiny import BACKBONES, method, weights
+from tests.tiny import BACKBONES, DECODER, method, weights
 
+EVERY = BACKBONES | {"qwen3": DECODER}
 RNG = np.random.default_rng(0)
 IDS = RNG.integers(4, 24, (3, 9)).astype(np.int32)
 MASK = np.arange(9) < np.array([[9], [4], [1]])
@@ -19,9 +20,9 @@ PLACES = np.broadcast_to(np.arange(9), (3, 9))
 COUNTED = RNG.standard_normal((3, 9, 12)).astype(np.float32) * MASK[..., None]
 
 
-@pytest.fixture(params=BACKBONES)
+@pytest.fixture(params=EVERY)
 def backbone(request):
-    return BACKBONES[request.param]
+    return EVERY[request.param]
 
 
 def test_a_text_is_its_tokens_embedded_in_order_and_run(backbone):
@@ -30,7 +31,7 @@ def test_a_text_is_its_tokens_embedded_in_order_and_run(backbone):
     run = method(backbone, lambda b, ids, mask, at: b.run(b.embed(ids, at), mask, at))
     np.testing.assert_allclose(run(params, IDS, MASK, PLACES)[MASK], whole[MASK], atol=1e-5)
     moved = run(params, IDS, MASK, PLACES + 3)
-    if "position" in params:  # BERT has an embedding for each place, DeBERTa for each distance
+    if "position" in params:  # BERT has an embedding for each place, the others see distances
         assert np.abs(moved - whole)[MASK].max() > 1e-3
     else:
         np.testing.assert_allclose(moved[MASK], whole[MASK], atol=1e-5)
@@ -57,8 +58,9 @@ def test_bert_gives_what_is_injected_a_type_and_a_place():
     np.testing.assert_allclose(inject(params, vectors, None), by_hand(vectors), atol=1e-5)
 
 
-def test_deberta_takes_what_is_injected_as_it_is():
-    backbone = BACKBONES["deberta"]
+@pytest.mark.parametrize("name", ["deberta", "qwen3"])
+def test_the_others_take_what_is_injected_as_it_is(name):
+    backbone = EVERY[name]
     params = weights(backbone.network().shapes())
     vectors = RNG.standard_normal((2, 3, 12)).astype(np.float32)
     inject = method(backbone, lambda b, vectors, at: b.inject(vectors, at))
@@ -127,5 +129,5 @@ def test_a_shallow_backbone_has_the_first_blocks(backbone):
 def test_a_network_that_nobody_reads_is_refused(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"model_type": "roberta"}))
-    with pytest.raises(ValueError, match=r"model_type must be 'bert' or 'deberta-v2', got 'rob"):
+    with pytest.raises(ValueError, match=r"model_type must be one of .*'qwen3'\], got 'rob"):
         read_backbone(path)

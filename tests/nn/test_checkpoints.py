@@ -1,18 +1,23 @@
 import hashlib
+import json
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import PartitionSpec as P
 from safetensors.numpy import save_file
 
+from jaxret import sharding
 from jaxret.nn.checkpoints import (
     convert,
     linear_keys,
-    load_safetensors,
     locate,
     norm_keys,
     verify_sha256,
 )
+from jaxret.nn.placement import placed
+from jaxret.nn.tensor_files import load_safetensors
 
 KEYS = {
     **linear_keys(r"layer\.(\d+)\.dense", r"blocks/\1/up"),
@@ -36,6 +41,26 @@ TENSORS = {
     "norm.bias": np.array([3.0, 4.0]),
     "unused.position_ids": np.arange(5),
 }
+
+
+def test_each_tensor_goes_to_its_devices_in_the_type_that_is_asked_for():
+    mesh = sharding.make_mesh(model=2)
+    rules = [("kernel", P("model"))]
+    shapes = placed(SHAPES, dtype="bfloat16", mesh=mesh, rules=rules)
+    params = convert(TENSORS, KEYS, shapes)
+    kernel, scale = params["blocks"]["10"]["up"]["kernel"], params["norm"]["scale"]
+    assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype("bfloat16")}
+    rows = [(shard.device, shard.data.tolist()) for shard in kernel.addressable_shards]
+    assert rows == list(zip(mesh.devices.flat, [[[0.0, 2.0, 4.0]], [[1.0, 3.0, 5.0]]], strict=True))
+    assert [shard.data.tolist() for shard in scale.addressable_shards] == 2 * [[1.0, 2.0]]
+
+
+def test_parameters_keep_nothing_of_the_file(tmp_path):
+    path = tmp_path / "model.safetensors"
+    save_file(TENSORS, path)
+    params = convert(load_safetensors(path), KEYS, SHAPES)
+    path.write_bytes(bytes(path.stat().st_size))
+    np.testing.assert_array_equal(params["norm"]["scale"], [1.0, 2.0])
 
 
 @pytest.mark.parametrize("prefix", ["", "bert."])
@@ -66,16 +91,6 @@ def test_a_layer_too_many_is_surplus():
         convert(tensors, KEYS, SHAPES)
 
 
-def test_a_truncated_file_is_named(tmp_path):
-    path = tmp_path / "model.safetensors"
-    save_file(TENSORS, path)
-    whole = path.read_bytes()
-    np.testing.assert_array_equal(load_safetensors(path)["norm.bias"], [3.0, 4.0])
-    path.write_bytes(whole[:-20])
-    with pytest.raises(ValueError, match=r"model.safetensors .* is not a whole safetensors file"):
-        load_safetensors(path)
-
-
 def test_another_hash_is_refused(tmp_path):
     path = tmp_path / "weights"
     path.write_bytes(b"abc")
@@ -93,6 +108,17 @@ def test_an_incomplete_directory_is_refused_by_its_missing_files(tmp_path):
 def test_a_complete_directory_is_taken_as_it_is(tmp_path):
     for name in ("config.json", "tokenizer.json", "model.safetensors"):
         (tmp_path / name).touch()
+    assert locate(tmp_path) == tmp_path
+
+
+def test_a_directory_of_shards_is_complete_with_all_of_them(tmp_path):
+    for name in ("config.json", "tokenizer.json", "model-00002-of-00002.safetensors"):
+        (tmp_path / name).touch()
+    shards = {f"tensor{i}": f"model-0000{i}-of-00002.safetensors" for i in (1, 2)}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": shards}))
+    with pytest.raises(FileNotFoundError, match=r"has no model-00001-of-00002.safetensors: fetch"):
+        locate(tmp_path)
+    (tmp_path / shards["tensor1"]).touch()
     assert locate(tmp_path) == tmp_path
 
 

@@ -1,12 +1,15 @@
-"""LoRA on a real network's tree: identity, rank, gradients, many adapters at once."""
+"""LoRA on a real network's tree: identity, rank, gradients, many adapters at once, dropout."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 
 from jaxret.nn import lora
 from jaxret.nn.bert import BertConfig, bert
+from jaxret.nn.functional import functionalize
+from jaxret.nn.layers import Compute, linear
 
 CONFIG = BertConfig.from_json(
     {
@@ -134,3 +137,90 @@ def test_an_adapter_of_another_network_is_refused(params):
     adapter = lora.init(jax.random.key(0), {"other": {"kernel": jnp.ones((2, 2))}}, ".*", rank=1)
     with pytest.raises(ValueError, match="for other parameters: there are no other/kernel"):
         lora.merge(params, adapter, alpha=1)
+
+
+def one_layer():
+    """x W, as a network whose parameters are {'layer': {'kernel': W}}."""
+
+    class OneLayer(nnx.Module):
+        def __init__(self, rngs):
+            self.layer = linear(6, 6, Compute(), rngs, bias=False)
+
+        def __call__(self, x, key=None):
+            return self.layer(x)
+
+    return functionalize(OneLayer)
+
+
+def test_a_branch_beside_the_matrix_gives_what_the_merged_one_gives(params):
+    adapter = trained(jax.random.key(1), params)
+    beside = jax.jit(lora.branched(NETWORK, alpha=16, rate=0.5))
+    want = NETWORK.apply(lora.merge(params, adapter, alpha=16), IDS, MASK)
+    np.testing.assert_allclose(beside((adapter, params), IDS, MASK), want, atol=1e-5)
+    dropped = beside((adapter, params), IDS, MASK, key=jax.random.key(0))
+    assert np.abs(dropped - want).max() > 0.1
+
+
+def test_each_number_of_each_token_is_dropped_for_itself():
+    rate, x = 0.25, np.random.default_rng(0).normal(size=(500, 6)).astype(np.float32)
+    adapter = {"layer/kernel": {"a": jnp.eye(6), "b": jnp.eye(6)}}  # the branch gives its input
+    params = {"layer": {"kernel": jnp.full((6, 6), 0.5)}}
+    apply = lora.branched(one_layer(), alpha=12, rate=rate)
+    got = apply((adapter, params), x, key=jax.random.key(3)) - 0.5 * x.sum(axis=1, keepdims=True)
+    kept = np.abs(got) > 1e-4
+    np.testing.assert_allclose(got, np.where(kept, 12 / 6 * x / (1 - rate), 0), atol=1e-5)
+    np.testing.assert_allclose(kept.mean(axis=0), 1 - rate, atol=0.08)  # 500 tokens
+    assert len({tuple(row) for row in kept.tolist()}) > 30  # of 64: no two inputs share their fate
+
+
+def test_over_many_draws_dropout_changes_nothing_on_average():
+    params = {"layer": {"kernel": jax.random.normal(jax.random.key(0), (6, 6))}}
+    adapter = lora.init(jax.random.key(1), params, ".*", rank=2)
+    adapter["layer/kernel"]["b"] = jax.random.normal(jax.random.key(2), (2, 6))
+    x = jax.random.normal(jax.random.key(3), (3, 6))
+    apply = lora.branched(one_layer(), alpha=4, rate=0.1)
+    draws = jax.jit(jax.vmap(lambda key: apply((adapter, params), x, key=key)))(
+        jax.random.split(jax.random.key(4), 4000)
+    )
+    want = x @ lora.merge(params, adapter, alpha=4)["layer"]["kernel"]
+    error = np.abs(draws.mean(axis=0) - want) / (draws.std(axis=0) / np.sqrt(len(draws)))
+    assert error.max() < 4.5  # standard errors
+    assert draws.std(axis=0).min() > 0.01
+
+
+def test_layers_drop_different_inputs():
+    class Two(nnx.Module):
+        def __init__(self, rngs):
+            self.one, self.two = (linear(40, 40, Compute(), rngs, bias=False) for _ in range(2))
+
+        def __call__(self, x, key=None):
+            return self.one(x), self.two(x)
+
+    eye = {"a": jnp.eye(40), "b": jnp.eye(40)}
+    params = {name: {"kernel": jnp.zeros((40, 40))} for name in ("one", "two")}
+    apply = lora.branched(functionalize(Two), alpha=40, rate=0.5)
+    one, two = apply(
+        ({f"{name}/kernel": eye for name in params}, params),
+        jnp.ones((1, 40)),
+        key=jax.random.key(0),
+    )
+    assert 5 < (one != two).sum() < 35
+
+
+def test_recomputing_blocks_draws_the_same_dropout(params):
+    adapter = trained(jax.random.key(1), params)
+
+    def loss(adapter, remat):
+        apply = lora.branched(bert(CONFIG, Compute(remat=remat)), alpha=2, rate=0.3)
+        return (apply((adapter, params), IDS, MASK, key=jax.random.key(5)) ** 2).mean()
+
+    kept, again = (jax.jit(jax.value_and_grad(loss), static_argnums=1)(adapter, r) for r in (0, 1))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), kept, again)
+
+
+def test_only_linear_layers_can_have_a_branch(params):
+    adapter = lora.init(jax.random.key(0), params, "word/embedding", rank=1)
+    with pytest.raises(ValueError, match="no matrices of linear layers: word/embedding"):
+        lora.branched(NETWORK, alpha=1)((adapter, params), IDS, MASK)
+    with pytest.raises(ValueError, match=r"rate must be in \[0, 1\), got 1"):
+        lora.branched(NETWORK, alpha=1, rate=1)

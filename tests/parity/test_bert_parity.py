@@ -11,7 +11,8 @@ import pytest
 from jaxret.encode import encode, load_encoder
 from jaxret.nn.backbone import read_backbone
 from jaxret.nn.bert import KEYS, BertConfig, bert
-from jaxret.nn.checkpoints import convert, load_safetensors
+from jaxret.nn.checkpoints import convert
+from jaxret.nn.tensor_files import load_safetensors
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

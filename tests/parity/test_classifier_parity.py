@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from jaxret.nn.backbone import read_backbone
-from jaxret.nn.checkpoints import convert, load_safetensors
+from jaxret.nn.checkpoints import convert
 from jaxret.nn.classifier import classifier, classifier_keys
+from jaxret.nn.tensor_files import load_safetensors
 from jaxret.training.losses import multi_label_bce
 
 torch = pytest.importorskip("torch")

@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.nn.checkpoints import convert, load_safetensors
+from jaxret.nn.checkpoints import convert
 from jaxret.nn.deberta import KEYS, PRESETS, DebertaConfig, deberta, distance_rows
+from jaxret.nn.tensor_files import load_safetensors
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

@@ -70,5 +70,5 @@ def test_query_and_document_are_cut_each_to_its_limit(tiny):
 
 def test_a_directory_of_another_kind_is_refused(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
-    with pytest.raises(ValueError, match="model_type must be 'bert' or 'deberta-v2', got 'gpt2'"):
+    with pytest.raises(ValueError, match=r"model_type must be one of .*, got 'gpt2'"):
         ce.load(tmp_path)

@@ -1,8 +1,9 @@
-"""Trained encoders: query2query for Tool2Vec, query2desc and DPR for documents.
+"""Trained encoders: query2query for Tool2Vec, query2desc, DPR and Tool-Embed for documents.
 
 The paper's Tool2Vec tunes E5-base for one epoch with a triplet loss (Section 5.1.1); the
 description-based baseline is tuned alike. DPR has the InfoNCE of documents in the batch and one of
-BM25's (Karpukhin et al. 2020; ORAG, Table 3, which gives no settings).
+BM25's (Karpukhin et al. 2020; ORAG, Table 3, which gives no settings), Tool-Embed that of tools
+drawn at random (Tool-REX, Section 2.5), all of the encoder trained or a LoRA.
 """
 
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ from jaxtyping import Int
 
 from experiments.parts.bench import Bench
 from experiments.parts.fit import store
+from experiments.parts.fit.trainable import trainable
 from jaxret import encode
 from jaxret.nn.layers import Compute
 from jaxret.retrieval import dense
@@ -19,35 +21,40 @@ from jaxret.retrieval.tool2vec import tool2vec
 from jaxret.training import contrasts, pairs, triplets
 from jaxret.types import Params
 
+MINES = ("query2query", "query2desc", "dpr", "tool_embed")
 USAGE = 2048  # training queries, at most, that make Tool2Vec while validating: encoding is slow
 
 
 def retriever(bench: Bench, name: str, seed: int) -> Retriever:
-    """The trained retriever of a recipe with ``mine: query2query``, ``query2desc`` or ``dpr``."""
+    """The trained retriever of a recipe with ``model: encoder``; ``mine`` is one of `MINES`."""
     settings, encoder = bench.recipes[name], bench.task.encoder
     network = encoder.backbone.network(
         Compute(dropout=settings["dropout"], dtype=settings["dtype"], remat=settings["remat"])
     )
-    pool = encode.POOLINGS[encoder.spec.pooling]
+    mine = settings["mine"]
+    if mine not in MINES:
+        raise ValueError(f"{name}: mine must be one of {', '.join(MINES)}, got {mine!r}")
+    part = trainable(network, encoder.params, settings.get("lora"), seed)
 
     def embed(params, ids, mask, key=None):
-        return pool(network.apply(params, ids, mask, key=key), mask)
+        return encoder.pool(part.apply(params, ids, mask, key=key), mask)
 
     def recipe():
         queries = encoder.tokens(
             bench.texts(bench.parts.train), kind="query", limit=settings["limit"]
         )
         others = queries
-        if settings["mine"] in ("query2desc", "dpr"):
+        if mine != "query2query":
             others = encoder.tokens(bench.task.documents, kind="document", limit=settings["limit"])
-        if settings["mine"] == "dpr":
+        if mine in ("dpr", "tool_embed"):
             return contrasts.matching(
                 embed,
                 queries,
                 others,
                 bench.trained_on[1],
-                hardest(bench, settings["hard"], settings["negatives"]),
+                matched(bench, settings, seed),
                 temperature=settings["temperature"],
+                in_batch=settings.get("in_batch", True),
                 mask_false=settings["mask_false"],
                 size=settings["size"],
                 seed=seed,
@@ -68,7 +75,7 @@ def retriever(bench: Bench, name: str, seed: int) -> Retriever:
         tuned = encoder.with_weights(params)
         documents = _vectors(tuned, bench.task.documents, "document")
         theta = documents
-        if settings["mine"] == "query2query":
+        if mine == "query2query":
             train = bench.parts.train[::every]
             vectors = _vectors(tuned, bench.texts(train), "query")
             labels = bench.task.labels[train]
@@ -77,7 +84,7 @@ def retriever(bench: Bench, name: str, seed: int) -> Retriever:
 
     def validate(params):
         rows = bench.parts.validation
-        sample = with_weights(params, every=-(-len(bench.parts.train) // USAGE))
+        sample = with_weights(part.whole(params), every=-(-len(bench.parts.train) // USAGE))
         return bench.means(bench.search(sample, rows, progress=False), rows)
 
     model = store.fitted(
@@ -86,20 +93,24 @@ def retriever(bench: Bench, name: str, seed: int) -> Retriever:
         name,
         seed,
         settings=settings,
-        start=lambda: encoder.params,
-        recipe=recipe,
+        start=lambda: part.start,
+        recipe=lambda: recipe()._replace(frozen=part.frozen),
         validate=validate,
     )
-    return with_weights(model.params)
+    return with_weights(part.whole(model.params))
 
 
-def hardest(bench: Bench, first: str, count: int) -> Int[np.ndarray, "M 2+m"]:
-    """The pairs of DPR: with the best wrong tools of an untrained method."""
-    train = bench.parts.train
+def matched(bench: Bench, settings: dict, seed: int) -> Int[np.ndarray, "M 2+m"]:
+    """The pairs of DPR, with the best wrong tools of an untrained method, or Tool-Embed's."""
+    labels, count = bench.trained_on[1], settings["negatives"]
+    if settings["mine"] == "tool_embed":
+        items = len(bench.task.documents)
+        return pairs.random_negatives(labels, items, count=count, seed=seed)
+    train, first = bench.parts.train, settings["hard"]
     found = bench.ranking(
         first, 0, "train", train, lambda: bench.search(bench.untrained(first), train)
     )
-    return pairs.hard_negatives(bench.trained_on[1], found.items, count=count)
+    return pairs.hard_negatives(labels, found.items, count=count)
 
 
 def mined(bench: Bench, settings: dict, seed: int) -> Int[np.ndarray, "M 3"]:
@@ -120,11 +131,8 @@ def mined(bench: Bench, settings: dict, seed: int) -> Int[np.ndarray, "M 3"]:
             f"positive in their window, {found.without_negative:,} no negative"
         )
         return found.positions
-    if settings["mine"] == "query2desc":
-        count = settings["negatives"]
-        return triplets.query2desc(labels, len(bench.task.documents), negatives=count, seed=seed)
-    known = "query2query, query2desc or dpr"
-    raise ValueError(f"mine must be {known}, got {settings['mine']!r}")
+    count = settings["negatives"]
+    return triplets.query2desc(labels, len(bench.task.documents), negatives=count, seed=seed)
 
 
 def _vectors(encoder: encode.TextEncoder, texts: list[str], kind: encode.Kind) -> np.ndarray:

@@ -108,6 +108,7 @@ def train(
         steps=steps,
         validate=validate,
         every=max(1, round(settings["validate"] * batches.epoch)),
+        frozen=recipe.frozen,
         resumable=run.resumable(folder / "checkpoints"),
         tracker=tracker,
         title=f"{name}-{seed}",

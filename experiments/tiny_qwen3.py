@@ -1,0 +1,45 @@
+"""Writes a small Qwen3 with random weights, in the layout of the published ones.
+
+    uv run python -m experiments.tiny_qwen3
+    uv run python -m experiments.train_retriever dataset=deskbank encoder=qwen3_tiny \\
+        recipe=[tool_embed_tiny]
+    uv run python -m experiments.train_retriever dataset=deskbank document=terse \\
+        encoder=qwen3_tiny recipe=[tool_rank]
+
+Its tokenizer learns from the data set that the config names. It stands in for the published
+encoders and rerankers where these do not fit: all code that they go through is gone through.
+
+On DeskBank Tool-Embed's loss falls from 4.8 to 0.6 in 528 steps, and recall at 3 of validation
+queries rises from 0.01 to 0.11 (chance is 0.02). Tool-Rank's falls from 0.70 to 0.33 in as many,
+but that is training pairs learnt by heart: validation stays at chance. A pair says one bit where a
+row of Tool-Embed's batch compares a hundred documents, and these weights know no language.
+"""
+
+from pathlib import Path
+
+import hydra
+from omegaconf import DictConfig
+
+from experiments.parts import problem
+from experiments.parts.config import CONFIGS
+from jaxret import tiny_qwen3
+from jaxret.data.text import recipe
+
+
+@hydra.main(config_path=CONFIGS, config_name="tiny_qwen3", version_base="1.3")
+def cli(cfg: DictConfig) -> dict[str, float]:
+    return main(cfg)
+
+
+def main(cfg: DictConfig) -> dict[str, float]:
+    """Writes the folder ``cfg.path``; returns the sizes."""
+    dataset, render = problem.read(cfg), recipe(cfg.document.recipe)
+    texts = [*map(render, dataset.documents), *dataset.queries]
+    sizes = {name: cfg[name] for name in ("vocabulary", "width", "layers", "tied", "seed")}
+    tiny_qwen3.write(Path(cfg.path), texts, **sizes)
+    print(f"wrote {cfg.path}")
+    return {name: float(size) for name, size in sizes.items()}
+
+
+if __name__ == "__main__":
+    cli()

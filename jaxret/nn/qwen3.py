@@ -1,0 +1,238 @@
+"""Qwen3 as a text encoder: the decoder of Qwen3-Embedding and Qwen3-Reranker.
+
+    x = word;  x = block_i(x), i = 1 .. layers;  RMS(x)        blocks: `jaxret.nn.decoder_block`
+
+A token sees itself and those before it, so the last one stands for the text (`last_pool`), and its
+logits say what comes next (`jaxret.nn.answers`). Qwen Team 2025, Section 2, in the layout of the
+HuggingFace checkpoints.
+
+A position is the number of real tokens before it, whichever side the padding is on. HuggingFace
+counts places, padding included, unless it is given ``position_ids``: the same but for rounding,
+since only differences of positions matter and padding is never looked at.
+
+Letters: B texts, L tokens a text, H hidden width, e width of a head.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import jax.numpy as jnp
+from flax import nnx
+from jax.sharding import AbstractMesh, Mesh
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxret.nn.block import run_blocks
+from jaxret.nn.checkpoints import KeyTable
+from jaxret.nn.decoder_block import DecoderBlock, angles
+from jaxret.nn.functional import Module, functionalize
+from jaxret.nn.layers import INIT, Compute, rms_norm
+from jaxret.sharding import Rules
+from jaxret.types import PRNGKey
+
+_LAYER = r"layers\.(\d+)\."
+_ATTENTION, _MLP = _LAYER + r"self_attn\.", _LAYER + r"mlp\."
+
+#: Names in a HuggingFace checkpoint -> paths in our parameters; see `checkpoints.convert`.
+KEYS: KeyTable = {
+    r"embed_tokens\.weight": ("word/embedding", False),
+    _ATTENTION + r"q_proj\.weight": (r"blocks/\1/query/kernel", True),
+    _ATTENTION + r"k_proj\.weight": (r"blocks/\1/key/kernel", True),
+    _ATTENTION + r"v_proj\.weight": (r"blocks/\1/value/kernel", True),
+    _ATTENTION + r"o_proj\.weight": (r"blocks/\1/out/kernel", True),
+    _ATTENTION + r"q_norm\.weight": (r"blocks/\1/query_norm/scale", False),
+    _ATTENTION + r"k_norm\.weight": (r"blocks/\1/key_norm/scale", False),
+    _LAYER + r"input_layernorm\.weight": (r"blocks/\1/attention_norm/scale", False),
+    _LAYER + r"post_attention_layernorm\.weight": (r"blocks/\1/mlp_norm/scale", False),
+    _MLP + r"(gate|up|down)_proj\.weight": (r"blocks/\1/\2/kernel", True),
+    r"norm\.weight": ("norm/scale", False),
+    r"lm_head\.weight": None,  # `jaxret.nn.answers` reads the rows it needs
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Qwen3Config:
+    """The sizes of a Qwen3."""
+
+    vocab_size: int
+    hidden: int  # H
+    layers: int
+    heads: int  # of queries
+    kv_heads: int  # of keys and values, each for a group of query heads
+    head_width: int = 128  # e; heads * e need not be H
+    intermediate: int
+    max_positions: int = 40960  # as trained; longer texts are computed all the same
+    theta: float = 1e6  # the base of RoPE's wavelengths
+    eps: float = 1e-6
+    tied: bool = True  # whether the head that predicts tokens is the embedding
+
+    @classmethod
+    def from_json(cls, source: Path | Mapping[str, Any]) -> Self:
+        """Reads a HuggingFace ``config.json``, of transformers 4 or 5, or the dict that it holds.
+
+        Raises:
+          ValueError: if a size is missing or does not fit the others, or the network is one that
+            this file does not compute. It names the setting, its value and what is allowed.
+        """
+        if isinstance(source, Mapping):
+            name, config = "config", dict(source)
+        else:
+            name, config = str(source), json.loads(Path(source).read_text())
+        rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+        config |= {"rope_type": rope.get("type", "default")} | rope  # of transformers 4 | 5
+        for setting, allowed in _COMPUTED.items():
+            if (found := config.get(setting)) not in allowed:
+                raise ValueError(f"{name}: {setting} must be {allowed[0]!r}, got {found!r}")
+        if other := set(config.get("layer_types") or ()) - {"full_attention"}:
+            raise ValueError(f"{name}: layer_types must be 'full_attention' alone, got {other}")
+        if missing := sorted(set(_JSON_NAMES.values()) - set(config)):
+            raise ValueError(f"{name}: no value for {missing}, which a Qwen3 config.json has")
+        sizes = cls(**{ours: config[theirs] for ours, theirs in _JSON_NAMES.items()})
+        if sizes.heads % sizes.kv_heads:
+            raise ValueError(
+                f"{name}: num_key_value_heads must divide num_attention_heads, "
+                f"got {sizes.kv_heads} and {sizes.heads}"
+            )
+        if sizes.head_width % 2:
+            raise ValueError(f"{name}: head_dim must be even, got {sizes.head_width}")
+        return sizes
+
+
+_JSON_NAMES = {
+    "vocab_size": "vocab_size",
+    "hidden": "hidden_size",
+    "layers": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "kv_heads": "num_key_value_heads",
+    "head_width": "head_dim",
+    "intermediate": "intermediate_size",
+    "max_positions": "max_position_embeddings",
+    "theta": "rope_theta",
+    "eps": "rms_norm_eps",
+    "tied": "tie_word_embeddings",
+}
+
+#: What a config.json may say: the first is meant; None where it may also say nothing.
+_COMPUTED = {
+    "model_type": ("qwen3", None),
+    "hidden_act": ("silu", None),
+    "attention_bias": (False, None),
+    "use_sliding_window": (False, None),
+    "rope_type": ("default", None),
+}
+
+#: ``Qwen/Qwen3-Embedding-*``. The 8B has a head of its own.
+PRESETS = {
+    "0.6B": Qwen3Config(
+        vocab_size=151669,
+        hidden=1024,
+        layers=28,
+        heads=16,
+        kv_heads=8,
+        intermediate=3072,
+        max_positions=32768,
+    ),
+    "4B": Qwen3Config(
+        vocab_size=151665, hidden=2560, layers=36, heads=32, kv_heads=8, intermediate=9728
+    ),
+    "8B": Qwen3Config(
+        vocab_size=151665,
+        hidden=4096,
+        layers=36,
+        heads=32,
+        kv_heads=8,
+        intermediate=12288,
+        tied=False,
+    ),
+}
+
+
+def qwen3(config: Qwen3Config, compute: Compute = Compute()) -> Module:
+    """The decoder as pure functions: ``apply(params, ids, mask, key=None) -> hidden states``.
+
+    ``ids [B, L]`` are token numbers below ``vocab_size`` and ``mask [B, L]`` is true where there
+    is a token, padded on either side. The result ``[B, L, H]``, after the last norm, is finite but
+    means nothing where the mask is false. With a key there is dropout. A fresh ``init`` is
+    float32 and drawn from N(0, 0.02^2).
+    """
+    return functionalize(lambda rngs: Qwen3(config, compute, rngs=rngs))
+
+
+def tensor_parallel(config: Qwen3Config, mesh: Mesh | AbstractMesh) -> Rules:
+    """Where the parameters go on a mesh with an axis ``model``; the other axes have copies.
+
+    Each device has some heads, some columns of the perceptron and some rows of the vocabulary, or
+    some columns of it where the devices do not divide its size (151669 and 151665 are odd). A
+    block sends two sums of [B, L, H] between devices. Norms are copied, an adapter of LoRA too.
+
+    Raises:
+      ValueError: if there is no such axis, or its devices do not divide the heads of keys and
+        values (8 in every preset; more devices than that would need copies of them, which are
+        not made), the perceptron's width or the hidden one.
+    """
+    if "model" not in mesh.shape:
+        raise ValueError(f"the mesh needs an axis 'model', it has {', '.join(mesh.shape)}")
+    devices = mesh.shape["model"]
+    for name in ("kv_heads", "intermediate", "hidden"):
+        if (size := getattr(config, name)) % devices:
+            raise ValueError(
+                f"{name}={size} cannot be split over {devices} devices: choose an axis 'model' "
+                f"that divides it, and put the other devices on an axis 'data'"
+            )
+    return (
+        (r"\b(query|key|value|gate|up)/kernel$", P(None, "model")),
+        (r"\b(out|down)/kernel$", P("model")),
+        (r"\bword/embedding$", P(None, "model") if config.vocab_size % devices else P("model")),
+    )
+
+
+class Qwen3(nnx.Module):
+    """Embeddings and a stack of blocks. The interface is that of `jaxret.nn.backbone.Backbone`."""
+
+    def __init__(self, config: Qwen3Config, compute: Compute, *, rngs: nnx.Rngs):
+        self.word = nnx.Embed(config.vocab_size, config.hidden, embedding_init=INIT, rngs=rngs)
+        self.norm = rms_norm(config.hidden, config.eps, rngs)
+        self.config, self.compute = config, compute
+        blocks = {str(i): DecoderBlock(config, compute, rngs=rngs) for i in range(config.layers)}
+        self.blocks = nnx.Dict(blocks)
+
+    def embed(
+        self,
+        ids: Int[Array, "B L"],
+        positions: Int[Array, "B L"] | None = None,
+        types: Int[Array, "B L"] | None = None,
+    ) -> Float[Array, "B L H"]:
+        """``positions`` count in `run` alone, and token types nowhere: there are none."""
+        return self.word(ids).astype(jnp.float32)
+
+    def inject(
+        self, vectors: Float[Array, "B L H"], positions: Int[Array, "B L"] | None
+    ) -> Float[Array, "B L H"]:
+        """The vectors as they are."""
+        return vectors
+
+    def run(
+        self,
+        x: Float[Array, "B L H"],
+        mask: Bool[Array, "B L"],
+        positions: Int[Array, "B L"] | None = None,
+        *,
+        key: PRNGKey | None = None,
+    ) -> Float[Array, "B L H"]:
+        """Without positions tokens are counted. What is seen goes by places, not by positions."""
+        positions = jnp.cumsum(mask, axis=1) - 1 if positions is None else positions
+        turns = angles(positions, self.config.head_width, self.config.theta)
+        return self.norm(run_blocks(self.blocks, x, mask, self.compute, turns, key=key))
+
+    def __call__(
+        self,
+        ids: Int[Array, "B L"],
+        mask: Bool[Array, "B L"],
+        *,
+        types: Int[Array, "B L"] | None = None,
+        key: PRNGKey | None = None,
+    ) -> Float[Array, "B L H"]:
+        return self.run(self.embed(ids, types=types), mask, key=key)

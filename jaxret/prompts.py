@@ -1,0 +1,76 @@
+"""Prompts as data: a text file with placeholders, checked when it is loaded.
+
+    ask = load(Path(__file__).parent / "prompts" / "ask.txt", ("tools", "examples"))
+    messages = ask.messages(tools=.., examples=..)
+
+A placeholder is ``$name`` or ``${name}``, and ``$$`` is a dollar; braces mean nothing, so that a
+prompt may show JSON. A line of three dashes parts what the system says from what the user says;
+a file without one is the user's message.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from string import Template
+from typing import NamedTuple
+
+from jaxret.data.files import existing
+
+ROLES = ("system", "user")
+
+
+class Prompt(NamedTuple):
+    """The messages of one question, with holes. Make it with `load`."""
+
+    name: str
+    placeholders: tuple[str, ...]
+    parts: tuple[tuple[str, Template], ...]  # (role, text)
+
+    def messages(self, **values: str) -> list[dict[str, str]]:
+        """What is sent; values are put in as they are, so a ``$`` in them is a dollar.
+
+        Raises:
+          ValueError: a placeholder has no value, or a value no placeholder.
+        """
+        _refuse(self.name, "the values", set(values), set(self.placeholders))
+        return [
+            {"role": role, "content": text.substitute(values).strip()} for role, text in self.parts
+        ]
+
+
+def load(path: Path, placeholders: Sequence[str]) -> Prompt:
+    """Reads a prompt.
+
+    Args:
+      path: the text file.
+      placeholders: every name that the caller fills in.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+      ValueError: a lone ``$``; more than one line of dashes; an empty message; placeholders other
+        than the caller's.
+    """
+    text = existing(path, "a prompt").read_text(encoding="utf-8")
+    messages = [part.strip() for part in ("\n" + text).split("\n---\n")]
+    if len(messages) > len(ROLES) or not all(messages):
+        raise ValueError(
+            f"{path}: expected the system's message, a line ---, and the user's; or the user's "
+            f"alone; got {len(messages)} parts, {messages.count('')} of them empty"
+        )
+    templates = [Template(message) for message in messages]
+    if not all(template.is_valid() for template in templates):
+        raise ValueError(f"{path}: a lone $; write $$ for a dollar, $name for a placeholder")
+    found = {name for template in templates for name in template.get_identifiers()}
+    _refuse(str(path), "the file", found, set(placeholders))
+    return Prompt(
+        name=path.stem,
+        placeholders=tuple(placeholders),
+        parts=tuple(zip(ROLES[-len(templates) :], templates, strict=True)),
+    )
+
+
+def _refuse(prompt: str, where: str, found: set[str], expected: set[str]) -> None:
+    if found != expected:
+        raise ValueError(
+            f"{prompt}: {where} lack the placeholders {sorted(expected - found)} and have the "
+            f"unknown {sorted(found - expected)}; there must be {sorted(expected)}"
+        )

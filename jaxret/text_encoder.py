@@ -1,0 +1,168 @@
+"""A checkpoint ready for use: its tokenizer, its network, its weights. Made by
+`jaxret.encode.load_encoder`.
+
+Letters: n texts, B texts in a batch, L tokens a text, H hidden width, d width of the vectors.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, Self, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+from jaxtyping import Array, Bool, Float, Int
+from tokenizers import Tokenizer  # AutoTokenizer: the same tokens, after seconds of imports
+
+from jaxret.encoders import EncoderSpec, Kind
+from jaxret.nn import checkpoints, qwen3
+from jaxret.nn.backbone import Backbone
+from jaxret.nn.functional import Module
+from jaxret.nn.layers import Compute, cls_pool, last_pool, mean_pool
+from jaxret.nn.placement import memory_report
+from jaxret.nn.tensor_files import weight_files
+from jaxret.sharding import Rules
+from jaxret.types import Params
+
+POOLINGS = {"mean": mean_pool, "cls": cls_pool, "last": last_pool}
+DType: TypeAlias = Literal["float32", "bfloat16"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextEncoder:
+    """A checkpoint ready for use. What is heavy is read when it is first needed."""
+
+    spec: EncoderSpec
+    backbone: Backbone
+    directory: Path
+    sha256: str | None  # of the weights, where they are published ones
+    weights: Params | None = None  # in place of the checkpoint's; see `with_weights`
+    cut: int | None = None  # d, where it is less than the network's width
+    dtype: DType = "float32"  # of parameters and matrix products
+    mesh: Mesh | None = None  # over whose axis 'model' the parameters of a Qwen3 are split
+
+    def with_weights(self, weights: Params) -> Self:
+        """The same encoder with other parameters, such as trained ones; nothing is recompiled."""
+        other = replace(self, weights=weights, sha256=None)
+        other.__dict__["compiled"] = self.compiled  # parameters are an argument of it
+        return other
+
+    def embed(
+        self, params: Params, ids: Int[Array, "B L"], mask: Bool[Array, "B L"]
+    ) -> Float[Array, "B d"]:
+        """Tokens -> unit vectors: pure, differentiable, not compiled."""
+        pooled = self.pool(self.network.apply(params, ids, mask), mask)
+        return pooled / jnp.linalg.norm(pooled, axis=-1, keepdims=True)
+
+    def pool(self, hidden: Float[Array, "B L H"], mask: Bool[Array, "B L"]) -> Float[Array, "B d"]:
+        """Hidden states -> vectors, not yet of length 1: their first d numbers."""
+        return POOLINGS[self.spec.pooling](hidden, mask)[:, : self.width]
+
+    @cached_property
+    def network(self) -> Module:
+        return self.backbone.network(Compute(dtype=self.dtype))
+
+    @property
+    def width(self) -> int:
+        """d, the length of its vectors."""
+        return self.backbone.config.hidden if self.cut is None else self.cut
+
+    @cached_property
+    def params(self) -> Params:
+        """The weights of the checkpoint; published ones are checked against their hash."""
+        if self.weights is not None:
+            return self.weights
+        if self.sha256 is not None:
+            checkpoints.verify_sha256(self.directory / "model.safetensors", self.sha256)
+        return self.backbone.load(
+            self.directory, dtype=self.dtype, mesh=self.mesh, rules=self.rules
+        )
+
+    @property
+    def rules(self) -> Rules:
+        """Where the parameters go on the mesh."""
+        config = self.backbone.config
+        if self.mesh is None or not isinstance(config, qwen3.Qwen3Config):
+            return ()
+        return qwen3.tensor_parallel(config, self.mesh)
+
+    def memory(self) -> str:
+        """What the parameters will take, or take, in words; reads none."""
+        return memory_report(
+            self.backbone.shapes(dtype=self.dtype, mesh=self.mesh, rules=self.rules)
+        )
+
+    @cached_property
+    def compiled(self) -> Callable[..., Float[Array, "B d"]]:
+        return jax.jit(self.embed)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        tokenizer = Tokenizer.from_file(str(self.directory / "tokenizer.json"))
+        if (size := tokenizer.get_vocab_size()) > self.backbone.config.vocab_size:
+            raise ValueError(
+                f"{self.directory}: the tokenizer has {size} tokens and the weights "
+                f"{self.backbone.config.vocab_size}: they do not belong together"
+            )
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(self.spec.max_tokens)
+        closing = self.spec.closing
+        if closing is not None and tokenizer.encode("a").ids[-1] != tokenizer.token_to_id(closing):
+            raise ValueError(
+                f"{self.directory}: the tokenizer does not append {closing}, whose vector is the "
+                "text's: take tokenizer.json from the published encoder"
+            )
+        return tokenizer
+
+    def tokens(
+        self, texts: Sequence[str], *, kind: Kind, limit: int | None = None
+    ) -> list[list[int]]:
+        """Token numbers of each text, with its prefix and special tokens, not padded.
+
+        Args:
+          texts: not empty.
+          kind: which prefix they get.
+          limit: cuts texts further than the encoder's ``max_tokens`` does; the closing token stays.
+        """
+        prefixed = with_prefix(texts, self.spec.prefix(kind))
+        found = [text.ids for text in self.tokenizer.encode_batch(prefixed)]
+        if limit is None:
+            return found
+        return [ids if len(ids) <= limit else [*ids[: limit - 1], ids[-1]] for ids in found]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of all that decides a vector but for the text and its prefix."""
+        weights = self.sha256 or self._hash_weights()
+        words = checkpoints.sha256(self.directory / "tokenizer.json")
+        parts = (weights, words, self.backbone.config, self.spec.pooling, self.spec.max_tokens)
+        parts += () if self.cut is None else (self.cut,)
+        return digest(repr(parts if self.dtype == "float32" else (*parts, self.dtype)))
+
+    def _hash_weights(self) -> str:
+        if self.weights is None:
+            of_files = [checkpoints.sha256(file) for file in weight_files(self.directory)]
+            return of_files[0] if len(of_files) == 1 else digest("".join(of_files))
+        content = b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(self.weights))
+        return hashlib.sha256(content).hexdigest()
+
+
+def with_prefix(texts: Sequence[str], prefix: str) -> list[str]:
+    """Refuses, by its position, what is no text or a blank one."""
+    if isinstance(texts, str):
+        raise TypeError(f"texts must be a list of strings, got the single string {texts[:40]!r}")
+    for position, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TypeError(f"text {position} must be a string, got {type(text).__name__}")
+        if not text.strip():
+            raise ValueError(f"text {position} of {len(texts)} is empty: {text!r}")
+    return [prefix + text for text in texts]
+
+
+def digest(text: str) -> str:
+    """A name for a text."""
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,60 @@
+"""What Tool-Rank is trained on: whether a tool fits a query, pair by pair (Tool-REX, Section 2.5).
+
+A recipe as in `jaxret.training.recipes`.
+
+Letters: M rows of pairs, m negatives of each, B examples a batch.
+"""
+
+from collections.abc import Callable, Sequence
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from jaxret.padding import COARSE, pad
+from jaxret.training import losses
+from jaxret.training.batches import shuffled
+from jaxret.training.recipes import Recipe, Tokens
+
+
+def verdicts(
+    answer: Callable[..., Float[Array, "B 2"]],
+    heads: Tokens,
+    tails: Tokens,
+    pairs: Int[np.ndarray, "M 2+m"],
+    *,
+    size: int = 16,
+    seed: int = 0,
+) -> Recipe:
+    """Cross-entropy of the answer: true for the right tool, false for each wrong one.
+
+    The paper's code trains on the answer as a word among all words. Ours is the softmax over the
+    two answers alone, which is the score that ranks; the other words never come up.
+
+    Args:
+      answer: ``(params, ids, mask, key=) -> logits`` of true and of false.
+      heads: tokens up to the document, of each query (`jaxret.retrieval.verdict`).
+      tails: tokens from the document on, of each tool.
+      pairs: query, right tool, wrong tools with -1 for none: from `jaxret.training.pairs`. Each
+        row is up to 1 + m examples.
+      size: examples a batch.
+      seed: of the order.
+    """
+    rows, places = np.nonzero(pairs[:, 1:] >= 0)
+    query, tool = pairs[rows, 0], pairs[rows, 1 + places]
+    which = places.clip(max=1).astype(np.int32)[:, None]  # 0 is true, 1 is false
+
+    def both(i: int) -> Sequence[int]:
+        return [*heads[query[i]], *tails[tool[i]]]
+
+    def collate(examples):
+        ids, mask = pad([both(i) for i in examples], COARSE)
+        return {"ids": ids, "mask": mask, "answer": which[examples]}
+
+    def loss(params, batch, key):
+        logits = answer(params, batch["ids"], batch["mask"], key=key)
+        right = logits.argmax(axis=1) == batch["answer"][:, 0]
+        return losses.softmax_ce(logits, batch["answer"]), {"accuracy": jnp.mean(right)}
+
+    lengths = [len(heads[q]) + len(tails[t]) for q, t in zip(query, tool, strict=True)]
+    return Recipe(loss, shuffled(lengths, collate, size=size, seed=seed))

@@ -1,0 +1,122 @@
+"""Tool-Embed and Tool-Rank end to end: a tiny Qwen3 written by its command, trained, tested."""
+
+import json
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+
+from experiments import evaluate_retrieval, tiny_qwen3
+from experiments.parts.config import CONFIGS
+
+LORA = "{rank: 2, alpha: 4, dropout: 0.1, targets: '.*blocks/.*/kernel'}"
+SMALL = [
+    "recipe=[tool_embed,tool_rank]",
+    "tracking=files",
+    "dataset=jsonl",
+    "document=terse",
+    "recipes.tool_embed.epochs=2",
+    "recipes.tool_embed.validate=1",
+    "recipes.tool_embed.learning_rate=1e-3",
+    "recipes.tool_embed.limit=24",
+    "recipes.tool_rank.epochs=1",
+    "recipes.tool_rank.validate=0.5",
+    "recipes.tool_rank.limit=24",
+    "recipes.tool_rank.document_limit=24",
+    "recipes.tool_rank.candidates=7",
+    "recipes.tool_rank.validated=4",
+    "recipes.tool_rank.negatives=3",
+    "recipes.tool_rank.learning_rate=1e-2",
+    f"recipes.tool_rank.lora={LORA}",
+]
+
+
+def configure(world, directory, *more):
+    given = [
+        *SMALL,
+        "encoder=qwen3_tiny",
+        f"encoder.path={world / 'qwen3'}",
+        f"recipes.tool_rank.path={world / 'qwen3'}",
+        f"dataset.path={world / 'data'}",
+        f"models={world / 'rex'}",
+        f"cache={world / 'cache'}",
+        f"directory={directory}",
+        "methods=[documents,tool_embed,tool_rank]",
+    ]
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose("train_retriever", [*given, *more])
+
+
+@pytest.fixture(scope="module")
+def written(world):
+    """The world, with a tiny Qwen3."""
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        cfg = compose(
+            "tiny_qwen3",
+            [
+                "dataset=jsonl",
+                f"dataset.path={world / 'data'}",
+                f"path={world / 'qwen3'}",
+                f"directory={world}",
+                "vocabulary=512",
+                "width=16",
+                "layers=1",
+            ],
+        )
+    tiny_qwen3.main(cfg)
+    return world
+
+
+def losses(world, name):
+    (file,) = (world / "rex").glob(f"{name}-jsonl-*/metrics.jsonl")
+    return [json.loads(line)[f"{name}-0/loss"] for line in file.read_text().splitlines()]
+
+
+def test_a_tiny_qwen3_serves_as_encoder_and_as_reranker(written, tmp_path):
+    results = evaluate_retrieval.main(configure(written, tmp_path))
+    assert {name.split("/")[0] for name in results} == {"documents", "tool_embed", "tool_rank"}
+    for name in ("tool_embed", "tool_rank"):  # all parameters, a LoRA
+        found = losses(written, name)
+        assert found[-1] < 0.97 * found[0], name
+    (folder,) = (written / "rex").glob("tool_rank-*")
+    size = sum(path.stat().st_size for path in (folder / "best").rglob("*") if path.is_file())
+    assert size < 0.5 * (written / "qwen3" / "model.safetensors").stat().st_size  # adapter alone
+    with (
+        np.load(tmp_path / "units" / "documents-0-test.npz") as first,
+        np.load(tmp_path / "units" / "tool_rank-0-test.npz") as second,
+    ):
+        np.testing.assert_array_equal(np.sort(first["items"][:, :7]), np.sort(second["items"]))
+        assert (second["scores"] <= 0).all()  # logarithms of probabilities
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("recipes.tool_rank.hard=worst", "tool_rank: hard must be one of"),
+        ("recipes.tool_rank.weights=bert", "reranker must be one of"),
+        ("recipes.tool_rank.place=end", "place must be one of"),
+        ("recipes.tool_rank.candidates=5", "recipes.tool_rank.candidates must be >= 7"),
+        ("recipes.tool_rank.lora={rank: 2, alpha: 2, dropout: 1.0, targets: '.*kernel'}", "rate"),
+        ("encoder.width=17", r"width must be null or in 1 .. 16, got 17"),
+    ],
+)
+def test_wrong_settings_are_refused_by_name(written, tmp_path, override, message):
+    cfg = configure(written, tmp_path, override, "methods=[tool_rank]")
+    with pytest.raises(ValueError, match=message):
+        evaluate_retrieval.main(cfg)
+
+
+@pytest.mark.parametrize("name", ["tool_embed", "tool_rank"])
+def test_the_papers_settings_are_beside_the_small_ones(name):
+    def recipe(which):
+        with initialize_config_dir(CONFIGS, version_base="1.3"):
+            return compose("train_retriever", [f"recipe=[{which}]"]).recipes[name]
+
+    small, paper = recipe(name), recipe(f"{name}_paper")
+    assert set(small) == set(paper)  # one code reads both
+    if name == "tool_embed":
+        assert (paper.negatives, paper.lora, paper.epochs) == (5, None, 1)
+    else:
+        lora = {"rank": 32, "alpha": 64, "dropout": 0.1}
+        assert {key: paper.lora[key] for key in lora} == lora
+        assert (list(paper.answers), paper.epochs) == (["true", "false"], 1)

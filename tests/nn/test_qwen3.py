@@ -1,0 +1,298 @@
+"""Qwen3 by hand, its paddings, its two answers, and the same on a mesh."""
+
+import json
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec as P
+from safetensors.numpy import save_file
+
+from jaxret import sharding
+from jaxret.nn import qwen3
+from jaxret.nn.answers import answers, load_answers
+from jaxret.nn.backbone import Backbone, read_backbone
+from jaxret.nn.decoder_block import angles, turn
+from jaxret.nn.layers import last_pool
+from jaxret.nn.placement import device_bytes, memory_report, placed
+from tests.tiny import BACKBONES, weights
+
+JSON = {
+    "model_type": "qwen3",
+    "vocab_size": 40,
+    "hidden_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+    "head_dim": 4,  # 16 heads of 4 are not 24
+    "intermediate_size": 32,
+    "max_position_embeddings": 64,
+    "rope_theta": 100.0,
+    "rms_norm_eps": 1e-6,
+    "tie_word_embeddings": True,
+}
+CONFIG = qwen3.Qwen3Config.from_json(JSON)
+NETWORK = qwen3.qwen3(CONFIG)
+PARAMS = weights(NETWORK.shapes())
+RNG = np.random.default_rng(0)
+IDS = RNG.integers(0, 40, (5, 7)).astype(np.int32)
+BEGIN, END = np.array([[0], [3], [0], [2], [6]]), np.array([[7], [7], [4], [5], [7]])
+MASK = (np.arange(7) >= BEGIN) & (np.arange(7) < END)  # padded left, right, on both sides
+
+
+@pytest.fixture(scope="module")
+def apply():
+    return jax.jit(NETWORK.apply)
+
+
+def backbone(**changes):
+    return Backbone(replace(CONFIG, **changes), qwen3.Qwen3, qwen3.KEYS, "model.")
+
+
+def forward_by_hand(params, ids):
+    """Qwen3 for one text without padding, in float64, a pair of tokens at a time."""
+    p = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
+
+    def norm(x, weights):
+        return x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6) * weights["scale"]
+
+    def turned(x, place):
+        """Two pairs, (0, 2) and (1, 3), as complex numbers."""
+        z = (x[:2] + 1j * x[2:]) * np.exp(1j * place * np.array([1.0, 100.0**-0.5]))
+        return np.concatenate([z.real, z.imag])
+
+    x = p["word"]["embedding"][ids]
+    for layer in ("0", "1"):
+        block = p["blocks"][layer]
+        y = norm(x, block["attention_norm"])
+        q, k, v = (y @ block[name]["kernel"] for name in ("query", "key", "value"))
+        mixed = np.zeros((len(ids), 64))
+        for head in range(16):
+            own, shared = slice(4 * head, 4 * head + 4), slice(4 * (head // 2), 4 * (head // 2) + 4)
+            for i in range(len(ids)):
+                mine = turned(norm(q[i, own], block["query_norm"]), i)
+                scores = [
+                    mine @ turned(norm(k[j, shared], block["key_norm"]), j) / 2
+                    for j in range(i + 1)
+                ]
+                share = np.exp(scores - max(scores))
+                mixed[i, own] = share / share.sum() @ v[: i + 1, shared]
+        x = x + mixed @ block["out"]["kernel"]
+        y = norm(x, block["mlp_norm"])
+        gate = y @ block["gate"]["kernel"]
+        x = x + (gate / (1 + np.exp(-gate)) * (y @ block["up"]["kernel"])) @ block["down"]["kernel"]
+    return norm(x, p["norm"])
+
+
+def test_hidden_states_equal_a_forward_pass_by_hand_whatever_side_is_padded(apply):
+    got = apply(PARAMS, IDS, MASK)
+    for text, there in enumerate(MASK):
+        want = forward_by_hand(PARAMS, IDS[text, there])
+        np.testing.assert_allclose(got[text, there], want, atol=2e-5)
+
+
+def test_what_stands_in_the_padding_changes_nothing(apply):
+    other = np.where(MASK, IDS, (IDS + 7) % 40)
+    np.testing.assert_array_equal(apply(PARAMS, IDS, MASK)[MASK], apply(PARAMS, other, MASK)[MASK])
+
+
+def test_a_later_token_changes_no_earlier_state(apply):
+    whole = np.ones_like(MASK)
+    base = apply(PARAMS, IDS, whole)
+    for place in range(7):
+        other = IDS.copy()
+        other[:, place] = (other[:, place] + 1) % 40
+        moved = np.abs(apply(PARAMS, other, whole) - base).max(axis=-1)
+        np.testing.assert_array_equal(moved[:, :place], 0)
+        assert (moved[:, place:] > 1e-4).all()
+
+
+def test_texts_and_rows_without_a_token_are_finite_and_so_are_gradients():
+    mask = np.array([[False] * 7, [False] * 6 + [True]])
+
+    def loss(params):
+        hidden = NETWORK.apply(params, IDS[:2], mask)
+        return (hidden**2).sum(), hidden  # padding is counted too: the worst case
+
+    (_, hidden), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(PARAMS)
+    assert np.isfinite(hidden).all()
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
+
+
+def test_a_turned_product_depends_on_the_distance_alone():
+    q, k = (jnp.asarray(RNG.standard_normal((1, 1, 1, 8)), jnp.float32) for _ in range(2))
+
+    def product(i, j):
+        at = (angles(jnp.array([[place]]), 8, 1e4) for place in (i, j))
+        return (turn(q, next(at)) * turn(k, next(at))).sum()
+
+    np.testing.assert_allclose(product(9, 4), product(1005, 1000), atol=1e-3)
+    np.testing.assert_allclose(product(5, 0), product(9, 4), atol=1e-5)
+    assert abs(product(5, 0) - product(0, 5)) > 1e-2  # its sign counts
+    unit = turn(jnp.array([[[[1.0, 0.0]]]]), angles(jnp.array([[2]]), 2, 1e6))[0, 0, 0]
+    np.testing.assert_allclose(unit, [np.cos(2), np.sin(2)], atol=1e-6)  # two radians
+
+
+def test_the_last_token_is_that_of_the_mask():
+    hidden = jnp.arange(35.0).reshape(5, 7, 1) + jnp.zeros((1, 1, 3))
+    want = np.arange(5) * 7 + END[:, 0] - 1
+    np.testing.assert_array_equal(last_pool(hidden, jnp.asarray(MASK))[:, 1], want)
+
+
+# ---- answers
+
+
+def published(folder, head=None):
+    """A checkpoint as HuggingFace names it, with PARAMS and, if given, an untied head [V, H]."""
+    (folder / "config.json").write_text(json.dumps(JSON | {"tie_word_embeddings": head is None}))
+    names = {"query": "q", "key": "k", "value": "v", "out": "o"}
+    tensors = {"model.embed_tokens.weight": PARAMS["word"]["embedding"]}
+    tensors["model.norm.weight"] = PARAMS["norm"]["scale"]
+    for i, block in PARAMS["blocks"].items():
+        layer = f"model.layers.{i}."
+        for name in ("query", "key", "value", "out"):
+            tensors[f"{layer}self_attn.{names[name]}_proj.weight"] = block[name]["kernel"].T
+        for name in ("gate", "up", "down"):
+            tensors[f"{layer}mlp.{name}_proj.weight"] = block[name]["kernel"].T
+        for name in ("query", "key"):
+            tensors[f"{layer}self_attn.{names[name]}_norm.weight"] = block[f"{name}_norm"]["scale"]
+        tensors[f"{layer}input_layernorm.weight"] = block["attention_norm"]["scale"]
+        tensors[f"{layer}post_attention_layernorm.weight"] = block["mlp_norm"]["scale"]
+    if head is not None:
+        tensors["lm_head.weight"] = head
+    tensors = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
+    save_file(tensors, folder / "model.safetensors")
+    return read_backbone(folder / "config.json")
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_logits_of_two_words_are_those_rows_of_the_whole_head(tmp_path, apply, tied):
+    head = RNG.standard_normal((40, 24)).astype(np.float32)
+    decoder = published(tmp_path, None if tied else head)
+    words = [31, 4]
+    params = load_answers(decoder, tmp_path, words)
+    assert {leaf.shape for leaf in jax.tree.leaves(params.get("head"))} == (
+        set() if tied else {(24, 2)}
+    )
+    got = jax.jit(answers(decoder, words).apply)(params, IDS, MASK)
+    last = np.asarray(apply(PARAMS, IDS, MASK))[np.arange(5), END[:, 0] - 1]
+    whole = last @ (np.asarray(PARAMS["word"]["embedding"]) if tied else head).T
+    np.testing.assert_allclose(got, whole[:, words], atol=1e-5)
+
+
+def test_a_checkpoint_without_the_head_that_it_needs_is_refused(tmp_path):
+    published(tmp_path)
+    with pytest.raises(ValueError, match=r"1 tensors do not fit .*\n  missing head/kernel \(24, 2"):
+        load_answers(backbone(tied=False), tmp_path, [1, 2])
+
+
+def test_words_that_no_decoder_can_say_are_refused():
+    for words in ([], [3, 3], [0, 40]):
+        with pytest.raises(ValueError, match=r"words must be different numbers in 0 \.\. 39"):
+            answers(backbone(), words)
+    with pytest.raises(ValueError, match=r"answers come from a decoder \(Qwen3\), got Bert"):
+        answers(BACKBONES["bert"], [1, 2])
+
+
+# ---- on a mesh
+
+
+@pytest.mark.parametrize("vocabulary", [40, 39])  # which 8 divides, and does not
+def test_eight_devices_compute_what_one_does(vocabulary):
+    decoder = backbone(vocab_size=vocabulary)
+    table = PARAMS["word"]["embedding"][:vocabulary]
+    params = {"backbone": PARAMS | {"word": {"embedding": table}}}
+    mesh = sharding.make_mesh(model=8)
+    rules = qwen3.tensor_parallel(decoder.config, mesh)
+    spread = sharding.place(params, mesh, sharding.by_path(params, rules))
+    run = jax.jit(jax.value_and_grad(lambda p: answers(decoder, [3, 4]).apply(p, ids, MASK).sum()))
+    ids = jnp.asarray(IDS % vocabulary)
+    want, got = run(params), run(spread)
+    np.testing.assert_allclose(got[0], want[0], atol=1e-5)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4), got[1], want[1])
+    kernel = spread["backbone"]["blocks"]["1"]["down"]["kernel"]
+    assert {shard.data.shape for shard in kernel.addressable_shards} == {(4, 24)}
+
+
+def test_memory_is_what_the_shards_really_take_and_is_known_before(tmp_path):
+    decoder = published(tmp_path)
+    mesh = sharding.make_mesh(model=4)
+    rules = qwen3.tensor_parallel(decoder.config, mesh)
+    shapes = decoder.shapes(dtype="bfloat16", mesh=mesh, rules=rules)
+    params = decoder.load(tmp_path, dtype="bfloat16", mesh=mesh, rules=rules)
+    leaves = jax.tree.leaves(params)
+    for device in mesh.devices.flat:
+        held = [s.data.nbytes for x in leaves for s in x.addressable_shards if s.device == device]
+        assert sum(held) == device_bytes(shapes) == device_bytes(params)
+    assert memory_report(shapes) == memory_report(params)
+    count = sum(x.size for x in leaves)
+    assert f"{count:,} parameters in bfloat16: {2 * count / 1000:.3g} kB" in memory_report(shapes)
+    assert "on each of 4 devices" in memory_report(shapes)
+    assert "on one device" in memory_report(decoder.shapes())
+    want = PARAMS["blocks"]["1"]["up"]["kernel"].astype(jnp.bfloat16)
+    np.testing.assert_array_equal(params["blocks"]["1"]["up"]["kernel"], want)
+
+
+def test_a_preset_says_what_a_device_will_need_without_allocating_it():
+    config = replace(qwen3.PRESETS["8B"], layers=1)
+    mesh = jax.sharding.AbstractMesh((8,), ("model",))
+    rules = qwen3.tensor_parallel(config, mesh)
+    shapes = placed(qwen3.qwen3(config).shapes(), dtype="bfloat16", mesh=mesh, rules=rules)
+    table, matrices = 151665 * 4096, 4096 * (2 * 4096 + 2 * 1024 + 3 * 12288)
+    assert device_bytes(shapes) == 2 * ((table + matrices) // 8 + 3 * 4096 + 2 * 128)
+
+
+def test_a_mesh_that_cannot_share_the_heads_is_refused():
+    mesh = jax.sharding.AbstractMesh((16,), ("model",))
+    with pytest.raises(ValueError, match="kv_heads=8 cannot be split over 16 devices: choose an"):
+        qwen3.tensor_parallel(qwen3.PRESETS["8B"], mesh)
+    with pytest.raises(ValueError, match="needs an axis 'model', it has data"):
+        qwen3.tensor_parallel(CONFIG, jax.sharding.AbstractMesh((2,), ("data",)))
+    with pytest.raises(ValueError, match="give the mesh too"):
+        placed(NETWORK.shapes(), rules=[("kernel", P("model"))])
+
+
+# ---- configurations
+
+
+@pytest.mark.parametrize(
+    ("size", "published_count"),  # of Qwen3-0.6B, 4B, 8B, which have 151936 words
+    [("0.6B", 596_049_920), ("4B", 4_022_468_096), ("8B", 8_190_735_360)],
+)
+def test_presets_have_as_many_parameters_as_the_published_networks(size, published_count):
+    config = replace(qwen3.PRESETS[size], vocab_size=151936)
+    shapes = qwen3.qwen3(replace(config, layers=1)).shapes()
+    count = {name: sum(x.size for x in jax.tree.leaves(part)) for name, part in shapes.items()}
+    heads = 1 if config.tied else 2
+    total = heads * count["word"] + config.layers * count["blocks"] + count["norm"]
+    assert total == published_count
+
+
+def test_the_wavelength_is_read_where_either_version_of_transformers_writes_it():
+    old = qwen3.Qwen3Config.from_json(JSON | {"rope_scaling": None})
+    rope = {"rope_theta": 100.0, "rope_type": "default"}
+    new = {name: value for name, value in JSON.items() if name != "rope_theta"}
+    assert old == qwen3.Qwen3Config.from_json(new | {"rope_parameters": rope}) == CONFIG
+    with pytest.raises(ValueError, match=r"no value for \['rope_theta'\]"):
+        qwen3.Qwen3Config.from_json(new)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"attention_bias": True}, "attention_bias must be False, got True"),
+        ({"use_sliding_window": True}, "use_sliding_window must be False, got True"),
+        ({"layer_types": ["sliding_attention"]}, "layer_types must be 'full_attention' alone"),
+        ({"rope_scaling": {"rope_type": "yarn"}}, "rope_type must be 'default', got 'yarn'"),
+        ({"rope_scaling": {"type": "linear"}}, "rope_type must be 'default', got 'linear'"),
+        ({"num_key_value_heads": 3}, "must divide num_attention_heads, got 3 and 16"),
+        ({"head_dim": 5}, "head_dim must be even, got 5"),
+    ],
+)
+def test_a_network_that_is_computed_otherwise_is_refused(tmp_path, changes, message):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(JSON | changes))
+    with pytest.raises(ValueError, match=f"config.json: .*{message}"):
+        qwen3.Qwen3Config.from_json(path)

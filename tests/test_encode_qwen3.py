@@ -1,0 +1,130 @@
+"""Qwen3 as an encoder: the closing token's vector, instructions, narrower vectors, shards, mesh."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from tokenizers import Tokenizer, processors
+
+from jaxret import tiny_qwen3
+from jaxret.encode import encode, load_encoder
+from jaxret.encoders import ENCODERS, TASK
+from jaxret.sharding import make_mesh
+
+TEXTS = ["Book a table.", "pay the rent by Friday, please; it is late", "weather " * 30, "x"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tiny")
+    tiny_qwen3.write(path, TEXTS, vocabulary=320, width=16, layers=1)
+    return path
+
+
+def vectors(folder, texts=TEXTS, kind="document", **options):
+    encoder = load_encoder("qwen3_0_6b", folder, **options)
+    return encode(encoder, texts, kind=kind, cache=None, progress=False)
+
+
+@pytest.fixture(scope="module")
+def whole(folder):
+    return vectors(folder)
+
+
+def test_a_text_is_the_hidden_state_of_its_closing_token(folder, whole):
+    encoder = load_encoder("qwen3_0_6b", folder)
+    closing = encoder.tokenizer.token_to_id("<|endoftext|>")
+    apply = jax.jit(encoder.network.apply)
+    for text, vector in zip(TEXTS, whole, strict=True):
+        ids = encoder.tokenizer.encode(text, add_special_tokens=False).ids
+        alone = jnp.array([[*ids, closing]])  # no padding: the last place is the last token
+        last = np.asarray(apply(encoder.params, alone, jnp.ones(alone.shape, bool)))[0, -1]
+        np.testing.assert_allclose(vector, last / np.linalg.norm(last), atol=1e-5)
+
+
+def test_queries_are_told_the_task_and_documents_are_not(folder, whole):
+    def written(text):
+        return vectors(folder, [text])[0]
+
+    told = vectors(folder, ["pay"], kind="query", instruction="Find a tool.")[0]
+    np.testing.assert_allclose(told, written("Instruct: Find a tool.\nQuery:pay"), atol=1e-5)
+    own = vectors(folder, ["pay"], kind="query")[0]
+    np.testing.assert_allclose(own, written(f"Instruct: {TASK}\nQuery:pay"), atol=1e-5)
+    bare = vectors(folder, ["pay"], kind="query", instruction="")[0]
+    np.testing.assert_allclose(bare, written("pay"), atol=1e-5)
+    np.testing.assert_allclose(vectors(folder, instruction="Find a tool."), whole, atol=1e-6)
+
+
+def test_an_instruction_to_an_encoder_that_takes_none_is_refused():
+    with pytest.raises(ValueError, match="e5_base takes no instruction, got 'Find'"):
+        load_encoder("e5_base", instruction="Find")
+
+
+def test_a_narrower_vector_is_the_first_numbers_of_the_whole_one(folder, whole, tmp_path):
+    narrow = load_encoder("qwen3_0_6b", folder, width=5)
+    assert narrow.width == 5
+    got = encode(narrow, TEXTS, kind="document", cache=tmp_path, progress=False)
+    want = whole[:, :5] / np.linalg.norm(whole[:, :5], axis=1, keepdims=True)
+    np.testing.assert_allclose(got, want, atol=1e-5)
+    wide = load_encoder("qwen3_0_6b", folder)  # the cache keeps them apart
+    again = encode(wide, TEXTS, kind="document", cache=tmp_path, progress=False)
+    np.testing.assert_allclose(again, whole, atol=1e-6)
+    with pytest.raises(ValueError, match=r"width must be null or in 1 .. 16, got 17"):
+        load_encoder("qwen3_0_6b", folder, width=17)
+
+
+def test_a_tokenizer_that_closes_no_text_is_refused(folder, tmp_path):
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).symlink_to(folder / name)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.post_processor = processors.ByteLevel()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(ValueError, match=r"does not append <\|endoftext\|>"):
+        vectors(tmp_path)
+
+
+def test_weights_in_shards_give_the_same_vectors(folder, whole, tmp_path):
+    tensors = load_file(folder / "model.safetensors")
+    names, where = sorted(tensors), {}
+    for number in (1, 2):
+        shard = f"model-0000{number}-of-00002.safetensors"
+        save_file({n: tensors[n] for n in names[number - 1 :: 2]}, tmp_path / shard)
+        where |= dict.fromkeys(names[number - 1 :: 2], shard)
+    index = {"weight_map": where}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    for name in ("config.json", "tokenizer.json"):
+        (tmp_path / name).symlink_to(folder / name)
+    np.testing.assert_array_equal(vectors(tmp_path), whole)
+    first = load_encoder("qwen3_0_6b", tmp_path).fingerprint
+    tensors["model.norm.weight"][0] += 1
+    changed = where["model.norm.weight"]
+    save_file({n: tensors[n] for n in where if where[n] == changed}, tmp_path / changed)
+    assert load_encoder("qwen3_0_6b", tmp_path).fingerprint != first
+
+
+def test_parameters_on_a_mesh_give_the_same_vectors(folder, whole):
+    mesh = make_mesh(model=2)
+    encoder = load_encoder("qwen3_0_6b", folder, mesh=mesh)
+    assert "on each of 2 devices" in encoder.memory()
+    got = encode(encoder, TEXTS, kind="document", cache=None, progress=False)
+    np.testing.assert_allclose(got, whole, atol=1e-5)
+    sharding = encoder.params["blocks"]["0"]["query"]["kernel"].sharding
+    assert sharding.shard_shape((16, 16)) == (16, 8)
+
+
+def test_half_precision_is_near_and_keeps_a_cache_of_its_own(folder, whole):
+    half = load_encoder("qwen3_0_6b", folder, dtype="bfloat16")
+    assert {x.dtype for x in jax.tree.leaves(half.params)} == {jnp.dtype("bfloat16")}
+    got = encode(half, TEXTS, kind="document", cache=None, progress=False)
+    assert (got * whole).sum(axis=1).min() > 0.99
+    assert half.fingerprint != load_encoder("qwen3_0_6b", folder).fingerprint
+
+
+def test_tool_embed_is_used_as_what_it_was_made_of():
+    ours = ENCODERS["tool_embed_4b"]
+    same = ENCODERS["qwen3_4b"]._replace(name=ours.name, hub_id=ours.hub_id)
+    assert ours == same
+    assert ours.pooling == "last"
