@@ -54,8 +54,9 @@ class Chat:
     """An endpoint with a memory.
 
     ``counts`` holds how many questions were ``asked`` and how many answers were ``cached``,
-    ``malformed`` or ``unanswered``, and the ``prompt_tokens`` and ``completion_tokens`` that the
-    endpoint says it used.
+    ``malformed`` or ``unanswered``, the ``retries`` after errors of the transport, and the
+    ``prompt_tokens`` and ``completion_tokens`` that the endpoint says it used; those that an answer
+    from the cache took when it was asked for are ``cached_prompt_tokens`` and so on.
 
     Args:
       endpoint: who is asked.
@@ -99,7 +100,7 @@ class Chat:
             timeout=endpoint.timeout,
             max_retries=endpoint.retries,
         )
-        self._create: Callable[..., Any] = client.chat.completions.create
+        self._create: Callable[..., Any] = client.chat.completions.with_raw_response.create
 
     def ask(self, messages: Messages, parse: Callable[[str], T]) -> T:
         """The parsed answer to one question.
@@ -111,14 +112,16 @@ class Chat:
         path = None if self._cache is None else self._cache / f"{self._name(messages)}.json"
         if path is not None and path.exists():
             try:
-                found = parse(json.loads(path.read_text())["answer"])
-                self._count(cached=1)
+                kept = json.loads(path.read_text())
+                found = parse(kept["answer"])
+                used = kept.get("usage", {})
+                self._count(cached=1, **{f"cached_{name}": used[name] for name in used})
                 return found
             except (Malformed, KeyError, json.JSONDecodeError):
                 path.unlink()  # torn, or of an older parser: asked again
         last: Exception | None = None
         for _ in range(self.endpoint.attempts):
-            text = self._complete(messages)
+            text, usage = self._complete(messages)
             try:
                 found = parse(text)
             except Malformed as error:
@@ -126,7 +129,7 @@ class Chat:
                 self._count(malformed=1)
                 continue
             if path is not None:
-                _write(path, {"messages": list(messages), "answer": text})
+                _write(path, {"messages": list(messages), "answer": text, "usage": usage})
             return found
         self._count(unanswered=1)
         raise Unanswered(
@@ -140,6 +143,8 @@ class Chat:
         *,
         title: str = "asking",
         progress: bool = True,
+        before: Callable[[], None] = lambda: None,
+        failed: Callable[[Unanswered], T] | None = None,
     ) -> list[T | None]:
         """The parsed answers to many questions, `Endpoint.concurrency` at a time.
 
@@ -151,13 +156,19 @@ class Chat:
           parse: one for all, or one a question.
           title: of the progress bar.
           progress: whether to show it.
+          before: called before each question; what it raises stops them all.
+          failed: gives what stands for a question without a valid answer, whatever the reason, or
+            raises to stop them all.
         """
         parsers = [parse] * len(questions) if callable(parse) else parse
 
         def one(question, parser):
+            before()
             try:
                 return self.ask(question, parser)
             except Unanswered as error:
+                if failed is not None:
+                    return failed(error)
                 if isinstance(error.__cause__, self._fatal):
                     raise
                 return None
@@ -171,7 +182,8 @@ class Chat:
                 pool.shutdown(cancel_futures=True)
                 raise
 
-    def _complete(self, messages: Messages) -> str:
+    def _complete(self, messages: Messages) -> tuple[str, dict[str, int]]:
+        """The text of an answer and the tokens it took."""
         end = self.endpoint
         options: dict[str, Any] = {"temperature": end.temperature}
         if end.max_tokens is not None:
@@ -180,17 +192,23 @@ class Chat:
             options["response_format"] = {"type": "json_object"}
         self._count(asked=1)
         try:
-            answer = self._create(model=end.model, messages=list(messages), **options)
+            response = self._create(model=end.model, messages=list(messages), **options)
+            answer = response.parse()
         except (self._error, ValueError) as error:  # ValueError: a body that is not JSON
             self._count(unanswered=1)
             where = end.base_url or "api.openai.com"
             raise Unanswered(f"{end.model} at {where}: {error}") from error
+        if response.retries_taken:
+            self._count(retries=response.retries_taken)
+        usage: dict[str, int] = {}
         if answer.usage is not None:
-            self._count(
-                prompt_tokens=answer.usage.prompt_tokens,
-                completion_tokens=answer.usage.completion_tokens,
-            )
-        return (answer.choices[0].message.content if answer.choices else None) or ""
+            usage = {
+                "prompt_tokens": answer.usage.prompt_tokens,
+                "completion_tokens": answer.usage.completion_tokens,
+            }
+            self._count(**usage)
+        said = answer.choices[0].message if answer.choices else None
+        return (said and (said.content or said.refusal)) or "", usage
 
     def _name(self, messages: Messages) -> str:
         end = self.endpoint

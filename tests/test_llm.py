@@ -44,7 +44,11 @@ def test_an_answer_is_kept_and_nothing_is_asked_twice(tmp_path):
         assert chat(server, tmp_path).ask(HELLO, number) == 12
         again = chat(server, tmp_path)
         assert again.ask(HELLO, number) == 12
-        assert again.counts == {"cached": 1}
+        assert again.counts == {
+            "cached": 1,
+            "cached_prompt_tokens": 7,
+            "cached_completion_tokens": 3,
+        }
         other = [{"role": "user", "content": "bye"}]
         again.ask(other, number)
         warmer = chat(server, tmp_path, temperature=1.0)
@@ -79,8 +83,10 @@ def test_a_busy_or_broken_server_is_asked_again_after_a_pause(status):
         return Reply(status=status, headers=(("Retry-After", "0.01"),)) if i == 0 else Reply("12")
 
     with serving(answer) as server:
-        assert chat(server).ask(HELLO, number) == 12
+        asked = chat(server)
+        assert asked.ask(HELLO, number) == 12
     assert len(server.requests) == 2
+    assert asked.counts["retries"] == 1
 
 
 def test_a_server_that_stays_busy_is_given_up_with_its_reason():

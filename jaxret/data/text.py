@@ -17,7 +17,7 @@ import ast
 import functools
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxret.data.dataset import Document
@@ -25,6 +25,7 @@ from jaxret.data.dataset import Document
 MAX_CHARACTERS = 8192
 DESCRIBING = ("description", "func_description", "functionality")  # ToolRet's names for it
 PROFILE_FIELDS = ("function", "tags", "when_to_use", "limitation")
+READERS = {"json": json.loads, "python": ast.literal_eval}  # how a string can hold an object
 
 
 def normalise(text: str) -> str:
@@ -109,18 +110,28 @@ def full(document: Document) -> str:
 
     A document that is running text alone is its own full text.
     """
-    found = _fields(document)
+    found = {k: v for k, v in _fields(document).items() if k not in ("terse", "tool_profile")}
     if found.keys() == {"documentation"}:
-        return raw(document)
-    return _lines({k: _flat(v) for k, v in found.items() if k not in ("terse", "tool_profile")})
+        return raw(found)
+    return _lines({key: _flat(value) for key, value in found.items()})
 
 
-@_normalised
-def expanded(document: Document) -> str:
-    """`full`, then the four fields that Tool-REX adds to a document."""
-    profile = _needed(_fields(document), "tool_profile")
-    lines = _lines({key: _flat(profile.get(key)) for key in PROFILE_FIELDS})
-    return f"{full(document)}\n{lines}"
+def with_profile(
+    fields: Sequence[str], base: Callable[[Document], str] = full
+) -> Callable[[Document], str]:
+    """The recipe ``base``, then these fields of the tool profile, those that it has.
+
+    A profile that is an empty object, as where an expansion failed, adds nothing.
+    """
+
+    @_normalised
+    def expanded(document):
+        found = _fields(document)
+        profile = {} if found.get("tool_profile") == {} else _needed(found, "tool_profile")
+        lines = _lines({key: _flat(profile.get(key)) for key in fields})
+        return f"{base(document)}\n{lines}"
+
+    return expanded
 
 
 RECIPES: dict[str, Callable[[Document], str]] = {
@@ -131,7 +142,7 @@ RECIPES: dict[str, Callable[[Document], str]] = {
     "terse": terse,
     "functionality": functionality,
     "full": full,
-    "expanded": expanded,
+    "expanded": with_profile(PROFILE_FIELDS),
 }
 
 NEEDING = ("terse", "functionality", "expanded")  # a field that not every data set has
@@ -141,16 +152,18 @@ def _fields(document: Document) -> dict[str, Any]:
     """The named fields; running text is the one field ``documentation``."""
     if isinstance(document, str):
         document = {"documentation": document}
-    parsed = _parse(document.get("documentation"))
+    parsed = parse(document.get("documentation"))
     if parsed is None:
         return document
-    return {key: value for key, value in document.items() if key != "documentation"} | parsed
+    _, fields = parsed
+    return {key: value for key, value in document.items() if key != "documentation"} | fields
 
 
-def _parse(text: Any) -> dict[str, Any] | None:
+def parse(text: Any) -> tuple[str, dict[str, Any]] | None:
+    """Which of `READERS` reads a string as one object, and its fields; None where none does."""
     if not isinstance(text, str) or not text.lstrip().startswith("{"):
         return None
-    for read in (json.loads, ast.literal_eval):
+    for kind, read in READERS.items():
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # stray backslashes in the texts of others
@@ -158,7 +171,7 @@ def _parse(text: Any) -> dict[str, Any] | None:
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
             continue
         if isinstance(value, dict):
-            return value
+            return kind, value
     return None
 
 

@@ -1,0 +1,190 @@
+"""What would every tool's document say, if language models filled in what is missing?
+                                                    (Tool-REX, Section 2.3 and Figure 2)
+
+    uv run python -m experiments.expand_documents dry_run=true
+    uv run python -m experiments.expand_documents dataset=jsonl dataset.path=FOLDER \\
+        llm.base_url=http://localhost:8000/v1 stages.refine.model=Qwen/Qwen3-32B
+    uv run python -m experiments.orag dataset=jsonl dataset.path=RUN/expanded document=expanded
+
+A model writes a profile of each tool, a second one judges it, a third one writes again what failed
+(`jaxret.documents.pipeline`). ``llm`` says where all are asked, ``stages`` names them, with what is
+otherwise for one of them (``+stages.judge.base_url=..``). The key stands in the environment, as
+OPENAI_API_KEY; for a local server it is any text. In the run's directory:
+
+    expanded/      the data set with ``tool_profile``; failures and provenance beside it
+    sample.jsonl   for human review: python -m experiments.review_documents run=RUN
+
+Every answer is kept under ``cache``: a run that was killed goes on without a question asked twice,
+and again=true asks only for what failed without an answer (time-outs, a busy server). Tools without
+a profile keep their document, and are listed in ``expanded/failures.jsonl``.
+
+The paper: about 1.5 % of 43,215 tools were refined, and 100 of 100 sampled profiles passed.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import hydra
+import numpy as np
+from omegaconf import DictConfig
+
+from experiments.parts import asking, problem
+from experiments.parts.asking import Estimate, announce
+from experiments.parts.config import CONFIGS, plain
+from experiments.parts.run import Run, open_run
+from jaxret import tracking
+from jaxret.asking import Price, Problem, Stage
+from jaxret.data.dataset import Dataset, Document
+from jaxret.documents import expand, judge, output, pipeline
+from jaxret.documents.pipeline import Outcome, Stages
+from jaxret.documents.profile import Rules
+from jaxret.llm import Chat, Messages
+from jaxret.validate import require
+
+STAGES = Stages._fields
+NOT_ASKED = Outcome(profile=None, problem=Problem("not_asked", "beyond limit"), rounds=0)
+PROFILE_TOKENS = 46  # on average in the paper (Table 1)
+
+
+@hydra.main(config_path=CONFIGS, config_name="expand_documents", version_base="1.3")
+def cli(cfg: DictConfig) -> dict[str, float]:
+    return main(cfg)
+
+
+def main(cfg: DictConfig) -> dict[str, float]:
+    """Expands a data set, or says what it would ask; returns the mean of every result."""
+    require("limit", cfg.limit, ">= 1 or null", lambda x: x is None or x >= 1)
+    require("sample", cfg.sample, ">= 0", lambda x: x >= 0)
+    prices = asking.prices(cfg, STAGES)
+    rules = Rules(**plain(cfg.rules))
+    if cfg.dry_run:
+        return plan(cfg, problem.read(cfg).documents[: cfg.limit], rules, prices)
+    chats = {name: asking.chat(cfg, name) for name in STAGES if name != "refine" or cfg.rounds}
+    with open_run(cfg) as run:
+        if run is not None:
+            compute(cfg, chats, rules, prices, run)
+    results = {name: x["mean"] for name, x in tracking.read_results(cfg.directory).items()}
+    print(f"{results['expanded']:,.0f} of {results['tools']:,.0f} tools have a profile")
+    print(f"data set: {cfg.directory}/expanded")
+    return results
+
+
+def compute(
+    cfg: DictConfig, chats: dict[str, Chat], rules: Rules, prices: dict[str, Price], run: Run
+) -> None:
+    """Runs the pipeline; writes the data set, the sample and the results."""
+    dataset = problem.read(cfg)
+    print(dataset.summary(), flush=True)
+
+    def before():
+        run.pause(sum(one.counts["asked"] + one.counts["cached"] for one in chats.values()))
+
+    stages = {name: Stage(one, patience=cfg.patience, before=before) for name, one in chats.items()}
+    asked = dataset.documents[: cfg.limit]
+    try:
+        outcomes = pipeline.run(
+            asked,
+            Stages(stages["expand"], stages["judge"], stages.get("refine")),
+            rules,
+            rounds=cfg.rounds,
+            verdicts=cfg.verdicts,
+        )
+    finally:
+        for name, stage in stages.items():
+            print(spent(name, stage, prices[name]), flush=True)
+    outcomes += [NOT_ASKED] * (len(dataset.documents) - len(asked))
+    output.save(run.directory / "expanded", dataset, outcomes)
+    output.write(run.directory / "expanded" / "provenance.json", provenance(cfg, dataset, rules))
+    sample = output.sample(dataset, outcomes, cfg.sample, cfg.seed)
+    output.write_lines(run.directory / "sample.jsonl", sample)
+    run.finish(measured(outcomes, stages, prices))
+
+
+def measured(
+    outcomes: Sequence[Outcome], stages: dict[str, Stage], prices: dict[str, Price]
+) -> dict[str, Any]:
+    """Counts: of tools; of each stage's problems by kind; tokens and cost of all answers used."""
+    found: dict[str, float] = {
+        "tools": len(outcomes),
+        "expanded": sum(one.profile is not None for one in outcomes),
+        "refined": sum(one.profile is not None and one.rounds > 0 for one in outcomes),
+    }
+    for one in outcomes:
+        if one.problem is not None:
+            key = f"failed/{one.problem.kind}"
+            found[key] = found.get(key, 0) + 1
+    for name, stage in stages.items():
+        found |= {f"{name}/{kind}": count for kind, count in stage.problems.items()}
+        prompt, completion = (used(stage, f"{side}_tokens") for side in ("prompt", "completion"))
+        found |= {f"{name}/prompt_tokens": prompt, f"{name}/completion_tokens": completion}
+        cost = prices[name].of(prompt, completion)
+        if cost is not None:
+            found[f"{name}/cost"] = cost
+    return {name: np.array([value], float) for name, value in found.items()}
+
+
+def used(stage: Stage, tokens: str) -> int:
+    """Tokens of a stage's answers, asked for now or before."""
+    return stage.chat.counts[tokens] + stage.chat.counts[f"cached_{tokens}"]
+
+
+def spent(name: str, stage: Stage, price: Price) -> str:
+    """One line: what a stage did in this process."""
+    counts = stage.chat.counts
+    prompt, completion = counts["prompt_tokens"], counts["completion_tokens"]
+    cost = price.of(prompt, completion)
+    problems = ", ".join(f"{kind} {count:,}" for kind, count in sorted(stage.problems.items()))
+    return (
+        f"{name} ({stage.chat.endpoint.model}): asked {counts['asked']:,}, from the cache "
+        f"{counts['cached']:,}, retries {counts['retries']:,}; tokens {prompt:,} + {completion:,}, "
+        f"cost {'unknown' if cost is None else f'{cost:.4f}'}; problems: {problems or 'none'}"
+    )
+
+
+def plan(
+    cfg: DictConfig, documents: Sequence[Document], rules: Rules, prices: dict[str, Price]
+) -> dict[str, float]:
+    """Prints what would be sent: nothing is, and no key is needed."""
+    questions: dict[str, list[Messages]] = {"expand": [], "judge": []}
+    for row, document in enumerate(documents):
+        try:
+            questions["expand"].append(expand.question(document, rules))
+            questions["judge"].append(judge.question(document, {}))
+        except (TypeError, ValueError) as error:
+            print(f"tool {row} would not be asked for: {error}")
+    if not questions["expand"]:
+        raise ValueError(f"none of {len(documents)} documents can be read: nothing to ask")
+    estimates = {}
+    for name, asked in questions.items():
+        calls = len({json.dumps(question) for question in asked})
+        extra, answer = (0, PROFILE_TOKENS) if name == "expand" else (PROFILE_TOKENS, 1)
+        prompt = round(sum(map(asking.tokens, asked))) + calls * extra
+        estimates[name] = Estimate(calls=calls, prompt=prompt, answer=calls * answer)
+    model = asking.endpoint(cfg, "refine").model
+    refines = f"refine, {model}: up to {cfg.rounds} calls a tool that fails"
+    note = refines if cfg.rounds else "refine: never (rounds=0)"
+    return announce(cfg, estimates, prices, questions["expand"][0], note=note)
+
+
+def provenance(cfg: DictConfig, dataset: Dataset, rules: Rules) -> str:
+    """What the profiles come from, without a date: equal runs write equal files."""
+    hashes = output.prompt_hashes()
+    names = [name for name in STAGES if name != "refine" or cfg.rounds]
+    models = {name: asking.endpoint(cfg, name) for name in names}
+    stages = {
+        name: {
+            "model": one.model,
+            "temperature": one.temperature,
+            "max_tokens": one.max_tokens,
+            "prompts": hashes[name],
+        }
+        for name, one in models.items()
+    }
+    content = {"dataset": dataset.name, "stages": stages, "rules": rules._asdict()}
+    content |= {"rounds": cfg.rounds, "verdicts": cfg.verdicts, "limit": cfg.limit}
+    return json.dumps(content, indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    cli()

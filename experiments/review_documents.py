@@ -1,0 +1,43 @@
+"""Do people agree with the profiles?                                  (Tool-REX, Appendix C)
+
+    uv run python -m experiments.review_documents run=RUN reviewer=A
+
+RUN is the directory of a finished `experiments.expand_documents`. Opens a page of this machine
+(127.0.0.1) that shows the sampled tools, documentation beside profile, with the paper's four
+questions and a verdict; every key is named on it. Answers are appended to RUN/reviews.jsonl; close
+with Ctrl-C, and the same command goes on later. With an ssh tunnel, open=false and a port of yours.
+
+The paper: 100 regenerated profiles, all of which passed.
+"""
+
+import webbrowser
+from pathlib import Path
+
+import hydra
+from omegaconf import DictConfig
+
+from experiments.parts.config import CONFIGS
+from jaxret.documents.review import Review, summary
+
+
+@hydra.main(config_path=CONFIGS, config_name="review_documents", version_base="1.3")
+def cli(cfg: DictConfig) -> dict[str, float]:
+    return main(cfg)
+
+
+def main(cfg: DictConfig) -> dict[str, float]:
+    """Serves the page until Ctrl-C; returns the share that passed, and that of each problem."""
+    run = Path(cfg.run)
+    results = run / "reviews.jsonl"
+    with Review(run / "sample.jsonl", results, reviewer=cfg.reviewer, port=cfg.port) as review:
+        print(f"{review.url} (Ctrl-C ends it)", flush=True)
+        if cfg.open:
+            webbrowser.open(review.url)
+        review.serve()
+    found = summary(results)
+    print(", ".join(f"{name} {value:.3g}" for name, value in found.items()))
+    return found
+
+
+if __name__ == "__main__":
+    cli()

@@ -1,0 +1,1 @@
+"""Tool documents: read, compared, audited, expanded (Tool-REX)."""

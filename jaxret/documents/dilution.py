@@ -1,0 +1,93 @@
+"""Do longer documents dilute similarity? (Tool-REX, Section 4.2, Figure 4)
+
+Of each query, the similarity with one tool that it needs (positive) and one that it does not
+(negative), with one text of the documents and with another. The paper (GritLM, 100 queries a
+domain) sees both fall when documents are expanded, by 0.001 to 0.003 for positives and 0.004 to
+0.015 for negatives: what is right and what is wrong move apart. It does not say how a negative is
+chosen, which decides much: here it is ``random``, or ``hard``, the best of the wrong tools under
+the original documents. These were picked for a high cosine, so part of what they lose afterwards is
+chance that does not return; random ones are free of that.
+
+Letters: N queries, n of them sampled, I tools, L labels a query, d width.
+"""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from jaxret.validate import require
+
+Kind = Literal["random", "hard"]
+KINDS: tuple[Kind, ...] = ("random", "hard")
+
+
+class Triples(NamedTuple):
+    """Positions of queries and of a right and a wrong tool of each."""
+
+    query: Int[np.ndarray, " n"]
+    positive: Int[np.ndarray, " n"]
+    negative: Int[np.ndarray, " n"]
+
+
+class Similarity(NamedTuple):
+    """Cosines of the queries of some triples with their two tools."""
+
+    positive: Float[np.ndarray, " n"]
+    negative: Float[np.ndarray, " n"]
+
+    @property
+    def margin(self) -> Float[np.ndarray, " n"]:
+        """By how much the right tool is above the wrong one."""
+        return self.positive - self.negative
+
+
+def triples(
+    queries: Float[np.ndarray, "N d"],
+    labels: Int[np.ndarray, "N L"],
+    theta: Float[np.ndarray, "I d"],
+    *,
+    negatives: Kind,
+    n: int | None = None,
+    seed: int = 0,
+) -> Triples:
+    """Draws queries, and a right and a wrong tool for each.
+
+    Args:
+      queries: unit vectors.
+      labels: right tools, -1 pads.
+      theta: the original documents' unit vectors; ``hard`` negatives are the best under them.
+      negatives: one of `KINDS`.
+      n: how many queries; None takes all, in order.
+      seed: of queries and tools; the queries are the same for both kinds of negatives.
+
+    Raises:
+      ValueError: n is out of range, the kind unknown, or a query needs every tool.
+    """
+    total, items = len(labels), len(theta)
+    require("n", n, f"None or in 1 .. {total}", lambda n: n is None or 1 <= n <= total)
+    require("negatives", negatives, f"one of {', '.join(KINDS)}", lambda kind: kind in KINDS)
+    rng = np.random.default_rng(seed)
+    rows = np.arange(total) if n is None else np.sort(rng.permutation(total)[:n])
+    right = np.zeros((len(rows), items), bool)
+    which, column = np.nonzero(labels[rows] >= 0)
+    right[which, labels[rows][which, column]] = True
+    if right.all(axis=1).any():
+        raise ValueError(f"query {rows[right.all(axis=1).argmax()]} needs every tool: no negative")
+    drawn = rng.random(right.shape)
+    positive = np.where(right, drawn, -1.0).argmax(axis=1)
+    liking = drawn if negatives == "random" else queries[rows] @ theta.T
+    negative = np.where(right, -np.inf, liking).argmax(axis=1)
+    return Triples(query=rows, positive=positive, negative=negative)
+
+
+def similarity(
+    queries: Float[np.ndarray, "N d"], theta: Float[np.ndarray, "I d"], chosen: Triples
+) -> Similarity:
+    """Cosines under one text of the documents; vectors of length 1, in float64."""
+    asked, tools = (np.asarray(x, np.float64) for x in (queries, theta))
+    rows = asked[chosen.query]
+    return Similarity(
+        positive=np.sum(rows * tools[chosen.positive], axis=1),
+        negative=np.sum(rows * tools[chosen.negative], axis=1),
+    )

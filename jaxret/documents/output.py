@@ -1,0 +1,112 @@
+"""The pipeline's outcomes as a data set of the general layout (`jaxret.data.jsonl`).
+
+tools.jsonl       with ``tool_profile``, empty where none was accepted; ``example_usage`` beside
+                  it, which no loader reads
+queries.jsonl     as they were
+failures.jsonl    id, kind, reason and rounds of every tool without a profile
+provenance.json   models, prompts and rules, from which the same profiles follow
+sample.jsonl      tools drawn for human review (`jaxret.documents.review`)
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxret.data.dataset import Dataset
+from jaxret.documents.expand import FOLDER
+from jaxret.documents.pipeline import Outcome
+from jaxret.documents.profile import expand
+from jaxret.documents.read import original
+
+PROMPTS = {
+    "expand": ("expand.txt",),
+    "judge": ("judge.txt", "judge_again.txt"),
+    "refine": ("expand.txt", "refine.txt"),
+}
+
+
+def save(folder: Path, dataset: Dataset, outcomes: Sequence[Outcome]) -> None:
+    """Writes tools, queries and failures; a file is whole or not there.
+
+    Args:
+      folder: of the data set; made if it is missing.
+      dataset: I tools.
+      outcomes: I of them.
+    """
+    tools = zip(dataset.tool_ids, dataset.documents, outcomes, strict=True)
+    write_lines(folder / "tools.jsonl", (_tool(*one) for one in tools))
+    write_lines(folder / "queries.jsonl", _queries(dataset))
+    failures = [
+        {"id": tool, **outcome.problem._asdict(), "rounds": outcome.rounds}
+        for tool, outcome in zip(dataset.tool_ids, outcomes, strict=True)
+        if outcome.problem is not None
+    ]
+    write_lines(folder / "failures.jsonl", failures)
+
+
+def sample(dataset: Dataset, outcomes: Sequence[Outcome], n: int, seed: int) -> list[dict]:
+    """Tools with a profile, drawn without replacement, in the order of the draw."""
+    rows = [row for row, outcome in enumerate(outcomes) if outcome.profile is not None]
+    return [
+        {
+            "id": dataset.tool_ids[row],
+            "document": original(dataset.documents[row]),
+            "profile": outcomes[row].profile,
+            "rounds": outcomes[row].rounds,
+        }
+        for row in np.random.default_rng(seed).permutation(rows)[:n].tolist()
+    ]
+
+
+def prompt_hashes() -> dict[str, dict[str, str]]:
+    """Stage -> file -> SHA-256 of the prompts that it sends."""
+    return {
+        stage: {file: hashlib.sha256((FOLDER / file).read_bytes()).hexdigest() for file in files}
+        for stage, files in PROMPTS.items()
+    }
+
+
+def write_lines(path: Path, rows: Iterable[Any]) -> None:
+    """One JSON object a line."""
+    write(path, "".join(json.dumps(row, default=str) + "\n" for row in rows))
+
+
+def write(path: Path, text: str) -> None:
+    """Whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{os.getpid()}-{path.name}")
+    temporary.write_text(text)
+    os.replace(temporary, path)
+
+
+def _tool(tool: str, document: Any, outcome: Outcome) -> dict[str, Any]:
+    """A line whose document, read again, is the expanded one."""
+    profile = outcome.profile or {}
+    fields = expand(document, profile)
+    beside = {key: fields.pop(key) for key in ("terse", "tool_profile") if key in fields}
+    text = fields.get("documentation")
+    if len(fields) == 1 and isinstance(text, str):
+        fields = text
+    examples = {"example_usage": profile["example_usage"]} if "example_usage" in profile else {}
+    return {"id": tool, "documentation": fields, **beside, **examples}
+
+
+def _queries(dataset: Dataset) -> Iterable[dict[str, Any]]:
+    for row, query in enumerate(dataset.query_ids):
+        line: dict[str, Any] = {
+            "id": query,
+            "query": dataset.queries[row],
+            "labels": [dataset.tool_ids[i] for i in dataset.labels[row] if i >= 0],
+            "question_index": int(dataset.groups[row]),
+        }
+        if dataset.split is not None:
+            line["split"] = dataset.split[row]
+        if dataset.steps is not None:
+            steps = dataset.steps[row]
+            line["steps"] = [{"query": s.query, "label": dataset.tool_ids[s.label]} for s in steps]
+        yield line

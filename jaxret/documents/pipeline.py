@@ -1,0 +1,155 @@
+"""The expansion pipeline of Tool-REX (Section 2.3, Figure 2), over a whole catalogue.
+
+    expand    a first model writes a profile of each tool
+    check     `jaxret.documents.profile.violations`
+    judge     a second model says whether all of it is supported by the documentation
+    refine    a third model writes what failed again, told what was wrong; checked and judged too
+
+A profile is accepted if it keeps the rules and the judge says true, and in no other case. Answers
+are on disk (`jaxret.llm.Chat`), so a run that was killed asks nothing twice. The paper's models:
+Qwen3-32B with reasoning, LLaMA-3.1-70B, GPT-4o, the last for about 1.5 % of the tools.
+
+Letters: I documents.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from jaxret.asking import Problem, Stage, without_thoughts
+from jaxret.data.dataset import Document
+from jaxret.documents import audit, expand, judge
+from jaxret.documents.answers import Draft, read_draft
+from jaxret.documents.profile import Rules
+from jaxret.llm import Malformed, Messages
+from jaxret.validate import require
+
+REPAIRABLE = ("refusal", "bad_json", "rules", "judged_false")  # a better answer may follow
+UNSUPPORTED = Problem(
+    kind="judged_false",
+    reason="Held against the documentation, not all of it is supported, or it contradicts itself.",
+)
+
+
+class Stages(NamedTuple):
+    """Who is asked. They may be three models or one."""
+
+    expand: Stage
+    judge: Stage
+    refine: Stage | None  # None: nothing is refined
+
+
+class Outcome(NamedTuple):
+    """What became of one document."""
+
+    profile: dict[str, Any] | None  # accepted; with example_usage, where it has some
+    problem: Problem | None  # None if there is a profile
+    rounds: int  # of refinement
+
+
+def run(
+    documents: Sequence[Document],
+    stages: Stages,
+    rules: Rules,
+    *,
+    rounds: int = 2,
+    verdicts: int = 2,
+) -> list[Outcome]:
+    """Writes, checks, judges and refines the profile of every document.
+
+    Args:
+      documents: I of them, with or without an earlier profile, which no model gets to see.
+      stages: who is asked.
+      rules: of a profile.
+      rounds: of refinement, at most.
+      verdicts: how often a judge is asked that says neither true nor false.
+
+    Returns:
+      I outcomes, in order.
+
+    Raises:
+      OutOfReach, Unanswered: see `Stage.ask`.
+    """
+    require("rounds", rounds, ">= 0", lambda x: x >= 0)
+    require("verdicts", verdicts, ">= 1", lambda x: x >= 1)
+    outcomes, rows = _readable(documents)
+    asked = [expand.question(documents[row], rules) for row in rows]
+    for number in range(rounds + 1):
+        stage = stages.refine if number else stages.expand
+        if not rows or stage is None:
+            break
+        of_rows = [documents[row] for row in rows]
+        drafts = _drafts(stage, asked, rules, f"refine, round {number}" if number else "expand")
+        drafts = _judged(stages.judge, of_rows, drafts, verdicts)
+        for row, draft in zip(rows, drafts, strict=True):
+            outcomes[row] = _outcome(draft, number)
+        again = [
+            (row, draft)
+            for row, draft in zip(rows, drafts, strict=True)
+            if draft.problem is not None and draft.problem.kind in REPAIRABLE
+        ]
+        rows = [row for row, _ in again]
+        asked = [expand.better_question(documents[row], rules, draft) for row, draft in again]
+    return [outcomes[row] for row in range(len(documents))]
+
+
+def _readable(documents: Sequence[Document]) -> tuple[dict[int, Outcome], list[int]]:
+    """Outcomes of documents that hold nothing to write from, and the rows of the others."""
+    outcomes, rows = {}, []
+    for row, document in enumerate(documents):
+        try:
+            expand.shown(document)
+        except (TypeError, ValueError) as error:
+            problem = Problem(kind="unreadable", reason=str(error))
+            outcomes[row] = Outcome(profile=None, problem=problem, rounds=0)
+        else:
+            rows.append(row)
+    return outcomes, rows
+
+
+def _drafts(stage: Stage, asked: Sequence[Messages], rules: Rules, title: str) -> list[Draft]:
+    drafts = []
+    for answer in stage.ask(asked, title):
+        if isinstance(answer, Problem):
+            drafts.append(Draft(answer="", profile=None, problem=answer))
+            continue
+        draft = read_draft(answer, rules)
+        stage.noted(draft.problem)
+        drafts.append(draft)
+    return drafts
+
+
+def _judged(
+    stage: Stage, documents: Sequence[Document], drafts: Sequence[Draft], verdicts: int
+) -> list[Draft]:
+    """The drafts, with a problem where the judge has one with them."""
+    judged = list(drafts)
+    asked = {
+        row: judge.question(documents[row], draft.profile)
+        for row, draft in enumerate(drafts)
+        if draft.profile is not None
+    }
+    for number in range(verdicts):
+        answers = stage.ask(list(asked.values()), "judge again" if number else "judge")
+        silent = {}
+        for row, answer in zip(asked, answers, strict=True):
+            problem = answer if isinstance(answer, Problem) else _verdict(answer)
+            judged[row] = drafts[row]._replace(problem=problem)
+            if problem is not None and not isinstance(answer, Problem):
+                stage.noted(problem)
+                if problem.kind == "no_verdict":
+                    silent[row] = judge.question_again(asked[row], answer)
+        if not (asked := silent):
+            break
+    return judged
+
+
+def _verdict(answer: str) -> Problem | None:
+    try:
+        return None if audit.parse(without_thoughts(answer)) else UNSUPPORTED
+    except Malformed as error:
+        return Problem(kind="no_verdict", reason=f"the judge {error}")
+
+
+def _outcome(draft: Draft, rounds: int) -> Outcome:
+    accepted = draft.profile if draft.problem is None else None
+    return Outcome(profile=accepted, problem=draft.problem, rounds=rounds)

@@ -1,0 +1,127 @@
+"""The tool profile that expansion adds to a document, and the rules for it (Tool-REX, 2.3).
+
+    function        what the tool does                       required
+    tags            words to find it by                      required
+    when_to_use     in which situations
+    limitation      what it cannot do, or needs
+    example_usage   queries with the calls that answer them
+
+Only what the documentation supports is written, so all but the first two may be missing. The paper
+calls two of them function_description and limitations in its text; data and prompts have the names
+above, and so does `jaxret.data.text`.
+
+Expanded document = original + profile. ``example_usage`` is kept apart from the profile: retrieval
+is better without it. (The paper's sentence on that says ``when_to_use`` where it means this field;
+what it keeps, and its ablation, show which one was dropped.)
+"""
+
+from typing import Any, NamedTuple
+
+from jaxret.data.dataset import Document
+from jaxret.data.text import PROFILE_FIELDS
+
+REQUIRED = ("function", "tags")
+FIELDS = (*PROFILE_FIELDS, "example_usage")
+EXAMPLE_FIELDS = ("query", "api_call")
+SAYS_NOTHING = {"none", "null", "n/a", "na", "unknown", "not specified", "not applicable", "-"}
+
+
+class Rules(NamedTuple):
+    """Bounds of a profile. Those of tags, examples, function and when_to_use are the paper's."""
+
+    text_words: int = 20  # function and when_to_use have fewer
+    limitation_words: int = 40  # it has fewer
+    tags_least: int = 3
+    tags_most: int = 5
+    tag_words: int = 5  # at most, in one tag
+    examples: int = 2  # at most
+
+
+def tidy(profile: Any) -> Any:
+    """What is not worth a question: blanks around texts, capitals in tags, fields that are null."""
+    if not isinstance(profile, dict):
+        return profile
+    found = {key: _stripped(value) for key, value in profile.items() if value is not None}
+    if isinstance(tags := found.get("tags"), list):
+        found["tags"] = [tag.lower() if isinstance(tag, str) else tag for tag in tags]
+    return found
+
+
+def violations(profile: Any, rules: Rules) -> list[str]:
+    """What is wrong with a profile, one message a violation; empty if nothing is."""
+    if not isinstance(profile, dict):
+        return [f"the profile must be a JSON object, got {profile!r:.60}"]
+    found = [f"{field} is missing" for field in REQUIRED if field not in profile]
+    found += [
+        f"{field} is no field of a profile; these are: {', '.join(FIELDS)}"
+        for field in profile
+        if field not in FIELDS
+    ]
+    words = {"function": rules.text_words, "when_to_use": rules.text_words}
+    for field, limit in (words | {"limitation": rules.limitation_words}).items():
+        if field in profile:
+            found += _text(field, profile[field], limit - 1)
+    if "tags" in profile:
+        found += _tags(profile["tags"], rules)
+    if "example_usage" in profile:
+        found += _examples(profile["example_usage"], rules)
+    return found
+
+
+def expand(document: Document, profile: dict[str, Any]) -> dict[str, Any]:
+    """The expanded document, as `jaxret.data.text` reads it: without ``example_usage``."""
+    fields = document if isinstance(document, dict) else {"documentation": document}
+    kept = {field: profile[field] for field in PROFILE_FIELDS if field in profile}
+    return fields | {"tool_profile": kept}
+
+
+def _tags(tags: Any, rules: Rules) -> list[str]:
+    if not isinstance(tags, list):
+        return [f"tags must be a list of texts, got {tags!r:.60}"]
+    found = []
+    if not rules.tags_least <= len(tags) <= rules.tags_most:
+        found.append(f"tags must be {rules.tags_least} to {rules.tags_most}, got {len(tags)}")
+    for i, tag in enumerate(tags):
+        found += _text(f"tags[{i}]", tag, rules.tag_words)
+    texts = [tag for tag in tags if isinstance(tag, str)]
+    again = sorted({tag for tag in texts if texts.count(tag) > 1})
+    return found + [f"tags has {tag!r} more than once" for tag in again]
+
+
+def _examples(examples: Any, rules: Rules) -> list[str]:
+    if not isinstance(examples, list):
+        return [f"example_usage must be a list, got {examples!r:.60}"]
+    if not 1 <= len(examples) <= rules.examples:
+        return [f"example_usage must be 1 to {rules.examples}, or left out; got {len(examples)}"]
+    found = []
+    for i, example in enumerate(examples):
+        if not isinstance(example, dict) or set(example) != set(EXAMPLE_FIELDS):
+            wanted = " and ".join(EXAMPLE_FIELDS)
+            found.append(f"example_usage[{i}] must have {wanted} alone, got {example!r:.60}")
+            continue
+        for field in EXAMPLE_FIELDS:
+            found += _text(f"example_usage[{i}].{field}", example[field], None)
+    return found
+
+
+def _text(name: str, value: Any, most: int | None) -> list[str]:
+    """Violations of one text of at most so many words."""
+    if not isinstance(value, str):
+        return [f"{name} must be a text, got {value!r:.60}"]
+    if not value or value.lower().rstrip(".") in SAYS_NOTHING:
+        return [f"{name} says nothing ({value!r}): write it, or leave the field out"]
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return [f"{name} is no valid Unicode: {value!r:.60}"]
+    if most is not None and (words := len(value.split())) > most:
+        return [f"{name} must have at most {most} words, got {words}"]
+    return []
+
+
+def _stripped(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _stripped(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_stripped(part) for part in value]
+    return value.strip() if isinstance(value, str) else value

@@ -1,0 +1,161 @@
+"""A real browser without a screen: Chromium, as the package PyQt6-WebEngine brings it.
+
+It runs as a process of its own, told by lines of JSON what to do, because Qt wants the main thread
+and has no business in a process that runs JAX.
+"""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+class Browser:
+    """One page."""
+
+    def __init__(self, process: subprocess.Popen):
+        self._process = process
+
+    def open(self, url: str) -> None:
+        self._do(open=url)
+
+    def press(self, *keys: str) -> None:
+        """Presses keys by their names in Qt: Y, Left, Return."""
+        for key in keys:
+            self._do(press=key)
+
+    def type(self, text: str) -> None:
+        self._do(type=text)
+
+    def run(self, script: str) -> Any:
+        """The value of an expression of JavaScript."""
+        return self._do(run=script)
+
+    def wait(self, script: str, seconds: float = 10.0) -> None:
+        """Until an expression is true."""
+        end = time.monotonic() + seconds
+        while not self.run(f"Boolean({script})"):
+            assert time.monotonic() < end, f"never true: {script}\n{self.text()}"
+            time.sleep(0.02)
+
+    def text(self) -> str:
+        return self.run("document.body.innerText")
+
+    def picture(self, path: Path) -> None:
+        self._do(picture=str(path))
+
+    def _do(self, **command: str) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, "the browser has ended"
+        return json.loads(line)
+
+
+@contextmanager
+def browsing(width: int = 1360, height: int = 900) -> Iterator[Browser]:
+    """A browser for the length of a block; skips the test where there is none."""
+    if importlib.util.find_spec("PyQt6") is None:
+        pytest.skip("no browser: install PyQt6-WebEngine (it is in jaxret[dev])")
+    process = subprocess.Popen(
+        [sys.executable, __file__, str(width), str(height)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=os.environ
+        | {
+            "QT_QPA_PLATFORM": "offscreen",
+            "QTWEBENGINE_DISABLE_SANDBOX": "1",
+            "QTWEBENGINE_CHROMIUM_FLAGS": "--disable-gpu",
+        },
+    )
+    assert process.stdout is not None
+    assert process.stdin is not None
+    with process:
+        ready = process.stdout.readline()
+        assert ready, "PyQt6-WebEngine is installed and does not start"
+        if json.loads(ready) != "ready":
+            pytest.skip(f"no browser, a library of the system is missing: {ready.strip()}")
+        try:
+            yield Browser(process)
+        finally:
+            process.stdin.close()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def serve(width: int, height: int) -> None:
+    """The browser's process: reads commands, writes what they give."""
+    try:
+        from PyQt6.QtCore import QEventLoop, Qt, QUrl
+        from PyQt6.QtTest import QTest
+        from PyQt6.QtWebEngineWidgets import QWebEngineView
+        from PyQt6.QtWidgets import QApplication
+    except ImportError as error:  # a library of the system is missing
+        print(json.dumps(str(error)), flush=True)
+        return
+    application = QApplication(["browser"])
+    view = QWebEngineView()
+    view.resize(width, height)
+    view.show()
+
+    def waited(begin):
+        loop, found = QEventLoop(), []
+        begin(lambda value: (found.append(value), loop.quit()))
+        if not found:
+            loop.exec()
+        return found[0]
+
+    def load(url):
+        def begin(done):
+            def loaded(ok):
+                view.loadFinished.disconnect(loaded)
+                done(ok)
+
+            view.loadFinished.connect(loaded)
+            view.load(QUrl(url))
+
+        return waited(begin)
+
+    def press(key):
+        QTest.keyClick(view.focusProxy(), getattr(Qt.Key, f"Key_{key}"))
+
+    def write(text):
+        for letter in text:
+            QTest.keyClick(view.focusProxy(), letter)
+
+    def picture(path):
+        QTest.qWait(400)  # until it is painted
+        return view.grab().save(path)
+
+    actions = {
+        "open": load,
+        "press": press,
+        "type": write,
+        "run": lambda script: waited(lambda done: view.page().runJavaScript(script, done)),
+        "picture": picture,
+    }
+    print(json.dumps("ready"), flush=True)
+    for line in sys.stdin:
+        [(name, value)] = json.loads(line).items()
+        found = actions[name](value)
+        application.processEvents()
+        print(json.dumps(found), flush=True)
+    view.close()
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]), int(sys.argv[2]))

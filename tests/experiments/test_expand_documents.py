@@ -1,0 +1,237 @@
+"""Expansion end to end against a server, and the review of what it has written."""
+
+import http.client
+import json
+import signal
+import time
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+
+from experiments import expand_documents
+from experiments.parts.config import CONFIGS
+from jaxret import data
+from jaxret.data.text import recipe
+from jaxret.documents.review import QUESTIONS
+from tests.experiments.processes import start
+from tests.fake_llm import Reply, serving
+
+TOOLS = 8
+BAD = {"tool-2": "no JSON", "tool-5": '{"function": "", "tags": []}'}  # the first model's answers
+HOPELESS = "tool-5"  # the second model's too
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A data set with an earlier profile, a tool of running text and one of JSON in a string."""
+    tools = [
+        {"id": f"tool-{i}", "documentation": {"name": f"tool-{i}", "description": f"Does {i}."}}
+        for i in range(TOOLS)
+    ]
+    tools[0] |= {"tool_profile": {"function": "Old news."}, "terse": "Short.", "domain": "things"}
+    tools[3]["documentation"] = "This is tool-3."
+    tools[4]["documentation"] = json.dumps({"name": "tool-4", "description": "Does 4."})
+    queries = [
+        {"id": f"q{i}", "query": f"do {i}", "labels": [f"tool-{i}"], "split": "test", "question": i}
+        for i in range(TOOLS)
+    ]
+    for name, rows in {"tools": tools, "queries": queries}.items():
+        path = tmp_path / "data" / f"{name}.jsonl"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path
+
+
+def profile(tool):
+    example = {"query": f"run {tool}", "api_call": f"{tool}()"}
+    tags = [tool, "doing", "things"]
+    return {"function": f"Does what {tool} does.", "tags": tags, "example_usage": [example]}
+
+
+def answer(messages, number):
+    text = messages[1]["content"]
+    [tool] = [f"tool-{i}" for i in range(TOOLS) if f"tool-{i}" in text]
+    if "A profile that was written from it" in text:
+        return Reply("true")
+    if tool in BAD and (len(messages) == 2 or tool == HOPELESS):
+        return Reply(BAD[tool])
+    return Reply(json.dumps(profile(tool)))
+
+
+def overrides(folder, server, *more):
+    return [
+        "dataset=jsonl",
+        f"dataset.path={folder / 'data'}",
+        f"cache={folder / 'cache'}",
+        "tracking=files",
+        f"llm.base_url={server.url}",
+        "llm.concurrency=1",
+        "price.judge={prompt: 1.0, completion: 2.0}",
+        "sample=4",
+        *more,
+    ]
+
+
+def configure(folder, server, *more):
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        settings = [f"directory={folder / 'run'}", *overrides(folder, server, *more)]
+        return compose("expand_documents", settings)
+
+
+def rows(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_the_data_set_is_read_as_it_is_and_failures_keep_their_document(folder, capsys):
+    with serving(answer) as server:
+        results = expand_documents.main(configure(folder, server))
+    before, after = (data.load("jsonl", folder / where) for where in ("data", "run/expanded"))
+    assert (after.tool_ids, after.queries, after.split) == (
+        before.tool_ids,
+        before.queries,
+        before.split,
+    )
+    np.testing.assert_array_equal(after.labels, before.labels)
+    full, expanded = recipe("full"), recipe("expanded")
+    for tool, old, new in zip(before.tool_ids, before.documents, after.documents, strict=True):
+        added = f" Function: Does what {tool} does. Tags: {tool}, doing, things"
+        assert full(new) == full(old)
+        assert expanded(new) == full(old) + ("" if tool == HOPELESS else added)
+    assert recipe("terse")({"name": "tool-0"} | after.documents[0]) == "tool-0: Short."
+
+    tools = rows(folder / "run/expanded/tools.jsonl")
+    assert tools[1]["example_usage"] == profile("tool-1")["example_usage"]
+    assert "example_usage" not in tools[1]["tool_profile"]
+    [failure] = rows(folder / "run/expanded/failures.jsonl")
+    assert (failure["id"], failure["kind"], failure["rounds"]) == (HOPELESS, "rules", 2)
+    assert "function says nothing" in failure["reason"]
+
+    assert (results["tools"], results["expanded"], results["refined"]) == (8, 7, 1)
+    assert (results["failed/rules"], results["expand/bad_json"], results["expand/rules"]) == (
+        1,
+        1,
+        1,
+    )
+    assert results["judge/prompt_tokens"] == 7 * 7
+    assert results["judge/cost"] == pytest.approx((49 * 1.0 + 21 * 2.0) / 1e6)
+    assert "expand/cost" not in results
+    assert "cost unknown; problems: bad_json 1, rules 1" in capsys.readouterr().out
+
+    sample = rows(folder / "run/sample.jsonl")
+    assert len({one["id"] for one in sample}) == 4
+    assert HOPELESS not in {one["id"] for one in sample}
+    for one in sample:
+        assert one["profile"] == profile(one["id"])
+    provenance = json.loads((folder / "run/expanded/provenance.json").read_text())
+    assert provenance["stages"]["refine"]["model"] == "gpt-4o-2024-08-06"
+    assert set(provenance["stages"]["refine"]["prompts"]) == {"expand.txt", "refine.txt"}
+
+
+def test_a_run_that_was_killed_goes_on_and_asks_nothing_twice(folder):
+    def slow(messages, number):
+        return answer(messages, number)._replace(delay=0.3 if number > 4 else 0.0)
+
+    with serving(slow) as server:
+        process = start(
+            "experiments.expand_documents",
+            *overrides(folder, server),
+            f"hydra.run.dir={folder / 'run'}",
+        )
+        with process:
+            end = time.monotonic() + 300  # a busy machine takes its time to start
+            while len(server.requests) < 6:
+                assert process.poll() is None, process.stdout.read()
+                assert time.monotonic() < end
+                time.sleep(0.02)
+            process.kill()
+        unanswered = server.requests.pop()  # it was on its way
+        killed_at = len(server.requests)
+        assert not (folder / "run" / "expanded").exists()
+        server._answer = answer
+        results = expand_documents.main(configure(folder, server))
+    questions = [json.dumps(request, sort_keys=True) for request in server.requests]
+    assert json.dumps(unanswered, sort_keys=True) in questions
+    assert len(questions) == len(set(questions)) > killed_at >= 5
+    assert results["expanded"] == 7
+    assert results["expand/prompt_tokens"] == 8 * 7  # of both processes
+
+
+def test_a_finished_run_asks_again_only_for_what_had_no_answer(folder):
+    def busy(messages, number):
+        reply = answer(messages, number)
+        return Reply("no", status=400) if "tool-1" in messages[1]["content"] else reply
+
+    with serving(busy) as server:
+        first = expand_documents.main(configure(folder, server))
+        assert first["failed/bad_request"] == 1
+        asked = len(server.requests)
+        assert expand_documents.main(configure(folder, server)) == first
+        assert len(server.requests) == asked
+        server._answer = answer
+        again = expand_documents.main(configure(folder, server, "again=true"))
+        assert len(server.requests) == asked + 2  # its profile and its verdict
+    assert again["expanded"] == 7
+
+
+def test_a_dry_run_shows_the_first_prompt_and_sends_nothing(folder, capsys, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with serving(answer) as server:
+        price = "price.expand={prompt: 1e6, completion: 0}"
+        planned = expand_documents.main(configure(folder, server, "dry_run=true", "limit=3", price))
+    assert server.requests == []
+    assert not (folder / "run").exists()
+    said = capsys.readouterr().out
+    assert planned["expand/calls"] == 3
+    assert f"cost {planned['expand/prompt_tokens']:.4f}" in said
+    assert "refine, gpt-4o-2024-08-06: up to 2 calls a tool that fails" in said
+    assert '"description": "Does 0."' in said
+    assert "Old news" not in said
+    assert "nothing was sent" in said
+
+
+def test_tools_beyond_the_limit_are_not_asked_for_and_are_listed(folder):
+    with serving(answer) as server:
+        results = expand_documents.main(configure(folder, server, "limit=2"))
+    assert (results["expanded"], results["failed/not_asked"]) == (2, 6)
+    assert len(data.load("jsonl", folder / "run/expanded").documents) == TOOLS
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("limit=0", "limit must be >= 1 or null, got 0"),
+        ("sample=-1", "sample must be >= 0, got -1"),
+        ("rounds=-1", "rounds must be >= 0, got -1"),
+        ("verdicts=0", "verdicts must be >= 1, got 0"),
+        ("+stages.judge.temperature=-1", "temperature must be >= 0, got -1"),
+    ],
+)
+def test_a_setting_out_of_its_range_is_refused_before_anything_is_asked(folder, override, message):
+    with serving(answer) as server, pytest.raises(ValueError, match=message):
+        expand_documents.main(configure(folder, server, override))
+    assert server.requests == []
+
+
+def test_the_review_page_is_served_until_ctrl_c_and_sums_up(folder):
+    sample = {"id": "a", "document": {"name": "a"}, "profile": profile("tool-1")}
+    (folder / "sample.jsonl").write_text(json.dumps(sample) + "\n")
+    process = start("experiments.review_documents", f"run={folder}", "reviewer=B", "open=false")
+    with process:
+        place = process.stdout.readline().split()[0].removeprefix("http://").rstrip("/")
+        connection = http.client.HTTPConnection(place, timeout=10)
+        line = {"id": "a", **dict.fromkeys(QUESTIONS, "ok"), "verdict": "pass", "note": ""}
+        headers = {"Content-Type": "application/json"}
+        connection.request("POST", "/answers", json.dumps(line), headers)
+        assert connection.getresponse().read() == b"{}"
+        connection.close()
+        process.send_signal(signal.SIGINT)
+        rest = process.stdout.read()
+        assert process.wait(30) == 0, rest
+    assert "reviewed 1, passed 1" in rest
+    assert rows(folder / "reviews.jsonl") == [line | {"reviewer": "B"}]
