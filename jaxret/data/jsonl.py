@@ -35,7 +35,7 @@ def load(path: str | Path, *, name: str | None = None, extra: Sequence[str] = ()
 def read_tools(path: Path) -> Iterator[tuple[str, Document]]:
     """Yields (id, document): the fields of the documentation, with what stands beside it."""
     for row in json_lines(path, holds="one tool a line", fields=("id", "documentation")):
-        yield row["id"], _document(row)
+        yield row["id"], document(row)
 
 
 def read_queries(path: Path) -> Iterator[Query]:
@@ -51,7 +51,8 @@ def read_queries(path: Path) -> Iterator[Query]:
         )
 
 
-def _document(row: dict[str, Any]) -> Document:
+def document(row: dict[str, Any]) -> Document:
+    """The fields of a row of ``tools.jsonl``: its documentation, with what stands beside it."""
     documentation = row["documentation"]
     if isinstance(documentation, str):
         documentation = {"documentation": documentation}

@@ -1,0 +1,165 @@
+"""What do a library's users ask for? ToolBank for any catalogue of tools.  (Tool2Vec, section 3, C)
+
+    uv run python -m experiments.generate_queries dry_run=true
+    uv run python -m experiments.generate_queries llm.base_url=http://localhost:11434/v1 \\
+        stages.write.model=qwen3:8b stages.polish.model=qwen3:8b stages.judge.model=qwen3:8b
+    uv run python -m experiments.generate_queries dataset.name=mine dataset.path=mine/tools.jsonl
+    uv run python -m experiments.orag dataset=jsonl dataset.path=RUN/data
+
+Ten tools are offered, the model chooses some that belong together and writes a query for them,
+another question polishes it. Answers are checked, asked for again with the reason where they are
+wrong, and left out where a query is near one that is there. ``data`` in the run directory is a data
+set with three parts that share no query; ``statistics.json`` and ``pairs.jsonl`` say which tools
+are asked for, and which together. A judge compares pairs of queries in both orders: polished and
+unpolished ones, or ours and another data set's (``judge.against``).
+
+A run that was killed goes on with the same command and pays for no answer twice.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import hydra
+import numpy as np
+from omegaconf import DictConfig
+
+from experiments.parts import asking, show
+from experiments.parts.config import CONFIGS, plain
+from experiments.parts.generation import STAGES, plan, shown
+from experiments.parts.run import Run, open_run
+from jaxret import tracking
+from jaxret.asking import OutOfReach, Price, Stage
+from jaxret.data import jsonl
+from jaxret.data.files import json_lines
+from jaxret.generation import catalogue, cooccurrence, judge, split
+from jaxret.generation.ask import described, seeds
+from jaxret.generation.pipeline import Accepted, Settings, Writers, check_settings, generate
+from jaxret.generation.tools import save_lines
+from jaxret.llm import Chat
+from jaxret.validate import require
+
+RATES = ("win", "tie", "loss", "position")
+
+
+@hydra.main(config_path=CONFIGS, config_name="generate_queries", version_base="1.3")
+def cli(cfg: DictConfig) -> dict[str, float]:
+    return main(cfg)
+
+
+def main(cfg: DictConfig) -> dict[str, float]:
+    """Generates a data set, or says what it would ask; returns the mean of every result."""
+    settings = Settings(seed=cfg.seed, **plain(cfg.generate))
+    prices = asking.prices(cfg, STAGES)
+    require("judge.pairs", cfg.judge.pairs, ">= 0", lambda x: x >= 0)
+    shares = cfg.split.validation, cfg.split.test
+    require("split", shares, "positive, sum below 1", lambda x: min(x) > 0 and sum(x) < 1)
+    rows = read_tools(cfg)
+    tools = describe(rows, cfg.words)
+    check_settings(settings, len(tools))
+    if cfg.dry_run:
+        return plan(cfg, tools, settings, prices)
+    used = [n for n in STAGES if n == "write" or (cfg.polish if n == "polish" else cfg.judge.pairs)]
+    chats = {name: asking.chat(cfg, name) for name in used}
+    with open_run(cfg) as run:
+        if run is not None:
+            compute(cfg, rows, tools, settings, chats, prices, run)
+    results = tracking.read_results(cfg.directory)
+    if judged := [name for name in judge.CRITERIA if f"judge/{name}/win" in results]:
+        title = f"polished against {cfg.judge.against or 'unpolished'}: {cfg.directory}"
+        show.results_table(results, [f"judge/{name}" for name in judged], RATES, title)
+    print(f"{results['queries']['mean']:,.0f} queries: {cfg.directory}/data")
+    return {name: value["mean"] for name, value in results.items()}
+
+
+def read_tools(cfg: DictConfig) -> list[dict[str, Any]]:
+    """Rows of ``tools.jsonl``: of a file, or of an installed library."""
+    name, path = cfg.dataset.name, cfg.dataset.path
+    if path is not None:
+        return list(json_lines(Path(path), holds="one tool a line", fields=("id", "documentation")))
+    if name not in catalogue.LIBRARIES:
+        known = ", ".join(catalogue.LIBRARIES)
+        raise ValueError(
+            f"dataset.name is {name!r}: give dataset.path, a tools.jsonl, or one of the "
+            f"libraries that are read as they are installed: {known}"
+        )
+    return [tool.row() for tool in catalogue.build(name).tools]
+
+
+def describe(rows: Sequence[dict[str, Any]], words: int) -> dict[str, str]:
+    """What a question says of each tool, by id."""
+    return described({row["id"]: jsonl.document(row) for row in rows}, words=words)
+
+
+def compute(
+    cfg: DictConfig,
+    rows: list[dict[str, Any]],
+    tools: dict[str, str],
+    settings: Settings,
+    chats: dict[str, Chat],
+    prices: dict[str, Price],
+    run: Run,
+) -> None:
+    """Generates, splits and judges; writes the data set, its statistics and the results."""
+
+    def before():
+        run.pause(sum(chat.counts["asked"] + chat.counts["cached"] for chat in chats.values()))
+
+    stages = {n: Stage(chat, patience=cfg.patience, before=before) for n, chat in chats.items()}
+    accepted: list[Accepted] = []
+    failures, tokens = Counter(), Counter()
+    writers = Writers(write=stages["write"], polish=stages.get("polish"))
+    folder = run.directory / "iterations"
+    for done in generate(writers, tools, settings, seeds(cfg.dataset.name), folder):
+        accepted += done.accepted
+        failures, tokens = failures + done.failures, tokens + done.tokens
+        print(f"iteration {done.number}: {len(done.accepted)} queries", flush=True)
+    if not accepted:
+        raise OutOfReach(f"no query in {settings.iterations} iterations: {dict(failures)}")
+    by_tools = cfg.split.by_tools
+    shares = {"validation": cfg.split.validation, "test": cfg.split.test}
+    parted = split.assign(accepted, list(tools), **shares, seed=cfg.seed, by_tools=by_tools)
+    data = split.save(run.directory / "data", accepted, parted, rows, by_tools=by_tools)
+    print(data.summary(), flush=True)
+    labels = [one.draft.functions for one in accepted]
+    statistics = cooccurrence.summary(labels, list(tools))
+    (run.directory / "statistics.json").write_text(json.dumps(statistics, indent=2) + "\n")
+    save_lines(run.directory / "pairs.jsonl", cooccurrence.pairs(labels))
+    judged: dict[str, np.ndarray] = {}
+    if cfg.judge.pairs:
+        verdicts = judge.compare(stages["judge"], pairs(cfg, accepted), attempts=settings.attempts)
+        judged = {f"judge/{name}": x for name, x in judge.outcomes(verdicts).items() if len(x)}
+        failures += Counter({f"judge/{kind}": n for kind, n in verdicts.failures.items()})
+        counts = stages["judge"].chat.counts
+        for side in ("prompt", "completion"):
+            name = f"judge/{side}"
+            tokens[name] = counts[f"{side}_tokens"] + counts[f"cached_{side}_tokens"]
+    single = statistics | {f"part/{part}": parted.count(part) for part in sorted(set(parted))}
+    single |= {f"failures/{kind}": n for kind, n in sorted(failures.items())}
+    single |= {f"tokens/{side}": n for side, n in sorted(tokens.items())}
+    for name, price in prices.items():
+        cost = price.of(tokens[f"{name}/prompt"], tokens[f"{name}/completion"])
+        single |= {} if cost is None or name not in stages else {f"cost/{name}": cost}
+    shown(single, failures)
+    run.finish({name: np.array([value], float) for name, value in single.items()} | judged)
+
+
+def pairs(cfg: DictConfig, accepted: Sequence[Accepted]) -> list[tuple[str, str]]:
+    """(ours, theirs): queries and what they were before the polish, or another data set's."""
+    random = np.random.default_rng(cfg.seed)
+    if cfg.judge.against is None:
+        both = [(one.query, one.draft.instruction) for one in accepted]
+        both = [pair for pair in both if pair[0] != pair[1]]
+    else:
+        theirs = [query.text for query in jsonl.read_queries(Path(cfg.judge.against))]
+        n = min(len(accepted), len(theirs))
+        rows = random.permutation(len(theirs))[:n]
+        ours = random.permutation(len(accepted))[:n]
+        both = [(accepted[i].query, theirs[j]) for i, j in zip(ours, rows, strict=True)]
+    return [both[i] for i in sorted(random.permutation(len(both))[: cfg.judge.pairs])]
+
+
+if __name__ == "__main__":
+    cli()

@@ -1,0 +1,132 @@
+"""A query for some of T tools: the question, and what an answer must hold.
+
+The model chooses the tools (M of T, section 3). Its answer is checked against the tools that it was
+offered; the authors' code checks the whole library, and neither the count nor repetitions.
+"""
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from jaxret.data.dataset import Document
+from jaxret.data.files import json_lines
+from jaxret.data.text import name_description
+from jaxret.generation.answers import PROMPTS, Wrong, json_object, sentence
+from jaxret.generation.docstrings import shorten
+from jaxret.prompts import load
+
+PROMPT = load(PROMPTS / "ask.txt", ("fewest", "most", "examples", "tools"))
+SEEDS = Path(__file__).parent / "examples.jsonl"
+
+
+class Draft(NamedTuple):
+    """A query as the model wrote it; also an example of one."""
+
+    instruction: str
+    functions: tuple[str, ...]  # ids of tools, in order of use
+    explanation: str
+
+    def example(self) -> str:
+        """One line of JSON, as an answer should be."""
+        fields = {
+            "functions": list(self.functions),
+            "explanation": self.explanation,
+            "instruction": self.instruction,
+        }
+        return json.dumps(fields, ensure_ascii=False)
+
+
+def seeds(library: str, path: Path = SEEDS) -> list[Draft]:
+    """The examples that a pool begins with: the library's own, or those of no library."""
+    rows = list(json_lines(path, holds="examples", fields=("library", *Draft._fields)))
+    own = [row for row in rows if row["library"] == library]
+    return [
+        Draft(row["instruction"], tuple(row["functions"]), row["explanation"])
+        for row in own or [row for row in rows if row["library"] == "any"]
+    ]
+
+
+def described(tools: Mapping[str, Document], *, words: int = 60) -> dict[str, str]:
+    """Id to what a question says of each tool: its description, cut to so many words.
+
+    Raises:
+      ValueError: a tool has no description.
+    """
+    names = {
+        tool: document.get("name", "") if isinstance(document, dict) else ""
+        for tool, document in tools.items()
+    }
+    return {
+        tool: shorten(name_description(document).removeprefix(f"{names[tool]}: "), words)
+        for tool, document in tools.items()
+    }
+
+
+def question(
+    offered: Mapping[str, str], examples: Sequence[Draft], *, fewest: int, most: int
+) -> list[dict[str, str]]:
+    """The messages.
+
+    Args:
+      offered: id to description of T tools.
+      examples: good answers.
+      fewest: functions of a query.
+      most: functions of a query.
+    """
+    lines = [f"{i}. {tool}: {about}" for i, (tool, about) in enumerate(offered.items(), start=1)]
+    return PROMPT.messages(
+        fewest=str(fewest),
+        most=str(most),
+        examples="\n".join(example.example() for example in examples) or "(none)",
+        tools="\n".join(lines),
+    )
+
+
+def check(
+    text: str, offered: Sequence[str], known: Collection[str], *, fewest: int, most: int
+) -> Draft:
+    """Reads an answer.
+
+    Args:
+      text: the answer.
+      offered: ids of the T tools.
+      known: ids of all tools; tells a function that was not offered from one that is none.
+      fewest: functions of a query.
+      most: functions of a query.
+
+    Raises:
+      Wrong: ``not_json``, ``fields``, ``repeated``, ``not_offered``, ``invented``, ``count`` or
+        ``named``.
+    """
+    found = json_object(text, Draft._fields)
+    functions = found["functions"]
+    if not isinstance(functions, list) or not all(isinstance(f, str) for f in functions):
+        raise Wrong("fields", f"functions must be a list of names, got {functions!r:.60}")
+    if len(set(functions)) < len(functions):
+        raise Wrong("repeated", "a function is there twice")
+    if strangers := [f for f in functions if f not in offered]:
+        kind = "not_offered" if all(f in known for f in strangers) else "invented"
+        raise Wrong(kind, f"these functions are not in the list: {', '.join(strangers)}")
+    if not fewest <= len(functions) <= most:
+        raise Wrong("count", f"{len(functions)} functions instead of {fewest} to {most}")
+    instruction = sentence(found["instruction"], "instruction")
+    refuse_names(instruction, functions)
+    return Draft(
+        instruction=instruction,
+        functions=tuple(functions),
+        explanation=sentence(found["explanation"], "explanation"),
+    )
+
+
+def refuse_names(instruction: str, functions: Sequence[str]) -> None:
+    """Raises `Wrong` (``named``) where a query gives away a function by its name.
+
+    By its id, or by its last part if that is no plain word: ``read_csv`` is not, ``sort`` is.
+    """
+    for function in functions:
+        last = function.rsplit(".", 1)[-1]
+        for name in {function, last} - ({last} if last.isalpha() else set()):
+            if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", instruction, re.IGNORECASE):
+                raise Wrong("named", f"the request names the function {name}")

@@ -1,0 +1,92 @@
+"""Docstrings and service documentation condensed by rule: the first paragraphs, as plain text."""
+
+import re
+from html.parser import HTMLParser
+
+WORDS = 80  # of a description
+_ROLE = re.compile(r":[\w:]+:`~?([^`<]+?)(?:\s*<[^`]*>)?`")  # :func:`numpy.sort`
+_QUOTED = re.compile(r"`{1,2}([^`]+)`{1,2}_{0,2}")
+_CALL = re.compile(r"^[\w.]+\(.*\)(\s*->.*)?$", re.DOTALL)  # the signature of a builtin
+_SECTION = re.compile(r"^\s*[-=~]{3,}\s*$", re.MULTILINE)
+_PARAMETER = re.compile(r"^(\*{0,2}\w+(?:, *\*{0,2}\w+)*)(?: *: *(.*))?$")
+
+
+def condense(docstring: str, *, words: int = WORDS) -> str:
+    """What comes before the first section, without markup, notices and examples.
+
+    Args:
+      docstring: with its indentation removed (`inspect.getdoc`).
+      words: at most so many, cut behind a sentence where one ends.
+    """
+    kept = []
+    for paragraph in re.split(r"\n\s*\n", docstring.strip()):
+        first = paragraph.lstrip()
+        if _SECTION.search(paragraph):
+            break
+        indented = first != paragraph
+        if not (indented or first.startswith(("..", ">>>")) or _CALL.match(first)):
+            kept.append(paragraph)
+    text = _QUOTED.sub(r"\1", _ROLE.sub(r"\1", " ".join(" ".join(kept).split())))
+    return shorten(text.replace("::", ":"), words)
+
+
+def shorten(text: str, words: int) -> str:
+    """At most so many words: whole sentences, or the beginning of a first one that is longer."""
+    parts = text.split()
+    if len(parts) <= words:
+        return " ".join(parts)
+    cut = " ".join(parts[:words])
+    ends = [match.end() for match in re.finditer(r"[.!?](?=\s|$)", cut)]
+    return cut[: ends[-1]] if ends else f"{cut} ..."
+
+
+def parameters(docstring: str) -> dict[str, bool]:
+    """Name to required, from a NumPy-style section 'Parameters'; empty where there is none.
+
+    For what has no signature that can be asked for. A parameter is optional if its type says
+    'optional' or 'default'.
+    """
+    lines = docstring.splitlines()
+    heads = [i for i, line in enumerate(lines[1:]) if _SECTION.fullmatch(line)]
+    begin = next((i for i in heads if lines[i].strip() == "Parameters"), None)
+    if begin is None:
+        return {}
+    found: dict[str, bool] = {}
+    for line in lines[begin + 2 : min((i for i in heads if i > begin), default=len(lines))]:
+        if match := _PARAMETER.match(line):
+            names, kind = match.groups()
+            required = not re.search(r"optional|default", kind or "")
+            found |= {name.strip(): required for name in names.split(",") if "*" not in name}
+    return found
+
+
+def strip_html(text: str) -> str:
+    """The text of an HTML fragment; what stands in a ``note`` or ``important`` is left out."""
+    reader = _Text()
+    reader.feed(text)
+    reader.close()
+    return " ".join("".join(reader.pieces).split())
+
+
+class _Text(HTMLParser):
+    ASIDE = ("note", "important", "examples")
+    BLOCK = ("p", "li", "ul", "ol", "br", "h1", "h2", "h3", "dt", "dd", "dl", "div")
+
+    def __init__(self):
+        super().__init__(convert_charrefs=True)
+        self.pieces: list[str] = []
+        self._aside = 0
+
+    def handle_starttag(self, tag, attrs):
+        self._aside += tag in self.ASIDE
+        if tag in self.BLOCK:
+            self.pieces.append(" ")
+
+    def handle_endtag(self, tag):
+        self._aside -= tag in self.ASIDE and self._aside > 0
+        if tag in self.BLOCK:
+            self.pieces.append(" ")
+
+    def handle_data(self, data):
+        if not self._aside:
+            self.pieces.append(data)

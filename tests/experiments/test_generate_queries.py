@@ -1,0 +1,174 @@
+"""From a catalogue to a data set that learners take as it is, against a local server."""
+
+import json
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from experiments import build_catalogue, generate_queries, orag
+from experiments.parts.config import CONFIGS
+from jaxret import data
+from jaxret.checkpoint import Interrupted
+from jaxret.data.parts import parts
+from tests.experiments.conftest import TOOLS
+from tests.fake_llm import Reply, serving
+from tests.fake_writer import Writer, draft, offered
+
+SMALL = ["tracking=files", "generate.iterations=3", "generate.batch=12", "judge.pairs=5"]
+
+
+def configure(name, directory, *more):
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose(name, [f"directory={directory}", *more])
+
+
+def generation(world, directory, server, *more):
+    where = [
+        "dataset.name=desk",
+        f"dataset.path={world / 'data' / 'tools.jsonl'}",
+        f"cache={directory / 'cache'}",
+        f"llm.base_url={server.url}",
+        "llm.retries=0",
+        "llm.concurrency=1",
+    ]
+    return configure("generate_queries", directory / "run", *SMALL, *where, *more)
+
+
+def faults(stage, number, messages):
+    if stage == "judge" and number == 0:
+        return Reply("I would rather not say")
+    if stage == "write" and number == 5:
+        return Reply(draft([*offered(messages)[:2], "desk.invented"]))
+    return None
+
+
+@pytest.fixture(scope="module")
+def finished(world, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("generated")
+    with pytest.MonkeyPatch.context() as patch, serving(Writer(faults)) as server:
+        patch.setenv("OPENAI_API_KEY", "any")
+        results = generate_queries.main(generation(world, directory, server, *PRICE))
+    return directory / "run", results, len(server.requests)
+
+
+PRICE = ["price.write={prompt: 2, completion: 10}"]
+
+
+def test_a_run_leaves_a_data_set_with_three_parts_and_says_what_it_took(finished):
+    directory, results, _ = finished
+    dataset = data.load("jsonl", directory / "data")
+    assert len(dataset.tool_ids) == TOOLS
+    assert len(dataset.queries) == results["queries"] == 35
+    assert [len(part) for part in parts(dataset)] == [
+        results[f"part/{part}"] for part in ("train", "validation", "test")
+    ]
+    assert results["functions"] == pytest.approx((dataset.labels >= 0).sum() / 35)
+    assert results["failures/write/invented"] == 3
+    assert results["failures/write/lost"] == 1
+    assert results["tokens/write/prompt"] == (36 + 2) * 7
+    assert results["cost/write"] == pytest.approx(38 * (7 * 2 + 3 * 10) / 1e6)
+    first = json.loads((directory / "pairs.jsonl").read_text().splitlines()[0])
+    assert set(first["tools"]) <= set(dataset.tool_ids)
+    assert json.loads((directory / "statistics.json").read_text())["queries"] == 35
+
+
+def test_the_judge_that_likes_long_queries_prefers_the_polished_ones(finished):
+    _, results, _ = finished
+    assert results["judge/overall/win"] == 1.0
+    assert results["judge/naturalness/position"] == 0.0
+    assert results["failures/judge/not_json"] == 3
+
+
+def test_learners_take_the_data_set_as_it_is(world, finished, tmp_path):
+    small = [
+        "dataset=jsonl",
+        f"dataset.path={finished[0] / 'data'}",
+        f"encoder.path={world / 'encoder'}",
+        f"cache={world / 'cache'}",
+        "document=name_description",
+        "learner=[frozen,greedy]",
+        "learners.greedy.tau=[0.04]",
+        "learners.greedy.step=[0.1]",
+        *("exposures=1", "seeds=1", "chunk=32", "tracking=files"),
+    ]
+    results = orag.main(configure("orag", tmp_path, *small))
+    assert 0 <= results["frozen/final/recall@10"] <= 1
+    assert 0 <= results["greedy/online/accuracy"] <= 1
+
+
+def test_a_run_that_is_stopped_resumes_with_the_same_data_and_repeats_no_call(
+    world, finished, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "any")
+    directory, results, requests = finished
+    writer, pause = Writer(faults), generate_queries.Run.pause
+
+    def stopped(run, done):
+        if done == 40:
+            raise Interrupted(run.directory, done)
+        pause(run, done)
+
+    with serving(writer) as server:
+        cfg = generation(world, tmp_path, server, *PRICE)
+        with monkeypatch.context() as patch:
+            patch.setattr(generate_queries.Run, "pause", stopped)
+            with pytest.raises(Interrupted):
+                generate_queries.main(cfg)
+        assert len(server.requests) == 40
+        assert generate_queries.main(cfg) == results
+        assert len(server.requests) == requests
+        assert all(count == 1 for count in writer.asked.values())
+    for name in ("tools.jsonl", "queries.jsonl"):
+        ours = (tmp_path / "run" / "data" / name).read_bytes()
+        assert ours == (directory / "data" / name).read_bytes()
+
+
+def test_a_dry_run_says_what_it_would_cost_and_sends_nothing(world, tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with serving(Writer()) as server:
+        found = generate_queries.main(generation(world, tmp_path, server, *PRICE, "dry_run=true"))
+    assert not server.requests
+    assert not (tmp_path / "run").exists()
+    assert found["write/calls"] == found["polish/calls"] == 36
+    assert found["judge/calls"] == 10
+    said = capsys.readouterr().out
+    cost = (found["write/prompt_tokens"] * 2 + 36 * 120 * 10) / 1e6
+    assert f"about 36 calls, {found['write/prompt_tokens']:,.0f} tokens sent" in said
+    assert f"cost {cost:.2f}" in said
+    assert "Choose between 2 and 5 of them" in said
+    assert "nothing was sent" in said
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("dataset.path=null", "dataset.name is 'desk': give dataset.path"),
+        ("generate.offered=25", r"offered must be in \[1, 24\], the tools, got 25"),
+        ("judge.pairs=-1", "judge.pairs must be >= 0, got -1"),
+        ("split.test=0.9", "split must be positive, sum below 1"),
+        ("llm.key_variable=NO_KEY", "set the variable NO_KEY"),
+    ],
+)
+def test_wrong_settings_are_refused_before_any_work(
+    world, tmp_path, monkeypatch, override, message
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "any")
+    with serving(Writer()) as server:
+        cfg = generation(world, tmp_path, server, override)
+        with pytest.raises(ValueError, match=message):
+            generate_queries.main(cfg)
+    assert not server.requests
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_catalogue_is_written_with_its_counts_beside_the_authors(tmp_path):
+    theirs = tmp_path / "tools_numpy.jsonl"
+    names = ["numpy.linalg.inv", "numpy.mgrid", "numpy.sort"]
+    theirs.write_text("".join(json.dumps({"id": name}) + "\n" for name in names))
+    cfg = configure("build_catalogue", tmp_path / "run", "tracking=files", f"authors={tmp_path}")
+    results = build_catalogue.main(cfg)
+    tools = (tmp_path / "run" / "numpy" / "tools.jsonl").read_text().splitlines()
+    assert results["numpy, all/tools"] == len(tools)
+    assert (results["numpy, all/authors"], results["numpy, all/both"]) == (3, 2)
+    assert (results["numpy/authors"], results["numpy/both"]) == (2, 1)
+    assert results["numpy.linalg/authors"] == results["numpy.linalg/both"] == 1
