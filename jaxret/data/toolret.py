@@ -2,25 +2,55 @@
 
 From the Hugging Face hub, ``mangopy/ToolRet-Queries`` and ``mangopy/ToolRet-Tools`` (Shi et
 al. 2025, 'Retrieval Models Aren't Tool-Savvy'; collected from sources with licences of their
-own). Tool-REX publishes its expanded documents in the same schema.
+own). Tool-REX publishes its expanded documents in the same schema: a ``tool_profile`` inside the
+documentation.
 
-    queries/<task>/*     id, query, instruction, labels: JSON of [{id, relevance, ...}]
-    tools/<part>/*       id, documentation
+    queries/<task>/*        id, query, instruction, labels: JSON of [{id, relevance, ...}]; category
+    tools/<category>/*      id, documentation
 
 as ``.jsonl`` or ``.parquet``; the folders ``queries`` and ``tools`` are the two repositories
-as they come.
+as they come. `load` gives a data set like any other, `benchmark` what the authors' protocol needs.
 """
 
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxret.data.dataset import Dataset, Query, build
 from jaxret.data.files import existing, json_lines, parquet_rows
 from jaxret.data.text import query_text
 
 REPOSITORIES = {"queries": "mangopy/ToolRet-Queries", "tools": "mangopy/ToolRet-Tools"}
+
+#: As the code of ToolRet and Tool-REX has them; Tool-REX's Appendix A.1 sorts some otherwise.
+CATEGORIES = {
+    "web": (
+        *("apibank", "apigen", "autotools-food", "autotools-music", "autotools-weather", "mnms"),
+        *("restgpt-spotify", "restgpt-tmdb", "reversechain", "rotbench", "t-eval-dialog"),
+        *("t-eval-step", "taskbench-daily", "toolace", "toolbench", "toolemu", "tooleyes"),
+        *("toollens", "ultratool"),
+    ),
+    "code": (
+        *("craft-math-algebra", "craft-tabmwp", "craft-vqa", "gorilla-huggingface"),
+        *("gorilla-pytorch", "gorilla-tensor", "toolink"),
+    ),
+    "customized": (
+        *("appbench", "gpt4tools", "gta", "metatool", "taskbench-huggingface"),
+        *("taskbench-multimedia", "tool-be-honest", "toolalpaca", "toolbench-sam"),
+    ),
+}
+
+
+class Benchmark(NamedTuple):
+    """Every query as it stands, for the authors' protocol; N queries, I tools."""
+
+    dataset: Dataset  # nothing is merged; ``split`` names the task
+    ids: tuple[str, ...]  # N, as the source has them: those of one task differ
+    queries: tuple[str, ...]  # N, without instruction
+    instructions: tuple[str, ...]  # N, empty where there is none
+    tasks: dict[str, str]  # category of each task
+    pools: tuple[str, ...]  # I, the folder of ``tools`` that each is from
 
 
 def load(path: str | Path | None = None, *, tasks: Sequence[str] | None = None) -> Dataset:
@@ -38,39 +68,112 @@ def load(path: str | Path | None = None, *, tasks: Sequence[str] | None = None) 
       ImportError: parquet files and no pyarrow.
       OSError: no path was given and the hub is not to be reached.
     """
+    queries, tools = _folders(path, tasks)
+    found = (
+        Query(
+            id=row["id"],
+            text=query_text(row["instruction"], row["query"]),
+            labels=_labels(folder, row),
+            split=task,
+        )
+        for task, folder in queries.items()
+        for row in _query_rows(folder)
+    )
+    return build("toolret", ((tool, text) for _, tool, text in _tools(tools)), found)
+
+
+def benchmark(path: str | Path | None = None, *, tasks: Sequence[str] | None = None) -> Benchmark:
+    """Loads the same as `load`, with what the protocol looks at beside it.
+
+    Queries are counted as often as they occur; in ``dataset`` the task stands before their ids.
+
+    Raises:
+      ValueError: also for a task of unknown category, and a label whose relevance is neither 0
+        nor 1, as the gains of `jaxret.metrics` are.
+      ImportError, OSError: see `load`.
+    """
+    queries, tools = _folders(path, tasks)
+    pools: dict[str, str] = {}
+    documents = []
+    for category, tool, text in _tools(tools):
+        pools.setdefault(tool, category)
+        documents.append((tool, text))
+    rows = {task: list(_query_rows(folder)) for task, folder in queries.items()}
+    found = [
+        Query(
+            id=f"{task}/{row['id']}",
+            text=query_text(row["instruction"], row["query"]),
+            labels=_labels(queries[task], row, binary=True),
+            group=(task, row["id"]),
+            split=task,
+        )
+        for task, of_task in rows.items()
+        for row in of_task
+    ]
+    every = [row for of_task in rows.values() for row in of_task]
+    return Benchmark(
+        dataset=build("toolret", documents, found),
+        ids=tuple(row["id"] for row in every),
+        queries=tuple(row["query"] for row in every),
+        instructions=tuple(row["instruction"] or "" for row in every),
+        tasks={task: _category(task, of_task) for task, of_task in rows.items()},
+        pools=tuple(pools.values()),
+    )
+
+
+def _folders(path, tasks) -> tuple[dict[str, Path], dict[str, Path]]:
+    """The folders of the chosen tasks and of all parts of the tools, by name."""
     if path is None:
         folders = {part: _download(part) for part in REPOSITORIES}
     else:
-        root = existing(path, "a folder with queries/<task>/ and tools/<part>/")
+        root = existing(path, "a folder with queries/<task>/ and tools/<category>/")
         folders = {part: existing(root / part, REPOSITORIES[part]) for part in REPOSITORIES}
     known = _subfolders(folders["queries"])
     chosen = list(known) if tasks is None else list(dict.fromkeys(tasks))
     if unknown := [task for task in chosen if task not in known]:
         raise ValueError(f"unknown tasks {unknown}; known: {', '.join(known)}")
-    tools = (
-        (row["id"], row["documentation"])
-        for folder in _subfolders(folders["tools"]).values()
-        for row in _rows(folder, fields=("id", "documentation"))
-    )
-    queries = (query for task in chosen for query in _queries(known[task]))
-    return build("toolret", tools, queries)
+    return {task: known[task] for task in chosen}, _subfolders(folders["tools"])
 
 
-def _queries(folder: Path) -> Iterator[Query]:
-    for row in _rows(folder, fields=("id", "query", "instruction", "labels")):
-        try:
-            labels = tuple(label["id"] for label in json.loads(row["labels"]) if _relevant(label))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"{folder}: labels of query {row['id']!r} must be the JSON text of a list of "
-                f"objects with an id, got {row['labels']!r:.80}"
-            ) from error
-        text = query_text(row["instruction"], row["query"])
-        yield Query(id=row["id"], text=text, labels=labels, split=folder.name)
+def _tools(folders: dict[str, Path]) -> Iterator[tuple[str, str, str]]:
+    """Yields (category, id, documentation)."""
+    for category, folder in folders.items():
+        for row in _rows(folder, fields=("id", "documentation")):
+            yield category, row["id"], row["documentation"]
 
 
-def _relevant(label: dict[str, Any]) -> bool:
-    return label.get("relevance", 1) > 0
+def _query_rows(folder: Path) -> Iterator[dict[str, Any]]:
+    return _rows(folder, ("id", "query", "instruction", "labels"), optional=("category",))
+
+
+def _labels(folder: Path, row: dict[str, Any], *, binary: bool = False) -> tuple[str, ...]:
+    """The relevant tools; of a tool that is named twice, the last relevance counts."""
+    try:
+        relevance = {one["id"]: int(one.get("relevance", 1)) for one in json.loads(row["labels"])}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{folder}: labels of query {row['id']!r} must be the JSON text of a list of "
+            f"objects with an id, got {row['labels']!r:.80}"
+        ) from error
+    if binary and (graded := {tool: x for tool, x in relevance.items() if x not in (0, 1)}):
+        raise ValueError(
+            f"{folder}: query {row['id']!r} has labels of relevance {graded}; nDCG is computed "
+            "with gains of 0 or 1 here"
+        )
+    return tuple(tool for tool, x in relevance.items() if x > 0)
+
+
+def _category(task: str, rows: list[dict[str, Any]]) -> str:
+    """Of the table, or of the rows for a task that is not ToolRet's."""
+    listed = {name: category for category, names in CATEGORIES.items() for name in names}
+    own = {row.get("category") for row in rows}
+    category = listed.get(task) or (own.pop() if len(own) == 1 else own)
+    if not isinstance(category, str) or category not in CATEGORIES:
+        raise ValueError(
+            f"task {task!r} is none of ToolRet's {len(listed)}: its rows must have one category of "
+            f"{', '.join(CATEGORIES)}, got {category!r}"
+        )
+    return category
 
 
 def _subfolders(folder: Path) -> dict[str, Path]:
@@ -78,7 +181,9 @@ def _subfolders(folder: Path) -> dict[str, Path]:
     return {path.name: path for path in found}
 
 
-def _rows(folder: Path, fields: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+def _rows(
+    folder: Path, fields: tuple[str, ...], optional: tuple[str, ...] = ()
+) -> Iterator[dict[str, Any]]:
     files = sorted(file for file in folder.iterdir() if file.suffix in (".jsonl", ".parquet"))
     if not files:
         raise FileNotFoundError(f"{folder} holds no .jsonl or .parquet file")
@@ -86,7 +191,7 @@ def _rows(folder: Path, fields: tuple[str, ...]) -> Iterator[dict[str, Any]]:
         if file.suffix == ".jsonl":
             yield from json_lines(file, holds="one row a line", fields=fields)
         else:
-            yield from parquet_rows(file, fields=fields)
+            yield from parquet_rows(file, fields=fields, optional=optional)
 
 
 def _download(part: str) -> Path:

@@ -5,6 +5,7 @@ import pytest
 
 from jaxret.data import load
 from jaxret.data.text import recipe
+from jaxret.data.toolret import CATEGORIES, benchmark
 
 
 def label(*tools, relevance=1):
@@ -122,3 +123,70 @@ def test_without_a_network_the_error_names_the_local_folder(tmp_path, monkeypatc
     message = "could not get mangopy/ToolRet-Queries .*ToolRet-Tools into DIR/tools .*path=DIR"
     with pytest.raises(OSError, match=message):
         load("toolret")
+
+
+def test_the_benchmark_has_35_tasks_in_three_categories():
+    assert {name: len(tasks) for name, tasks in CATEGORIES.items()} == {
+        "web": 19,
+        "code": 7,
+        "customized": 9,
+    }
+    assert len({task for tasks in CATEGORIES.values() for task in tasks}) == 35
+
+
+def test_the_benchmark_keeps_texts_instructions_and_pools_apart(folder):
+    found = benchmark(folder)
+    assert found.queries == ("query a0", "query a1", "query t0")
+    assert found.instructions == ("Find a tool.", "", "Find a tool.")
+    assert found.dataset.split == ("apibank", "apibank", "toolink")
+    assert found.tasks == {"apibank": "web", "toolink": "code"}
+    assert dict(zip(found.dataset.tool_ids, found.pools, strict=True)) == {
+        "code_0": "code",
+        "web_0": "web",
+        "web_1": "web",
+    }
+
+
+def test_the_benchmark_counts_equal_queries_as_often_as_they_occur(folder):
+    """`load` joins them, and an id may be that of another task's query."""
+    rows = [query("a0", label("web_0")), query("a2", label("web_1"))]
+    rows[1]["query"] = rows[0]["query"]
+    write_jsonl(folder / "queries/mnms", rows, "queries")
+    found = benchmark(folder, tasks=["apibank", "mnms"])
+    assert found.ids == ("a0", "a1", "a0", "a2")
+    assert found.queries.count("query a0") == 3
+    assert found.dataset.merged_queries == 0
+    assert found.dataset.labels[:, 0].tolist() == [1, 2, 1, 2]
+    assert load("toolret", folder, tasks=["mnms"]).merged_queries == 1
+
+
+def test_of_a_tool_that_is_labelled_twice_the_last_relevance_counts(folder):
+    twice = label("web_0", "web_1") + label("web_0", relevance=0)
+    write_jsonl(folder / "queries/mnms", [query("m0", twice)], "queries")
+    assert benchmark(folder, tasks=["mnms"]).dataset.labels.tolist() == [[2]]
+
+
+def test_graded_labels_are_refused_where_they_would_be_gains(folder):
+    rows = [query("m0", label("web_0", relevance=2))]
+    write_jsonl(folder / "queries/mnms", rows, "queries")
+    assert load("toolret", folder, tasks=["mnms"]).labels.tolist() == [[1]]
+    with pytest.raises(ValueError, match=r"'m0' has labels of relevance \{'web_0': 2\}; nDCG"):
+        benchmark(folder, tasks=["mnms"])
+
+
+@pytest.mark.parametrize("write", [write_jsonl, write_parquet])
+def test_a_task_of_ones_own_has_the_category_of_its_rows(folder, write):
+    rows = [query("d0", label("web_0")) | {"category": "customized"}]
+    write(folder / "queries/desk", rows, "queries")
+    assert benchmark(folder).tasks["desk"] == "customized"
+    write(folder / "queries/gorilla-tensor", rows, "queries")  # the table decides where it can
+    assert benchmark(folder).tasks["gorilla-tensor"] == "code"
+
+
+@pytest.mark.parametrize("categories", [(None, None), ("web", "code"), ("webs", "webs")])
+def test_a_task_of_unknown_category_is_refused(folder, categories):
+    rows = [query(f"d{i}", label("web_0")) | {"category": x} for i, x in enumerate(categories)]
+    write_jsonl(folder / "queries/desk", rows, "queries")
+    message = r"'desk' is none of ToolRet's 35: .*web, code, customized"
+    with pytest.raises(ValueError, match=message):
+        benchmark(folder)

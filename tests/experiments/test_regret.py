@@ -6,6 +6,7 @@ from hydra import compose, initialize_config_dir
 
 from experiments import benchmark_replay, regret
 from experiments.parts.config import CONFIGS
+from tests.experiments.processes import stopped_at
 
 
 def configure(name, directory, *overrides):
@@ -13,17 +14,19 @@ def configure(name, directory, *overrides):
         return compose(name, [*overrides, f"directory={directory}", "tracking=files"])
 
 
+SMALL = [
+    "seeds=4",
+    "proximal.horizons=[128,256]",
+    "proximal.points=[{tau: 0.05, c: 1.2e-3}]",
+    "ball.horizons=[1024,2048]",
+    "ball.rates=[0.2]",
+]
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     directory = tmp_path_factory.mktemp("regret")
-    small = [
-        "seeds=4",
-        "proximal.horizons=[128,256]",
-        "proximal.points=[{tau: 0.05, c: 1.2e-3}]",
-        "ball.horizons=[1024,2048]",
-        "ball.rates=[0.2]",
-    ]
-    values = regret.main(configure("regret", directory, *small))
+    values = regret.main(configure("regret", directory, *SMALL))
     assert {"ball.png", "proximal.png"} <= {path.name for path in directory.iterdir()}
     return values
 
@@ -53,6 +56,12 @@ def test_comparators_are_certified(results):
     gaps = [value for name, value in results.items() if name.endswith("/certificate")]
     assert len(gaps) == 8
     assert np.max(gaps) < 0.05  # of the loss of a whole run
+
+
+def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(results, tmp_path):
+    with stopped_at(4):
+        regret.main(configure("regret", tmp_path, *SMALL))
+    assert regret.main(configure("regret", tmp_path, *SMALL)) == results
 
 
 def test_the_benchmark_names_its_ratios(tmp_path):

@@ -1,0 +1,109 @@
+"""Writes data sets of other layouts as a copy of ToolRet's, for `experiments.evaluate_toolret`.
+
+    uv run python -m experiments.arrange_toolret path=/tmp/toolret data=FOLDER
+    uv run python -m experiments.arrange_toolret path=/tmp/toolrex data=FOLDER expanded=true
+
+For trying out the protocol where the hub is out of reach. The numbers say nothing about ToolRet:
+these are the sources of a few of its tasks, with their own choice of queries and documents.
+Ids are those of rows (``apibank_tool_17``), as on the hub.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import hydra
+import numpy as np
+from omegaconf import DictConfig
+
+from experiments.parts.config import CONFIGS, plain
+from jaxret import data
+from jaxret.data.dataset import Dataset, Document, select
+from jaxret.data.toolret import CATEGORIES
+from jaxret.validate import require
+
+BESIDE = ("terse", "domain")  # ours, and no part of a documentation
+
+
+@hydra.main(config_path=CONFIGS, config_name="arrange_toolret", version_base="1.3")
+def cli(cfg: DictConfig) -> dict[str, float]:
+    return main(cfg)
+
+
+def main(cfg: DictConfig) -> dict[str, float]:
+    """Writes the folder; returns the number of tools and queries of each task."""
+    root, tasks = Path(cfg.path), plain(cfg.tasks)
+    if root.exists():
+        raise ValueError(f"path {root} exists: give the name of a new folder, or delete it")
+    for task, settings in tasks.items():
+        allowed = f"one of {', '.join(CATEGORIES)}"
+        name = f"tasks.{task}.category"
+        require(name, settings["category"], allowed, lambda x: x in CATEGORIES)
+    sources = {task: chosen(settings) for task, settings in tasks.items()}
+    counts = {}
+    for task, dataset in sources.items():
+        category = tasks[task]["category"]
+        tools = list(tool_rows(task, dataset, expanded=cfg.expanded))
+        append(root / "tools" / category / "tools.jsonl", tools)
+        queries = list(query_rows(task, dataset, tools, tasks[task]))
+        append(root / "queries" / task / "queries.jsonl", queries)
+        print(f"{task} ({category}): {len(tools):,} tools, {len(queries):,} queries")
+        counts |= {f"{task}/tools": float(len(tools)), f"{task}/queries": float(len(queries))}
+    return counts
+
+
+def chosen(settings: dict[str, Any]) -> Dataset:
+    """A source, with the queries of its split."""
+    source, split = settings["source"], settings.get("split")
+    dataset = data.load(source["name"], source.get("path"), **source.get("options", {}))
+    if split is None:
+        return dataset
+    rows = np.flatnonzero([part == split for part in dataset.split or ()])
+    if not len(rows):
+        raise ValueError(f"{dataset.name} has no queries of split {split!r}")
+    return select(dataset, rows)
+
+
+def tool_rows(task: str, dataset: Dataset, *, expanded: bool) -> Iterator[dict[str, str]]:
+    """Rows of ``tools``: every document as the JSON text of its fields, or as the text it is."""
+    leave_out = BESIDE if expanded else (*BESIDE, "tool_profile")
+    for row, document in enumerate(dataset.documents):
+        yield {"id": f"{task}_tool_{row}", "documentation": documentation(document, leave_out)}
+
+
+def documentation(document: Document, leave_out: tuple[str, ...]) -> str:
+    """What ToolRet would have as the documentation."""
+    if isinstance(document, str):
+        return document
+    fields = {key: value for key, value in document.items() if key not in leave_out}
+    if isinstance(fields.get("documentation"), str) and "tool_profile" not in fields:
+        return fields["documentation"]
+    return json.dumps(fields, ensure_ascii=False)
+
+
+def query_rows(
+    task: str, dataset: Dataset, tools: list[dict[str, str]], settings: dict[str, Any]
+) -> Iterator[dict[str, str]]:
+    """Rows of ``queries``."""
+    for row, (query, labels) in enumerate(zip(dataset.queries, dataset.labels, strict=True)):
+        right = [tools[item] for item in labels if item >= 0]
+        relevant = [{"id": t["id"], "doc": t["documentation"], "relevance": 1} for t in right]
+        yield {
+            "id": f"{task}_query_{row}",
+            "query": query,
+            "instruction": settings["instruction"],
+            "labels": json.dumps(relevant, ensure_ascii=False),
+            "category": settings["category"],
+        }
+
+
+def append(path: Path, rows: list[dict[str, str]]) -> None:
+    """Adds lines to a file that is made if needed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+if __name__ == "__main__":
+    cli()

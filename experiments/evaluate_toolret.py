@@ -1,0 +1,141 @@
+"""How good is retrieval on ToolRet, counted as its authors count?      (Tool-REX, Tables 2 and 3)
+
+    uv run python -m experiments.evaluate_toolret dataset.path=FOLDER      # null: from the hub
+    uv run python -m experiments.evaluate_toolret dataset.path=FOLDER \\
+        methods=[bm25,tool_embed_4b,tool_rank]
+
+Any copy of the data in the hub's layout, with the documents of ToolRet or the expanded ones of
+Tool-REX (`jaxret.data.toolret`). Every task is asked with and without its instructions, all tools
+are its pool, 100 are kept, and equal scores rank by descending id as in trec_eval: also those of a
+reranker, or of a file. Of each query nDCG@10, recall@10 and completeness@10; then means
+
+    task/TASK             over its queries
+    web, code, customized over the category's tasks      (CATEGORY/queries: over its queries)
+    average               over the three categories      the paper's tables
+    tasks                 over all tasks                 the scripts that come with it
+
+What departs from the authors' code: weights in float32 or bfloat16, not float16; ties on the edge
+of the 100, which are broken by id here and by the order of a Python set there; and Tool-Rank, whose
+question is in our words and whose documents are cut, not the end of the question.
+
+2 cores: a copy of 1,287 tools (`experiments.arrange_toolret`), limit=60, BM25 and MiniLM: 1.5 min.
+
+The paper has nDCG@10, recall@10 and completeness@10 of, averaged over categories:
+
+    ToolRet     BM25 36.41 46.40 39.02     Qwen3-Embedding-0.6B 43.13 52.80 42.97
+    Tool-REX    BM25 39.35 48.17 40.08     Qwen3-Embedding-0.6B 43.30 52.89 43.03
+
+It does not say whether with instruction; its scripts have one for BM25 and for rerankers alone.
+"""
+
+import hydra
+import numpy as np
+from omegaconf import DictConfig
+from rich.console import Console
+from rich.table import Table
+
+from experiments.parts import toolret
+from experiments.parts.config import CONFIGS, plain
+from experiments.parts.run import Run, open_run
+from experiments.parts.toolret import SETTINGS, Asked, World
+from experiments.parts.toolret_stages import check, stage
+from jaxret import tracking
+from jaxret.data.toolret import CATEGORIES, benchmark
+from jaxret.retrieval import runs
+from jaxret.validate import require
+
+COLUMNS = (*CATEGORIES, "average", "tasks")
+
+
+@hydra.main(config_path=CONFIGS, config_name="evaluate_toolret", version_base="1.3")
+def cli(cfg: DictConfig) -> dict[str, float]:
+    return main(cfg)
+
+
+def main(cfg: DictConfig) -> dict[str, float]:
+    """Ranks what is missing and measures it all; returns the mean of every result."""
+    methods = list(cfg.methods)
+    check(plain(cfg.models), methods)
+    for name in ("depth", "k", "chunk", "devices"):
+        require(name, cfg[name], ">= 1", lambda x: x >= 1)
+    require("k", cfg.k, f"at most depth, {cfg.depth}", lambda k: k <= cfg.depth)
+    require("limit", cfg.limit, "null or >= 1", lambda x: x is None or x >= 1)
+    require("pool", cfg.pool, f"one of {', '.join(toolret.POOLS)}", lambda x: x in toolret.POOLS)
+    with open_run(cfg) as run:
+        if run is not None:
+            run.finish(compute(cfg, methods, run))
+    results = tracking.read_results(cfg.directory)
+    means = {name: value["mean"] for name, value in results.items()}
+    show(cfg, methods, means)
+    return means
+
+
+def compute(cfg: DictConfig, methods: list[str], run: Run) -> dict[str, np.ndarray]:
+    """Ranks, writes run files, measures."""
+    world = World(cfg, run, benchmark(cfg.dataset.path, **plain(cfg.dataset.options)))
+    print(toolret.counts(world.benchmark, world.rows), flush=True)
+    results = {f"drawn/{task}": float(len(rows)) for task, rows in world.rows.items()}
+    stages = {name: stage(world, name) for name in methods}
+    done = 0
+    for name in methods:
+        for setting in SETTINGS:
+            of_tasks = {}
+            for task, rows in world.rows.items():
+                asked = Asked(task=task, setting=setting, rows=rows)
+                found = stages[name](asked)
+                path = run.directory / "rankings" / name / f"{asked.name}.run"
+                runs.save_run(path, found, world.ids(rows), world.tool_ids, tag=name)
+                of_tasks[task] = toolret.measured(found, world.labels[rows], world.tie_order, cfg.k)
+                done += 1
+                run.pause(done)
+            means = toolret.averages(of_tasks, world.benchmark.tasks)
+            results |= {f"{name}/{setting}/{which}": mean for which, mean in means.items()}
+            print(f"{name}, {setting} instruction: done", flush=True)
+    return {name: np.array([value]) for name, value in results.items()}
+
+
+def show(cfg: DictConfig, methods: list[str], means: dict[str, float]) -> None:
+    """Prints two tables in percent: averages as the paper has them, then nDCG of every task."""
+    drawn = {name.split("/")[1]: int(n) for name, n in means.items() if name.startswith("drawn/")}
+    limit = "all queries" if cfg.limit is None else f"at most {cfg.limit} a task, seed {cfg.seed}"
+    title = (
+        f"{cfg.dataset.path or 'hub'}, pool={cfg.pool}: {sum(drawn.values()):,} queries of "
+        f"{len(drawn)} tasks ({limit})"
+    )
+    rows = [f"{name}/{setting}" for name in methods for setting in SETTINGS]
+    metrics = toolret.measures(cfg.k)
+    columns = [(which, metric) for which in COLUMNS for metric in metrics]
+    table(
+        title,
+        [f"{which if m == metrics[0] else ''}\n{m[0].upper()}@{cfg.k}" for which, m in columns],
+        {row: [percent(means.get(f"{row}/{which}/{m}")) for which, m in columns] for row in rows},
+    )
+    table(
+        f"N@{cfg.k} of every task",
+        ["queries", *(row.replace("/", "\n") for row in rows)],
+        {
+            task: [str(count), *(percent(means[f"{row}/task/{task}/{metrics[0]}"]) for row in rows)]
+            for task, count in drawn.items()
+        },
+    )
+    print(f"results and run files: {cfg.directory}")
+
+
+def table(title: str, columns: list[str], rows: dict[str, list[str]]) -> None:
+    """Prints cells that are as wide as they need be."""
+    drawn = Table(title=title, title_justify="left", padding=(0, 0, 0, 1))
+    drawn.add_column("", no_wrap=True)
+    for column in columns:
+        drawn.add_column(column, justify="right", no_wrap=True)
+    for name, cells in rows.items():
+        drawn.add_row(name, *cells)
+    Console(width=max(150, Console().width)).print(drawn)
+
+
+def percent(value: float | None) -> str:
+    """As the paper writes it; empty for what there is none of."""
+    return "" if value is None else f"{100 * value:.2f}"
+
+
+if __name__ == "__main__":
+    cli()

@@ -1,0 +1,158 @@
+"""ToolRet's tasks, pools, texts and measures, for `experiments.evaluate_toolret`.
+
+Letters: M queries of a task, P tools of a pool.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from jaxtyping import Float, Int
+from omegaconf import DictConfig
+
+from experiments.parts.config import plain
+from experiments.parts.run import Run
+from jaxret import encode, metrics, sharding
+from jaxret.data.toolret import CATEGORIES, Benchmark
+from jaxret.encoders import ENCODERS
+from jaxret.retrieval.ranking import Ranking, in_trec_order
+from jaxret.retrieval.retriever import Retriever, Texts, search
+
+SETTINGS = ("with", "without")  # instruction
+POOLS = ("all", "category")
+MEASURES = ("ndcg", "recall", "completeness")
+
+Rows: TypeAlias = Int[np.ndarray, " M"]  # positions of queries
+
+
+class Asked(NamedTuple):
+    """The queries of a task under a setting."""
+
+    task: str
+    setting: str
+    rows: Rows
+
+    @property
+    def name(self) -> str:
+        return f"{self.task}-{self.setting}"
+
+
+class World:
+    """The benchmark, the queries that were drawn of each task, and the pools that are searched."""
+
+    def __init__(self, cfg: DictConfig, run: Run, benchmark: Benchmark):
+        self.cfg, self.run, self.benchmark = cfg, run, benchmark
+        self.models: dict[str, dict[str, Any]] = plain(cfg.models)
+        self.documents = [str(text) for text in benchmark.dataset.documents]
+        self.tool_ids, self.labels = benchmark.dataset.tool_ids, benchmark.dataset.labels
+        self.tie_order = metrics.tie_order(self.tool_ids)
+        self.cache: Path | None = encode.cache_directory() if cfg.cache is None else Path(cfg.cache)
+        split = np.asarray(benchmark.dataset.split)
+        self.rows = {task: self._drawn(np.flatnonzero(split == task)) for task in benchmark.tasks}
+
+    def _drawn(self, rows: Rows) -> Rows:
+        order = np.random.default_rng(self.cfg.seed).permutation(len(rows))
+        return rows[np.sort(order[: self.cfg.limit])]
+
+    def ids(self, rows: Rows) -> list[str]:
+        """The queries' own ids, as they stand in run files."""
+        return [self.benchmark.ids[row] for row in rows]
+
+    def texts(self, name: str, setting: str, rows: Rows) -> list[str]:
+        """The queries as a model reads them.
+
+        Without an instruction the template gets the model's ``uninstructed``, as in the authors'
+        code: most models still read the words around it.
+        """
+        model, told = self.models[name], setting == "with"
+        bare = model["uninstructed"]
+        bare = ENCODERS[model["encoder"]].instruction if bare is None else bare
+        return [
+            model["template"].format(
+                query=self.benchmark.queries[row],
+                instruction=(told and self.benchmark.instructions[row]) or bare,
+            )
+            for row in rows
+        ]
+
+    def pool(self, task: str) -> str | None:
+        """The category that is searched for a task; None for all tools."""
+        return None if self.cfg.pool == "all" else self.benchmark.tasks[task]
+
+    def members(self, pool: str | None) -> Int[np.ndarray, " P"]:
+        """The tools of a pool, as rows of the catalogue."""
+        found = np.flatnonzero([pool in (None, own) for own in self.benchmark.pools])
+        if not len(found):
+            raise ValueError(f"there are no tools of category {pool!r}: search pool=all")
+        return found
+
+    def search(self, retriever: Retriever, texts: Texts, pool: str | None) -> Ranking:
+        """The best tools of a pool, as rows of the whole catalogue."""
+        members, cfg = self.members(pool), self.cfg
+        found = search(
+            retriever,
+            texts,
+            min(cfg.depth, len(members)),
+            tie_order=np.argsort(np.argsort(self.tie_order[members])),
+            mesh=sharding.make_mesh(item=cfg.devices) if cfg.devices > 1 else None,
+            chunk=cfg.chunk,
+            progress=False,
+        )
+        return found._replace(items=members[found.items].astype(np.int32))
+
+
+def measured(
+    ranking: Ranking, labels: Int[np.ndarray, "M L"], tie_order: Int[np.ndarray, " I"], k: int
+) -> dict[str, Float[np.ndarray, " M"]]:
+    """nDCG, recall and completeness at k of every query, the lists read as trec_eval reads them."""
+    items = in_trec_order(ranking, tie_order).items
+    items = np.pad(items, ((0, 0), (0, max(0, k - items.shape[1]))), constant_values=-1)
+    values = metrics.evaluate_ranking(items, labels, [k])
+    return {name: np.asarray(values[name], np.float64) for name in measures(k)}
+
+
+def measures(k: int) -> tuple[str, ...]:
+    """The names of what is measured."""
+    return tuple(f"{measure}@{k}" for measure in MEASURES)
+
+
+def averages(
+    of_tasks: Mapping[str, Mapping[str, np.ndarray]], categories: Mapping[str, str]
+) -> dict[str, float]:
+    """The means that `experiments.evaluate_toolret` lists.
+
+    Args:
+      of_tasks: task -> metric -> one value a query.
+      categories: category of each task.
+
+    Returns:
+      means by ``which/metric``; no ``average`` where a category has no task.
+    """
+    found: dict[str, float] = {}
+    for metric in next(iter(of_tasks.values())):
+        task = {name: float(values[metric].mean()) for name, values in of_tasks.items()}
+        found |= {f"task/{name}/{metric}": value for name, value in task.items()}
+        found[f"tasks/{metric}"] = fmean(task.values())
+        for category in CATEGORIES:
+            if own := [name for name in task if categories[name] == category]:
+                queries = np.concatenate([of_tasks[name][metric] for name in own])
+                found[f"{category}/{metric}"] = fmean(task[name] for name in own)
+                found[f"{category}/queries/{metric}"] = float(queries.mean())
+        parts = [f"{category}/{metric}" for category in CATEGORIES]
+        if all(part in found for part in parts):
+            found[f"average/{metric}"] = fmean(found[part] for part in parts)
+    return found
+
+
+def counts(benchmark: Benchmark, rows: Mapping[str, Sequence[int] | Rows]) -> str:
+    """One line: tools, tasks and queries of each category, as the copies on the hub differ."""
+    parts = []
+    for category in CATEGORIES:
+        tasks = [task for task, own in benchmark.tasks.items() if own == category]
+        parts.append(
+            f"{category} {benchmark.pools.count(category):,} tools, "
+            f"{sum(len(rows[task]) for task in tasks):,} queries of {len(tasks)} tasks"
+        )
+    return "; ".join(parts)

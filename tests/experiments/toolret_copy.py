@@ -1,0 +1,61 @@
+"""A small copy of ToolRet, and the config of a run on it."""
+
+import json
+
+import numpy as np
+from hydra import compose, initialize_config_dir
+
+from experiments.parts.config import CONFIGS
+from jaxret import data
+
+TASKS = {"apibank": "web", "mnms": "web", "toolink": "code", "desk": "customized"}
+TOOLS, QUERIES = 48, 12  # tools in all, queries a task
+CATEGORY = [("web", "code", "customized")[row % 3] for row in range(TOOLS)]
+
+
+def write(path, rows):
+    path.parent.mkdir(parents=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def write_copy(root):
+    """Tools with ids whose order as strings is not that of the rows; 0 to 12 labels a query."""
+    random = np.random.default_rng(0)
+    bank = data.load("deskbank")
+    ids = [f"{category}_tool_{row}" for row, category in enumerate(CATEGORY)]
+    for category in set(CATEGORY):
+        rows = [
+            {"id": tool, "documentation": json.dumps(bank.documents[i], indent=1)}
+            for i, tool in enumerate(ids)
+            if CATEGORY[i] == category
+        ]
+        write(root / "tools" / category / "tools.jsonl", rows)
+    for number, (task, category) in enumerate(TASKS.items()):
+        rows = []
+        for i in range(QUERIES):
+            chosen = random.choice(TOOLS, random.integers(2, 14), replace=False)
+            labels = [{"id": ids[j], "relevance": int(j != chosen[-1])} for j in chosen]
+            rows.append(
+                {
+                    "id": f"q{i}",
+                    "query": bank.queries[12 * (QUERIES * number + i)],
+                    "instruction": f"Find what serves: {task}." if i else "",
+                    "labels": json.dumps(labels),
+                    "category": category,
+                }
+            )
+        write(root / "queries" / task / "queries.jsonl", rows)
+
+
+def configure(world, copy, directory, *more):
+    where = [
+        f"dataset.path={copy}",
+        f"cache={world / 'cache'}",
+        f"directory={directory}",
+        "tracking=files",
+        "chunk=8",
+        "depth=20",
+        *(f"models.{name}.path={world / 'encoder'}" for name in ("minilm", "e5_small")),
+    ]
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose("evaluate_toolret", [*where, *more])
