@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from omegaconf import DictConfig
 
 from experiments.parts.config import plain
-from jaxret import data, encode, metrics
+from jaxret import data, encode, metrics, sharding
 from jaxret.data.dataset import Dataset, split_by_group
 from jaxret.data.hops import as_hops
 from jaxret.data.text import normalise, recipe
@@ -68,10 +68,17 @@ def encoded(cfg: DictConfig, dataset: Dataset) -> Problem:
 
 
 def find_encoder(spec: DictConfig) -> encode.TextEncoder:
-    """The encoder that a config of the group ``encoder`` describes; reads no weights."""
+    """The encoder that a config of the group ``encoder`` describes; reads no weights.
+
+    It says how much memory they will take, before anything is loaded.
+    """
     path = None if spec.path is None else Path(spec.path)
     options = {key: value for key, value in plain(spec).items() if key not in ("name", "path")}
-    return encode.load_encoder(spec.name, path, **options)
+    devices = options.pop("devices", 1)
+    mesh = None if devices == 1 else sharding.make_mesh(model=devices)
+    encoder = encode.load_encoder(spec.name, path, mesh=mesh, **options)
+    print(f"{spec.name}: {encoder.memory()}", flush=True)
+    return encoder
 
 
 def part(dataset: Dataset, validation: float, heldout: float, seed: int) -> Parts:

@@ -1,0 +1,45 @@
+"""From the config group ``encoder`` to an encoder, on one device and on several."""
+
+import jax
+import numpy as np
+import pytest
+from omegaconf import OmegaConf
+
+from experiments.parts.problem import find_encoder
+from jaxret import encode, tiny_qwen3
+
+TEXTS = ["send money to a friend", "what is the weather in Basel", "book a table for two"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("qwen3")
+    tiny_qwen3.write(path, TEXTS, vocabulary=300, width=16, layers=1, tied=True, seed=0)
+    return path
+
+
+def config(folder, **more):
+    return OmegaConf.create({"name": "qwen3_0_6b", "path": str(folder), **more})
+
+
+def test_the_memory_is_said_before_weights_are_read(folder, capsys):
+    found = find_encoder(config(folder))
+    said = capsys.readouterr().out
+    assert "params" not in vars(found)  # nothing was read yet
+    count = sum(leaf.size for leaf in jax.tree.leaves(found.params))
+    assert f"qwen3_0_6b: {count:,} parameters in float32" in said
+
+
+def test_devices_share_the_weights_and_give_the_same_vectors(folder, capsys):
+    one, two = (find_encoder(config(folder, devices=devices)) for devices in (1, 2))
+    assert "on each of 2 devices" in capsys.readouterr().out
+    ours, theirs = (
+        encode.encode(encoder, TEXTS, kind="query", cache=None, progress=False)
+        for encoder in (two, one)
+    )
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_more_devices_than_there_are_is_refused(folder):
+    with pytest.raises(ValueError, match="a mesh of run=1 x item=1 x model=64 needs 64 devices"):
+        find_encoder(config(folder, devices=64))
