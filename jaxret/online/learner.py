@@ -13,7 +13,7 @@ q / tau takes the place of q everywhere, in the theory too: the gradient of the 
 Letters: I items, d width, L labels, k items shown.
 """
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,9 +24,10 @@ from jaxret.online import estimators, policy, projections, schedules
 from jaxret.online.estimators import Estimator, Round
 from jaxret.online.policy import Policy
 from jaxret.online.projections import Projection
+from jaxret.online.protocols import Act, Init, Rehearse, See, Update
 from jaxret.online.schedules import Schedule
 from jaxret.sharding import Axis
-from jaxret.types import Choice, PRNGKey, Slate
+from jaxret.types import Choice
 from jaxret.validate import require
 
 
@@ -51,66 +52,6 @@ class Info(NamedTuple):
     logit_sum: Float[Array, ""]  # sum_i theta_i . q / tau
 
 
-class Act(Protocol):
-    """Chooses what to show. ``key`` is consumed."""
-
-    def __call__(self, state, query: Float[Array, " d"], key: PRNGKey) -> Slate: ...
-
-
-class Update(Protocol):
-    """Learns from one bit.
-
-    Args:
-      state: as it was when the slate was shown.
-      query: [d].
-      choice: the item that was used, with its propensity.
-      reward: the bit y.
-      labels: [L], -1 pads. For `Info` and the full-information oracle; all -1 where unknown.
-
-    Returns:
-      the next state, and `Info`.
-    """
-
-    def __call__(
-        self,
-        state,
-        query: Float[Array, " d"],
-        choice: Choice,
-        reward: Float[Array, ""],
-        labels: Int[Array, " L"],
-    ) -> tuple: ...
-
-
-class Rehearse(Protocol):
-    """Learns once more from n past rounds, all of them at today's state.
-
-    Args:
-      state: today's.
-      queries: [n, d].
-      choices: what was used then, fields [n].
-      rewards: [n].
-      counts: [n], 0 for a round that is to be left out, otherwise 1.
-
-    Returns:
-      the state, no round later.
-    """
-
-    def __call__(
-        self,
-        state,
-        queries: Float[Array, "n d"],
-        choices: Choice,
-        rewards: Float[Array, " n"],
-        counts: Float[Array, " n"],
-    ): ...
-
-
-class Init(Protocol):
-    """Starts from item embeddings [I, d] and the mask of those that are there."""
-
-    def __call__(self, theta: Float[Array, "I d"], available: Bool[Array, " I"]): ...
-
-
 class Rule(NamedTuple):
     """The parts of a rank-one learner: all that the blocked replay needs to know of it."""
 
@@ -120,12 +61,6 @@ class Rule(NamedTuple):
     schedule: Schedule
     tau: float | Float[Array, ""]
     eta: float | Float[Array, ""]
-
-
-class See(Protocol):
-    """Queries as a state's rows are compared with them, for rankings: [N, d] -> [N, d]."""
-
-    def __call__(self, state, queries: Float[Array, "N d"]) -> Float[Array, "N d"]: ...
 
 
 def as_they_are(state, queries: Float[Array, "N d"]) -> Float[Array, "N d"]:
