@@ -78,28 +78,32 @@ class Player:
             fixed = isinstance(environment, Environment)
             return environment if fixed else environment(*setting)
 
-        def start(setting):
+        def start(arrays, setting):
             return make(*setting).init(arrays[0], jnp.ones(len(theta_1), bool))
 
-        def step(state, setting, order, seed):
+        def step(arrays, state, setting, order, seed):
             stream = Stream(queries=arrays[1], labels=arrays[2], order=order)
             key = jax.random.key(seed)
             return play(make(*setting), state, answers(setting), stream, key)
 
-        def half(part, state, setting, seed, query, *answer):
+        def half(part, arrays, state, setting, seed, query, *answer):
             stream = Stream(queries=arrays[1], labels=arrays[2], order=query)
             world = (answers(setting), stream, query, jax.random.key(seed))
             return part(make(*setting), state, *world, *answer)
 
-        sweep = partial(sharding.sweep, mesh=sharding.run_mesh(len(seeds)))
-        self._start = jax.jit(partial(sweep, start))
-        if choose is None:
-            self._step = jax.jit(partial(sweep, step))
-        else:
-            show, settle = (
-                jax.jit(partial(sweep, partial(half, part)))
-                for part in (rounds.show, rounds.settle)
+        mesh = sharding.run_mesh(len(seeds))
+
+        def compiled(part):  # the data are arguments: as constants they would be compiled
+            sweep = jax.jit(
+                lambda data, *args: sharding.sweep(partial(part, data), *args, mesh=mesh)
             )
+            return partial(sweep, arrays)
+
+        self._start = compiled(start)
+        if choose is None:
+            self._step = compiled(step)
+        else:
+            show, settle = (compiled(partial(half, part)) for part in (rounds.show, rounds.settle))
             self._step = partial(_by_hand, show, settle, choose)
         self._seeds = jnp.asarray(seeds)
 

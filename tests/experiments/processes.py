@@ -27,7 +27,7 @@ def start(module: str, *overrides: str, cached: bool = True) -> subprocess.Popen
     return subprocess.Popen(
         [sys.executable, "-m", module, *overrides],
         cwd=ROOT,
-        env=os.environ | (names if cached else {}),
+        env=os.environ | (names if cached else {"JAX_ENABLE_COMPILATION_CACHE": "false"}),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

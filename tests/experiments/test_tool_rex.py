@@ -26,6 +26,7 @@ SMALL = [
     "recipes.tool_rank.candidates=7",
     "recipes.tool_rank.validated=4",
     "recipes.tool_rank.negatives=3",
+    "recipes.tool_rank.redraws=1",
     "recipes.tool_rank.learning_rate=1e-2",
     f"recipes.tool_rank.lora={LORA}",
 ]

@@ -3,6 +3,8 @@
 
 from pathlib import Path
 
+import numpy as np
+
 from experiments.parts.bench import Bench
 from experiments.parts.fit import store
 from experiments.parts.fit.refiner import candidates
@@ -46,7 +48,14 @@ def reranker(bench: Bench, name: str, seed: int) -> Reranker:
     def recipe():
         labels, count = bench.trained_on[1], settings["negatives"]
         if settings["hard"] == "random":
-            rows = pairs.random_negatives(labels, len(documents), count=count, seed=seed)
+            rows = np.concatenate(
+                [
+                    pairs.random_negatives(
+                        labels, len(documents), count=count, seed=seed + 1000 * i
+                    )
+                    for i in range(settings["redraws"])
+                ]
+            )
         else:
             found = candidates(bench, name, seed, "train", train).items
             rows = pairs.hard_negatives(labels, found, count=count)
