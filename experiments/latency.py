@@ -9,10 +9,9 @@ stages after that. Every method answers every query once before the clock runs, 
 Then each query is answered by all methods in an order drawn anew, so that what else the machine
 does hits all alike. Median and quartiles are over queries; no query's vector is cached.
 
-2 cores, estimated: 10 minutes on UltraTool where the models are there; DeskBank 5. Expect on
-DeskBank, with other work beside it, a median of 0.7 ms for bm25, 15 ms for all that is one vector a
-query (documents, dpr, nudge, learners: it is encoding), 140 ms for the cross-encoder, which reads
-ten pairs, and 148 ms for refit after it.
+2 cores, where the models are there: UltraTool some 10 minutes. Expect there a median of 1.0 ms for
+bm25, 20 to 22 ms for all that is one vector a query (documents, dpr, nudge, learners: it is
+encoding), 127 ms for the cross-encoder, which reads ten pairs, and 133 ms for refit after it.
 """
 
 import copy

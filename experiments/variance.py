@@ -22,7 +22,7 @@ whole one. Only queries with one label are used: the theory is about those.
 Exact moments count draws that no stream will see (see there): where p is sharp, an unbiased rule
 with a variance of 1e20 is in practice a biased one.
 
-2 cores, estimated from a smaller run: DeskBank 7 min.
+2 cores, beside other work: UltraTool 5 min.
 """
 
 from collections.abc import Mapping, Sequence
