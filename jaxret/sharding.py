@@ -91,8 +91,8 @@ def sweep(run: Callable, *args, mesh: Mesh | None = None):
     Args:
       run: of one element of each of ``args``.
       args: arrays and trees of arrays with the same leading axis n.
-      mesh: its devices along the axis ``run`` share the runs, to the same bits: n is filled up
-        with copies of the last run until they divide it.
+      mesh: its devices along the axis ``run`` share the runs, which changes nothing but rounding:
+        n is filled up with copies of the last run until they divide it.
     """
 
     def inside(*args):
