@@ -108,8 +108,7 @@ def documents(cfg: DictConfig) -> dict[str, tuple[Document, ...]]:
 
 def counter(cfg: DictConfig) -> tuple[Callable[[str], int], int]:
     """Counts an encoder's tokens without cutting; and how many of them it reads."""
-    path = None if cfg.encoder.path is None else Path(cfg.encoder.path)
-    encoder = encode.load_encoder(cfg.encoder.name, path)
+    encoder = problem.find_encoder(cfg.encoder)
     tokenizer = Tokenizer.from_file(str(encoder.directory / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()

@@ -154,8 +154,9 @@ def open_run(cfg: DictConfig) -> Generator[Run | None]:
 def _one_device_a_core() -> None:
     """On CPU, lets `jaxret.sharding.run_mesh` play seeds side by side.
 
-    All cores on one seed split what is too small to split: as two devices, 2 cores play four seeds
-    in 0.5 to 0.7 of the time.
+    All cores on one seed split what is too small to split. On 2 cores a round of UltraTool took
+    0.66 of the time with two devices (``online/microseconds`` of `experiments.orag`, five seeds,
+    with and without ``XLA_FLAGS=--xla_force_host_platform_device_count=1``).
     """
     said = jax.config.values["jax_num_cpu_devices"] > 0
     if said or "device_count" in os.environ.get("XLA_FLAGS", ""):
@@ -165,7 +166,7 @@ def _one_device_a_core() -> None:
 
 
 def _keep_programs(cache: Path) -> None:
-    """Lets runs find what others have compiled, on this machine: half the time of a short one."""
+    """Lets runs find what others have compiled on this machine: a short run mostly compiles."""
     if jax.config.values["jax_compilation_cache_dir"] is None:
         folder = cache / "programs" / platform.node()
         jax.config.update("jax_compilation_cache_dir", str(folder))

@@ -16,7 +16,7 @@ Letters: B queries, k candidates, I tools, L tokens up to the document, M from i
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,7 @@ from jaxret.nn.answers import answers, load_answers
 from jaxret.nn.backbone import Backbone, read_backbone
 from jaxret.nn.functional import Module
 from jaxret.nn.layers import Compute
+from jaxret.nn.placement import memory_report
 from jaxret.padding import COARSE, pad
 from jaxret.retrieval.cross_encoder import pair
 from jaxret.retrieval.retriever import Reranker
@@ -62,11 +63,17 @@ class LanguageModel(NamedTuple):
 
     def params(self, asked: Verdict) -> Params:
         """The parameters of the network, read from the checkpoint."""
+        return load_answers(self.backbone, self.directory, asked.words, **self._where())
+
+    def memory(self) -> str:
+        """What the parameters will take, but for the two answers' rows, in words; reads none."""
+        return memory_report(self.backbone.shapes(**self._where()))
+
+    def _where(self) -> dict[str, Any]:
         config, rules = self.backbone.config, ()
         if self.mesh is not None and isinstance(config, qwen3.Qwen3Config):
             rules = qwen3.tensor_parallel(config, self.mesh)
-        where = {"dtype": self.dtype, "mesh": self.mesh, "rules": rules}
-        return load_answers(self.backbone, self.directory, asked.words, **where)
+        return {"dtype": self.dtype, "mesh": self.mesh, "rules": rules}
 
 
 def load(
@@ -91,7 +98,9 @@ def load(
     tokenizer.no_padding()
     tokenizer.no_truncation()
     backbone = read_backbone(directory / "config.json")
-    return LanguageModel(backbone, directory, tokenizer, dtype, mesh)
+    return LanguageModel(
+        backbone=backbone, directory=directory, tokenizer=tokenizer, dtype=dtype, mesh=mesh
+    )
 
 
 def tool_rank(

@@ -34,6 +34,7 @@ def reranker(bench: Bench, name: str, seed: int) -> Reranker:
         query_limit=settings["limit"],
         document_limit=settings["document_limit"],
     )
+    print(f"{settings['weights']}: {model.memory()}", flush=True)  # before anything is loaded
     compute = Compute(dtype=settings["dtype"], remat=settings["remat"])
     params = model.params(asked)
     part = trainable(model.network(asked, compute), params, settings["lora"], seed)
