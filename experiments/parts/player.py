@@ -69,9 +69,8 @@ class Player:
         require_problem(theta_1, queries, labels)
         self.run, self.seeds, self.chunk = run, seeds, chunk
         rule = make(1.0, 0.0)
-        self.see, self._timed = rule.see, choose is None
-        self._pauses = rule.rule is not None and choose is None
-        play = replay.replay_blocked if self._pauses else replay.replay
+        self.see, self._compiled = rule.see, choose is None
+        play = replay.replay if rule.rule is None else replay.replay_blocked
         arrays = jax.tree.map(jnp.asarray, (theta_1, queries, labels))
 
         def answers(setting) -> Environment:
@@ -112,8 +111,8 @@ class Player:
         return jnp.tile(jnp.array(numbers, jnp.float32), (len(self.seeds), 1))
 
     def cut(self, orders: Int[np.ndarray, "S T"]) -> Orders:
-        """Chunks; -1 fills the last one where the learner can pause."""
-        fill = -orders.shape[1] % self.chunk if self._pauses else 0
+        """Chunks, all of one shape: -1 fills the last one, unless the host picks round by round."""
+        fill = -orders.shape[1] % self.chunk if self._compiled else 0
         orders = np.pad(orders.astype(np.int32), ((0, 0), (0, fill)), constant_values=-1)
         return [orders[:, i : i + self.chunk] for i in range(0, orders.shape[1], self.chunk)]
 
@@ -163,7 +162,7 @@ class Player:
 
         def done(state):
             seconds = math.nan
-            if self._timed:
+            if self._compiled:
                 begin = time.perf_counter()  # the first chunk once more: compiled, on the clock
                 jax.block_until_ready(self.step(self.start(setting), setting, chunks[0]))
                 seconds = time.perf_counter() - begin
@@ -172,7 +171,7 @@ class Player:
                 **trace,
                 **finish(state["learner"]),
                 "order": orders,
-                "microseconds": np.full(len(orders), 1e6 * seconds / chunks[0].size),
+                "microseconds": np.full(len(orders), 1e6 * seconds / (chunks[0] >= 0).sum()),
             }
 
         return self.run.unit(

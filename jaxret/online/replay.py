@@ -62,18 +62,28 @@ def replay(
       learner: its `act` and `update` are called as they stand.
       state: from ``learner.init`` or an earlier replay; ``state.t`` is the first round.
       environment: what answers.
-      stream: the queries, their labels, and the order of this replay's T rounds.
+      stream: the queries, their labels, and the order of this replay's T rounds. The first -1 in
+        ``order`` ends it, so that the chunks of a run can share one shape.
       key: of the whole run; rounds fold in their number.
 
     Returns:
-      the state after T rounds, and a `Trace` with fields [T].
+      the state after the last round, and a `Trace` with fields [T], 0 where nothing was played.
     """
+    order = stream.order
 
     def play(state, query):
         slate = show(learner, state, environment, stream, query, key)
         return settle(learner, state, environment, stream, query, key, slate)
 
-    return lax.scan(play, state, stream.order)
+    def record(i, carry):
+        state, trace = carry
+        state, line = play(state, order[i])
+        return state, jax.tree.map(lambda whole, one: whole.at[i].set(one), trace, line)
+
+    line = jax.eval_shape(play, state, jax.ShapeDtypeStruct((), order.dtype))[1]
+    blank = jax.tree.map(lambda one: jnp.zeros((len(order), *one.shape), one.dtype), line)
+    rounds = jnp.argmin(jnp.append(order, -1))  # of real numbers and -1s the first -1
+    return lax.fori_loop(0, rounds, record, (state, blank))
 
 
 def replay_blocked(
@@ -114,7 +124,14 @@ def replay_blocked(
     def play(state, order):
         return _play_block(rule, state, environment, stream, key, order, tile, axis)
 
-    state, trace = lax.scan(play, state, order)
+    def skip(state, order):
+        line = jax.eval_shape(play, state, order)[1]
+        return state, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), line)
+
+    def play_if_any(state, order):
+        return lax.cond((order >= 0).any(), play, skip, state, order)
+
+    state, trace = lax.scan(play_if_any, state, order)
     return state, jax.tree.map(lambda x: x.reshape(-1)[:rounds], trace)
 
 

@@ -13,7 +13,7 @@ from jaxret.online import estimators, learner, policy, projections, schedules
 from jaxret.online.environment import Environment, simulated_reranker
 from jaxret.online.learner import Learner
 from jaxret.online.replay import replay, replay_blocked
-from jaxret.types import Catalogue, Stream
+from jaxret.types import Catalogue, Stream, Trace
 
 ITEMS, ROUNDS = 40, 100  # 20 queries, five times each
 TAU, ETA = 0.2, 0.02
@@ -273,6 +273,18 @@ def test_where_the_order_is_minus_one_nothing_is_played(blocked):
     filled = jnp.concatenate([order[:48], jnp.full(48, -1, jnp.int32)])
     state, longer = run(start, filled)
     equal((state, jax.tree.map(lambda x: x[:48], longer)), (short, trace))
+
+
+def test_the_first_minus_one_ends_the_scan(problem):
+    catalogue, stream = problem(items=ITEMS)
+    world, key = Environment(), jax.random.key(1)
+    start = ORAG.init(*catalogue)
+    run = jit(lambda order: replay(ORAG, start, world, stream._replace(order=order), key))
+    short, trace = run(stream.order[:48])
+    for filled in (jnp.full(48, -1, jnp.int32), stream.order[48:].at[0].set(-1)):
+        state, longer = run(jnp.concatenate([stream.order[:48], filled]))
+        equal((state, jax.tree.map(lambda x: x[:48], longer)), (short, trace))
+        equal(jax.tree.map(lambda x: x[48:].any(), longer), Trace._make([False] * len(trace)))
 
 
 @pytest.mark.parametrize(
