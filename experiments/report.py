@@ -5,15 +5,14 @@
     uv run python -m experiments.report run=true only=[noise,rules]
 
 ``configs/report.yaml`` lists the sections: which command, on which data sets, with which sweep, and
-what the paper has there. A finished run is only read, an interrupted one goes on, so the report can
-be stopped and started at will. It ends in ``runs/report/report.md``, with the figures of the runs
-and the throughput of all of them together.
+what the paper has there. Runs go side by side, as many as there are ``workers``. A finished run is
+only read, an interrupted one goes on, so the report can be stopped and started at will. It ends in
+``runs/report/report.md``, with the figures of the runs and the throughput of all of them together.
 """
 
 import json
-import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +37,8 @@ from experiments import (
 from experiments.parts import page
 from experiments.parts.config import CONFIGS, plain
 from experiments.parts.jobs import Job, plan
+from experiments.parts.workers import Task, side_by_side
+from jaxret.validate import require
 
 MODULES = (evaluate_retrieval, exploration, latency, multihop, orag, printed, regret, rerank)
 MODULES += (starts, temporal, transfer, tune, variance)
@@ -53,11 +54,11 @@ def cli(cfg: DictConfig) -> dict[str, int]:
 
 def main(cfg: DictConfig) -> dict[str, int]:
     """Writes the report; returns how many runs it shows, and how many are missing."""
+    require("workers", cfg.workers, ">= 1", lambda n: n >= 1)
     sections = chosen(plain(cfg))
     jobs = {name: list(plan(cfg, section)) for name, section in sections.items()}
     if cfg.run:
-        for name, some in jobs.items():
-            start(EXPERIMENTS[sections[name]["experiment"]], some)
+        run_missing(cfg, sections, jobs)
     directory = Path(cfg.directory)
     directory.mkdir(parents=True, exist_ok=True)
     pages = [page.section(name, sections[name], jobs[name], directory) for name in sections]
@@ -92,31 +93,40 @@ def chosen(cfg: Mapping[str, Any]) -> dict[str, Any]:
     return {name: sections[name] for name in only or sections}
 
 
-def start(run: Callable[[DictConfig], Any], jobs: Iterable[Job]) -> None:
-    """Runs what is missing and can be run; one that fails is reported and stops no other."""
-    for job in jobs:
-        if job.done or job.missing_data:
-            continue
-        print(f"== {job.command}", flush=True)
-        begin = time.perf_counter()
-        try:
-            run(job.cfg)
-        except (ValueError, ImportError, OSError) as error:
-            print(f"== failed: {error}", file=sys.stderr)
-        print(f"== {time.perf_counter() - begin:.0f} s", flush=True)
+def run_missing(
+    cfg: DictConfig, sections: Mapping[str, Any], jobs: Mapping[str, Sequence[Job]]
+) -> None:
+    """Runs what is not done and has its data: side by side, but what is timed last and alone."""
+    begin, tasks = time.perf_counter(), {}
+    for name, section in sections.items():
+        for job in jobs[name]:
+            if not (job.done or job.missing_data):  # one run can belong to several sections
+                task = (EXPERIMENTS[section["experiment"]], job)
+                tasks[job.directory] = (section.get("alone", False), task)
+    side_by_side(chains(task for alone, task in tasks.values() if not alone), cfg.workers)
+    side_by_side(chains(task for alone, task in tasks.values() if alone), 1)
+    print(f"all runs: {(time.perf_counter() - begin) / 60:.0f} minutes, {cfg.workers} at a time")
+
+
+def chains(tasks: Iterable[Task]) -> list[list[Task]]:
+    """One chain of those that train models, which they share; the others are free."""
+    training, others = [], []
+    for run, job in tasks:
+        (training if "models" in job.cfg else others).append((run, job))
+    return [chain for chain in (training, *([task] for task in others)) if chain]
 
 
 def throughput(directories: Iterable[Path]) -> str:
-    """Rounds a second over all runs, whatever else they did counted in."""
+    """Rounds a second in a run, over all of them, whatever else they did counted in."""
     files = [path for folder in directories if (path := folder / "speed.json").exists()]
     speeds = [json.loads(path.read_text()) for path in files]
     rounds, seconds = (sum(speed[key] for speed in speeds) for key in ("rounds", "seconds"))
     if not rounds:
         return "No round was played."
     return (
-        f"{rounds:,} rounds in {seconds / 60:.0f} minutes, {rounds / seconds:,.0f} a second, over "
-        f"{len(files)} runs: all settings and seeds; encoding, compiling, ranking and drawing "
-        "included."
+        f"{rounds:,} rounds in {len(files)} runs, which took {seconds / 60:.0f} minutes in all: "
+        f"{rounds / seconds:,.0f} rounds a second in each, all settings and seeds; training, "
+        "encoding, compiling, ranking and drawing included."
     )
 
 

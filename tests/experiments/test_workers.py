@@ -1,0 +1,88 @@
+"""Runs side by side: chains keep their order, a failure stops no other, SIGTERM reaches all."""
+
+import os
+import signal
+import time
+
+import pytest
+from omegaconf import OmegaConf
+
+from experiments.parts.jobs import Job
+from experiments.parts.workers import side_by_side
+from jaxret.checkpoint import Interrupted, interruptible
+
+
+def job(directory):
+    cfg = OmegaConf.create({"directory": str(directory)})
+    return Job(dataset="d", change="", command=f"run {directory.name}", cfg=cfg, data=None)
+
+
+def works(cfg):
+    """Says which process it ran in."""
+    print("this is said in", cfg.directory)
+    with open(f"{cfg.directory}/pid", "w") as file:
+        file.write(str(os.getpid()))
+
+
+def waits_for_b(cfg):
+    """Ends when its neighbour has worked: never, if they do not run side by side."""
+    deadline = time.monotonic() + 120
+    while not os.path.exists(f"{cfg.directory}/../b/pid"):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    works(cfg)
+
+
+def fails(cfg):
+    raise ValueError("no such tool")
+
+
+def stops_everybody(cfg):
+    """A run that is at work when its parent is asked to stop."""
+    with interruptible() as interrupted:
+        os.kill(os.getppid(), signal.SIGTERM)
+        deadline = time.monotonic() + 120
+        while not interrupted():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    works(cfg)
+    raise Interrupted(cfg.directory, 1)
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    """Two workers, three chains: one waits for the next, which has a run that fails."""
+    folder = tmp_path_factory.mktemp("workers")
+    tasks = {name: (run, job(folder / name)) for name, run in RUNS.items()}
+    side_by_side([[tasks["a"]], [tasks["failed"], tasks["b"]], [tasks["c"]]], workers=2)
+    return folder
+
+
+RUNS = {"a": waits_for_b, "failed": fails, "b": works, "c": works}
+
+
+def test_chains_run_side_by_side_and_the_rest_follows(ran):
+    pids = {name: (ran / name / "pid").read_text() for name in "abc"}
+    assert pids["a"] != pids["b"]
+    assert pids["c"] in (pids["a"], pids["b"])
+
+
+def test_a_run_that_fails_stops_no_other(ran):
+    assert not (ran / "failed" / "pid").exists()
+    assert (ran / "b" / "pid").exists()
+
+
+def test_what_a_run_prints_is_kept_beside_its_results(ran):
+    assert (ran / "c" / "output.txt").read_text() == f"this is said in {ran / 'c'}\n"
+
+
+def test_sigterm_lets_every_run_save_and_starts_no_other(tmp_path, capfd):
+    before = signal.getsignal(signal.SIGTERM)
+    tasks = [(stops_everybody, job(tmp_path / "first")), (works, job(tmp_path / "second"))]
+    with pytest.raises(SystemExit) as stop:
+        side_by_side([[task] for task in tasks], workers=1)
+    assert stop.value.code == 143
+    assert "the same command resumes" in capfd.readouterr().err
+    assert (tmp_path / "first" / "pid").exists()
+    assert not (tmp_path / "second").exists()
+    assert signal.getsignal(signal.SIGTERM) == before
