@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
+from functools import partial
 from typing import Any, TypeAlias
 
 from omegaconf import DictConfig
@@ -34,10 +35,9 @@ def side_by_side(chains: Sequence[Sequence[Task]], workers: int) -> None:
     """
     workers = min(workers, len(chains))
     context = multiprocessing.get_context("spawn")  # a fork of JAX's threads would hang
-    waiting = context.SimpleQueue()
-    for chain in [*chains, *[None] * workers]:
-        waiting.put(chain)
-    processes = [context.Process(target=_work, args=(waiting, workers)) for _ in range(workers)]
+    begun = context.Value("i", 0)
+    work = partial(context.Process, target=_work, args=(chains, begun, workers))
+    processes = [work() for _ in range(workers)]
     for process in processes:
         process.start()
     with interruptible() as interrupted:
@@ -54,14 +54,18 @@ def side_by_side(chains: Sequence[Sequence[Task]], workers: int) -> None:
             print(f"== a worker ended with code {process.exitcode}", file=sys.stderr)
 
 
-def _work(waiting, workers: int) -> None:
-    """A worker's life: chain after chain, until None."""
+def _work(chains: Sequence[Sequence[Task]], begun, workers: int) -> None:
+    """A worker's life: the next chain that no other has begun, until there is none."""
     flags, cores = os.environ.get("XLA_FLAGS", ""), os.cpu_count() or 1
     if "device_count" not in flags:  # each its share of the devices that a run alone would make
         share = f"--xla_force_host_platform_device_count={max(1, cores // workers)}"
         os.environ["XLA_FLAGS"] = f"{flags} {share}"
-    for chain in iter(waiting.get, None):
-        for run, job in chain:
+    while True:
+        with begun.get_lock():
+            number, begun.value = begun.value, begun.value + 1
+        if number >= len(chains):
+            return
+        for run, job in chains[number]:
             _run(run, job)
 
 

@@ -13,7 +13,8 @@ from jaxret.checkpoint import Interrupted, interruptible
 
 
 def job(directory):
-    cfg = OmegaConf.create({"directory": str(directory)})
+    """With a config so large that a few fill a pipe."""
+    cfg = OmegaConf.create({"directory": str(directory), "long": "x" * 50_000})
     return Job(dataset="d", change="", command=f"run {directory.name}", cfg=cfg, data=None)
 
 
