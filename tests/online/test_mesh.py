@@ -20,8 +20,6 @@ DEVICES = (1, 2, 4, 8)
 SPHERE = {"projection": projections.sphere(), "schedule": schedules.inverse_sqrt()}
 ORAG = learner.orag(tau=0.2, eta=0.02, **SPHERE)
 SLATES = learner.orag(tau=0.2, eta=0.02, k=5, **SPHERE)
-# Each program runs once, so its compilation is the cost.
-jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 KEY = partial(jax.random.key, 4)
 
 
@@ -38,7 +36,7 @@ def everything(items):
 def on_devices(n, rule, catalogue, stream, world, **blocks):
     """Plays on a mesh of n devices; n = 0 is the plain blocked replay."""
     how = partial(replay_on_mesh, mesh=sharding.make_mesh(item=n)) if n else replay_blocked
-    run = jit(lambda state: how(rule, state, world, stream, KEY(), **blocks))
+    run = jax.jit(lambda state: how(rule, state, world, stream, KEY(), **blocks))
     return run(rule.init(*catalogue))
 
 

@@ -18,8 +18,6 @@ from jaxret.types import Catalogue, Stream, Trace
 ITEMS, ROUNDS = 40, 100  # 20 queries, five times each
 TAU, ETA = 0.2, 0.02
 EPSILON, RHO = 0.2, 0.1
-# Each program runs once, so its compilation is the cost.
-jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 
 def equation_4(p, a, pi, y, right):
@@ -152,7 +150,7 @@ def run(request, problem):
 
         def play(how):
             key = jax.random.key(5)
-            return jit(lambda s: how(case.learner, s, case.environment, stream, key))(state)
+            return jax.jit(lambda s: how(case.learner, s, case.environment, stream, key))(state)
 
         blocks = partial(replay_blocked, block=24, tile=8)  # 100 rounds are no multiple of 24
         played = Run(case, catalogue, stream, scan=play(replay), blocked=play(blocks))
@@ -233,7 +231,9 @@ def test_the_dice_of_the_world_are_not_those_of_the_learner(problem):
     rule = learner.banditron(tau=TAU, eta=0.0, epsilon=0.5)
     world, key = Environment(flip_rate=0.3), jax.random.key(6)
     state = rule.init(*catalogue)
-    trace = jax.tree.map(np.asarray, jit(lambda s: replay(rule, s, world, stream, key)[1])(state))
+    trace = jax.tree.map(
+        np.asarray, jax.jit(lambda s: replay(rule, s, world, stream, key)[1])(state)
+    )
     lies, explored = trace.reward != trace.success, trace.propensity < 0.5
     for bits in (lies[explored], lies[~explored]):  # 400 rounds each
         assert abs(bits.mean() - 0.3) < 4 * np.sqrt(0.3 * 0.7 / len(bits))
@@ -279,7 +279,7 @@ def test_the_first_minus_one_ends_the_scan(problem):
     catalogue, stream = problem(items=ITEMS)
     world, key = Environment(), jax.random.key(1)
     start = ORAG.init(*catalogue)
-    run = jit(lambda order: replay(ORAG, start, world, stream._replace(order=order), key))
+    run = jax.jit(lambda order: replay(ORAG, start, world, stream._replace(order=order), key))
     short, trace = run(stream.order[:48])
     for filled in (jnp.full(48, -1, jnp.int32), stream.order[48:].at[0].set(-1)):
         state, longer = run(jnp.concatenate([stream.order[:48], filled]))
