@@ -28,7 +28,7 @@ import hydra
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.parts import choosers, learners, show
+from experiments.parts import choosers, learners, methods, show
 from experiments.parts.bench import Bench
 from experiments.parts.config import CONFIGS, plain
 from experiments.parts.fit import cross_encoder, refiner, tool_rank
@@ -55,6 +55,8 @@ def main(cfg: DictConfig) -> dict[str, float]:
     known = [*UNTRAINED, *(n for n, r in cfg.recipes.items() if r.model in TRAINED)]
     if unknown := [name for name in cfg.rerankers if name not in known]:
         raise ValueError(f"rerankers: unknown {unknown}; known: {', '.join(known)}")
+    for name in (one for one in cfg.rerankers if one in cfg.recipes):
+        methods.check_below(plain(cfg.recipes), name)
     chat = None
     if "rankgpt" in cfg.rerankers:
         cache = encode.cache_directory() if cfg.cache is None else Path(cfg.cache)

@@ -9,21 +9,21 @@ What a method was allowed to see of the training part (``sees``):
 Settings of every method are chosen on the labels of the validation part.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from omegaconf import DictConfig
 
 from experiments.parts import learners
 from experiments.parts.bench import KEPT, UNTRAINED, Bench
 from experiments.parts.config import plain
-from experiments.parts.fit import cross_encoder, encoder, mlc, online, refiner, refit, tool_rank
+from experiments.parts.fit import cross_encoder, online, refiner, refit, tool_rank
+from experiments.parts.fit.refiner import FITTED
 from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import Features, Retriever, Texts, refine
 from jaxret.validate import require
 
-FITTED = {"encoder": encoder.retriever, "mlc": mlc.retriever}
 RERANKERS = {
     "refiner": refiner.reranker,
     "cross_encoder": cross_encoder.reranker,
@@ -49,11 +49,12 @@ def rank(bench: Bench, name: str, seed: int, part: str = "test") -> Ranking:
         first = before(bench, name)
         if first is None:
             return bench.search(retriever(bench, name, seed), rows)
+        second = second_stage(bench, name, seed)  # refuses its settings before a first stage trains
         if bench.recipes[recipe]["model"] == "refit":
             found = rank(bench, first, seed, part)
         else:
             found = refiner.candidates(bench, recipe, seed, part, rows)
-        return second_stage(bench, name, seed)(bench.texts(rows), found)
+        return second(bench.texts(rows), found)
 
     return bench.ranking(name, seed, part, rows, compute)
 
@@ -133,6 +134,7 @@ def check(cfg: DictConfig, names: Sequence[str]) -> None:
         if model in RERANKERS:
             given, allowed = recipe["candidates"], f">= {max(cuts)}, the largest of cuts"
             require(f"recipes.{base}.candidates", given, allowed, lambda n: n >= max(cuts))
+            check_below(recipes, base)
         if model == "refit":
             reranker = recipes.get(recipe["first"], {})
             if reranker.get("model") not in RERANKERS or reranker["first"] not in UNTRAINED[1:]:
@@ -140,3 +142,15 @@ def check(cfg: DictConfig, names: Sequence[str]) -> None:
                     f"recipes.{base}.first must be a recipe of a reranker on one of "
                     f"{', '.join(UNTRAINED[1:])}, got {recipe['first']!r}"
                 )
+
+
+def check_below(recipes: Mapping[str, Mapping[str, Any]], name: str) -> None:
+    """Refuses the recipe of a reranker whose first stage, or whose start, is not there."""
+    models, recipe = {one: recipes[one]["model"] for one in recipes}, recipes[name]
+    first = [*UNTRAINED, *(one for one, model in models.items() if model in FITTED)]
+    allowed = f"one of {', '.join(first)}"
+    require(f"recipes.{name}.first", recipe["first"], allowed, first.__contains__)
+    if recipe["model"] == "tool_rank":
+        starts = [one for one, model in models.items() if model == "encoder"]
+        allowed = f"null or a recipe of an encoder ({', '.join(starts) or 'there is none'})"
+        require(f"recipes.{name}.start", recipe["start"], allowed, [None, *starts].__contains__)

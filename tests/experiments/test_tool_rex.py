@@ -7,7 +7,12 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments import evaluate_retrieval, tiny_qwen3
+from experiments.parts.bench import Bench
 from experiments.parts.config import CONFIGS
+from experiments.parts.fit import tool_rank
+from experiments.parts.run import open_run
+from jaxret.checkpoint import Checkpointer
+from jaxret.tiny_qwen3 import write as write_qwen3
 
 LORA = "{rank: 2, alpha: 4, dropout: 0.1, targets: '.*blocks/.*/kernel'}"
 SMALL = [
@@ -83,11 +88,25 @@ def test_a_tiny_qwen3_serves_as_encoder_and_as_reranker(written, tmp_path):
     size = sum(path.stat().st_size for path in (folder / "best").rglob("*") if path.is_file())
     assert size < 0.5 * (written / "qwen3" / "model.safetensors").stat().st_size  # adapter alone
     with (
-        np.load(tmp_path / "units" / "documents-0-test.npz") as first,
+        np.load(tmp_path / "units" / "tool_embed-0-test.npz") as first,
         np.load(tmp_path / "units" / "tool_rank-0-test.npz") as second,
     ):
         np.testing.assert_array_equal(np.sort(first["items"][:, :7]), np.sort(second["items"]))
         assert (second["scores"] <= 0).all()  # logarithms of probabilities
+
+
+def test_tool_rank_starts_where_tool_embed_ended(written, tmp_path):
+    with open_run(configure(written, tmp_path)) as run:
+        assert run is not None
+        bench = Bench(configure(written, tmp_path), run)
+        params, _ = tool_rank.reranker(bench, "tool_rank", 0).params  # its LoRA moves blocks alone
+    (folder,) = (written / "rex").glob("tool_embed-*/best")  # trained once
+    with Checkpointer(folder) as checkpoints:
+        saved = checkpoints.restore_latest(bench.task.encoder.params)
+    assert saved is not None
+    started, written_down = saved.state["word"]["embedding"], bench.task.encoder.params["word"]
+    np.testing.assert_array_equal(params["backbone"]["word"]["embedding"], started)
+    assert np.abs(started - written_down["embedding"]).max() > 1e-3
 
 
 @pytest.mark.parametrize(
@@ -97,6 +116,14 @@ def test_a_tiny_qwen3_serves_as_encoder_and_as_reranker(written, tmp_path):
         ("recipes.tool_rank.weights=bert", "reranker must be one of"),
         ("recipes.tool_rank.place=end", "place must be one of"),
         ("recipes.tool_rank.candidates=5", "recipes.tool_rank.candidates must be >= 7"),
+        (
+            "recipes.tool_rank.first=bm26",
+            "recipes.tool_rank.first must be one of bm25, .*tool_embed",
+        ),
+        (
+            "recipes.tool_rank.start=dpr",
+            r"start must be null or a recipe of an encoder \(tool_embed",
+        ),
         ("recipes.tool_rank.lora={rank: 2, alpha: 2, dropout: 1.0, targets: '.*kernel'}", "rate"),
         ("encoder.width=17", r"width must be null or in 1 .. 16, got 17"),
     ],
@@ -104,6 +131,14 @@ def test_a_tiny_qwen3_serves_as_encoder_and_as_reranker(written, tmp_path):
 def test_wrong_settings_are_refused_by_name(written, tmp_path, override, message):
     cfg = configure(written, tmp_path, override, "methods=[tool_rank]")
     with pytest.raises(ValueError, match=message):
+        evaluate_retrieval.main(cfg)
+
+
+def test_an_encoder_of_another_network_is_no_start(written, tmp_path):
+    write_qwen3(tmp_path / "wide", ["a text"], vocabulary=300, width=32, layers=1)
+    other = f"recipes.tool_rank.path={tmp_path / 'wide'}"
+    cfg = configure(written, tmp_path / "run", other, "methods=[tool_rank]")
+    with pytest.raises(ValueError, match=r"start: tool_embed trains .*qwen3, another network than"):
         evaluate_retrieval.main(cfg)
 
 

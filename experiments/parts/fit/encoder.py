@@ -19,14 +19,18 @@ from jaxret.retrieval import dense
 from jaxret.retrieval.retriever import Retriever
 from jaxret.retrieval.tool2vec import tool2vec
 from jaxret.training import contrasts, pairs, triplets
-from jaxret.types import Params
 
 MINES = ("query2query", "query2desc", "dpr", "tool_embed")
 USAGE = 2048  # training queries, at most, that make Tool2Vec while validating: encoding is slow
 
 
 def retriever(bench: Bench, name: str, seed: int) -> Retriever:
-    """The trained retriever of a recipe with ``model: encoder``; ``mine`` is one of `MINES`."""
+    """The trained retriever of a recipe with ``model: encoder``."""
+    return _retriever(bench, name, trained(bench, name, seed))
+
+
+def trained(bench: Bench, name: str, seed: int) -> encode.TextEncoder:
+    """The trained encoder alone; the recipe's ``mine`` is one of `MINES`."""
     settings, encoder = bench.recipes[name], bench.task.encoder
     network = encoder.backbone.network(
         Compute(dropout=settings["dropout"], dtype=settings["dtype"], remat=settings["remat"])
@@ -70,21 +74,10 @@ def retriever(bench: Bench, name: str, seed: int) -> Retriever:
             seed=seed,
         )
 
-    def with_weights(params: Params, every: int = 1) -> Retriever:
-        """By usage (of every so many training queries), or by documents."""
-        tuned = encoder.with_weights(params)
-        documents = _vectors(tuned, bench.task.documents, "document")
-        theta = documents
-        if mine == "query2query":
-            train = bench.parts.train[::every]
-            vectors = _vectors(tuned, bench.texts(train), "query")
-            labels = bench.task.labels[train]
-            theta = np.asarray(tool2vec(*map(jnp.asarray, (vectors, labels, documents))))
-        return dense.dense(name, theta, tuned, cache=None)
-
     def validate(params):
         rows = bench.parts.validation
-        sample = with_weights(part.whole(params), every=-(-len(bench.parts.train) // USAGE))
+        tuned, every = encoder.with_weights(part.whole(params)), -(-len(bench.parts.train) // USAGE)
+        sample = _retriever(bench, name, tuned, every)
         return bench.means(bench.search(sample, rows, progress=False), rows)
 
     model = store.fitted(
@@ -97,7 +90,18 @@ def retriever(bench: Bench, name: str, seed: int) -> Retriever:
         recipe=lambda: recipe()._replace(frozen=part.frozen),
         validate=validate,
     )
-    return with_weights(part.whole(model.params))
+    return encoder.with_weights(part.whole(model.params))
+
+
+def _retriever(bench: Bench, name: str, tuned: encode.TextEncoder, every: int = 1) -> Retriever:
+    """By usage (of every so many training queries), or by documents."""
+    theta = documents = _vectors(tuned, bench.task.documents, "document")
+    if bench.recipes[name]["mine"] == "query2query":
+        train = bench.parts.train[::every]
+        vectors = _vectors(tuned, bench.texts(train), "query")
+        labels = bench.task.labels[train]
+        theta = np.asarray(tool2vec(*map(jnp.asarray, (vectors, labels, documents))))
+    return dense.dense(name, theta, tuned, cache=None)
 
 
 def matched(bench: Bench, settings: dict, seed: int) -> Int[np.ndarray, "M 2+m"]:

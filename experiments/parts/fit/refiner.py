@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from experiments.parts.bench import METRICS, Bench, Rows
-from experiments.parts.fit import mlc, store
+from experiments.parts.fit import encoder, mlc, store
 from jaxret.nn.backbone import shallow
 from jaxret.nn.layers import Compute
 from jaxret.nn.refiner import refiner
@@ -24,6 +24,8 @@ from jaxret.retrieval.tool2vec import left_out, own_left_out
 from jaxret.training import recipes
 
 TOOLS = ("tool2vec", "documents")
+#: What a recipe trains to search the catalogue, by its ``model``: a first stage as good as any.
+FITTED = {"encoder": encoder.retriever, "mlc": mlc.retriever}
 
 
 def reranker(bench: Bench, name: str, seed: int) -> Reranker:
@@ -124,10 +126,9 @@ def _own(bench: Bench, settings: dict) -> Callable[[Rows], Float[np.ndarray, "B 
 
 
 def first_stage(bench: Bench, name: str, seed: int) -> Retriever:
-    """An untrained method, or an MLC."""
-    if bench.recipes.get(name, {}).get("model") == "mlc":
-        return mlc.retriever(bench, name, seed)
-    return bench.untrained(name)
+    """An untrained method, or one of `FITTED`, trained if it was not yet."""
+    model = bench.recipes.get(name, {}).get("model")
+    return FITTED[model](bench, name, seed) if model in FITTED else bench.untrained(name)
 
 
 def _deciding(settings: dict) -> dict:
