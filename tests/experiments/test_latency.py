@@ -10,6 +10,7 @@ from experiments import latency
 from experiments.parts.bench import Bench
 from experiments.parts.config import CONFIGS
 from experiments.parts.run import open_run
+from tests.experiments.processes import stopped_at
 
 METHODS = ("bm25", "documents", "cross_encoder", "refit", "greedy", "mapped")
 
@@ -73,6 +74,20 @@ def test_what_is_timed_ranks_as_what_is_tested_with_models_that_are_found_again(
             with np.load(directory / "units" / f"{name}-0-test.npz") as tested:
                 np.testing.assert_allclose(found, tested["scores"][:5, :10], atol=1e-5)
     assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("_CHECKPOINT*")}
+
+
+def test_a_run_that_is_stopped_resumes_and_ranks_alike(world, finished, tmp_path):
+    """The signal comes while the learner streams, before anything is timed."""
+    cfg = configure(world, tmp_path, "methods=[documents,greedy]")
+    with stopped_at(2):
+        latency.main(cfg)
+    units = tmp_path / "units"
+    assert not (units / "greedy-0-test.npz").exists()
+    assert not (units / "latency.npz").exists()
+    results = latency.main(cfg)
+    for metric in ("recall@10", "ndcg@10"):
+        assert results[f"greedy/{metric}"] == finished[1][f"greedy/{metric}"]
+    assert results["greedy/milliseconds/median"] > 0
 
 
 def test_times_are_kept_when_a_run_is_resumed(world, finished):

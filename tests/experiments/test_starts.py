@@ -1,6 +1,7 @@
 """The rival starts, end to end on a small configuration."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from experiments.parts.comparator import solve
 from experiments.parts.config import CONFIGS
 from experiments.parts.tuning import Ranker
 from jaxret.data.dataset import Query, build
+from tests.experiments.processes import stopped_at
 
 SMALL = [
     "exposures=1",
@@ -163,15 +165,6 @@ def test_a_finished_run_is_read_and_not_repeated(finished, capsys):
     assert "finished before" in capsys.readouterr().out
 
 
-def test_units_that_are_there_are_not_played_again(finished, tmp_path):
-    """A run that lost its results, as an interrupted one has none, ends with the same numbers."""
-    directory, results = finished
-    (directory / "results.json").unlink()
-    units = {path: path.stat().st_mtime_ns for path in (directory / "units").iterdir()}
-    assert starts.main(configure(directory)) == results
-    assert {path: path.stat().st_mtime_ns for path in (directory / "units").iterdir()} == units
-
-
 def test_files_hold_the_curves_and_figures(finished):
     directory, results = finished
     with np.load(directory / "curves.npz") as curves:
@@ -198,3 +191,16 @@ def test_wrong_settings_are_refused_before_any_work(tmp_path, override, message)
     with pytest.raises(ValueError, match=message):
         starts.main(cfg)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(finished, tmp_path):
+    """One unit is left to do; the signal comes in its first step."""
+    units = tmp_path / "units"
+    shutil.copytree(finished[0] / "units", units)
+    left = units / "orag-mixture-own.npz"
+    left.unlink()
+    with stopped_at(1):
+        starts.main(configure(tmp_path))
+    assert not left.exists()
+    assert [path.name for path in (tmp_path / "checkpoints" / left.stem).glob("[0-9]*")] == ["1"]
+    assert starts.main(configure(tmp_path)) == finished[1]
