@@ -50,23 +50,24 @@ def main(cfg: DictConfig) -> dict[str, float]:
 
 
 def compute(bench: Bench, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Ranks the test part by every method; returns the metrics, one value a seed."""
+    """Ranks the queries of a part by every method; returns the metrics, one value a seed."""
     parts, cuts, directory = bench.parts, bench.cfg.cuts, bench.run.directory
+    rows = getattr(parts, bench.cfg.part)
     print(
         f"train {len(parts.train):,}, validation {len(parts.validation):,}, "
         f"test {len(parts.test):,} queries",
         flush=True,
     )
-    ids = [bench.task.dataset.query_ids[row] for row in parts.test]
+    ids = [bench.task.dataset.query_ids[row] for row in rows]
     results: dict[str, np.ndarray] = {}
     for name in names:
         begin = time.perf_counter()
         of_seeds = []
         for seed in methods.seeds(bench, name):
-            found = methods.rank(bench, name, seed)
+            found = methods.rank(bench, name, seed, bench.cfg.part)
             path = directory / "rankings" / f"{name}-{seed}.run"
             runs.save_run(path, found, ids, bench.task.dataset.tool_ids, tag=name)
-            of_seeds.append(bench.means(found, parts.test, cuts))
+            of_seeds.append(bench.means(found, rows, cuts))
         for metric in metrics_at(cuts):
             results[f"{name}/{metric}"] = np.array([one[metric] for one in of_seeds])
         means = ", ".join(f"{m} {results[f'{name}/{m}'].mean():.3f}" for m in metrics_at(cuts))
@@ -77,7 +78,7 @@ def compute(bench: Bench, names: Sequence[str]) -> dict[str, np.ndarray]:
 def shown(cfg: DictConfig, names: Sequence[str], columns: Sequence[str]) -> dict[str, float]:
     """Prints what a run has found; returns the mean of every result."""
     results = tracking.read_results(cfg.directory)
-    title = f"{cfg.dataset.name}, {cfg.document.recipe}: test"
+    title = f"{cfg.dataset.name}, {cfg.document.recipe}: {cfg.part}"
     sees = {name: methods.sees(cfg, name) for name in names}
     show.results_table(results, names, columns, title, {"sees": sees})
     print(f"results, rankings and figures: {cfg.directory}")

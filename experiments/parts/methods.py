@@ -20,6 +20,7 @@ from experiments.parts.bench import KEPT, UNTRAINED, Bench
 from experiments.parts.config import plain
 from experiments.parts.fit import cross_encoder, online, refiner, refit, tool_rank
 from experiments.parts.fit.refiner import FITTED
+from jaxret.data.parts import Parts
 from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import Features, Retriever, Texts, refine
 from jaxret.validate import require
@@ -115,6 +116,7 @@ def sees(cfg: DictConfig, name: str) -> str:
 def check(cfg: DictConfig, names: Sequence[str]) -> None:
     """Refuses methods that are not there or cannot be, before anything is loaded or trained."""
     cuts, recipes = list(cfg.cuts), plain(cfg.recipes)
+    require("part", cfg.part, f"one of {', '.join(Parts._fields)}", Parts._fields.__contains__)
     rivals = plain(cfg.learners) if cfg.get("learners") else {}
     in_range = bool(cuts) and all(1 <= cut <= KEPT for cut in cuts)
     require("cuts", cuts, f"one or more numbers in 1 .. {KEPT}", lambda _: in_range)

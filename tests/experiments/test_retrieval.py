@@ -13,6 +13,7 @@ from hydra import compose, initialize_config_dir
 from experiments import ablate_refiner, evaluate_retrieval
 from experiments.parts.config import CONFIGS
 from jaxret import data
+from jaxret.data.parts import parts
 from jaxret.retrieval.runs import load_run
 from tests.experiments import processes
 
@@ -110,6 +111,19 @@ def test_models_are_trained_once_and_found_again(world, finished, capsys):
     assert again["mlc/recall@3"] == results["mlc/recall@3"]
 
 
+def test_the_training_part_can_be_ranked_too(world):
+    """Recall counted by hand, over queries that the split has in that part."""
+    cfg = configure(world, world / "trained_on", "methods=[documents]", "part=train")
+    recall = evaluate_retrieval.main(cfg)["documents/recall@3"]
+    dataset = data.load("jsonl", world / "data")
+    rows = parts(dataset, validation=0.1, test=0.2, seed=0).train
+    with np.load(world / "trained_on" / "units" / "documents-0-train.npz") as unit:
+        best = unit["items"][:, :3]
+    right = [set(labels[labels >= 0].tolist()) for labels in dataset.labels[rows]]
+    hits = [len(tools & set(items)) / len(tools) for tools, items in zip(right, best, strict=True)]
+    assert recall == pytest.approx(np.mean(hits))
+
+
 def test_a_refiner_ranks_the_candidates_of_its_first_stage(finished):
     directory, _ = finished
     for first in ("tool2vec", "mlc"):
@@ -151,6 +165,7 @@ def test_ablations_change_one_setting_at_a_time(world):
     ("override", "message"),
     [
         ("methods=[bm26]", "unknown method 'bm26'; known: bm25"),
+        ("part=all", "part must be one of train, validation, test, got all"),
         ("recipes.mlc.head=best", "head must be one of"),
         ("recipes.mlc.objective=mse", "objective must be one of"),
         ("recipes.mlc.schedule=flat", "schedule must be one of"),
