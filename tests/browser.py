@@ -66,7 +66,7 @@ class Browser:
 def browsing(width: int = 1360, height: int = 900) -> Iterator[Browser]:
     """A browser for the length of a block; skips the test where there is none."""
     if importlib.util.find_spec("PyQt6") is None:
-        pytest.skip("no browser: install PyQt6-WebEngine (it is in jaxret[dev])")
+        pytest.skip("no browser: install PyQt6-WebEngine (as .ci/run does)")
     process = subprocess.Popen(
         [sys.executable, __file__, str(width), str(height)],
         stdin=subprocess.PIPE,
