@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
 
 from experiments import ablate_refiner, evaluate_retrieval
 from experiments.parts.config import CONFIGS
@@ -140,8 +141,8 @@ def test_ablations_change_one_setting_at_a_time(world):
         world / "ablation",
         "seeds=1",
         "at_test=[8,12,16]",
-        "short.layers=1",
-        "short.epochs=2",
+        "budget.layers=1",
+        "budget.epochs=2",
         "variants.candidates=[8,12]",
         "variants.tools=[documents]",
         "variants.places=[shared]",
@@ -154,11 +155,20 @@ def test_ablations_change_one_setting_at_a_time(world):
     )
     results = ablate_refiner.main(cfg)
     names = {name.split("/")[0] for name in results}
-    base = {"tool2vec", "refiner_tool2vec", "short"}
+    base = {"tool2vec", "refiner_tool2vec", "unchanged"}
     given = {f"refiner_tool2vec, N={n}" for n in (8, 12, 16)}
     assert names == base | given | {"candidates=12", "tools=documents", "prior=10.0"}
     assert results["refiner_tool2vec, N=8/recall@7"] == results["refiner_tool2vec/recall@7"]
     assert (world / "ablation" / "candidates.png").stat().st_size > 5_000
+
+
+def test_the_whole_ablations_train_no_recipe_twice():
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        cfg = compose("ablate_whole")
+    variants = ablate_refiner.named(cfg)
+    assert list(variants) == ["tools=documents", *(f"candidates={n}" for n in (8, 16, 64, 128))]
+    recipe = OmegaConf.to_container(cfg.recipes.refiner_tool2vec)
+    assert variants["tools=documents"] == {**recipe, "tools": "documents"}
 
 
 @pytest.mark.parametrize(
