@@ -10,12 +10,13 @@ Letters: n queries, B a batch, L labels, M examples, m negatives of each, d widt
 
 from collections.abc import Callable
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxret.padding import COARSE, pad
-from jaxret.training import losses
+from jaxret.training import losses, word_dropout
 from jaxret.training.batches import shuffled
 from jaxret.training.recipes import Recipe, Tokens
 
@@ -76,6 +77,7 @@ def matching(
     temperature: float = 0.05,
     in_batch: bool = True,
     mask_false: bool = True,
+    drop_words: float = 0.0,
     size: int = 32,
     seed: int = 0,
 ) -> Recipe:
@@ -91,10 +93,13 @@ def matching(
       in_batch: whether rows serve each other as negatives.
       mask_false: whether documents of a query's other tools are left out of its negatives; the
         references keep them, so that a query pushes right tools away.
+      drop_words: the largest share of a query's words that is left out, anew each time
+        (`jaxret.training.word_dropout`). Ours.
       size: pairs a batch: (2 + m) times as many texts.
       seed: of the order.
     """
-    width = pairs.shape[1]
+    word_dropout.check(drop_words)
+    width, kept = pairs.shape[1], word_dropout.frame(queries)
 
     def collate(rows):
         query, shown = pairs[rows, 0], pairs[rows, 1:]
@@ -102,10 +107,16 @@ def matching(
         texts += [documents[i] for i in np.maximum(shown, 0).T.ravel()]
         ids, mask = (x.reshape(width, len(rows), -1).swapaxes(0, 1) for x in pad(texts, COARSE))
         right = labels[query] if mask_false else shown[:, :1]
-        return {"ids": ids, "mask": mask, "labels": right, "tools": shown}
+        words = word_dropout.droppable([len(queries[i]) for i in query], kept, ids.shape[-1])
+        return {"ids": ids, "mask": mask, "words": words, "labels": right, "tools": shown}
 
     def loss(params, batch, key):
-        ids, mask = (batch[x].reshape(-1, batch[x].shape[-1]) for x in ("ids", "mask"))
+        mask = batch["mask"]
+        if drop_words:
+            key, draws = jax.random.split(key)
+            left = word_dropout.drop(draws, mask[:, 0], batch["words"], drop_words)
+            mask = jnp.concatenate([left[:, None], mask[:, 1:]], axis=1)
+        ids, mask = (x.reshape(-1, x.shape[-1]) for x in (batch["ids"], mask))
         vectors = embed(params, ids, mask, key=key)
         vectors = vectors / jnp.linalg.norm(vectors, axis=1, keepdims=True)
         vectors = vectors.reshape(-1, width, vectors.shape[1])

@@ -7,12 +7,13 @@ Letters: M rows of pairs, m negatives of each, B examples a batch.
 
 from collections.abc import Callable, Sequence
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxret.padding import COARSE, pad
-from jaxret.training import losses
+from jaxret.training import losses, word_dropout
 from jaxret.training.batches import shuffled
 from jaxret.training.recipes import Recipe, Tokens
 
@@ -23,6 +24,7 @@ def verdicts(
     tails: Tokens,
     pairs: Int[np.ndarray, "M 2+m"],
     *,
+    drop_words: float = 0.0,
     size: int = 16,
     seed: int = 0,
 ) -> Recipe:
@@ -37,9 +39,13 @@ def verdicts(
       tails: tokens from the document on, of each tool.
       pairs: query, right tool, wrong tools with -1 for none: from `jaxret.training.pairs`. Each
         row is up to 1 + m examples.
+      drop_words: the largest share of a query's words that is left out, anew each time
+        (`jaxret.training.word_dropout`). Ours.
       size: examples a batch.
       seed: of the order.
     """
+    word_dropout.check(drop_words)
+    kept = word_dropout.frame(heads)
     rows, places = np.nonzero(pairs[:, 1:] >= 0)
     query, tool = pairs[rows, 0], pairs[rows, 1 + places]
     which = places.clip(max=1).astype(np.int32)[:, None]  # 0 is true, 1 is false
@@ -49,10 +55,15 @@ def verdicts(
 
     def collate(examples):
         ids, mask = pad([both(i) for i in examples], COARSE)
-        return {"ids": ids, "mask": mask, "answer": which[examples]}
+        words = word_dropout.droppable([len(heads[query[i]]) for i in examples], kept, ids.shape[1])
+        return {"ids": ids, "mask": mask, "words": words, "answer": which[examples]}
 
     def loss(params, batch, key):
-        logits = answer(params, batch["ids"], batch["mask"], key=key)
+        mask = batch["mask"]
+        if drop_words:
+            key, draws = jax.random.split(key)
+            mask = word_dropout.drop(draws, mask, batch["words"], drop_words)
+        logits = answer(params, batch["ids"], mask, key=key)
         right = logits.argmax(axis=1) == batch["answer"][:, 0]
         return losses.softmax_ce(logits, batch["answer"]), {"accuracy": jnp.mean(right)}
 

@@ -125,6 +125,8 @@ def test_tool_rank_starts_where_tool_embed_ended(written, tmp_path):
             r"start must be null or a recipe of an encoder \(tool_embed",
         ),
         ("recipes.tool_rank.lora={rank: 2, alpha: 2, dropout: 1.0, targets: '.*kernel'}", "rate"),
+        ("recipes.tool_rank.drop_words=1.5", "drop_words must be in 0 .. 1, got 1.5"),
+        ("recipes.tool_embed.drop_words=-1", "drop_words must be in 0 .. 1, got -1"),
         ("encoder.width=17", r"width must be null or in 1 .. 16, got 17"),
     ],
 )

@@ -60,6 +60,7 @@ def trained(bench: Bench, name: str, seed: int) -> encode.TextEncoder:
                 temperature=settings["temperature"],
                 in_batch=settings.get("in_batch", True),
                 mask_false=settings["mask_false"],
+                drop_words=settings.get("drop_words", 0.0),
                 size=settings["size"],
                 seed=seed,
             )

@@ -13,7 +13,7 @@ from jaxret.nn.layers import Compute
 from jaxret.retrieval import tool_rank as retrieval
 from jaxret.retrieval.retriever import Reranker, refine
 from jaxret.retrieval.verdict import Verdict, verdict
-from jaxret.training import pairs, verdicts
+from jaxret.training import pairs, verdicts, word_dropout
 from jaxret.types import Params
 
 HARD = ("candidates", "random")
@@ -24,6 +24,7 @@ def reranker(bench: Bench, name: str, seed: int) -> Reranker:
     settings, train, documents = bench.recipes[name], bench.parts.train, bench.task.documents
     if settings["hard"] not in HARD:
         raise ValueError(f"{name}: hard must be one of {HARD}, got {settings['hard']!r}")
+    word_dropout.check(settings["drop_words"])
     path = None if settings["path"] is None else Path(settings["path"])
     model = retrieval.load(settings["weights"], path, dtype=settings["dtype"])
     asked = verdict(
@@ -62,7 +63,15 @@ def reranker(bench: Bench, name: str, seed: int) -> Reranker:
             found = candidates(bench, name, seed, "train", train).items
             rows = pairs.hard_negatives(labels, found, count=count)
         heads, tails = asked.heads(bench.texts(train)), asked.tails(documents)
-        made = verdicts.verdicts(part.apply, heads, tails, rows, size=settings["size"], seed=seed)
+        made = verdicts.verdicts(
+            part.apply,
+            heads,
+            tails,
+            rows,
+            drop_words=settings["drop_words"],
+            size=settings["size"],
+            seed=seed,
+        )
         return made._replace(frozen=part.frozen)
 
     def validate(trained):

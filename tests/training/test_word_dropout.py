@@ -1,0 +1,138 @@
+"""Which tokens of a query may go, how many of them do, and that a network reads what is left."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxret.nn.layers import last_pool
+from jaxret.padding import pad
+from jaxret.training.contrasts import matching
+from jaxret.training.verdicts import verdicts
+from jaxret.training.word_dropout import drop, droppable, frame
+from tests.tiny import DECODER, weights
+
+#: Two tokens of a template, the words, and a closing one.
+QUERIES = [[1, 2, *range(10, 10 + n), 3] for n in (1, 4, 6)] + [[1, 2, 11, 10, 3]]
+DOCUMENTS = [[7, 20], [8, 21, 22]]
+PAIRS = np.array([[0, 0, 1], [1, 1, 0], [2, 0, 1], [3, 1, 0]])
+LABELS = PAIRS[:, 1:2]
+
+
+@pytest.mark.parametrize(
+    ("texts", "want"),
+    [
+        (QUERIES, (2, 1)),
+        ([[1, 5], [6, 2]], (0, 0)),
+        ([[1, 5, 5], [1, 5]], (2, 0)),  # nothing is counted twice
+        ([[1, 2, 3]], (3, 0)),  # one text has no words of its own
+        ([[4], [4, 4]], (1, 0)),
+    ],
+)
+def test_what_all_texts_begin_and_end_with_is_their_frame(texts, want):
+    assert frame(texts) == want
+
+
+def test_words_are_between_the_ends_of_the_frame():
+    words = droppable([4, 7, 9], (2, 1), 10)
+    assert [np.flatnonzero(row).tolist() for row in words] == [[2], [2, 3, 4, 5], [*range(2, 8)]]
+
+
+@pytest.mark.parametrize("most", [0.0, 0.4, 1.0])
+def test_a_share_between_none_and_most_is_left_out(most):
+    mask = jnp.arange(220) < 210
+    words = droppable([210], (5, 5), 220)
+    rows = jnp.broadcast_to(mask, (500, 220))
+    left = np.asarray(drop(jax.random.key(0), rows, jnp.broadcast_to(words, rows.shape), most))
+    assert not (left & ~np.asarray(rows)).any()
+    assert left[:, :5].all()
+    assert left[:, 205:210].all()
+    gone = 1 - left[:, 5:205].mean(axis=1)
+    assert gone.max() <= most + 0.15
+    np.testing.assert_allclose(gone.mean(), most / 2, atol=0.03)
+    np.testing.assert_allclose(gone.std(), most / 12**0.5, atol=0.03)  # of an even draw
+    if most:
+        assert gone.min() < 0.05
+
+
+def test_qwen3_reads_a_masked_query_as_the_shorter_one():
+    network = DECODER.network()
+    params = weights(network.shapes())
+    text, left = [5, 9, 7, 11, 4], [0, 2, 4]
+    ids, mask = pad([text])
+    thinned = mask.copy()
+    thinned[0, [1, 3]] = False
+    short, all_of_it = pad([[text[i] for i in left]])
+    found = last_pool(network.apply(params, ids, thinned), thinned)
+    want = last_pool(network.apply(params, short, all_of_it), all_of_it)
+    np.testing.assert_allclose(found, want, atol=1e-5)
+
+
+def test_only_queries_lose_words_where_documents_are_matched():
+    seen = []
+
+    def embed(params, ids, mask, key=None):
+        seen.append((ids, mask))
+        return jnp.ones((len(ids), 2)) * params
+
+    recipe = matching(embed, QUERIES, DOCUMENTS, LABELS, PAIRS, drop_words=1.0, size=4)
+    batch = recipe.batches(0)
+    texts = [tuple(ids[mask].tolist()) for ids, mask in zip(*_flat(batch), strict=True)]
+    for i in range(20):
+        recipe.loss(1.0, batch, jax.random.key(i))
+    lost = set()
+    for ids, mask in seen:
+        for text, row, there in zip(texts, ids, mask, strict=True):
+            left = tuple(row[there].tolist())
+            if text[0] == 1:
+                assert left[:2] == (1, 2)
+                assert left[-1] == 3
+                assert set(left) <= set(text)
+                lost.add(len(text) - len(left))
+            else:
+                assert left == text
+    assert lost >= {0, 1, 2, 3}
+
+
+def _flat(batch):
+    return [np.asarray(batch[x]).reshape(-1, batch[x].shape[-1]) for x in ("ids", "mask")]
+
+
+def test_only_the_query_loses_words_where_a_pair_is_judged():
+    seen = []
+
+    def answer(params, ids, mask, key=None):
+        seen.append((ids, mask))
+        return jnp.zeros((len(ids), 2)) * params
+
+    recipe = verdicts(answer, QUERIES, DOCUMENTS, PAIRS, drop_words=1.0, size=8)
+    batch = recipe.batches(0)
+    for i in range(20):
+        recipe.loss(1.0, batch, jax.random.key(i))
+    lost = set()
+    for ids, mask in seen:
+        for row, whole, there in zip(ids, batch["mask"], mask, strict=True):
+            text, left = row[whole].tolist(), row[there].tolist()
+            end = text.index(3)
+            assert left[:2] == [1, 2]
+            assert left[left.index(3) :] == text[end:]  # the query's end and the document
+            lost.add(len(text) - len(left))
+    assert lost >= {0, 1, 2, 3}
+
+
+def test_nothing_is_drawn_where_nothing_is_dropped():
+    def embed(params, ids, mask, key=None):
+        return params * jnp.stack([mask.sum(axis=1), ids.sum(axis=1)], axis=1)
+
+    recipe = matching(embed, QUERIES, DOCUMENTS, LABELS, PAIRS, size=4)
+    assert recipe.loss(1.0, recipe.batches(0), None)[0] > 0  # without a key
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.5, float("nan")])
+def test_a_share_that_is_none_is_refused(share):
+    for make in (
+        lambda: matching(None, QUERIES, DOCUMENTS, LABELS, PAIRS, drop_words=share, size=4),
+        lambda: verdicts(None, QUERIES, DOCUMENTS, PAIRS, drop_words=share, size=4),
+    ):
+        with pytest.raises(ValueError, match=r"drop_words must be in 0 .. 1"):
+            make()
