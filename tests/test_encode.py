@@ -1,123 +1,25 @@
-import dataclasses
-import itertools
-import json
-import threading
+"""What an encoder makes of texts, whatever they are batched with, and what it refuses."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tokenizers import Tokenizer
 
-from jaxret import encode as module
-from jaxret.encode import cache_directory, encode, load_encoder
-from jaxret.nn import checkpoints
-from jaxret.nn.tensor_files import load_safetensors
-
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "query", "passage", ":", *"abcdefgh"]
-RNG = np.random.default_rng(0)
-TEXTS = [" ".join(RNG.choice(list("abcdefgh"), n)) for n in (3, 40, 1, 300, 3)]
+from jaxret.encode import encode, load_encoder
+from tests.tiny_folders import TEXTS, WORDS, write_bert, write_deberta
 
 
 @pytest.fixture
 def checkpoint(tmp_path):
-    """A one-layer BERT with random weights, laid out as HuggingFace does."""
-    width, vocabulary = 8, len(WORDS)
-    config = {
-        "model_type": "bert",
-        "vocab_size": vocabulary,
-        "hidden_size": width,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 12,
-        "max_position_embeddings": 512,
-        "type_vocab_size": 2,
-        "layer_norm_eps": 1e-12,
-    }
-    sizes = {
-        "embeddings.word_embeddings.weight": (vocabulary, width),
-        "embeddings.position_embeddings.weight": (512, width),
-        "embeddings.token_type_embeddings.weight": (2, width),
-    }
-    layer = "encoder.layer.0."
-    linear = {
-        "attention.self.query": (width, width),
-        "attention.self.key": (width, width),
-        "attention.self.value": (width, width),
-        "attention.output.dense": (width, width),
-        "intermediate.dense": (12, width),
-        "output.dense": (width, 12),
-    }
-    for name, (outputs, inputs) in linear.items():
-        sizes |= {layer + name + ".weight": (outputs, inputs), layer + name + ".bias": (outputs,)}
-    for name in ("embeddings.", layer + "attention.output.", layer + "output."):
-        sizes |= {name + "LayerNorm.weight": (width,), name + "LayerNorm.bias": (width,)}
-    rng = np.random.default_rng(1)
-    folder = tmp_path / "checkpoint"
-    folder.mkdir()
-    save_file(
-        {name: rng.standard_normal(size).astype(np.float32) for name, size in sizes.items()},
-        folder / "model.safetensors",
-    )
-    (folder / "config.json").write_text(json.dumps(config))
-    numbers = {word: number for number, word in enumerate(WORDS)}
-    tokenizer = Tokenizer(models.WordLevel(numbers, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    tokenizer.save(str(folder / "tokenizer.json"))
-    return folder
+    write_bert(tmp_path / "checkpoint")
+    return tmp_path / "checkpoint"
 
 
 @pytest.fixture
-def deberta(checkpoint):
-    """The same, with a two-layer DeBERTa-V3."""
-    width, vocabulary = 8, len(WORDS) + 3  # rows to spare, as the published ones have
-    config = {
-        "model_type": "deberta-v2",
-        "vocab_size": vocabulary,
-        "hidden_size": width,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 12,
-        "max_position_embeddings": 64,
-        "position_buckets": 16,
-        "layer_norm_eps": 1e-7,
-        "relative_attention": True,
-        "position_biased_input": False,
-        "share_att_key": True,
-        "norm_rel_ebd": "layer_norm",
-        "pos_att_type": "p2c|c2p",
-    }
-    sizes = {
-        "embeddings.word_embeddings.weight": (vocabulary, width),
-        "encoder.rel_embeddings.weight": (32, width),
-    }
-    norms = ["embeddings.", "encoder."]
-    for i in range(2):
-        layer = f"encoder.layer.{i}."
-        linear = {
-            "attention.self.query_proj": (width, width),
-            "attention.self.key_proj": (width, width),
-            "attention.self.value_proj": (width, width),
-            "attention.output.dense": (width, width),
-            "intermediate.dense": (12, width),
-            "output.dense": (width, 12),
-        }
-        for name, (rows, columns) in linear.items():
-            sizes |= {layer + name + ".weight": (rows, columns), layer + name + ".bias": (rows,)}
-        norms += [layer + "attention.output.", layer + "output."]
-    for name in norms:
-        sizes |= {name + "LayerNorm.weight": (width,), name + "LayerNorm.bias": (width,)}
-    rng = np.random.default_rng(1)
-    tensors = {"deberta." + name: rng.standard_normal(size) for name, size in sizes.items()}
-    tensors["mask_predictions.dense.weight"] = np.zeros((3, 3))  # a head of pre-training
-    save_file(
-        {name: tensor.astype(np.float32) for name, tensor in tensors.items()},
-        checkpoint / "model.safetensors",
-    )
-    (checkpoint / "config.json").write_text(json.dumps(config))
-    return checkpoint
+def deberta(tmp_path):
+    write_deberta(tmp_path / "deberta")
+    return tmp_path / "deberta"
 
 
 def one_by_one(encoder, texts):
@@ -177,87 +79,6 @@ def test_other_weights_give_other_vectors_by_the_same_program(checkpoint, tmp_pa
     same = encoder.with_weights(encoder.params)
     again = encode(same, TEXTS, kind="query", cache=None, progress=False)
     np.testing.assert_array_equal(again, before)
-
-
-def test_a_second_run_reads_no_weights(checkpoint, tmp_path):
-    weights = checkpoint / "model.safetensors"
-    known = checkpoints.sha256(weights)
-    first, second = (
-        dataclasses.replace(load_encoder("minilm", checkpoint), sha256=known) for _ in range(2)
-    )
-    want = encode(first, TEXTS, kind="query", cache=tmp_path, progress=False)
-    weights.write_bytes(b"gone")
-    got = encode(second, TEXTS[::-1], kind="query", cache=tmp_path, progress=False)
-    np.testing.assert_array_equal(got, want[::-1])
-    with pytest.raises(ValueError, match=f"expected {known}"):
-        encode(second, ["a new text"], kind="query", cache=tmp_path, progress=False)
-
-
-def test_other_weights_or_another_prefix_never_meet_the_same_cache_entry(checkpoint, tmp_path):
-    def run(name, kind):
-        encoder = load_encoder(name, checkpoint)
-        got = encode(encoder, ["a b c"], kind=kind, cache=tmp_path, progress=False)
-        fresh = encode(encoder, ["a b c"], kind=kind, cache=None, progress=False)
-        np.testing.assert_array_equal(got, fresh)
-        return got
-
-    vectors = [run("e5_small", "query"), run("e5_small", "document"), run("minilm", "query")]
-    tensors = load_safetensors(checkpoint / "model.safetensors")
-    save_file({name: -tensor for name, tensor in tensors.items()}, checkpoint / "model.safetensors")
-    vectors.append(run("minilm", "query"))
-    assert all(np.abs(a - b).max() > 1e-3 for a, b in itertools.pairwise(vectors))
-
-
-def test_an_interrupted_run_keeps_its_finished_shards(checkpoint, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "SHARD", 2)
-    encoder, cut = load_encoder("minilm", checkpoint), load_encoder("minilm", checkpoint)
-    calls = iter(range(100))
-
-    def interrupted(*args):
-        if next(calls) == 1:
-            raise KeyboardInterrupt
-        return encoder.compiled(*args)
-
-    vars(cut)["compiled"] = interrupted
-    with pytest.raises(KeyboardInterrupt):
-        encode(cut, TEXTS, kind="query", cache=tmp_path, progress=False)
-
-    def kept():
-        return sum(len(np.load(path)) for path in (tmp_path / encoder.fingerprint).iterdir())
-
-    assert kept() == 2
-    got = encode(encoder, TEXTS, kind="query", cache=tmp_path, progress=False)
-    want = encode(encoder, TEXTS, kind="query", cache=None, progress=False)
-    np.testing.assert_allclose(got, want, atol=1e-5)
-    assert kept() == len(TEXTS)
-
-
-def test_two_writers_at_once_leave_a_sound_cache(checkpoint, tmp_path):
-    encoder = load_encoder("minilm", checkpoint)
-    want = encode(encoder, TEXTS, kind="query", cache=None, progress=False)
-
-    def work():
-        encode(encoder, TEXTS, kind="query", cache=tmp_path, progress=False)
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    got = encode(encoder, TEXTS, kind="query", cache=tmp_path, progress=False)
-    np.testing.assert_array_equal(got, want)
-
-
-@pytest.mark.parametrize("size", [0, 100, -1])
-def test_a_damaged_cache_file_is_named(checkpoint, tmp_path, size):
-    encoder = load_encoder("minilm", checkpoint)
-    encode(encoder, TEXTS, kind="query", cache=tmp_path, progress=False)
-    (shard,) = (tmp_path / encoder.fingerprint).iterdir()
-    shard.write_bytes(shard.read_bytes()[:size])
-    with pytest.raises(ValueError, match=f"{shard.name} is damaged .* delete it"):
-        encode(encoder, TEXTS, kind="query", cache=tmp_path, progress=False)
-    shard.unlink()
-    assert len(encode(encoder, TEXTS, kind="query", cache=tmp_path, progress=False)) == len(TEXTS)
 
 
 @pytest.mark.parametrize(
@@ -330,11 +151,3 @@ def test_minilm_gives_the_vectors_that_pytorch_gave():
     ]
     np.testing.assert_allclose(got[:, :5], want, atol=1e-6)
     np.testing.assert_allclose(got[0] @ got[1], 0.0319206, atol=1e-6)
-
-
-def test_the_cache_directory_follows_the_environment(monkeypatch, tmp_path):
-    monkeypatch.setenv("JAXRET_CACHE", str(tmp_path))
-    assert cache_directory() == tmp_path
-    monkeypatch.delenv("JAXRET_CACHE")
-    monkeypatch.setenv("HOME", "/home/ada")
-    assert str(cache_directory()) == "/home/ada/.cache/jaxret"
