@@ -147,12 +147,7 @@ def check(cfg: DictConfig, names: Sequence[str]) -> None:
 
 
 def check_below(recipes: Mapping[str, Mapping[str, Any]], name: str) -> None:
-    """Refuses the recipe of a reranker whose first stage, or whose start, is not there."""
-    models, recipe = {one: recipes[one]["model"] for one in recipes}, recipes[name]
-    first = [*UNTRAINED, *(one for one, model in models.items() if model in FITTED)]
-    allowed = f"one of {', '.join(first)}"
-    require(f"recipes.{name}.first", recipe["first"], allowed, first.__contains__)
-    if recipe["model"] == "tool_rank":
-        starts = [one for one, model in models.items() if model == "encoder"]
-        allowed = f"null or a recipe of an encoder ({', '.join(starts) or 'there is none'})"
-        require(f"recipes.{name}.start", recipe["start"], allowed, [None, *starts].__contains__)
+    """Refuses the recipe of a reranker whose first stage is not there."""
+    known = [*UNTRAINED, *(one for one in recipes if recipes[one]["model"] in FITTED)]
+    first, allowed = recipes[name]["first"], f"one of {', '.join(known)}"
+    require(f"recipes.{name}.first", first, allowed, known.__contains__)

@@ -7,12 +7,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments import evaluate_retrieval, tiny_qwen3
-from experiments.parts.bench import Bench
 from experiments.parts.config import CONFIGS
-from experiments.parts.fit import tool_rank
-from experiments.parts.run import open_run
-from jaxret.checkpoint import Checkpointer
-from jaxret.tiny_qwen3 import write as write_qwen3
 
 LORA = "{rank: 2, alpha: 4, dropout: 0.1, targets: '.*blocks/.*/kernel'}"
 SMALL = [
@@ -95,20 +90,6 @@ def test_a_tiny_qwen3_serves_as_encoder_and_as_reranker(written, tmp_path):
         assert (second["scores"] <= 0).all()  # logarithms of probabilities
 
 
-def test_tool_rank_starts_where_tool_embed_ended(written, tmp_path):
-    with open_run(configure(written, tmp_path)) as run:
-        assert run is not None
-        bench = Bench(configure(written, tmp_path), run)
-        params, _ = tool_rank.reranker(bench, "tool_rank", 0).params  # its LoRA moves blocks alone
-    (folder,) = (written / "rex").glob("tool_embed-*/best")  # trained once
-    with Checkpointer(folder) as checkpoints:
-        saved = checkpoints.restore_latest(bench.task.encoder.params)
-    assert saved is not None
-    started, written_down = saved.state["word"]["embedding"], bench.task.encoder.params["word"]
-    np.testing.assert_array_equal(params["backbone"]["word"]["embedding"], started)
-    assert np.abs(started - written_down["embedding"]).max() > 1e-3
-
-
 @pytest.mark.parametrize(
     ("override", "message"),
     [
@@ -120,10 +101,6 @@ def test_tool_rank_starts_where_tool_embed_ended(written, tmp_path):
             "recipes.tool_rank.first=bm26",
             "recipes.tool_rank.first must be one of bm25, .*tool_embed",
         ),
-        (
-            "recipes.tool_rank.start=dpr",
-            r"start must be null or a recipe of an encoder \(tool_embed",
-        ),
         ("recipes.tool_rank.lora={rank: 2, alpha: 2, dropout: 1.0, targets: '.*kernel'}", "rate"),
         ("recipes.tool_rank.drop_words=1.5", "drop_words must be in 0 .. 1, got 1.5"),
         ("recipes.tool_embed.drop_words=-1", "drop_words must be in 0 .. 1, got -1"),
@@ -133,14 +110,6 @@ def test_tool_rank_starts_where_tool_embed_ended(written, tmp_path):
 def test_wrong_settings_are_refused_by_name(written, tmp_path, override, message):
     cfg = configure(written, tmp_path, override, "methods=[tool_rank]")
     with pytest.raises(ValueError, match=message):
-        evaluate_retrieval.main(cfg)
-
-
-def test_an_encoder_of_another_network_is_no_start(written, tmp_path):
-    write_qwen3(tmp_path / "wide", ["a text"], vocabulary=300, width=32, layers=1)
-    other = f"recipes.tool_rank.path={tmp_path / 'wide'}"
-    cfg = configure(written, tmp_path / "run", other, "methods=[tool_rank]")
-    with pytest.raises(ValueError, match=r"start: tool_embed trains .*qwen3, another network than"):
         evaluate_retrieval.main(cfg)
 
 

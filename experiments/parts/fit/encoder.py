@@ -25,12 +25,7 @@ USAGE = 2048  # training queries, at most, that make Tool2Vec while validating: 
 
 
 def retriever(bench: Bench, name: str, seed: int) -> Retriever:
-    """The trained retriever of a recipe with ``model: encoder``."""
-    return _retriever(bench, name, trained(bench, name, seed))
-
-
-def trained(bench: Bench, name: str, seed: int) -> encode.TextEncoder:
-    """The trained encoder alone; the recipe's ``mine`` is one of `MINES`."""
+    """The trained retriever of a recipe with ``model: encoder``; ``mine`` is one of `MINES`."""
     settings, encoder = bench.recipes[name], bench.task.encoder
     network = encoder.backbone.network(
         Compute(dropout=settings["dropout"], dtype=settings["dtype"], remat=settings["remat"])
@@ -91,7 +86,7 @@ def trained(bench: Bench, name: str, seed: int) -> encode.TextEncoder:
         recipe=lambda: recipe()._replace(frozen=part.frozen),
         validate=validate,
     )
-    return encoder.with_weights(part.whole(model.params))
+    return _retriever(bench, name, encoder.with_weights(part.whole(model.params)))
 
 
 def _retriever(bench: Bench, name: str, tuned: encode.TextEncoder, every: int = 1) -> Retriever:

@@ -6,15 +6,14 @@ from pathlib import Path
 import numpy as np
 
 from experiments.parts.bench import Bench
-from experiments.parts.fit import encoder, store
+from experiments.parts.fit import store
 from experiments.parts.fit.refiner import candidates
 from experiments.parts.fit.trainable import trainable
 from jaxret.nn.layers import Compute
 from jaxret.retrieval import tool_rank as retrieval
 from jaxret.retrieval.retriever import Reranker, refine
-from jaxret.retrieval.verdict import Verdict, verdict
+from jaxret.retrieval.verdict import verdict
 from jaxret.training import pairs, verdicts, word_dropout
-from jaxret.types import Params
 
 HARD = ("candidates", "random")
 
@@ -38,7 +37,7 @@ def reranker(bench: Bench, name: str, seed: int) -> Reranker:
     )
     print(f"{settings['weights']}: {model.memory()}", flush=True)  # before anything is loaded
     compute = Compute(dtype=settings["dtype"], remat=settings["remat"])
-    params = _start(bench, name, seed, model, asked)
+    params = model.params(asked)
     part = trainable(model.network(asked, compute), params, settings["lora"], seed)
     untrained = retrieval.tool_rank(
         model.network(asked), params, asked, documents, pairs=settings["pairs"], name=name
@@ -86,30 +85,9 @@ def reranker(bench: Bench, name: str, seed: int) -> Reranker:
         bench.run,
         name,
         seed,
-        settings={
-            **settings,
-            "under": [bench.recipes.get(settings[x]) for x in ("first", "start")],
-        },
+        settings={**settings, "under": bench.recipes.get(settings["first"])},
         start=lambda: part.start,
         recipe=recipe,
         validate=validate,
     )
     return with_weights(fitted.params)
-
-
-def _start(
-    bench: Bench, name: str, seed: int, model: retrieval.LanguageModel, asked: Verdict
-) -> Params:
-    """The checkpoint's parameters; those of the backbone as the recipe ``start`` has trained them.
-
-    A network with random weights then knows words already: see `experiments.tiny_qwen3`.
-    """
-    params, start = model.params(asked), bench.recipes[name]["start"]
-    if start is None:
-        return params
-    if bench.task.encoder.backbone.config != model.backbone.config:
-        raise ValueError(
-            f"recipes.{name}.start: {start} trains the encoder {bench.task.encoder.directory}, "
-            f"another network than {model.directory}: encoder.path must be recipes.{name}.path"
-        )
-    return {**params, "backbone": encoder.trained(bench, start, seed).params}
