@@ -1,16 +1,6 @@
 """One interface for the networks that read text: BERT, DeBERTa and Qwen3.
 
-A backbone's module is built from ``(config, compute, rngs=...)`` and has
-
-    embed(ids [B L], positions, types)    tokens -> what enters block 0, [B, L, H]
-    inject(vectors [B N H], positions)    vectors from elsewhere, such as tools -> the same
-    run(x, mask, positions, key=None)     the blocks -> hidden states [B, L, H]
-    module(ids, mask, types, key=None)    run(embed(ids)): a text, or a pair of texts
-
-so that MLC, ToolRefiner, the cross-encoder and the encoder take any. ``positions [B, L]`` are
-0, 1, .. by default; BERT adds an embedding for each, DeBERTa and Qwen3 see their differences in
-every block, and Qwen3 counts tokens only, so that padding may come first. ``types [B, L]`` are 0,
-and 1 in the second text of a pair; BERT alone looks at them.
+MLC, ToolRefiner, the cross-encoder and the encoder take any (`jaxret.nn.network.Network`).
 """
 
 import json
@@ -24,11 +14,11 @@ from jax.sharding import AbstractMesh, Mesh
 from jaxret.nn import bert, checkpoints, deberta, placement, qwen3, tensor_files
 from jaxret.nn.functional import Module, functionalize
 from jaxret.nn.layers import Compute
+from jaxret.nn.network import Network
 from jaxret.sharding import Rules
 from jaxret.types import Params
 
 Config = bert.BertConfig | deberta.DebertaConfig | qwen3.Qwen3Config
-Network = bert.Bert | deberta.Deberta | qwen3.Qwen3
 
 
 class Backbone(NamedTuple):
@@ -40,7 +30,7 @@ class Backbone(NamedTuple):
     prefix: str  # of its names in a checkpoint that holds more than the backbone
 
     def build(self, compute: Compute, rngs: nnx.Rngs) -> Network:
-        return self.module(self.config, compute, rngs=rngs)  # ty: ignore[invalid-argument-type]
+        return self.module(self.config, compute, rngs=rngs)
 
     def network(self, compute: Compute = Compute()) -> Module:
         """``apply(params, ids, mask, key=None) -> hidden states [B, L, H]``."""

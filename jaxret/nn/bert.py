@@ -23,6 +23,7 @@ from jaxret.nn.block import Block, run_blocks
 from jaxret.nn.checkpoints import KeyTable, linear_keys, norm_keys
 from jaxret.nn.functional import Module, functionalize
 from jaxret.nn.layers import INIT, Compute, norm
+from jaxret.nn.network import Network
 from jaxret.types import PRNGKey
 
 _LAYER = r"encoder\.layer\.(\d+)\."
@@ -108,8 +109,8 @@ def bert(config: BertConfig, compute: Compute = Compute()) -> Module:
     return functionalize(lambda rngs: Bert(config, compute, rngs=rngs))
 
 
-class Bert(nnx.Module):
-    """Embeddings and a stack of blocks. The interface is that of `jaxret.nn.backbone.Backbone`."""
+class Bert(Network):
+    """Embeddings and a stack of blocks."""
 
     def __init__(self, config: BertConfig, compute: Compute, *, rngs: nnx.Rngs):
         def embed(rows):
@@ -155,13 +156,3 @@ class Bert(nnx.Module):
         if length > limit:  # whose embeddings would be NaN
             raise ValueError(f"a sequence may have {limit} places (max_positions), got {length}")
         return run_blocks(self.blocks, x, mask, self.compute, key=key)
-
-    def __call__(
-        self,
-        ids: Int[Array, "B L"],
-        mask: Bool[Array, "B L"],
-        *,
-        types: Int[Array, "B L"] | None = None,
-        key: PRNGKey | None = None,
-    ) -> Float[Array, "B L H"]:
-        return self.run(self.embed(ids, types=types), mask, key=key)

@@ -27,6 +27,7 @@ from jaxret.nn.block import Block, Context, run_blocks
 from jaxret.nn.checkpoints import KeyTable, linear_keys, norm_keys
 from jaxret.nn.functional import Module, functionalize
 from jaxret.nn.layers import INIT, Compute, dropout, norm
+from jaxret.nn.network import Network
 from jaxret.types import PRNGKey
 
 _LAYER = r"encoder\.layer\.(\d+)\."
@@ -161,8 +162,8 @@ def distance_rows(config: DebertaConfig) -> Int[np.ndarray, "2*max_distance+1"]:
     return np.clip(config.buckets + bucket, 0, 2 * config.buckets - 1).astype(np.int32)
 
 
-class Deberta(nnx.Module):
-    """Embeddings and a stack of blocks. The interface is that of `jaxret.nn.backbone.Backbone`."""
+class Deberta(Network):
+    """Embeddings and a stack of blocks."""
 
     def __init__(self, config: DebertaConfig, compute: Compute, *, rngs: nnx.Rngs):
         def embed(rows):
@@ -210,16 +211,6 @@ class Deberta(nnx.Module):
         if positions is not None:
             where = length - (positions[:, :, None] - positions[:, None, :])
         return run_blocks(self.blocks, x, mask, self.compute, (r, where), key=key)
-
-    def __call__(
-        self,
-        ids: Int[Array, "B L"],
-        mask: Bool[Array, "B L"],
-        *,
-        types: Int[Array, "B L"] | None = None,
-        key: PRNGKey | None = None,
-    ) -> Float[Array, "B L H"]:
-        return self.run(self.embed(ids, types=types), mask, key=key)
 
 
 class DisentangledBlock(Block):

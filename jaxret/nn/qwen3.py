@@ -30,6 +30,7 @@ from jaxret.nn.checkpoints import KeyTable
 from jaxret.nn.decoder_block import DecoderBlock, angles
 from jaxret.nn.functional import Module, functionalize
 from jaxret.nn.layers import INIT, Compute, rms_norm
+from jaxret.nn.network import Network
 from jaxret.sharding import Rules
 from jaxret.types import PRNGKey
 
@@ -189,8 +190,8 @@ def tensor_parallel(config: Qwen3Config, mesh: Mesh | AbstractMesh) -> Rules:
     )
 
 
-class Qwen3(nnx.Module):
-    """Embeddings and a stack of blocks. The interface is that of `jaxret.nn.backbone.Backbone`."""
+class Qwen3(Network):
+    """Embeddings and a stack of blocks."""
 
     def __init__(self, config: Qwen3Config, compute: Compute, *, rngs: nnx.Rngs):
         self.word = nnx.Embed(config.vocab_size, config.hidden, embedding_init=INIT, rngs=rngs)
@@ -226,13 +227,3 @@ class Qwen3(nnx.Module):
         positions = jnp.cumsum(mask, axis=1) - 1 if positions is None else positions
         turns = angles(positions, self.config.head_width, self.config.theta)
         return self.norm(run_blocks(self.blocks, x, mask, self.compute, turns, key=key))
-
-    def __call__(
-        self,
-        ids: Int[Array, "B L"],
-        mask: Bool[Array, "B L"],
-        *,
-        types: Int[Array, "B L"] | None = None,
-        key: PRNGKey | None = None,
-    ) -> Float[Array, "B L H"]:
-        return self.run(self.embed(ids, types=types), mask, key=key)
