@@ -74,7 +74,7 @@ def main(cfg: DictConfig) -> dict[str, float]:
     """Runs what the config says, or reads it if it ran before; returns the mean of every result."""
     rivals = build(cfg)
     require("later.share", cfg.later.share, "in (0, 1)", lambda share: 0 < share < 1)
-    other = other_encoder.find(cfg.other)
+    other = problem.find_encoder(cfg.other)
     with open_run(cfg) as run:
         if run is not None:
             compute(cfg, rivals, other, problem.load(cfg), run)
@@ -141,7 +141,7 @@ def compute(cfg: DictConfig, rivals: Rivals, encoder: TextEncoder, task: Problem
     for seed in stage.seeds:
         draw(task, parts, cfg.later.share, seed)  # or refuses it
     cache = encode.cache_directory() if cfg.cache is None else Path(cfg.cache)
-    there = other_encoder.encoded(task, encoder, cfg.other.layers, cache)
+    there = other_encoder.encoded(task, encoder, cache)
     other, cosine = other_encoder.bridge(stage, there, PROJECTIONS[cfg.carry]())
     results: Results = {"encoder/cosine": cosine}
     curves: dict[str, dict[str, np.ndarray]] = {}

@@ -40,6 +40,7 @@ def load_encoder(
     *,
     instruction: str | None = None,
     width: int | None = None,
+    layers: int | None = None,
     dtype: DType = "float32",
     mesh: Mesh | None = None,
 ) -> TextEncoder:
@@ -52,13 +53,14 @@ def load_encoder(
         as they are.
       width: d, fewer numbers than the network gives: the first ones, of length 1 again. Qwen3's
         encoders are trained for that, from 32 on (Kusupati et al. 2022).
+      layers: of the network, the first ones, where not all are wanted.
       dtype: of parameters and matrix products; bfloat16 halves the memory. (Not float16, in which
         Qwen3's 8B overflows.)
       mesh: has an axis ``model`` over which the parameters of a Qwen3 are split.
 
     Raises:
-      ValueError: for an unknown name, a checkpoint of another kind, a width that it does not have,
-        or an instruction to an encoder that takes none.
+      ValueError: for an unknown name, a checkpoint of another kind, a width or layers that it does
+        not have, or an instruction to an encoder that takes none.
       FileNotFoundError: if the weights are nowhere; the message lists where they were sought.
     """
     if name not in ENCODERS:
@@ -79,7 +81,7 @@ def load_encoder(
         )
     whole = backbone.config.hidden
     require("width", width, f"null or in 1 .. {whole}", lambda d: d is None or 1 <= d <= whole)
-    return TextEncoder(
+    encoder = TextEncoder(
         spec=spec,
         backbone=backbone,
         directory=directory,
@@ -88,6 +90,7 @@ def load_encoder(
         dtype=dtype,
         mesh=mesh,
     )
+    return encoder if layers is None else encoder.shallow(layers)
 
 
 def encode(

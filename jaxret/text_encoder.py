@@ -20,7 +20,7 @@ from tokenizers import Tokenizer  # AutoTokenizer: the same tokens, after second
 
 from jaxret.encoders import EncoderSpec, Kind
 from jaxret.nn import checkpoints, qwen3
-from jaxret.nn.backbone import Backbone
+from jaxret.nn.backbone import Backbone, shallow
 from jaxret.nn.functional import Module
 from jaxret.nn.layers import Compute, cls_pool, last_pool, mean_pool
 from jaxret.nn.placement import memory_report
@@ -50,6 +50,15 @@ class TextEncoder:
         other = replace(self, weights=weights, sha256=None)
         other.__dict__["compiled"] = self.compiled  # parameters are an argument of it
         return other
+
+    def shallow(self, layers: int) -> Self:
+        """The encoder with the first few blocks of its network, a weaker one; reads the weights.
+
+        Raises:
+          ValueError: if the network has fewer.
+        """
+        backbone, weights = shallow(self.backbone, self.params, layers)
+        return replace(self, backbone=backbone, weights=weights, sha256=None)
 
     def embed(
         self, params: Params, ids: Int[Array, "B L"], mask: Bool[Array, "B L"]

@@ -151,3 +151,20 @@ def test_minilm_gives_the_vectors_that_pytorch_gave():
     ]
     np.testing.assert_allclose(got[:, :5], want, atol=1e-6)
     np.testing.assert_allclose(got[0] @ got[1], 0.0319206, atol=1e-6)
+
+
+def test_fewer_layers_are_the_first_ones(deberta):
+    whole, same, half = (
+        load_encoder("deberta_v3_xsmall", deberta, layers=layers) for layers in (None, 2, 1)
+    )
+    assert list(half.params["blocks"]) == ["0"]
+    assert len({whole.fingerprint, half.fingerprint}) == 2
+    want, got, less = (
+        encode(encoder, TEXTS, kind="query", cache=None, progress=False)
+        for encoder in (whole, same, half)
+    )
+    np.testing.assert_array_equal(got, want)
+    assert np.abs(less - want).max() > 1e-3
+    np.testing.assert_allclose(less, one_by_one(half, TEXTS), atol=1e-5)
+    with pytest.raises(ValueError, match=r"layers must be in 1 .. 2, got 3"):
+        load_encoder("deberta_v3_xsmall", deberta, layers=3)

@@ -1,6 +1,5 @@
 """The same texts in another encoder, and rows learnt with the first carried over to it."""
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -9,19 +8,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from omegaconf import DictConfig, OmegaConf
 
 from experiments.parts.learners import Rival
-from experiments.parts.problem import Problem, find_encoder
+from experiments.parts.problem import Problem
 from experiments.parts.transfer_plays import NDCG, Stage
 from experiments.parts.tuning import Ranker, catalogues, tune
 from jaxret import encode
 from jaxret.encode import TextEncoder
-from jaxret.nn.backbone import shallow
 from jaxret.online.environment import Environment
 from jaxret.online.projections import Projection, project
 from jaxret.retrieval.carry import procrustes
-from jaxret.validate import require
 
 # How rows come to serve the other encoder, and the result in which nothing was learnt.
 WAYS = {
@@ -77,21 +73,8 @@ class Other(NamedTuple):
         return found["heldout"][found["best"], :, NDCG]
 
 
-def find(spec: DictConfig) -> TextEncoder:
-    """Finds ``cfg.other`` and refuses depths that it does not have; reads no weights."""
-    named = {key: value for key, value in spec.items() if key != "layers"}
-    encoder = find_encoder(OmegaConf.create(named))
-    most = encoder.backbone.config.layers
-    allowed = f"null or in 1 .. {most}"
-    require("other.layers", spec.layers, allowed, lambda n: n is None or 1 <= n <= most)
-    return encoder
-
-
-def encoded(task: Problem, encoder: TextEncoder, layers: int | None, cache: Path) -> Problem:
-    """The problem in another encoder, cut to its first few layers where that is asked for."""
-    if layers is not None:
-        backbone, weights = shallow(encoder.backbone, encoder.params, layers)
-        encoder = replace(encoder, backbone=backbone, weights=weights, sha256=None)
+def encoded(task: Problem, encoder: TextEncoder, cache: Path) -> Problem:
+    """The problem in another encoder."""
     return task._replace(
         encoder=encoder,
         theta_1=encode.encode(encoder, task.documents, kind="document", cache=cache),

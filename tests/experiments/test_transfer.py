@@ -117,7 +117,7 @@ def test_who_is_ranked_first_in_place_of_whom_is_counted(finished, loaded):
 def test_fewer_layers_are_another_encoder_with_a_cache_of_its_own(loaded, tmp_path):
     cfg = configure(tmp_path, "other.layers=1")
     task = loaded[0]._replace(documents=loaded[0].documents[:2], texts=loaded[0].texts[:8])
-    there = other_encoder.encoded(task, other_encoder.find(cfg.other), 1, tmp_path)
+    there = other_encoder.encoded(task, problem.find_encoder(cfg.other), tmp_path)
     assert there.encoder.fingerprint != task.encoder.fingerprint
     assert (tmp_path / there.encoder.fingerprint).is_dir()
     assert list(there.encoder.params["blocks"]) == ["0"]
@@ -182,7 +182,7 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(finished, 
         ("learner=[mapped]", "learner 'mapped' has a lens, which another encoder's queries do"),
         ("later.share=1", r"later.share must be in \(0, 1\), got 1"),
         ("later.share=0.001", r"leaves no query \['new_needed'\] in the draw of seed 0: choose"),
-        ("other.layers=9", r"other.layers must be null or in 1 .. 6, got 9"),
+        ("other.layers=9", r"layers must be in 1 .. 6, got 9"),
         ("other.name=bert", "encoder must be one of .*, got 'bert'"),
     ],
 )
