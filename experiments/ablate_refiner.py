@@ -1,20 +1,19 @@
-"""What does ToolRefiner need?                                  (Tool2Vec, Tables A.1, A.2 and A.3)
+"""What does ToolRefiner need?                                       (Tool2Vec, Tables A.1 and A.2)
 
     uv run python -m experiments.ablate_refiner dataset.path=FOLDER                # ToolLens
     uv run python -m experiments.ablate_refiner --config-name ablate_whole dataset.path=FOLDER
 
 Two questions, for the recipe ``refiner_tool2vec``. How many candidates should the trained refiner
-be given (A.2, ``at_test``)? And what changes if one thing is trained otherwise (``variants``): the
-number of candidates, which vectors stand for the tools (A.1), whether it sees their order and how,
-whether a training query is left out of its own tools, whether right tools that were missed are put
-back, where the projection of tools starts, whether the first stage's score enters its logits while
-it trains (ours), how many of the backbone's layers it has (for A.3 smaller and larger encoders).
+be given (``at_test``)? And what changes if one thing is trained otherwise (``variants``)?
 
-Every variant is trained as its own model, with the ``budget`` of all of them. That of the first
-command is short: it says what is learnt soonest, not what is best in the end. The second asks
-A.1 and A.2 alone, and trains each variant as long as the recipe.
+The second command asks the paper's: which vectors stand for the tools (A.1) and how many candidates
+there are (A.2), trained as long as the recipe. The first asks ours: whether the refiner sees their
+order and how, whether a training query is left out of its own tools, whether right tools that were
+missed are put back, where the projection of tools starts, whether the first stage's score enters
+its logits while it trains, how many of the backbone's layers it has. Its ``budget`` is short, so it
+says what is learnt soonest, not what is best in the end.
 
-2 cores: 2 to 4 minutes a variant of 119 steps, 40 in all; the recipe itself 20 to 25.
+2 cores: 2 to 4 minutes a variant of 119 steps; the recipe itself and its like 20 to 50.
 """
 
 from typing import Any

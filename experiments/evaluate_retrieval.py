@@ -1,9 +1,11 @@
-"""How well do trained retrievers and refiners find tools?        (Tool2Vec, Tables 1, 2 and A.4)
+"""How well do trained retrievers and refiners find tools?   (Tool2Vec, Tables 1, 2, A.3 and A.4)
 And beside learners that see bits alone?                                  (ORAG, Tables 1 to 3)
 
     uv run python -m experiments.evaluate_retrieval dataset.path=FOLDER          # ToolLens
     uv run python -m experiments.evaluate_retrieval --config-name evaluate_deskbank
     uv run python -m experiments.evaluate_retrieval --config-name baselines dataset.path=FILE
+    uv run python -m experiments.evaluate_retrieval -m dataset.path=FOLDER \\
+        methods=[documents,tool2vec] encoder.layers=1,3,null             # A.3: several encoders
 
 Every method of `experiments.parts.bench` on the test part: recall and nDCG at ``cuts``, and what it
 was allowed to see of the training part (`experiments.parts.methods`). Models are trained on the
