@@ -5,11 +5,13 @@
 RUN is the directory of a finished `experiments.expand_documents`. Opens a page of this machine
 (127.0.0.1) that shows the sampled tools, documentation beside profile, with the paper's four
 questions and a verdict; every key is named on it. Answers are appended to RUN/reviews.jsonl; close
-with Ctrl-C, and the same command goes on later. With an ssh tunnel, open=false and a port of yours.
+with Ctrl-C or SIGTERM, and the same command goes on later. With an ssh tunnel, open=false and a
+port of yours.
 
 The paper: 100 regenerated profiles, all of which passed.
 """
 
+import signal
 import webbrowser
 from pathlib import Path
 
@@ -26,7 +28,8 @@ def cli(cfg: DictConfig) -> dict[str, float]:
 
 
 def main(cfg: DictConfig) -> dict[str, float]:
-    """Serves the page until Ctrl-C; returns the share that passed, and that of each problem."""
+    """Serves the page until it is ended; returns the shares that passed and of each problem."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # background jobs get no Ctrl-C
     run = Path(cfg.run)
     results = run / "reviews.jsonl"
     with Review(run / "sample.jsonl", results, reviewer=cfg.reviewer, port=cfg.port) as review:

@@ -218,7 +218,10 @@ def test_a_setting_out_of_its_range_is_refused_before_anything_is_asked(folder, 
     assert server.requests == []
 
 
-def test_the_review_page_is_served_until_ctrl_c_and_sums_up(folder):
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_the_review_page_is_served_until_it_is_ended_and_sums_up(folder, end):
+    if signal.getsignal(end) is signal.SIG_IGN:
+        pytest.skip(f"{end.name} is ignored here, as in a shell's background jobs")
     sample = {"id": "a", "document": {"name": "a"}, "profile": profile("tool-1")}
     (folder / "sample.jsonl").write_text(json.dumps(sample) + "\n")
     process = start("experiments.review_documents", f"run={folder}", "reviewer=B", "open=false")
@@ -230,8 +233,8 @@ def test_the_review_page_is_served_until_ctrl_c_and_sums_up(folder):
         connection.request("POST", "/answers", json.dumps(line), headers)
         assert connection.getresponse().read() == b"{}"
         connection.close()
-        process.send_signal(signal.SIGINT)
-        rest = process.stdout.read()
-        assert process.wait(30) == 0, rest
+        process.send_signal(end)
+        rest, _ = process.communicate(timeout=60)
+        assert process.returncode == 0, rest
     assert "reviewed 1, passed 1" in rest
     assert rows(folder / "reviews.jsonl") == [line | {"reviewer": "B"}]
