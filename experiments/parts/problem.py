@@ -68,9 +68,9 @@ def encoded(cfg: DictConfig, dataset: Dataset) -> Problem:
 
 
 def find_encoder(spec: DictConfig) -> encode.TextEncoder:
-    """The encoder that a config of the group ``encoder`` describes; reads no weights.
+    """The encoder that a config of the group ``encoder`` describes.
 
-    It says how much memory they will take, before anything is loaded.
+    It says how much memory the weights will take, and reads none, unless ``layers`` cuts them.
     """
     path = None if spec.path is None else Path(spec.path)
     options = {key: value for key, value in plain(spec).items() if key not in ("name", "path")}
