@@ -1,11 +1,10 @@
-"""The algorithms written again in NumPy and fed with the same choices; the scan and its blocks."""
+"""The algorithms written again in NumPy and fed with the same choices."""
 
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -13,7 +12,7 @@ from jaxret.online import estimators, learner, policy, projections, schedules
 from jaxret.online.environment import Environment, simulated_reranker
 from jaxret.online.learner import Learner
 from jaxret.online.replay import replay, replay_blocked
-from jaxret.types import Catalogue, Stream, Trace
+from jaxret.types import Catalogue, Stream
 
 ITEMS, ROUNDS = 40, 100  # 20 queries, five times each
 TAU, ETA = 0.2, 0.02
@@ -237,74 +236,3 @@ def test_the_dice_of_the_world_are_not_those_of_the_learner(problem):
     lies, explored = trace.reward != trace.success, trace.propensity < 0.5
     for bits in (lies[explored], lies[~explored]):  # 400 rounds each
         assert abs(bits.mean() - 0.3) < 4 * np.sqrt(0.3 * 0.7 / len(bits))
-
-
-@pytest.fixture(scope="module")
-def blocked(problem):
-    """A float32 blocked run of everything at once, as a function of state and order."""
-    catalogue, stream = problem(items=ITEMS)
-
-    @jax.jit
-    def run(state, order):
-        part = stream._replace(order=order)
-        key = jax.random.key(1)
-        return replay_blocked(TAPERED, state, EVERYTHING, part, key, block=16, tile=8)
-
-    return run, TAPERED.init(*catalogue), stream.order
-
-
-def equal(got, expected):
-    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
-def test_a_run_cut_at_a_multiple_of_the_block_goes_on_bit_for_bit(blocked):
-    run, start, order = blocked
-    whole = run(start, order[:96])
-    middle, first = run(start, order[:48])
-    end, second = run(middle, order[48:96])
-    joined = jax.tree.map(lambda *parts: np.concatenate(parts), first, second)
-    equal((end, joined), whole)
-
-
-def test_where_the_order_is_minus_one_nothing_is_played(blocked):
-    run, start, order = blocked
-    short, trace = run(start, order[:48])
-    filled = jnp.concatenate([order[:48], jnp.full(48, -1, jnp.int32)])
-    state, longer = run(start, filled)
-    equal((state, jax.tree.map(lambda x: x[:48], longer)), (short, trace))
-
-
-def test_the_first_minus_one_ends_the_scan(problem):
-    catalogue, stream = problem(items=ITEMS)
-    world, key = Environment(), jax.random.key(1)
-    start = ORAG.init(*catalogue)
-    run = jax.jit(lambda order: replay(ORAG, start, world, stream._replace(order=order), key))
-    short, trace = run(stream.order[:48])
-    for filled in (jnp.full(48, -1, jnp.int32), stream.order[48:].at[0].set(-1)):
-        state, longer = run(jnp.concatenate([stream.order[:48], filled]))
-        equal((state, jax.tree.map(lambda x: x[:48], longer)), (short, trace))
-        equal(jax.tree.map(lambda x: x[48:].any(), longer), Trace._make([False] * len(trace)))
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"block": 20, "tile": 8}, "block must be a multiple of tile=8, got 20"),
-        ({"block": 0, "tile": 8}, "block must be a multiple of tile=8, got 0"),
-        ({"block": 16, "tile": 0}, "tile must be >= 1, got 0"),
-    ],
-)
-def test_blocks_that_do_not_fit_are_refused(problem, changes, message):
-    catalogue, stream = problem()
-    with pytest.raises(ValueError, match=message):
-        replay_blocked(
-            ORAG, ORAG.init(*catalogue), Environment(), stream, jax.random.key(0), **changes
-        )
-
-
-def test_a_learner_that_is_not_rank_one_is_sent_to_the_plain_scan(problem):
-    catalogue, stream = problem()
-    other = ORAG._replace(name="other", rule=None)
-    with pytest.raises(ValueError, match="'other' is not rank one: use replay"):
-        replay_blocked(other, ORAG.init(*catalogue), Environment(), stream, jax.random.key(0))
