@@ -12,8 +12,9 @@ was allowed to see of the training part (`experiments.parts.methods`). Models ar
 training part, stop where R@3 validates best, and are kept in ``runs/models``; rankings are written
 as TREC run files.
 
-2 cores, one seed, busy with other work too: an epoch of MLC 9 minutes, a refiner 20 to 25. Expect
-R@3 on ToolLens 0.59 for tool2vec, 0.93 for mlc; 0.89 for refiner_tool2vec, 0.94 for refiner_mlc.
+2 cores, one seed: an epoch of MLC 4 minutes, a refiner 6; two to four times as long beside other
+work. Expect R@3 on ToolLens 0.59 for tool2vec, 0.93 for mlc, 0.89 for refiner_tool2vec, 0.93 for
+refiner_mlc and 0.94 with its first stage's score.
 
 The baselines on UltraTool take 43 minutes beside other work, mostly for cross_encoder and dpr.
 Expect R@10 and nDCG@10 of 0.853 and 0.530 for documents, 0.828 and 0.699 for nudge_n, 0.969 and
