@@ -16,7 +16,7 @@ def require(name: str, value, allowed: str, holds) -> None:
         raise ValueError(f"{name} must be {allowed}, got {value}")
 
 
-def require_problem(theta: ArrayLike, queries: ArrayLike, labels: ArrayLike) -> None:
+def require_task(theta: ArrayLike, queries: ArrayLike, labels: ArrayLike) -> None:
     """Raises ValueError unless embeddings and labels belong together; on the host, once a run.
 
     Args:

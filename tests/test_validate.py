@@ -2,7 +2,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxret.validate import require, require_problem, require_reward
+from jaxret.validate import require, require_task, require_reward
 
 THETA, QUERIES = np.ones((3, 2)), np.ones((4, 2))
 LABELS = np.array([[0, -1], [2, 1], [1, -1], [0, 2]])
@@ -19,7 +19,7 @@ def test_traced_settings_pass():
 
 
 def test_what_belongs_together_is_accepted():
-    require_problem(THETA, QUERIES, LABELS)
+    require_task(THETA, QUERIES, LABELS)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_what_belongs_together_is_accepted():
 )
 def test_what_does_not_is_refused(change, message):
     with pytest.raises(ValueError, match=message):
-        require_problem(**({"theta": THETA, "queries": QUERIES, "labels": LABELS} | change))
+        require_task(**({"theta": THETA, "queries": QUERIES, "labels": LABELS} | change))
 
 
 def test_a_reward_that_is_no_number_is_refused():

@@ -22,7 +22,7 @@ from jaxret.online import replay, rounds
 from jaxret.online.environment import Environment
 from jaxret.online.learner import Learner
 from jaxret.types import Stream, Trace
-from jaxret.validate import require_problem
+from jaxret.validate import require_task
 
 Orders = list[Int[np.ndarray, "S c"]]
 
@@ -66,7 +66,7 @@ class Player:
         chunk: int,
         choose: Choose | None = None,
     ):
-        require_problem(theta_1, queries, labels)
+        require_task(theta_1, queries, labels)
         self.run, self.seeds, self.chunk = run, seeds, chunk
         rule = make(1.0, 0.0)
         self.see, self._compiled = rule.see, choose is None

@@ -85,7 +85,7 @@ def part(dataset: Dataset, validation: float, heldout: float, seed: int) -> Part
     """Draws a validation part, and of the rest a held-out part, by question."""
     fractions = (validation, (1 - validation) * heldout, (1 - validation) * (1 - heldout))
     masks = []
-    for positions in split_by_group(dataset, fractions, seed):
+    for positions in split_by_group(dataset.groups, fractions, seed):
         mask = np.zeros(len(dataset.queries), bool)
         mask[positions] = True
         masks.append(mask)

@@ -157,7 +157,7 @@ def select(dataset: Dataset, indices: np.ndarray) -> Dataset:
 
 
 def split_by_group(
-    dataset: Dataset, fractions: tuple[float, ...], seed: int
+    groups: Int[np.ndarray, " N"], fractions: tuple[float, ...], seed: int
 ) -> tuple[Int[np.ndarray, " M"], ...]:
     """Parts the queries so that no question is on two sides.
 
@@ -165,7 +165,7 @@ def split_by_group(
     fractions, so a part is off by at most the size of the largest group.
 
     Args:
-      dataset: the data set.
+      groups: equal for queries of one question.
       fractions: share of the queries in each part, positive, with sum 1.
       seed: of the shuffle.
 
@@ -177,10 +177,10 @@ def split_by_group(
     """
     if min(fractions, default=0.0) <= 0 or not np.isclose(sum(fractions), 1.0):
         raise ValueError(f"fractions must be positive and sum to 1, got {fractions}")
-    _, group, sizes = np.unique(dataset.groups, return_inverse=True, return_counts=True)
+    _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     order = np.random.default_rng(seed).permutation(len(sizes))
     ends = np.append(0, np.cumsum(sizes[order]))  # the boundaries, in queries
-    targets = np.cumsum(fractions)[:-1] * len(dataset.queries)
+    targets = np.cumsum(fractions)[:-1] * len(groups)
     cuts = np.abs(ends[:, None] - targets).argmin(axis=0)
     place = np.argsort(order)  # of each group in the shuffled row
     part = np.searchsorted(cuts, place, side="right")[group]

@@ -47,11 +47,11 @@ def parts(dataset: Dataset, *, validation: float = 0.1, test: float = 0.2, seed:
     whole = replace(dataset, groups=_questions(dataset))
     sides = _sides(dataset)
     if sides is None:
-        return Parts(*split_by_group(whole, (1 - validation - test, validation, test), seed))
+        return Parts(*split_by_group(whole.groups, (1 - validation - test, validation, test), seed))
     _refuse_overlap(dataset, sides)
     train, chosen, tested = (np.flatnonzero(sides == side) for side in range(3))
     if not len(chosen):
-        kept, cut = split_by_group(select(whole, train), (1 - validation, validation), seed)
+        kept, cut = split_by_group(whole.groups[train], (1 - validation, validation), seed)
         train, chosen = train[kept], train[cut]
     return Parts(train=train, validation=chosen, test=tested)
 

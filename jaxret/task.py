@@ -1,0 +1,265 @@
+"""A task: tools as rows, queries as vectors, and which tool is right for which query.
+
+    task = load_task("deskbank", encoder="minilm", document="full")     texts, encoded
+    task = Task.from_arrays(theta, queries, labels)                     vectors of one's own
+    train, test = task.split((0.8, 0.2), seed=0)                        no question on two sides
+
+Everything that learns, ranks or measures takes one of these. Arrays are NumPy's, on the host; a
+part of a task shares the catalogue with the whole.
+
+Letters: I items (tools), d width, N queries, L labels a query (padded with -1).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int
+
+from jaxret import data, encode, metrics
+from jaxret.data import parts as own
+from jaxret.data.dataset import Dataset, select, split_by_group
+from jaxret.data.text import normalise, recipe
+from jaxret.encode import TextEncoder
+from jaxret.validate import require, require_task
+
+
+class Split(NamedTuple):
+    """What is fitted, what chooses settings, what is reported."""
+
+    train: "Task"
+    validation: "Task"
+    test: "Task"
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Task:
+    """A catalogue and its queries. Made by `load_task` or `Task.from_arrays`."""
+
+    name: str
+    ids: tuple[str, ...]  # I
+    theta: Float[np.ndarray, "I d"]  # Theta_1: the rows before anything is learnt
+    queries: Float[np.ndarray, "N d"]
+    labels: Int[np.ndarray, "N L"]  # positions in ids, -1 pads
+    groups: Int[np.ndarray, " N"]  # equal for queries of one question
+    query_ids: tuple[str, ...]  # N
+    available: Bool[np.ndarray, " I"] | None = None  # None: every tool is there
+    documents: tuple[str, ...] | None = None  # I, as they were encoded
+    texts: tuple[str, ...] | None = None  # N, as they were encoded
+    encoder: TextEncoder | None = None  # whose vectors these are
+    document: str | None = None  # the template that made the documents
+    dataset: Dataset | None = field(default=None)  # the source, where there is one
+
+    @classmethod
+    def from_arrays(
+        cls,
+        theta: Float[ArrayLike, "I d"],
+        queries: Float[ArrayLike, "N d"],
+        labels: ArrayLike | Sequence[Sequence[int]],
+        *,
+        ids: Sequence[str] | None = None,
+        groups: ArrayLike | None = None,
+        available: ArrayLike | None = None,
+        name: str = "arrays",
+    ) -> Self:
+        """Makes a task from vectors.
+
+        Args:
+          theta: the tools' embeddings [I, d], finite.
+          queries: [N, d], finite.
+          labels: the right tool of each query [N]; or several, [N, L] padded with -1; or lists.
+          ids: of the tools, all different; None numbers them.
+          groups: [N], equal for queries of one question, so that a split keeps them together;
+            None: queries with the same vector are one question.
+          available: [I], which tools are there; None: all of them.
+          name: shown in tables.
+
+        Raises:
+          ValueError: for shapes that do not go together, NaN, labels outside of -1 .. I - 1, a
+            query without a label, or an id that comes twice.
+        """
+        theta, queries = (np.asarray(rows, np.float32) for rows in (theta, queries))
+        labels = _padded(labels)
+        require_task(theta, queries, labels)
+        if groups is None:
+            groups = np.unique(queries, axis=0, return_inverse=True)[1]
+        n, items = len(queries), len(theta)
+        checked = {"groups": (np.asarray(groups).reshape(-1), n)}
+        if available is not None:
+            checked["available"] = (np.asarray(available, bool), items)
+        ids = tuple(map(str, range(items))) if ids is None else tuple(ids)
+        checked["ids"] = (np.asarray(ids, object), items)
+        for what, (values, length) in checked.items():
+            require(f"the length of {what}", len(values), f"{length}", lambda x, n=length: x == n)
+        _refuse_twice(ids)
+        return cls(
+            name=name,
+            ids=ids,
+            theta=theta,
+            queries=queries,
+            labels=labels,
+            groups=checked["groups"][0].astype(np.int32),
+            query_ids=tuple(map(str, range(n))),
+            available=checked["available"][0] if available is not None else None,
+        )
+
+    @cached_property
+    def repeated(self) -> int:
+        """How many queries have the vector of an earlier one."""
+        return len(self.queries) - len(np.unique(self.queries, axis=0))
+
+    @cached_property
+    def tie_order(self) -> Int[np.ndarray, " I"]:
+        """The order in which tools with equal scores are ranked, as trec_eval has it.
+
+        Returns:
+          [I].
+        """
+        return metrics.tie_order(self.ids)
+
+    def select(self, rows: ArrayLike) -> Self:
+        """Keeps some queries and the whole catalogue.
+
+        Args:
+          rows: positions [M], or a mask [N].
+        """
+        chosen = np.arange(len(self.queries))[np.asarray(rows)]
+
+        def pick(values):
+            return None if values is None else tuple(values[row] for row in chosen)
+
+        return replace(
+            self,
+            queries=self.queries[chosen],
+            labels=self.labels[chosen],
+            groups=self.groups[chosen],
+            query_ids=tuple(self.query_ids[row] for row in chosen),
+            texts=pick(self.texts),
+            dataset=None if self.dataset is None else select(self.dataset, chosen),
+        )
+
+    def split(self, shares: tuple[float, ...], seed: int = 0) -> tuple[Self, ...]:
+        """Cuts the queries by question.
+
+        Args:
+          shares: of the queries in each part, positive, with sum 1.
+          seed: of the cut.
+        """
+        return tuple(self.select(rows) for rows in split_by_group(self.groups, shares, seed))
+
+    def own_split(self, *, validation: float = 0.1, test: float = 0.2, seed: int = 0) -> Split:
+        """Cuts the queries by the data set's own split where it has one, else by question.
+
+        Args:
+          validation: share of train, or of all queries where there is no split.
+          test: share of all queries where there is no split; not read otherwise.
+          seed: of the cut.
+        """
+        if self.dataset is None:
+            parts = (1 - validation - test, validation, test)
+            return Split(*self.split(parts, seed))
+        found = own.parts(self.dataset, validation=validation, test=test, seed=seed)
+        return Split(*(self.select(rows) for rows in found))
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    def __repr__(self) -> str:
+        items, width = self.theta.shape
+        return (
+            f"<{self.name}: {items:,} tools, {len(self):,} queries ({self.repeated:,} repeated, "
+            f"{len(np.unique(self.groups)):,} questions), width {width}>"
+        )
+
+
+def load_task(
+    name: str,
+    path: str | Path | None = None,
+    *,
+    encoder: str | TextEncoder | None = "minilm",
+    document: str = "full",
+    cache: str | Path | None = None,
+    **options,
+) -> Task:
+    """Loads a data set and encodes it; vectors come from the cache where they can.
+
+    Args:
+      name: of the data set: deskbank is built in, others are read from ``path``
+        (`jaxret.data.SOURCES`; jsonl is a folder of one's own).
+      path: the file or folder of the source.
+      encoder: a name (`jaxret.encoders.ENCODERS`), or one from `load_encoder`. None encodes
+        nothing: the vectors then have width 0, for methods that read texts alone.
+      document: the template that makes a text of a tool (`jaxret.data.text.RECIPES`).
+      cache: folder of encoded texts; None is ``$JAXRET_CACHE`` or ``~/.cache/jaxret``.
+      **options: of the source.
+
+    Raises:
+      ValueError: for a name that is unknown, listing those there are.
+      FileNotFoundError: where the data or the encoder's weights are missing, saying what to do.
+    """
+    return encoded(data.load(name, path, **options), encoder, document=document, cache=cache)
+
+
+def encoded(
+    dataset: Dataset,
+    encoder: str | TextEncoder | None = "minilm",
+    *,
+    document: str = "full",
+    cache: str | Path | None = None,
+) -> Task:
+    """A data set as a task; the arguments are those of `load_task`."""
+    metrics.check_labels(dataset.labels, len(dataset.tool_ids))
+    render = recipe(document)
+    documents = tuple(render(one) for one in dataset.documents)
+    texts = tuple(normalise(query) for query in dataset.queries)
+    if isinstance(encoder, str):
+        encoder = encode.load_encoder(encoder)
+    if encoder is None:
+        theta, queries = (np.zeros((len(one), 0), np.float32) for one in (documents, texts))
+    else:
+        folder = encode.cache_directory() if cache is None else Path(cache)
+        theta = encode.encode(encoder, documents, kind="document", cache=folder)
+        queries = encode.encode(encoder, texts, kind="query", cache=folder)
+    return Task(
+        name=dataset.name,
+        ids=dataset.tool_ids,
+        theta=theta,
+        queries=queries,
+        labels=dataset.labels,
+        groups=dataset.groups,
+        query_ids=dataset.query_ids,
+        documents=documents,
+        texts=texts,
+        encoder=encoder,
+        document=document,
+        dataset=dataset,
+    )
+
+
+def _padded(labels: ArrayLike | Sequence[Sequence[int]]) -> Int[np.ndarray, "N L"]:
+    """Labels as [N, L]: one a query, several, or lists of different lengths."""
+    try:
+        array = np.asarray(labels)
+    except ValueError:  # lists of different lengths
+        array = None
+    if array is None or array.dtype == object:
+        rows = [np.atleast_1d(np.asarray(row)) for row in labels]  # ty: ignore[not-iterable]
+        longest = max(map(len, rows), default=1)
+        array = np.array([np.pad(row, (0, longest - len(row)), constant_values=-1) for row in rows])
+    if not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"labels must be positions of tools, whole numbers, got {array.dtype}")
+    array = array[:, None] if array.ndim == 1 else array
+    return array.astype(np.int32)
+
+
+def _refuse_twice(ids: tuple[str, ...]) -> None:
+    first: dict[str, int] = {}
+    for position, one in enumerate(ids):
+        if first.setdefault(one, position) != position:
+            raise ValueError(
+                f"ids must differ: {one!r} is tool {first[one]} and tool {position}"
+            )
