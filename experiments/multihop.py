@@ -191,7 +191,7 @@ def planned(
 
 def split(hops: Dataset, validation: float, seed: int) -> Parts:
     """By task: the validation part and the rest, which is streamed."""
-    chosen, rest = split_by_group(hops, (validation, 1 - validation), seed)
+    chosen, rest = split_by_group(hops.groups, (validation, 1 - validation), seed)
     masks = (np.isin(np.arange(len(hops.queries)), some) for some in (chosen, rest, rest))
     return Parts(*masks)
 

@@ -49,7 +49,7 @@ def test_ultratool_loads_the_same_from_its_file_its_folder_and_its_conversion(sh
 
 def test_no_ultratool_question_is_on_two_sides_of_a_split(shared_data):
     dataset = load("ultratool", shared_data / "raw/ultratool")
-    train, test = split_by_group(dataset, (0.9, 0.1), seed=0)
+    train, test = split_by_group(dataset.groups, (0.9, 0.1), seed=0)
     asked = [query.split('", select the best tool')[0] for query in dataset.queries]
     assert not {asked[i] for i in train} & {asked[i] for i in test}
     assert abs(len(test) - 238.1) <= 5

@@ -113,7 +113,7 @@ def test_select_keeps_the_catalogue_and_the_order_asked_for():
 def test_a_split_parts_all_queries_by_whole_groups_near_the_fractions(seed):
     sizes = np.random.default_rng(seed).integers(1, 8, size=200)
     dataset = grouped(sizes)
-    parts = split_by_group(dataset, (0.7, 0.1, 0.2), seed)
+    parts = split_by_group(dataset.groups, (0.7, 0.1, 0.2), seed)
     np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(sizes.sum()))
     sides = [set(dataset.groups[part].tolist()) for part in parts]
     assert sum(map(len, sides)) == len(set.union(*sides)) == 200
@@ -122,29 +122,29 @@ def test_a_split_parts_all_queries_by_whole_groups_near_the_fractions(seed):
 
 
 def test_groups_of_equal_size_are_split_exactly():
-    parts = split_by_group(grouped([3] * 10), (0.5, 0.3, 0.2), seed=0)
+    parts = split_by_group(grouped([3] * 10).groups, (0.5, 0.3, 0.2), seed=0)
     assert [len(part) for part in parts] == [15, 9, 6]
 
 
 def test_a_split_depends_on_the_seed_and_on_nothing_else():
     dataset = grouped([2] * 50)
-    first, again, other = (split_by_group(dataset, (0.5, 0.5), seed)[0] for seed in (1, 1, 2))
+    first, again, other = (split_by_group(dataset.groups, (0.5, 0.5), seed)[0] for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
 
 
 def test_a_selection_can_be_split_again():
     dataset = select(grouped([2] * 20), np.arange(20, 40))  # groups 10 to 19
-    parts = split_by_group(dataset, (0.5, 0.5), seed=0)
+    parts = split_by_group(dataset.groups, (0.5, 0.5), seed=0)
     assert [len(part) for part in parts] == [10, 10]
 
 
 @pytest.mark.parametrize("fractions", [(0.5, 0.4), (1.2, -0.2), (1.0, 0.0), ()])
 def test_fractions_that_are_no_partition_are_refused(fractions):
     with pytest.raises(ValueError, match="fractions must be positive and sum to 1, got"):
-        split_by_group(grouped([1] * 10), fractions, seed=0)
+        split_by_group(grouped([1] * 10).groups, fractions, seed=0)
 
 
 def test_too_few_groups_are_refused():
     with pytest.raises(ValueError, match="1 groups cannot fill fractions"):
-        split_by_group(grouped([10]), (0.5, 0.5), seed=0)
+        split_by_group(grouped([10]).groups, (0.5, 0.5), seed=0)
