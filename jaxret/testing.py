@@ -18,11 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxret import sharding
-from jaxret.online.environment import Environment, present, simulated_reranker
+from jaxret.online.blocked import simulate_blocked, simulate_on_mesh
+from jaxret.online.environment import Environment, available_at, simulated_reranker
 from jaxret.online.estimators import expected_coefficients
 from jaxret.online.learner import Learner
-from jaxret.online.replay import replay, replay_blocked, replay_on_mesh
-from jaxret.types import Catalogue, Choice, PRNGKey, Stream
+from jaxret.online.rounds import scan_rounds
+from jaxret.types import Catalogue, Choice, Feedback, PRNGKey, Stream
 
 _DEVICES = (8,)  # compared with one; those that do not exist are left out
 _TOLERANCE = 1e-9  # relative, in float64
@@ -48,16 +49,15 @@ def check_learner(
 ) -> None:
     """Checks a learner on a small problem; takes some seconds, nearly all of it compilation.
 
-    Every learner: the state keeps its shapes and types and counts its rounds, `act` and
-    `update` compile once, seeds under vmap are the seeds one by one, a run cut in two is the
-    same bit for bit, tools that are absent are never chosen and their rows stay. Those with a
-    ``rule`` also: a bandit rule does not look at labels, an estimator that claims to be unbiased
-    is, the blocked replay is the scan, and 2 and 8 devices do what 1 does (skipped in silence
-    where there are fewer).
+    Every learner, wrapped ones too: the state keeps its shapes and types and counts its rounds,
+    `act` and `update` compile once, labels are not read by one that learns from bits, a round
+    without an answer changes nothing, seeds under vmap are the seeds one by one, a run cut in two
+    is the same bit for bit, tools that are absent are never chosen and their rows stay. Of a
+    rank-one learner also: an estimator that claims to be unbiased is, and where it has a blocked
+    form that is the scan, and 8 devices do what 1 does (left out where there are fewer).
 
     Args:
-      learner: the rule under test. What its ``init`` returns has the fields ``available`` and
-        ``t``; rows are checked where it has ``theta`` too.
+      learner: the rule under test.
       items: I, rounded up to a multiple of 8.
       width: d.
       rounds: T.
@@ -67,18 +67,21 @@ def check_learner(
       AssertionError: which promise is broken, and by how much.
     """
     rule = learner.rule
+    estimator = None if rule is None else rule.estimator
     make = partial(_make_case, learner, items, width, rounds, key)
     case = make()
     _state_keeps_its_types(case)
     update = _compiles_once(case)
     _rounds_are_counted(case, update)
-    if rule is not None and rule.estimator.bandit:
+    _says_whether_it_is_an_oracle(case)
+    if not learner.oracle:
         _labels_are_not_read(case, update)
+    _unobserved_rounds_change_nothing(case, update)
     with jax.enable_x64(True):
         case = make()
-        if rule is not None and rule.estimator.unbiased:
+        if estimator is not None and estimator.unbiased:
             _claim_of_no_bias_holds(case)
-        straight = _jit(partial(_run, case, replay))
+        straight = _jit(partial(_run, case, scan_rounds))
         order, half = case.stream.order, rounds // 2
         whole = straight(case.state, order, case.key)
         first = straight(case.state, order[:half], case.key)
@@ -86,7 +89,7 @@ def check_learner(
         _cut_runs_are_the_same(case, whole, first, second)
         _absent_tools_rest(case, whole, first)
         _seeds_do_not_mix(case, straight)
-        if rule is not None:
+        if rule is not None and rule.blocked:
             _blocks_and_devices_do_not_matter(case, whole)
 
 
@@ -104,7 +107,7 @@ def _make_case(learner, items, width, rounds, key) -> _Case:
         learner=learner,
         state=learner.init(*catalogue),
         environment=Environment(
-            flip_rate=0.1,
+            noise_rate=0.1,
             reranker=simulated_reranker(accuracy=0.8),
             arrives=jnp.select([ids % 6 == 1, ids % 6 == 2], [rounds // 2, 3 * rounds // 4], 0),
             leaves=jnp.select([ids % 6 == 3, ids % 6 == 2], [rounds // 2, rounds // 4], rounds),
@@ -133,15 +136,16 @@ def _run(case, play, state, order, key):
     return play(case.learner, state, case.environment, case.stream._replace(order=order), key)
 
 
-def _one_update(case, update, reward, labels):
+def _one_update(case, update, reward, labels, observed=True):
     dtype = case.stream.queries.dtype
     choice = Choice(item=jnp.asarray(0, jnp.int32), propensity=jnp.asarray(0.5, dtype))
-    return update(case.state, case.stream.queries[0], choice, jnp.asarray(reward, dtype), labels)
+    feedback = Feedback(jnp.asarray(reward, dtype), jnp.asarray(observed), labels)
+    return update(case.state, case.stream.queries[0], choice, feedback)
 
 
 def _state_keeps_its_types(case):
     step = partial(_one_update, case, case.learner.update)
-    after, _ = jax.eval_shape(step, 1.0, case.stream.labels[0])
+    after = jax.eval_shape(step, 1.0, case.stream.labels[0])
     describe = partial(jax.tree.map, lambda x: f"{x.dtype}{list(x.shape)}")
     before, after = describe(case.state), describe(after)
     if before != after:
@@ -164,7 +168,8 @@ def _compiles_once(case):
         slate = act(state, stream.queries[t], jax.random.fold_in(case.key, t))
         choice = Choice(item=slate.items[0], propensity=slate.propensity[0])
         reward = jnp.asarray(t, stream.queries.dtype)
-        state, _ = update(state, stream.queries[t], choice, reward, stream.labels[t])
+        feedback = Feedback(reward, jnp.asarray(True), stream.labels[t])
+        state = update(state, stream.queries[t], choice, feedback)
     for name, count in calls.items():
         if count != 1:
             _fail(case, f"{name} was compiled {count} times for 2 calls with the same shapes")
@@ -172,24 +177,39 @@ def _compiles_once(case):
 
 
 def _rounds_are_counted(case, update):
-    after, _ = _one_update(case, update, 1.0, case.stream.labels[0])
+    after = _one_update(case, update, 1.0, case.stream.labels[0])
     if after.t != case.state.t + 1:
         _fail(case, f"update turns t = {case.state.t} into {after.t}, and keys come from t")
+
+
+def _says_whether_it_is_an_oracle(case):
+    rule = case.learner.rule
+    if rule is not None and case.learner.oracle == rule.estimator.bandit:
+        bandit = f"bandit={rule.estimator.bandit}"
+        _fail(case, f"oracle={case.learner.oracle} with an estimator that says {bandit}")
+
+
+def _unobserved_rounds_change_nothing(case, update):
+    expected = case.state._replace(t=case.state.t + 1)
+    for reward in (0.0, 1.0):
+        got = _one_update(case, update, reward, case.stream.labels[0], observed=False)
+        if gap := _gap(got, expected):
+            _fail(case, f"a round without an answer moves the state by {gap:.1e}")
 
 
 def _labels_are_not_read(case, update):
     right = case.stream.labels[0]
     for reward in (0.0, 1.0):
-        expected, _ = _one_update(case, update, reward, right)
+        expected = _one_update(case, update, reward, right)
         for labels in (jnp.where(right >= 0, right + 1, -1), jnp.full_like(right, -1)):
-            got, _ = _one_update(case, update, reward, labels)
+            got = _one_update(case, update, reward, labels)
             if gap := _gap(got, expected):
                 _fail(case, f"update reads labels: others move the state by {gap:.1e}")
 
 
 def _seeds_do_not_mix(case, straight):
     keys = jax.random.split(case.key, 2)
-    seeds = _jit(jax.vmap(partial(_run, case, replay), (None, None, 0)))
+    seeds = _jit(jax.vmap(partial(_run, case, scan_rounds), (None, None, 0)))
     together = seeds(case.state, case.stream.order, keys)
     for seed, key in enumerate(keys):
         alone = straight(case.state, case.stream.order, key)
@@ -205,17 +225,16 @@ def _cut_runs_are_the_same(case, whole, first, second):
 
 def _absent_tools_rest(case, whole, first):
     rounds, half = len(whole[1].item), len(first[1].item)
-    here = jax.vmap(lambda t: present(case.environment, t, case.state.available))
+    here = jax.vmap(lambda t: available_at(case.environment, t, case.state.available))
     there = np.asarray(here(jnp.arange(rounds)))  # [T, I]
     absent = ~there[np.arange(rounds), whole[1].item]
     if absent.any():
         _fail(case, f"absent tools were chosen in {absent.sum()} of {rounds} rounds")
-    if hasattr(case.state, "theta"):
-        steps = [(case.state, first[0], there[:half]), (first[0], whole[0], there[half:])]
-        for before, after, when in steps:
-            moved = np.abs(after.theta - before.theta)[~when.any(axis=0)].max()
-            if not moved <= _TOLERANCE:  # a projection may round
-                _fail(case, f"rows of absent tools moved by {moved:.1e}")
+    steps = [(case.state, first[0], there[:half]), (first[0], whole[0], there[half:])]
+    for before, after, when in steps:
+        moved = np.abs(after.theta - before.theta)[~when.any(axis=0)].max()
+        if not moved <= _TOLERANCE:  # a projection may round
+            _fail(case, f"rows of absent tools moved by {moved:.1e}")
 
 
 def _claim_of_no_bias_holds(case):
@@ -224,7 +243,7 @@ def _claim_of_no_bias_holds(case):
     probs = jax.nn.softmax(3 * case.state.theta @ case.stream.queries[0])
     for target in (0, 7):
         got = expected_coefficients(
-            estimator, probs, jnp.asarray(target), flip_rate=estimator.flip_rate
+            estimator, probs, jnp.asarray(target), noise_rate=estimator.noise_rate
         )
         bias = jnp.abs(got - probs.at[target].add(-1.0)).max()
         if not bias <= _TOLERANCE:
@@ -233,11 +252,13 @@ def _claim_of_no_bias_holds(case):
 
 def _blocks_and_devices_do_not_matter(case, whole):
     blocks = {"block": 24, "tile": 8}  # the 64 rounds are no multiple: the last block is padded
-    forms = {"the blocked replay": partial(replay_blocked, **blocks)}
+    forms = {"the blocked form": partial(simulate_blocked, **blocks)}
     for n in _DEVICES:
         if n <= len(jax.devices()):
             mesh = sharding.make_mesh(item=n)
-            forms[f"the replay on {n} devices"] = partial(replay_on_mesh, mesh=mesh, **blocks)
+            forms[f"the blocked form on {n} devices"] = partial(
+                simulate_on_mesh, mesh=mesh, **blocks
+            )
     for name, play in forms.items():
         got = _jit(partial(_run, case, play))(case.state, case.stream.order, case.key)
         _agree(case, f"{name} and the plain scan", got, whole)

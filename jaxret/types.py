@@ -23,6 +23,15 @@ class Catalogue(NamedTuple):
     available: Bool[Array, "I"]
 
 
+class State(NamedTuple):
+    """What a learner carries from round to round."""
+
+    theta: Float[Array, "I d"]
+    available: Bool[Array, " I"]
+    t: Int[Array, ""]  # rounds so far
+    extra: Any = ()  # of a wrapper: a query map, moments, a memory of bits
+
+
 class Stream(NamedTuple):
     """The queries of a run, in the order in which they arrive.
 
@@ -50,17 +59,23 @@ class Choice(NamedTuple):
 
 
 class Feedback(NamedTuple):
-    """What came back for a choice."""
+    """What came back for a choice: all that a learner is given to learn from.
 
-    reward: Float[Array, ""]  # y, the bit that the learner sees (possibly flipped)
-    success: Float[Array, ""]  # the truth, for the records
+    A reward lies in [0, 1]: a bit, or how well it worked. No answer is not a failure: where
+    ``observed`` is False nothing is learnt. For a slate of which every item was tried, the fields
+    of the `Choice` and ``reward`` are [k].
+    """
+
+    reward: Float[Array, ""]  # y, as the learner sees it: a noisy environment may have turned it
+    observed: Bool[Array, ""] | bool = True
+    labels: Int[Array, " L"] | None = None  # the right items, -1 pads; for oracles alone
 
 
 class Trace(NamedTuple):
     """What is recorded of each round; every field is [T] (or [S, T] over seeds).
 
-    Probabilities are the model's, before the round's update. Sums over rounds belong on the
-    host, in float64.
+    Probabilities are the model's, before the round's update, and NaN for a learner that has none.
+    Sums over rounds belong on the host, in float64.
     """
 
     item: Int[Array, " T"]

@@ -1,7 +1,7 @@
-"""What answers a slate: labels, flipped bits, rerankers, tools that come and go.
+"""What answers a slate: labels, noisy labels, rerankers, tools that come and go.
 
     success = 'the chosen item is one of the labels'
-    flip_rate rho: the learner sees the bit the wrong way round with probability rho    B.4
+    noise_rate rho: the learner sees the bit the wrong way round with probability rho   B.4
     reranker: of the k items shown, which one is used                           Algorithm 2
     arrives, leaves: item i is there in the rounds arrives_i <= t < leaves_i     Algorithm 3
                      and where leaves_i < arrives_i it is away in between, and returns
@@ -42,16 +42,16 @@ class Reranker(Protocol):
 class Environment(NamedTuple):
     """Everything outside the learner; what is None does not occur."""
 
-    flip_rate: float | Float[Array, ""] | None = None
+    noise_rate: float | Float[Array, ""] | None = None
     reranker: Reranker | None = None
     arrives: Int[Array, " I"] | None = None  # first round of each item
     leaves: Int[Array, " I"] | None = None  # first round without it
 
 
-def flipped(flip_rate: float) -> Environment:
-    """Bits that lie with probability ``flip_rate``, in [0, 0.5]."""
-    require("flip_rate", flip_rate, "in [0, 0.5]", lambda x: 0 <= x <= 0.5)
-    return Environment(flip_rate=flip_rate)
+def label_noise(noise_rate: float) -> Environment:
+    """Rewards that are turned round with probability ``noise_rate``, in [0, 0.5]."""
+    require("noise_rate", noise_rate, "in [0, 0.5]", lambda x: 0 <= x <= 0.5)
+    return Environment(noise_rate=noise_rate)
 
 
 def simulated_reranker(*, accuracy: float) -> Reranker:
@@ -71,8 +71,14 @@ def simulated_reranker(*, accuracy: float) -> Reranker:
     return rerank
 
 
-def present(environment: Environment, t: Int[Array, ""], available: Bool[Array, " I"]) -> Array:
-    """The items that are there in round t, among those the catalogue holds at all."""
+def available_at(
+    environment: Environment, t: Int[Array, ""], available: Bool[Array, " I"]
+) -> Bool[Array, " I"]:
+    """The items that are there in round t, among those the catalogue holds at all.
+
+    Returns:
+      [I].
+    """
     arrives, leaves = environment.arrives, environment.leaves
     come = True if arrives is None else arrives <= t
     stays = True if leaves is None else t < leaves
@@ -81,14 +87,19 @@ def present(environment: Environment, t: Int[Array, ""], available: Bool[Array, 
     return available & jnp.where(leaves < arrives, come | stays, come & stays)
 
 
-def answer(
+def respond(
     environment: Environment,
     key: PRNGKey,
     slate: Slate,
     labels: Int[Array, " L"],
     query: Int[Array, ""],
-) -> tuple[Choice, Feedback]:
-    """Uses one item of the slate and says whether it worked. ``key`` is consumed."""
+) -> tuple[Choice, Feedback, Float[Array, ""]]:
+    """Uses one item of the slate and says whether it worked. ``key`` is consumed.
+
+    Returns:
+      the choice, the feedback (without labels), and the success [], which the learner may have
+      been told the wrong way round.
+    """
     coin, lot = jax.random.split(key)
     if environment.reranker is None:
         position = jnp.zeros((), jnp.int32)
@@ -97,7 +108,10 @@ def answer(
     choice = Choice(item=slate.items[position], propensity=slate.propensity[position])
     success = (choice.item == labels).any()
     reward = success
-    if environment.flip_rate is not None:
-        reward = success ^ (jax.random.uniform(coin) < environment.flip_rate)
+    if environment.noise_rate is not None:
+        reward = success ^ (jax.random.uniform(coin) < environment.noise_rate)
     dtype = slate.propensity.dtype
-    return choice, Feedback(reward=reward.astype(dtype), success=success.astype(dtype))
+    return choice, Feedback(reward=reward.astype(dtype)), success.astype(dtype)
+
+
+RERANKERS = {"simulated": simulated_reranker}

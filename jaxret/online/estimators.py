@@ -7,7 +7,7 @@ model's probabilities ``p``, the chosen item ``a``, its propensity ``pi`` and th
     importance_weighted   c = p - 1[a] y / pi              unbiased   ORAG Eq. (4)
     chosen_only           c = 1[a] (1 - y / pi)            unbiased   ORAG App. B.2
     full_information      c = p - 1[i*]                    the gradient itself, not a bandit
-    debiased              Eq. (4) with (y - rho)/(1 - 2 rho) for y: unbiased under flips  (ours)
+    debiased              Eq. (4) with (y - rho)/(1 - 2 rho) for y: unbiased under label noise  (ours)
     implicit_exploration  Eq. (4) with pi + gamma for pi   biased, low variance           (ours)
     clipped               Eq. (4) with max(pi, floor)      biased, low variance           (ours)
     bandit_likelihood     c = grad of -log P(y | a)        biased, low variance           (ours)
@@ -31,16 +31,16 @@ from jaxtyping import Array, Float, Int
 from jaxret.validate import require
 
 
-class Round(NamedTuple):
+class Observation(NamedTuple):
     """One observed round, as an estimator sees it; items as masks, so that rules read as formulas.
 
-    ``target`` is for `full_information` alone: a rule that learns from bits must not read it.
+    ``target`` is for `full_information` alone: a rule that learns from bits is not given it.
     """
 
     probs: Float[Array, " I"]  # p, zero where an item is absent
     chosen: Float[Array, " I"]  # 1[i = a]
     best: Float[Array, " I"]  # 1[i = argmax p]
-    target: Float[Array, " I"]  # 1[labels] / L over the labels that are available
+    target: Float[Array, " I"] | None  # 1[labels] / L over those available; None for a bandit
     p_chosen: Float[Array, ""]  # p_a
     propensity: Float[Array, ""]  # pi, the probability with which a was really chosen
     reward: Float[Array, ""]  # y
@@ -53,7 +53,7 @@ class Coefficients(Protocol):
     zero where ``probs`` and ``chosen`` are.
     """
 
-    def __call__(self, seen: Round) -> Float[Array, " I"]: ...
+    def __call__(self, obs: Observation) -> Float[Array, " I"]: ...
 
 
 class Estimator(NamedTuple):
@@ -63,7 +63,7 @@ class Estimator(NamedTuple):
     coefficients: Coefficients
     unbiased: bool  # Lemma 3.1 holds when a ~ p
     bandit: bool = True  # reads the bit only, never the target
-    flip_rate: float | Float[Array, ""] = 0.0  # how often bits lie where ``unbiased`` is claimed
+    noise_rate: float | Float[Array, ""] = 0.0  # how often bits lie where ``unbiased`` is claimed
 
 
 def importance_weighted(*, divide_by: str = "propensity") -> Estimator:
@@ -75,9 +75,9 @@ def importance_weighted(*, divide_by: str = "propensity") -> Estimator:
     """
     require("divide_by", divide_by, "'propensity' or 'model'", {"propensity", "model"}.__contains__)
 
-    def coefficients(seen):
-        weight = seen.propensity if divide_by == "propensity" else seen.p_chosen
-        return seen.probs - seen.chosen * seen.reward / weight
+    def coefficients(obs):
+        weight = obs.propensity if divide_by == "propensity" else obs.p_chosen
+        return obs.probs - obs.chosen * obs.reward / weight
 
     return Estimator("importance_weighted", coefficients, unbiased=True)
 
@@ -85,8 +85,8 @@ def importance_weighted(*, divide_by: str = "propensity") -> Estimator:
 def chosen_only() -> Estimator:
     """ORAG App. B.2: one row moves a round, whatever the size of the catalogue."""
 
-    def coefficients(seen):
-        return seen.chosen * (1.0 - seen.reward / seen.propensity)
+    def coefficients(obs):
+        return obs.chosen * (1.0 - obs.reward / obs.propensity)
 
     return Estimator("chosen_only", coefficients, unbiased=True)
 
@@ -94,31 +94,31 @@ def chosen_only() -> Estimator:
 def full_information() -> Estimator:
     """The gradient of the cross-entropy averaged over the labels: what a teacher would allow."""
 
-    def coefficients(seen):
-        return seen.probs - seen.target
+    def coefficients(obs):
+        return obs.probs - obs.target
 
     return Estimator("full_information", coefficients, unbiased=True, bandit=False)
 
 
-def debiased(*, flip_rate: float) -> Estimator:
+def debiased(*, noise_rate: float) -> Estimator:
     """Eq. (4) with the bit put right on average: ``(y - rho) / (1 - 2 rho)``.
 
     The paper's noisy update (Eq. 10) is off by rho on every row (Eq. 12); this one is off by
     nothing, at the price of more variance.
 
     Args:
-      flip_rate: rho, in [0, 0.5).
+      noise_rate: rho, in [0, 0.5).
     """
-    require("flip_rate", flip_rate, "in [0, 0.5)", lambda x: 0 <= x < 0.5)
+    require("noise_rate", noise_rate, "in [0, 0.5)", lambda x: 0 <= x < 0.5)
 
-    def coefficients(seen):
-        reward = (seen.reward - flip_rate) / (1.0 - 2.0 * flip_rate)
-        return seen.probs - seen.chosen * reward / seen.propensity
+    def coefficients(obs):
+        reward = (obs.reward - noise_rate) / (1.0 - 2.0 * noise_rate)
+        return obs.probs - obs.chosen * reward / obs.propensity
 
-    return Estimator("debiased", coefficients, unbiased=True, flip_rate=flip_rate)
+    return Estimator("debiased", coefficients, unbiased=True, noise_rate=noise_rate)
 
 
-def implicit_exploration(*, gamma: float) -> Estimator:
+def implicit_exploration(*, gamma: float = 0.1) -> Estimator:
     """Eq. (4) with ``pi + gamma`` below the line (Neu 2015): no step exceeds 1 / gamma.
 
     Args:
@@ -126,13 +126,13 @@ def implicit_exploration(*, gamma: float) -> Estimator:
     """
     require("gamma", gamma, "> 0", lambda x: x > 0)
 
-    def coefficients(seen):
-        return seen.probs - seen.chosen * seen.reward / (seen.propensity + gamma)
+    def coefficients(obs):
+        return obs.probs - obs.chosen * obs.reward / (obs.propensity + gamma)
 
     return Estimator("implicit_exploration", coefficients, unbiased=False)
 
 
-def clipped(*, floor: float) -> Estimator:
+def clipped(*, floor: float = 0.1) -> Estimator:
     """Eq. (4) with ``max(pi, floor)`` below the line: exact where pi >= floor.
 
     Args:
@@ -140,8 +140,8 @@ def clipped(*, floor: float) -> Estimator:
     """
     require("floor", floor, "in (0, 1]", lambda x: 0 < x <= 1)
 
-    def coefficients(seen):
-        return seen.probs - seen.chosen * seen.reward / jnp.maximum(seen.propensity, floor)
+    def coefficients(obs):
+        return obs.probs - obs.chosen * obs.reward / jnp.maximum(obs.propensity, floor)
 
     return Estimator("clipped", coefficients, unbiased=False)
 
@@ -149,15 +149,17 @@ def clipped(*, floor: float) -> Estimator:
 def bandit_likelihood(*, floor: float = 1e-6) -> Estimator:
     """Gradient of ``-y log p_a - (1 - y) log(1 - p_a)``: no division by a propensity.
 
+    ``c = (p - 1[a]) (y - (1 - y) p_a / (1 - p_a))``, for a bit or for any y in [0, 1].
+
     Args:
       floor: lower bound of ``1 - p_a``, in (0, 1); keeps a confident failure finite.
     """
     require("floor", floor, "in (0, 1)", lambda x: 0 < x < 1)
 
-    def coefficients(seen):
-        away = seen.probs - seen.chosen  # raises the chosen item
-        odds = seen.p_chosen / jnp.maximum(1.0 - seen.p_chosen, floor)
-        return away * jnp.where(seen.reward > 0, 1.0, -odds)
+    def coefficients(obs):
+        away = obs.probs - obs.chosen  # raises the chosen item
+        odds = obs.p_chosen / jnp.maximum(1.0 - obs.p_chosen, floor)
+        return away * (obs.reward - (1.0 - obs.reward) * odds)
 
     return Estimator("bandit_likelihood", coefficients, unbiased=False)
 
@@ -165,15 +167,15 @@ def bandit_likelihood(*, floor: float = 1e-6) -> Estimator:
 def banditron() -> Estimator:
     """Kakade, Shalev-Shwartz and Tewari (2008): unbiased for ``1[argmax] - 1[i*]``."""
 
-    def coefficients(seen):
-        return seen.best - seen.chosen * seen.reward / seen.propensity
+    def coefficients(obs):
+        return obs.best - obs.chosen * obs.reward / obs.propensity
 
     return Estimator("banditron", coefficients, unbiased=False)
 
 
 def none() -> Estimator:
     """Learns nothing: the frozen baseline."""
-    return Estimator("none", lambda seen: jnp.zeros_like(seen.probs), unbiased=False)
+    return Estimator("none", lambda obs: jnp.zeros_like(obs.probs), unbiased=False)
 
 
 def expected_coefficients(
@@ -182,9 +184,9 @@ def expected_coefficients(
     target: Int[Array, ""],
     *,
     propensity: Float[Array, " I"] | None = None,
-    flip_rate: float | Float[Array, ""] = 0.0,
+    noise_rate: float | Float[Array, ""] = 0.0,
 ) -> Float[Array, " I"]:
-    """Averages an estimator exactly over ``a ~ propensity`` and the flipped bit.
+    """Averages an estimator exactly over ``a ~ propensity`` and the noisy bit.
 
     Costs 2 I evaluations: for checks and plots, not for streams.
 
@@ -193,7 +195,7 @@ def expected_coefficients(
       probs: the model's p.
       target: the right item i*.
       propensity: how items are really chosen; None means by p.
-      flip_rate: rho; the bit is wrong with this probability.
+      noise_rate: rho; the bit is wrong with this probability.
     """
     pi = probs if propensity is None else propensity
     n = probs.shape[0]
@@ -203,7 +205,7 @@ def expected_coefficients(
 
     def given(item, reward):
         chosen = (ids == item).astype(probs.dtype)
-        seen = Round(
+        obs = Observation(
             probs=probs,
             chosen=chosen,
             best=best,
@@ -212,9 +214,25 @@ def expected_coefficients(
             propensity=pi[item],
             reward=reward,
         )
-        chance = jnp.abs(1.0 - reward - right[item]) * (1 - 2 * flip_rate) + flip_rate
-        c = pi[item] * chance * estimator.coefficients(seen)
+        chance = jnp.abs(1.0 - reward - right[item]) * (1 - 2 * noise_rate) + noise_rate
+        c = pi[item] * chance * estimator.coefficients(obs)
         return jnp.where(pi[item] > 0, c, 0.0)  # an item that is never chosen weighs nothing
 
     both = jax.vmap(jax.vmap(given, (None, 0)), (0, None))
     return both(ids, jnp.array([0.0, 1.0], probs.dtype)).sum(axis=(0, 1))
+
+
+REGISTRY = {
+    f.__name__: f
+    for f in (
+        importance_weighted,
+        chosen_only,
+        full_information,
+        debiased,
+        implicit_exploration,
+        clipped,
+        bandit_likelihood,
+        banditron,
+        none,
+    )
+}

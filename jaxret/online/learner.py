@@ -1,59 +1,102 @@
-"""The online learner: ORAG (Algorithm 1) and its rivals, as pure functions over a small state.
+"""The online learner: what every learner can do, and the rank-one learner built from parts.
 
-A learner acts, sees one bit and moves Theta:
+A learner acts, sees one bit and moves Theta (ORAG, Algorithm 1):
 
-    p     = softmax(Theta q / tau)                      Eq. (1), (3), with a temperature
+    u     = apply(q)                                    the query, or a map of it
+    p     = softmax(Theta u / tau)                      Eq. (1), (3), with a temperature
     slate ~ policy(p);  a, y from the environment       line 4
-    Theta <- project(Theta - eta_t c q^T / tau)         lines 5-6, c from the estimator
+    Theta <- project(Theta - eta_t c u^T / tau)         lines 5-6, c from the estimator
 
 The paper has no temperature (tau = 1); on unit vectors that makes p nearly uniform. Here
 q / tau takes the place of q everywhere, in the theory too: the gradient of the loss is
 ``c q^T / tau``, and eta / tau is how far one unit of coefficient moves a row.
 
-Letters: I items, d width, L labels, k items shown.
+A learner is pure functions over a `State`. One that learns from bits is never given labels: loss
+and regret are measured outside of it (`jaxret.online.measure`).
+
+Letters: I items, d width, N queries, n past rounds, k items shown.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxret import sharding
-from jaxret.online import estimators, policy, projections, schedules
-from jaxret.online.estimators import Estimator, Round
-from jaxret.online.policy import Policy
+from jaxret.online import projections, schedules
+from jaxret.online.estimators import Estimator, Observation
+from jaxret.online.policies import Policy
+from jaxret.online.preconditioners import Preconditioner
 from jaxret.online.projections import Projection
-from jaxret.online.protocols import Act, Init, Rehearse, See, Update
+from jaxret.online.query_maps import QueryMap
 from jaxret.online.schedules import Schedule
 from jaxret.sharding import Axis
-from jaxret.types import Choice
+from jaxret.types import Choice, Feedback, PRNGKey, Slate, State
 from jaxret.validate import require
 
 
-class State(NamedTuple):
-    """What a rank-one learner carries from round to round."""
+class Init(Protocol):
+    """Starts from item embeddings [I, d]; ``available`` [I] says who is there, None: everyone."""
 
-    theta: Float[Array, "I d"]
-    available: Bool[Array, " I"]
-    t: Int[Array, ""]  # rounds so far
+    def __call__(
+        self, theta: Float[Array, "I d"], available: Bool[Array, " I"] | None = None
+    ) -> State: ...
 
 
-class Info(NamedTuple):
-    """What can be said of a round when the labels are known; only looked at, never carried.
+class Act(Protocol):
+    """Chooses what to show. ``key`` is consumed."""
 
-    Of the model's probabilities before the update; labels that are absent do not count.
+    def __call__(self, state: State, query: Float[Array, " d"], key: PRNGKey) -> Slate: ...
+
+
+class Update(Protocol):
+    """Learns from what came back; ``state`` is that in which the slate was shown.
+
+    The round is counted, ``t + 1``, also where nothing was observed.
     """
 
-    p_success: Float[Array, ""]  # sum of p over the labels
-    loss: Float[Array, ""]  # -log p, averaged over the labels
-    inverse_p: Float[Array, ""]  # sum_i 1 / p_i
-    logit_label: Float[Array, ""]  # theta . q / tau, averaged over the labels
-    logit_sum: Float[Array, ""]  # sum_i theta_i . q / tau
+    def __call__(
+        self, state: State, query: Float[Array, " d"], choice: Choice, feedback: Feedback
+    ) -> State: ...
+
+
+class OfQuery(Protocol):
+    """One number an item: its logit, or its chance to be shown; a query [d] -> [I]."""
+
+    def __call__(self, state: State, query: Float[Array, " d"]) -> Float[Array, " I"]: ...
+
+
+class Scores(Protocol):
+    """What rankings are made by: queries [N, d] -> [N, I], minus infinity where one is absent."""
+
+    def __call__(self, state: State, queries: Float[Array, "N d"]) -> Float[Array, "N I"]: ...
+
+
+class Relearn(Protocol):
+    """Learns once more from n past rounds, all of them at today's state, which stays in its round.
+
+    Args:
+      state: today's.
+      queries: [n, d].
+      choices: what was used then, fields [n].
+      rewards: [n].
+      counts: [n], 0 for a round that is to be left out, otherwise 1.
+    """
+
+    def __call__(
+        self,
+        state: State,
+        queries: Float[Array, "n d"],
+        choices: Choice,
+        rewards: Float[Array, " n"],
+        counts: Float[Array, " n"],
+    ) -> State: ...
 
 
 class Rule(NamedTuple):
-    """The parts of a rank-one learner: all that the blocked replay needs to know of it."""
+    """The parts of a rank-one learner."""
 
     policy: Policy
     estimator: Estimator
@@ -61,27 +104,31 @@ class Rule(NamedTuple):
     schedule: Schedule
     tau: float | Float[Array, ""]
     eta: float | Float[Array, ""]
+    query_map: QueryMap | None = None
+    preconditioner: Preconditioner | None = None
 
-
-def as_they_are(state, queries: Float[Array, "N d"]) -> Float[Array, "N d"]:
-    """What a learner sees that does not change queries."""
-    del state
-    return queries
+    @property
+    def blocked(self) -> bool:
+        """Whether it has the exact blocked form: rows alone move, along the queries."""
+        return self.query_map is None and self.preconditioner is None
 
 
 class Learner(NamedTuple):
-    """A learner.
+    """A learner: five functions, and what it says of itself.
 
-    ``rule`` is None for those whose update is not rank one, ``rehearse`` for those that cannot.
+    ``logits`` is None where a rule has no softmax: then it has no loss, regret or bounds.
     """
 
     name: str
     init: Init
     act: Act
     update: Update
-    rule: Rule | None
-    see: See = as_they_are
-    rehearse: Rehearse | None = None
+    logits: OfQuery | None
+    scores: Scores
+    oracle: bool = False  # is given the labels
+    chances: OfQuery | None = None  # with which each item is shown; None: not known
+    relearn: Relearn | None = None  # None: cannot
+    rule: Rule | None = None  # None: not rank one
 
 
 def rank_one(
@@ -115,159 +162,181 @@ def rank_one(
         tau=tau,
         eta=eta,
     )
+    return from_rule(name, rule)
 
-    def init(theta, available):
+
+def from_rule(name: str, rule: Rule) -> Learner:
+    """The learner that follows a rule; its ``extra`` is (query map, preconditioner's memory)."""
+    query_map, preconditioner = rule.query_map, rule.preconditioner
+    policy_chances = rule.policy.chances
+
+    def init(theta, available=None):
         theta = projections.project(rule.projection, theta)
-        return State(theta=theta, available=available, t=jnp.zeros((), jnp.int32))
+        extra = (
+            ()
+            if rule.blocked
+            else (
+                () if query_map is None else query_map.init(theta.shape[1], theta.dtype),
+                () if preconditioner is None else preconditioner.init(*theta.shape, theta.dtype),
+            )
+        )
+        here = jnp.ones(len(theta), bool) if available is None else available
+        return State(theta=theta, available=here, t=jnp.zeros((), jnp.int32), extra=extra)
+
+    def mapped(state, queries):
+        return queries if query_map is None else query_map.apply(state.extra[0], queries)
+
+    def logits(state, query):
+        return masked_logits(state, mapped(state, query), rule.tau)
+
+    def scores(state, queries):
+        # Full precision: the faster default of accelerators would round scores into ties.
+        rows = jnp.matmul(
+            mapped(state, queries), state.theta.T, precision=jax.lax.Precision.HIGHEST
+        )
+        return jnp.where(state.available, rows, -jnp.inf)
 
     def act(state, query, key):
-        return rule.policy.show(key, logits(state, query, rule.tau), None)
+        return rule.policy.show(key, logits(state, query), None)
 
-    def update(state, query, choice, reward, labels):
-        z = logits(state, query, rule.tau)
-        step = step_length(rule, state.t)
-        c = coefficients(rule.estimator, z, choice, reward, labels, None)
-        theta = state.theta - (step * c)[:, None] * query[None, :]
-        theta = projections.project(rule.projection, theta)
-        return state._replace(theta=theta, t=state.t + 1), measure(z, labels, None)
+    def chances(state, query):
+        assert policy_chances is not None
+        return policy_chances(logits(state, query))
 
-    def rehearse(state, queries, choices, rewards, counts):
-        c = past_coefficients(rule, state, queries, choices, rewards, counts)
-        theta = state.theta - step_length(rule, state.t) * c.T @ queries
-        return state._replace(theta=projections.project(rule.projection, theta))
+    def moved(state, queries, u, step, c):
+        """The map moves before the rows do; ``c`` and ``u`` are of one round or of n."""
+        maps, memory = state.extra or ((), ())
+        if query_map is not None:
+            pull = step * (state.theta.T @ c) if c.ndim == 1 else step * c @ state.theta
+            maps = query_map.update(maps, queries, pull)
+        if preconditioner is not None:
+            memory, c, u = _conditioned(preconditioner, memory, c, u)
+        theta = state.theta - (_outer(step * c, u) if c.ndim == 1 else step * c.T @ u)
+        extra = () if rule.blocked else (maps, memory)
+        return state._replace(theta=projections.project(rule.projection, theta), extra=extra)
 
-    return Learner(name, init, act, update, rule, rehearse=rehearse)
+    def update(state, query, choice, feedback):
+        u = mapped(state, query)
+        z = masked_logits(state, u, rule.tau)
+        c = coefficients(rule.estimator, z, choice, feedback, None)
+        new = moved(state, query, u, step_length(rule, state.t), c)
+        return where_observed(feedback, state, new)
+
+    def relearn(state, queries, choices, rewards, counts):
+        u = mapped(state, queries)
+
+        def one(u, choice, reward, count):
+            z = masked_logits(state, u, rule.tau)
+            return count * coefficients(rule.estimator, z, choice, Feedback(reward), None)
+
+        c = jax.vmap(one)(u, choices, rewards, counts)
+        return moved(state, queries, u, step_length(rule, state.t), c)
+
+    return Learner(
+        name=name,
+        init=init,
+        act=act,
+        update=update,
+        logits=logits,
+        scores=scores,
+        oracle=not rule.estimator.bandit,
+        chances=None if policy_chances is None else chances,
+        relearn=relearn if rule.estimator.bandit else None,
+        rule=rule,
+    )
 
 
-def logits(state, query: Float[Array, " d"], tau) -> Float[Array, " I"]:
-    """``Theta q / tau``, minus infinity where an item is absent."""
+def masked_logits(state: State, query: Float[Array, " d"], tau) -> Float[Array, " I"]:
+    """``Theta q / tau``, minus infinity where an item is absent.
+
+    Returns:
+      [I].
+    """
     return sharding.masked(state.theta @ query / tau, state.available)
 
 
 def coefficients(
-    estimator: Estimator,
-    z: Float[Array, " I"],
-    choice: Choice,
-    reward: Float[Array, ""],
-    labels: Int[Array, " L"],
-    axis: Axis,
+    estimator: Estimator, z: Float[Array, " I"], choice: Choice, feedback: Feedback, axis: Axis
 ) -> Float[Array, " I"]:
-    """The estimator's c, from logits and what came back."""
+    """The estimator's c, from logits and what came back.
+
+    Where each item of a slate has its own reward, what they say is added up; what the estimator
+    says of a round whoever was shown (the ``p`` of Eq. 4) counts once.
+
+    Args:
+      estimator: what a reward says.
+      z: logits, minus infinity where an item is absent.
+      choice: of one item, or fields [k].
+      feedback: its reward has the shape of the choice; labels where the estimator is an oracle.
+      axis: the mesh axis of the items, or None.
+
+    Returns:
+      c [I].
+    """
     probs = sharding.softmax(z, axis)
-    target = sharding.one_hot(labels, z, axis) * jnp.isfinite(z)
-    seen = Round(
+    target = None
+    if not estimator.bandit:
+        if feedback.labels is None:
+            raise ValueError(f"{estimator.name!r} is an oracle: it needs Feedback.labels")
+        target = sharding.one_hot(feedback.labels, z, axis) * jnp.isfinite(z)
+        target = target / jnp.maximum(sharding.total(target, axis), 1.0)
+    nobody = Observation(
         probs=probs,
-        chosen=sharding.one_hot(choice.item, z, axis),
+        chosen=jnp.zeros_like(z),
         best=sharding.one_hot(sharding.argmax(z, axis), z, axis),
-        target=target / jnp.maximum(sharding.total(target, axis), 1.0),
-        p_chosen=sharding.take(probs, choice.item, axis),
-        propensity=choice.propensity,
-        reward=reward,
+        target=target,
+        p_chosen=jnp.zeros_like(z[0]),
+        propensity=jnp.ones_like(z[0]),
+        reward=jnp.zeros_like(z[0]),
     )
-    return estimator.coefficients(seen)
+
+    def shown(item, propensity, reward):
+        return estimator.coefficients(
+            nobody._replace(
+                chosen=sharding.one_hot(item, z, axis),
+                p_chosen=sharding.take(probs, item, axis),
+                propensity=propensity,
+                reward=reward,
+            )
+        )
+
+    if choice.item.ndim == 0:
+        return shown(choice.item, choice.propensity, feedback.reward)
+    each = jax.vmap(shown)(choice.item, choice.propensity, feedback.reward)
+    anyway = estimator.coefficients(nobody)
+    return anyway + (each - anyway).sum(axis=0)
 
 
-def past_coefficients(
-    rule: Rule,
-    state,
-    queries: Float[Array, "n d"],
-    choices: Choice,
-    rewards: Float[Array, " n"],
-    counts: Float[Array, " n"],
-) -> Float[Array, "n I"]:
-    """c of past rounds as today's rows see them, with the arguments of `Rehearse`."""
-
-    def one(query, choice, reward, count):
-        z = logits(state, query, rule.tau)
-        return count * coefficients(rule.estimator, z, choice, reward, jnp.array([-1]), None)
-
-    return jax.vmap(one)(queries, choices, rewards, counts)
-
-
-def measure(z: Float[Array, " I"], labels: Int[Array, " L"], axis: Axis) -> Info:
-    """Describes a round whose labels are known; 0 throughout where no label is available."""
-    here = jnp.isfinite(z)
-    finite = jnp.where(here, z, 0.0)
-    top = sharding.maximum(z, axis)
-    log_total = top + jnp.log(sharding.total(jnp.exp(z - top), axis))
-    counts = (labels >= 0) & (sharding.take(here.astype(z.dtype), labels, axis) > 0)
-    n = jnp.maximum(counts.sum(), 1)
-    z_labels = sharding.take(finite, labels, axis)
-    log_p = jnp.where(counts, z_labels - log_total, 0.0)
-    return Info(
-        p_success=jnp.where(counts, jnp.exp(log_p), 0.0).sum(),
-        loss=-log_p.sum() / n,
-        inverse_p=sharding.total(jnp.where(here, jnp.exp(log_total - finite), 0.0), axis),
-        logit_label=jnp.where(counts, z_labels, 0.0).sum() / n,
-        logit_sum=sharding.total(finite, axis),
-    )
+def where_observed(feedback: Feedback, state: State, new: State) -> State:
+    """The new state, or where nothing was observed the old one; a round later in either case."""
+    after = state._replace(t=state.t + 1)
+    new = new._replace(t=after.t)
+    if feedback.observed is True:
+        return new
+    return jax.tree.map(lambda x, y: jnp.where(feedback.observed, x, y), new, after)
 
 
 def step_length(rule: Rule, t: Int[Array, ""]) -> Float[Array, ""]:
-    """How far one unit of coefficient moves a row in round t: ``eta_t / tau``."""
+    """How far one unit of coefficient moves a row in round t: ``eta_t / tau``.
+
+    Returns:
+      [].
+    """
     return jnp.asarray(rule.eta * rule.schedule(t) / rule.tau)
 
 
-def orag(*, tau: float, eta: float, k: int = 1, divide_by: str = "propensity", **where) -> Learner:
-    """Online-Optimized RAG: items drawn from p, Eq. (4). Algorithm 1; with k > 1 Algorithm 2.
-
-    Args:
-      tau: temperature; the paper's is 1.
-      eta: step size.
-      k: items shown to the environment's reranker.
-      divide_by: 'propensity', or 'model' for Algorithm 2 as it is printed.
-      **where: ``projection`` and ``schedule``, as in `rank_one`.
-    """
-    estimator = estimators.importance_weighted(divide_by=divide_by)
-    return rank_one(
-        "orag", estimator=estimator, policy=policy.softmax(k=k), tau=tau, eta=eta, **where
-    )
+def _outer(c: Float[Array, " I"], u: Float[Array, " d"]) -> Float[Array, "I d"]:
+    return c[:, None] * u[None, :]
 
 
-def chosen_only(*, tau: float, eta: float, **where) -> Learner:
-    """App. B.2: as ORAG, but only the chosen row moves."""
-    estimator = estimators.chosen_only()
-    return rank_one(
-        "chosen_only", estimator=estimator, policy=policy.softmax(), tau=tau, eta=eta, **where
-    )
+def _conditioned(preconditioner: Preconditioner, memory, c, u):
+    """Steps as the preconditioner has them, of one round or of n one after the other."""
+    if c.ndim == 1:
+        return preconditioner.apply(memory, c, u)
 
+    def next_round(memory, line):
+        memory, *line = preconditioner.apply(memory, *line)
+        return memory, line
 
-def greedy(*, tau: float, eta: float, estimator: Estimator | None = None, **where) -> Learner:
-    """Shows the best item and learns by the bandit likelihood, which needs no exploration."""
-    return rank_one(
-        "greedy",
-        estimator=estimator or estimators.bandit_likelihood(),
-        policy=policy.greedy(),
-        tau=tau,
-        eta=eta,
-        **where,
-    )
-
-
-def banditron(*, tau: float, eta: float, epsilon: float, **where) -> Learner:
-    """Kakade et al. (2008): epsilon-greedy with the perceptron step, started at Theta_1."""
-    return rank_one(
-        "banditron",
-        estimator=estimators.banditron(),
-        policy=policy.epsilon_greedy(epsilon=epsilon),
-        tau=tau,
-        eta=eta,
-        **where,
-    )
-
-
-def full_information(*, tau: float, eta: float, **where) -> Learner:
-    """The oracle: acts greedily, is told the labels, follows the gradient itself."""
-    return rank_one(
-        "full_information",
-        estimator=estimators.full_information(),
-        policy=policy.greedy(),
-        tau=tau,
-        eta=eta,
-        **where,
-    )
-
-
-def frozen(*, tau: float = 1.0) -> Learner:
-    """Static retrieval: the best item by Theta_1, for ever."""
-    return rank_one("frozen", estimator=estimators.none(), policy=policy.greedy(), tau=tau, eta=0.0)
+    memory, (c, u) = lax.scan(next_round, memory, (c, u))
+    return memory, c, u

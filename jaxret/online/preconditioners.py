@@ -1,7 +1,7 @@
 """In which direction, and how far, a rank-one step really goes.
 
     Theta <- Theta - step c u^T        none: every other learner
-             Theta - step c (A u)^T    second moment: A the inverse second moment of what was seen,
+             Theta - step c (A u)^T    second moment: A the inverse second moment of past queries,
                                        so that directions which all queries share count less
              Theta - step (c / s) u^T  by row: s_i^2 = 1 + sum of past (c_i)^2 |u|^2 of the row, so
                                        that a tool that has moved much moves less   (Adagrad)
@@ -35,16 +35,7 @@ class Preconditioner(NamedTuple):
     apply: Apply
 
 
-def none() -> Preconditioner:
-    """Steps as they are."""
-    return Preconditioner(
-        "none",
-        init=lambda items, width, dtype: (),
-        apply=lambda memory, c, u: (memory, c, u),
-    )
-
-
-def second_moment(*, ridge: float) -> Preconditioner:
+def second_moment(*, ridge: float = 1000.0) -> Preconditioner:
     """``A = (ridge + t) (ridge I + d sum_s u_s u_s^T)^-1``, the current u counted in.
 
     It starts at the identity, and stays near it for unit vectors that point everywhere alike. The
@@ -80,3 +71,6 @@ def by_row() -> Preconditioner:
         return memory, c / jnp.sqrt(memory), u
 
     return Preconditioner("by_row", init, apply)
+
+
+REGISTRY = {f.__name__: f for f in (second_moment, by_row)}

@@ -2,8 +2,8 @@
 
 The text of the paper does stochastic gradient descent; its experiments do this. Within a
 batch of B rounds Theta stands still and the B gradients are averaged; then AdamW moves every
-coordinate by about the learning rate. `jaxret.theory.reach` bounds how far that can move a score:
-with the printed rates (1e-8 to 1e-5) not far enough to matter (`experiments.printed`).
+coordinate by about the learning rate. `jaxret.theory.score_drift` bounds how far that can move a
+score: with the printed rates (1e-8 to 1e-5) not far enough to matter (`experiments.paper_settings`).
 
 AdamW keeps moments for every entry of Theta, so its update is not linear in the gradient and
 has no blocked form: it takes the plain scan.
@@ -16,28 +16,23 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import optax
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
-from jaxret.online import estimators, schedules
-from jaxret.online import policy as policies
+from jaxret.online import estimators, policies, schedules
 from jaxret.online.estimators import Estimator
-from jaxret.online.learner import Learner, coefficients, logits, measure
-from jaxret.online.policy import Policy
+from jaxret.online.learner import Learner, coefficients, masked_logits, where_observed
+from jaxret.online.policies import Policy
 from jaxret.online.schedules import Schedule
+from jaxret.types import State
 from jaxret.validate import require
 
 
-class TrainerState(NamedTuple):
-    """As `jaxret.online.learner.State`, with the optimiser's moments and the open batch.
+class OpenBatch(NamedTuple):
+    """The gradient of the open batch, which has rank B, as its factors; and the moments."""
 
-    A batch's gradient has rank B, so the open batch is kept as its factors.
-    """
-
-    theta: Float[Array, "I d"]
-    available: Bool[Array, " I"]
-    t: Int[Array, ""]
     coefficients: Float[Array, "B I"]
     queries: Float[Array, "B d"]
+    count: Int[Array, ""]  # rounds that were observed
     optimiser: Any
 
 
@@ -68,35 +63,56 @@ def minibatch_adamw(
     policy = policy or policies.softmax()
     adamw = optax.adamw(lambda count: eta * schedule(jnp.asarray(count)), weight_decay=0.01)
 
-    def init(theta, available):
-        return TrainerState(
-            theta=theta,
-            available=available,
-            t=jnp.zeros((), jnp.int32),
+    def init(theta, available=None):
+        open_batch = OpenBatch(
             coefficients=jnp.zeros((batch, theta.shape[0]), theta.dtype),
             queries=jnp.zeros((batch, theta.shape[1]), theta.dtype),
+            count=jnp.zeros((), jnp.int32),
             optimiser=adamw.init(theta),
         )
+        here = jnp.ones(len(theta), bool) if available is None else available
+        return State(theta=theta, available=here, t=jnp.zeros((), jnp.int32), extra=open_batch)
+
+    def logits(state, query):
+        return masked_logits(state, query, tau)
+
+    def scores(state, queries):
+        rows = jnp.matmul(queries, state.theta.T, precision=lax.Precision.HIGHEST)
+        return jnp.where(state.available, rows, -jnp.inf)
 
     def act(state, query, key):
-        return policy.show(key, logits(state, query, tau), None)
+        return policy.show(key, logits(state, query), None)
 
-    def update(state, query, choice, reward, labels):
-        z = logits(state, query, tau)
-        c = coefficients(estimator, z, choice, reward, labels, None)
-        slot = state.t % batch
-        state = state._replace(
-            t=state.t + 1,
-            coefficients=state.coefficients.at[slot].set(c),
-            queries=state.queries.at[slot].set(query / tau),
+    def chances(state, query):
+        assert policy.chances is not None
+        return policy.chances(logits(state, query))
+
+    def update(state, query, choice, feedback):
+        c = coefficients(estimator, logits(state, query), choice, feedback, None)
+        slot = state.extra.count % batch
+        open_batch = state.extra._replace(
+            coefficients=state.extra.coefficients.at[slot].set(c),
+            queries=state.extra.queries.at[slot].set(query / tau),
+            count=state.extra.count + 1,
         )
-        state = lax.cond(slot == batch - 1, step, lambda state: state, state)
-        return state, measure(z, labels, None)
+        new = state._replace(extra=open_batch)
+        new = lax.cond(slot == batch - 1, step, lambda state: state, new)
+        return where_observed(feedback, state, new)
 
     def step(state):
-        gradient = state.coefficients.T @ state.queries / batch
-        move, optimiser = adamw.update(gradient, state.optimiser, state.theta)
+        gradient = state.extra.coefficients.T @ state.extra.queries / batch
+        move, optimiser = adamw.update(gradient, state.extra.optimiser, state.theta)
         here = state.available[:, None]  # weight decay and momentum would move absent rows too
-        return state._replace(theta=state.theta + move * here, optimiser=optimiser)
+        extra = state.extra._replace(optimiser=optimiser)
+        return state._replace(theta=state.theta + move * here, extra=extra)
 
-    return Learner("minibatch_adamw", init, act, update, None)
+    return Learner(
+        name="minibatch_adamw",
+        init=init,
+        act=act,
+        update=update,
+        logits=logits,
+        scores=scores,
+        oracle=not estimator.bandit,
+        chances=None if policy.chances is None else chances,
+    )

@@ -5,7 +5,7 @@ p from 0.008 to 0.44) and held against what the proof uses; the schedule is eval
 round; the rest is read off the trace. A probe can refute and not prove: an estimator must
 also claim to be unbiased.
 
-Letters as in `jaxret.theory.run`.
+Letters as in `jaxret.theory.evidence`.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxret.theory.checks import moments
-from jaxret.theory.run import Run
+from jaxret.theory.evidence import Evidence
 
 _CLOSE = 1e-3  # relative: float32 traces and probes
 _PROBE = np.linspace(-2.0, 2.0, 8)  # logits
@@ -43,14 +43,14 @@ def at_least(name: str, measured: float, limit: float) -> Assumption:
     return Assumption(name, holds, float(measured), f">= {limit:.4g}")
 
 
-def constant_step(run: Run) -> Assumption:
+def constant_step(run: Evidence) -> Assumption:
     """The schedule's factor is 1 in every round that was played."""
     rounds = jnp.arange(run.trace.loss.shape[-1], dtype=jnp.int32)
     off = np.abs(np.asarray(jax.vmap(run.rule.schedule)(rounds)) - 1.0).max()
     return at_most("constant step size: |factor - 1|", off, 0.0)
 
 
-def comparator_inside(run: Run) -> Assumption:
+def comparator_inside(run: Evidence) -> Assumption:
     """Rows are projected onto a convex set, if at all, and those of the comparator lie in it."""
     name = "comparator in a convex set: longest row"
     longest = float(np.linalg.norm(np.asarray(run.comparator, np.float64), axis=1).max())
@@ -64,7 +64,7 @@ def comparator_inside(run: Run) -> Assumption:
     return at_most(name, longest, projection.radius)
 
 
-def in_a_ball(run: Run) -> Assumption:
+def in_a_ball(run: Evidence) -> Assumption:
     """Rows are projected onto a ball, whose radius is ``measured`` (infinite without one)."""
     projection = run.rule.projection
     is_ball = projection.convex and projection.radius is not None
@@ -72,7 +72,7 @@ def in_a_ball(run: Run) -> Assumption:
     return Assumption("rows in a ball: radius", is_ball, radius, "< inf")
 
 
-def drawn_from_model(run: Run) -> Assumption:
+def drawn_from_model(run: Evidence) -> Assumption:
     """One item a round, chosen with the model's p: on the probe, and wherever it was right."""
     name = "items drawn from p: |pi / p - 1|"
     if run.rule.policy.k != 1:
@@ -87,45 +87,45 @@ def drawn_from_model(run: Run) -> Assumption:
     return at_most(name, max(probed, np.abs(pi / p - 1.0).max(initial=0.0)), _CLOSE)
 
 
-def estimator_mean(run: Run, *, flip_rate: float, bias: float) -> Assumption:
-    """``E[c] = p - 1[i*] + bias (2 1[i*] - 1)`` under the flips, on the probe."""
+def estimator_mean(run: Evidence, *, noise_rate: float, bias: float) -> Assumption:
+    """``E[c] = p - 1[i*] + bias (2 1[i*] - 1)`` under label noise, on the probe."""
     name = "mean of the estimator: off by"
     estimator = run.rule.estimator
     if not estimator.unbiased:
         return Assumption(name, False, np.nan, f"unbiased, and {estimator.name!r} is not")
     off = 0.0
-    for p, target, mean, _ in _probed(run, flip_rate):
+    for p, target, mean, _ in _probed(run, noise_rate):
         right = np.arange(p.size) == target
         off = max(off, np.abs(mean - (p - right + bias * (2.0 * right - 1.0))).max())
     return at_most(name, off, _CLOSE)
 
 
-def estimator_second_moment(run: Run, *, flip_rate: float, allowed: Callable) -> Assumption:
-    """``E ||c||^2 <= allowed(p_{i*}, sum_i 1 / p_i)`` under the flips, on the probe."""
+def estimator_second_moment(run: Evidence, *, noise_rate: float, allowed: Callable) -> Assumption:
+    """``E ||c||^2 <= allowed(p_{i*}, sum_i 1 / p_i)`` under label noise, on the probe."""
     ratio = max(
         second / allowed(p[target], (1.0 / p).sum())
-        for p, target, _, second in _probed(run, flip_rate)
+        for p, target, _, second in _probed(run, noise_rate)
     )
     return at_most("second moment of the estimator, over the bound's", ratio, 1.0 + _CLOSE)
 
 
-def one_label(run: Run) -> Assumption:
+def one_label(run: Evidence) -> Assumption:
     """Every query that was played has exactly one label."""
     counts = (np.asarray(run.stream.labels) >= 0).sum(axis=1)[np.asarray(run.stream.order)]
     odd = float(np.mean(counts != 1))
     return at_most("one label a query: share of rounds with more or none", odd, 0.0)
 
 
-def flips(run: Run, flip_rate: float) -> Assumption:
-    """The share of bits that lied fits ``flip_rate`` within 5 standard errors."""
-    lied = np.asarray(run.trace.reward) != np.asarray(run.trace.success)
-    slack = 5.0 * np.sqrt(flip_rate * (1.0 - flip_rate) / lied.size)
-    holds = bool(abs(lied.mean() - flip_rate) <= slack)
-    required = f"{flip_rate:.4g} +- {slack:.2g}"
-    return Assumption("share of flipped bits", holds, float(lied.mean()), required)
+def label_noise(run: Evidence, noise_rate: float) -> Assumption:
+    """The share of rewards that contradict the labels fits ``noise_rate`` within 5 standard errors."""
+    wrong = np.asarray(run.trace.reward) != np.asarray(run.trace.success)
+    slack = 5.0 * np.sqrt(noise_rate * (1.0 - noise_rate) / wrong.size)
+    holds = bool(abs(wrong.mean() - noise_rate) <= slack)
+    required = f"{noise_rate:.4g} +- {slack:.2g}"
+    return Assumption("share of wrong rewards", holds, float(wrong.mean()), required)
 
 
-def same_start(run: Run) -> Assumption:
+def same_start(run: Evidence) -> Assumption:
     """The first round's loss is that of Theta_1: trace, stream and temperature belong together."""
     first = np.asarray(run.stream.order)[:, 0]
     queries, labels = np.asarray(run.stream.queries)[first], np.asarray(run.stream.labels)[first]
@@ -137,9 +137,11 @@ def same_start(run: Run) -> Assumption:
     return at_most("the run starts at Theta_1: first loss off by", off.max(), _CLOSE)
 
 
-def _probed(run, flip_rate):
+def _probed(run, noise_rate):
     """(p, i*, E[c], E||c||^2) for a likely, a middling and an unlikely right item."""
     probs = jax.nn.softmax(jnp.asarray(_PROBE))
     for target in (0, 4, 7):
-        mean, second = moments(run.rule.estimator, probs, jnp.asarray(target), flip_rate=flip_rate)
+        mean, second = moments(
+            run.rule.estimator, probs, jnp.asarray(target), noise_rate=noise_rate
+        )
         yield np.asarray(probs, np.float64), target, np.asarray(mean), float(second)

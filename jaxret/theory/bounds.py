@@ -1,7 +1,7 @@
 """The regret bounds, each with its terms and with its assumptions measured on a run.
 
     theorem_5_1   ||Theta_1 - U||^2 / (2 eta) + eta/2 sum_t (1/p* - 2 p* + 1) ||q_t||^2
-    theorem_b2    bits flipped by rho: a larger variance and the bias - sum_t <B_t, Theta_t - U>
+    theorem_b2    labels noisy at rate rho: a larger variance and the bias - sum_t <B_t, Theta_t - U>
     debiased      ours: the bit put right on average; no bias, and variance for it
 
 p* is the probability of the right item, expectations are means over the seeds of a run, and
@@ -17,7 +17,7 @@ What they use of the rule is E||G_t||_F^2 = E||c||^2 ||q_t||^2. By enumeration o
 Clean bits: sum_i p_i^2 - 2 p* + 1/p*, and the theorem bounds the sum by 1. The rule of
 App. B.2, which moves one row only, has 1/p* - 1, never more: Theorem 5.1 holds for it too.
 
-Letters as in `jaxret.theory.run`.
+Letters as in `jaxret.theory.evidence`.
 """
 
 from collections.abc import Callable
@@ -27,8 +27,16 @@ import numpy as np
 
 from jaxret.theory import assumptions
 from jaxret.theory.assumptions import Assumption
+from jaxret.theory.evidence import (
+    Evidence,
+    bias_product,
+    distance2,
+    inverse_p,
+    norm2,
+    p_label,
+    require_seeds,
+)
 from jaxret.theory.regret import over_seeds
-from jaxret.theory.run import Run, bias_product, distance2, inverse_p, norm2, p_label, require_seeds
 from jaxret.validate import require
 
 
@@ -47,32 +55,32 @@ class Bound(NamedTuple):
         return all(a.holds for a in self.assumptions)
 
 
-def theorem_5_1(run: Run) -> Bound:
+def theorem_5_1(run: Evidence) -> Bound:
     """Theorem 5.1, for clean bits and any comparator."""
 
     def variance(p_label, inverse_p):
         del inverse_p
         return clean_variance(p_label)
 
-    return _bound("Theorem 5.1", run, variance, flip_rate=0.0, bias=0.0)
+    return _bound("Theorem 5.1", run, variance, noise_rate=0.0, bias=0.0)
 
 
-def theorem_b2(run: Run, *, flip_rate: float) -> Bound:
-    """Theorem B.2: Eq. (4) fed with flipped bits, Eq. (10).
+def theorem_b2(run: Evidence, *, noise_rate: float) -> Bound:
+    """Theorem B.2: Eq. (4) fed with noisy bits, Eq. (10).
 
     The bias B_t has the rows ``rho q_t (2 1[i*] - 1)``, so that with z = Theta q / tau
     ``<B_t, Theta> = rho (2 z_{i*} - sum_i z_i)``. The proof's ||a + b||^2 <= 2||a||^2 + 2||b||^2
     costs about a factor 2 in the variance.
     """
-    require("flip_rate", flip_rate, "in [0, 0.5]", lambda x: 0 <= x <= 0.5)
+    require("noise_rate", noise_rate, "in [0, 0.5]", lambda x: 0 <= x <= 0.5)
 
     def variance(p_label, inverse_p):
-        return 2.0 * (clean_variance(p_label) + flip_rate * inverse_p)
+        return 2.0 * (clean_variance(p_label) + noise_rate * inverse_p)
 
-    return _bound("Theorem B.2", run, variance, flip_rate=flip_rate, bias=flip_rate)
+    return _bound("Theorem B.2", run, variance, noise_rate=noise_rate, bias=noise_rate)
 
 
-def debiased(run: Run, *, flip_rate: float) -> Bound:
+def debiased(run: Evidence, *, noise_rate: float) -> Bound:
     """Ours: the bound of `estimators.debiased`, which has no linear part.
 
     The bit y' = (y - rho) / (1 - 2 rho) has the mean r, the clean bit, and the variance
@@ -82,13 +90,13 @@ def debiased(run: Run, *, flip_rate: float) -> Bound:
         E||c||^2 = sum_i (p_i^2 - 2 p_i 1[i*] + (1[i*] + v) / p_i)
                 <= 1 - 2 p* + 1/p* + v sum_i 1/p_i.
     """
-    require("flip_rate", flip_rate, "in [0, 0.5)", lambda x: 0 <= x < 0.5)
-    v = flip_rate * (1.0 - flip_rate) / (1.0 - 2.0 * flip_rate) ** 2
+    require("noise_rate", noise_rate, "in [0, 0.5)", lambda x: 0 <= x < 0.5)
+    v = noise_rate * (1.0 - noise_rate) / (1.0 - 2.0 * noise_rate) ** 2
 
     def variance(p_label, inverse_p):
         return clean_variance(p_label) + v * inverse_p
 
-    return _bound("debiased", run, variance, flip_rate=flip_rate, bias=0.0)
+    return _bound("debiased", run, variance, noise_rate=noise_rate, bias=0.0)
 
 
 def describe(bound: Bound) -> str:
@@ -102,7 +110,9 @@ def describe(bound: Bound) -> str:
     return "\n".join(lines)
 
 
-def _bound(name: str, run: Run, variance: Callable, *, flip_rate: float, bias: float) -> Bound:
+def _bound(
+    name: str, run: Evidence, variance: Callable, *, noise_rate: float, bias: float
+) -> Bound:
     """The common shape: ``variance(p*, sum 1/p)`` bounds E||c||^2, ``bias`` scales B_t."""
     require_seeds(run)
     eta = float(run.rule.eta)
@@ -126,10 +136,10 @@ def _bound(name: str, run: Run, variance: Callable, *, flip_rate: float, bias: f
             assumptions.constant_step(run),
             assumptions.comparator_inside(run),
             assumptions.drawn_from_model(run),
-            assumptions.estimator_mean(run, flip_rate=flip_rate, bias=bias),
-            assumptions.estimator_second_moment(run, flip_rate=flip_rate, allowed=variance),
+            assumptions.estimator_mean(run, noise_rate=noise_rate, bias=bias),
+            assumptions.estimator_second_moment(run, noise_rate=noise_rate, allowed=variance),
             assumptions.one_label(run),
-            assumptions.flips(run, flip_rate),
+            assumptions.label_noise(run, noise_rate),
         ),
     )
 

@@ -1,7 +1,7 @@
 """Is a statement true? Moments by enumeration and by chance, slopes of regret, coverage of bounds.
 
     Lemma 3.1      E[c] = p - 1[i*]                    for a ~ p and clean bits
-    Eq. (12)       E[c] = p - 1[i*] + rho (2 1[i*] - 1)    the same rule under bits flipped by rho
+    Eq. (12)       E[c] = p - 1[i*] + rho (2 1[i*] - 1)    the same with noisy labels
     Corollary 5.2  regret of order sqrt(T): log regret against log T has slope 1/2 at most
 
 Letters: I items, S seeds, n samples or horizons.
@@ -14,13 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxret.online.estimators import Estimator, Round, expected_coefficients
+from jaxret.online.estimators import Estimator, Observation, expected_coefficients
 from jaxret.types import PRNGKey
 from jaxret.validate import require
 
 
 class Moments(NamedTuple):
-    """Of an estimator's coefficients c, over the chosen item and the flipped bit."""
+    """Of an estimator's coefficients c, over the chosen item and the noisy bit."""
 
     mean: Float[Array, " I"]  # E[c]
     second: Float[Array, ""]  # E ||c||^2; times ||q / tau||^2 it is E ||G||_F^2
@@ -46,16 +46,16 @@ def moments(
     probs: Float[Array, " I"],
     target: Int[Array, ""],
     *,
-    flip_rate: float = 0.0,
+    noise_rate: float = 0.0,
 ) -> Moments:
     """Both moments exactly, for one right item ``target`` and items drawn from ``probs``."""
 
-    def squared(seen):
-        return estimator.coefficients(seen) ** 2
+    def squared(obs):
+        return estimator.coefficients(obs) ** 2
 
-    mean = expected_coefficients(estimator, probs, target, flip_rate=flip_rate)
+    mean = expected_coefficients(estimator, probs, target, noise_rate=noise_rate)
     square = estimator._replace(coefficients=squared)
-    second = expected_coefficients(square, probs, target, flip_rate=flip_rate).sum()
+    second = expected_coefficients(square, probs, target, noise_rate=noise_rate).sum()
     return Moments(mean=mean, second=second)
 
 
@@ -66,7 +66,7 @@ def monte_carlo_coefficients(
     key: PRNGKey,
     n: int,
     *,
-    flip_rate: float = 0.0,
+    noise_rate: float = 0.0,
 ) -> Sampled:
     """E[c] by n draws of an item from ``probs`` and of its bit. ``key`` is consumed.
 
@@ -80,7 +80,7 @@ def monte_carlo_coefficients(
         return (ids == item).astype(probs.dtype)
 
     def sample(item, flip):
-        seen = Round(
+        obs = Observation(
             probs=probs,
             chosen=mask(item),
             best=mask(jnp.argmax(probs)),
@@ -89,10 +89,10 @@ def monte_carlo_coefficients(
             propensity=probs[item],
             reward=((item == target) ^ flip).astype(probs.dtype),
         )
-        return estimator.coefficients(seen)
+        return estimator.coefficients(obs)
 
     items = jax.random.categorical(item_key, jnp.log(probs), shape=(n,))
-    flips = jax.random.bernoulli(flip_key, flip_rate, (n,))
+    flips = jax.random.bernoulli(flip_key, noise_rate, (n,))
     c = jax.vmap(sample)(items, flips)
     return Sampled(mean=c.mean(axis=0), stderr=c.std(axis=0, ddof=1) / jnp.sqrt(n))
 

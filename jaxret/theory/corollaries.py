@@ -4,7 +4,7 @@
     corollary_b3    theta / (2 eta) + eta q (1/p - 2 p + 1 + rho I / p_item) T + 2 rho R I sqrt(q) T
 
 The first is smallest at eta of order 1 / sqrt(T), where it is of order sqrt(T); the last term
-of the second is linear in T whatever eta is. Letters as in `jaxret.theory.run`.
+of the second is linear in T whatever eta is. Letters as in `jaxret.theory.evidence`.
 """
 
 from typing import NamedTuple
@@ -14,7 +14,7 @@ import numpy as np
 from jaxret.theory import assumptions
 from jaxret.theory.assumptions import Assumption, at_least, at_most
 from jaxret.theory.bounds import Bound, clean_variance, theorem_5_1, theorem_b2
-from jaxret.theory.run import Run, distance2, inverse_p, norm2, p_label
+from jaxret.theory.evidence import Evidence, distance2, inverse_p, norm2, p_label
 
 
 class Constants(NamedTuple):
@@ -26,7 +26,7 @@ class Constants(NamedTuple):
     p_item: float  # p_i at least, in the harmonic mean over i, which is all that is used
 
 
-def measured_constants(run: Run) -> Constants:
+def measured_constants(run: Evidence) -> Constants:
     """The tightest constants of a run; known only afterwards, so no step size is chosen by them."""
     items = run.theta_1.shape[0]
     return Constants(
@@ -37,7 +37,7 @@ def measured_constants(run: Run) -> Constants:
     )
 
 
-def corollary_5_2(run: Run, constants: Constants) -> Bound:
+def corollary_5_2(run: Evidence, constants: Constants) -> Bound:
     """Corollary 5.2, at the run's own step size.
 
     With `corollary_5_2_step_size` its value is ``sqrt(theta q T (1 - p)(1 + 2 p) / p)``.
@@ -51,7 +51,7 @@ def corollary_5_2_step_size(constants: Constants, rounds: int) -> float:
     return _step_size(constants, _rate_5_2(constants), rounds)
 
 
-def corollary_b3(run: Run, constants: Constants, *, flip_rate: float) -> Bound:
+def corollary_b3(run: Evidence, constants: Constants, *, noise_rate: float) -> Bound:
     """Corollary B.3, at the run's own step size; its term ``bias`` is the O(rho T) part.
 
     That part, 2 rho R I sqrt(q) T, takes ||Theta_t - U||_F <= 2 R sqrt(I): U must lie in the
@@ -59,25 +59,25 @@ def corollary_b3(run: Run, constants: Constants, *, flip_rate: float) -> Bound:
     """
     items, rounds = run.theta_1.shape[0], run.trace.loss.shape[1]
     ball = assumptions.in_a_ball(run)
-    radius = ball.measured if flip_rate else 0.0  # without a ball: not 0 times infinity
-    bias = 2.0 * flip_rate * radius * items * np.sqrt(constants.q) * rounds
+    radius = ball.measured if noise_rate else 0.0  # without a ball: not 0 times infinity
+    bias = 2.0 * noise_rate * radius * items * np.sqrt(constants.q) * rounds
     p_item = measured_constants(run).p_item
     extra = (ball, at_least("p of any item, harmonic mean", p_item, constants.p_item))
-    rate = _rate_b3(constants, flip_rate, items)
-    theorem = theorem_b2(run, flip_rate=flip_rate)
+    rate = _rate_b3(constants, noise_rate, items)
+    theorem = theorem_b2(run, noise_rate=noise_rate)
     return _uniform("Corollary B.3", run, constants, theorem, rate, {"bias": bias}, extra)
 
 
 def corollary_b3_step_size(
-    constants: Constants, rounds: int, *, flip_rate: float, items: int
+    constants: Constants, rounds: int, *, noise_rate: float, items: int
 ) -> float:
     """The eta that makes Corollary B.3 smallest after T rounds."""
-    return _step_size(constants, _rate_b3(constants, flip_rate, items), rounds)
+    return _step_size(constants, _rate_b3(constants, noise_rate, items), rounds)
 
 
 def _uniform(
     name: str,
-    run: Run,
+    run: Evidence,
     constants: Constants,
     theorem: Bound,
     rate: float,
@@ -107,9 +107,9 @@ def _rate_5_2(constants):
     return constants.q * clean_variance(constants.p_label) / 2.0
 
 
-def _rate_b3(constants, flip_rate, items):
+def _rate_b3(constants, noise_rate, items):
     clean = clean_variance(constants.p_label)
-    return constants.q * (clean + flip_rate * items / constants.p_item)
+    return constants.q * (clean + noise_rate * items / constants.p_item)
 
 
 def _step_size(constants, rate, rounds):

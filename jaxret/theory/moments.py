@@ -36,7 +36,7 @@ def moments(
     logits: Float[Array, " I"],
     label: Int[Array, ""],
     *,
-    flip_rate: float | Float[Array, ""] = 0.0,
+    noise_rate: float | Float[Array, ""] = 0.0,
 ) -> Moments:
     """The moments of one round. Costs 4 I evaluations of the estimator.
 
@@ -44,7 +44,7 @@ def moments(
       rule: its policy and estimator are used as they stand.
       logits: ``theta . q / tau``, minus infinity where an item is absent.
       label: the right item, available.
-      flip_rate: rho.
+      noise_rate: rho.
 
     Raises:
       ValueError: if the policy cannot say with which chance it shows each item.
@@ -61,12 +61,12 @@ def moments(
         probs=probs,
         target=label,
         propensity=chances(logits),
-        flip_rate=flip_rate,
+        noise_rate=noise_rate,
     )
     mean = average(rule.estimator)
 
-    def deviation(seen):
-        return (rule.estimator.coefficients(seen) - mean) ** 2
+    def deviation(obs):
+        return (rule.estimator.coefficients(obs) - mean) ** 2
 
     return Moments(
         mean=mean,
@@ -81,12 +81,12 @@ def over_queries(
     queries: Float[Array, "N d"],
     labels: Int[Array, " N"],
     *,
-    flip_rate: float | Float[Array, ""] = 0.0,
+    noise_rate: float | Float[Array, ""] = 0.0,
 ) -> Moments:
     """The moments of a round with each query, at embeddings that stay as they are."""
 
     def one(query_and_label):
         query, label = query_and_label
-        return moments(rule, theta @ query / rule.tau, label, flip_rate=flip_rate)
+        return moments(rule, theta @ query / rule.tau, label, noise_rate=noise_rate)
 
     return lax.map(one, (queries, labels))

@@ -18,7 +18,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxret import sharding
-from jaxret.online.learner import measure
+from jaxret.online.measure import measure
 
 _CHUNK = 256  # queries at a time: the logits of all queries at once need not fit in memory
 

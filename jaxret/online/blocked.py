@@ -1,4 +1,4 @@
-"""Many rounds in one program: the plain scan, the exact blocked form, the same on a mesh.
+"""Many rounds in one program: the exact blocked form, on one device and on a mesh.
 
 A round read naively touches Theta three times (logits; read and write for the update). But
 within a block of B rounds the pending updates have rank B, so
@@ -32,61 +32,18 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxret import sharding
 from jaxret.online import environment as world
 from jaxret.online.environment import Environment
-from jaxret.online.learner import (
-    Learner,
-    Rule,
-    State,
-    coefficients,
-    measure,
-    step_length,
-)
-from jaxret.online.rounds import round_keys, settle, show
+from jaxret.online.learner import Learner, Rule, coefficients, step_length
+from jaxret.online.measure import measure
+from jaxret.online.rounds import round_keys
 from jaxret.sharding import Axis
-from jaxret.types import PRNGKey, Stream, Trace
+from jaxret.types import PRNGKey, State, Stream, Trace
 from jaxret.validate import require
 
 BLOCK = 128
 TILE = 8
 
 
-def replay(
-    learner: Learner,
-    state,
-    environment: Environment,
-    stream: Stream,
-    key: PRNGKey,
-) -> tuple:
-    """Plays the stream round by round: the plain scan, for any learner.
-
-    Args:
-      learner: its `act` and `update` are called as they stand.
-      state: from ``learner.init`` or an earlier replay; ``state.t`` is the first round.
-      environment: what answers.
-      stream: the queries, their labels, and the order of this replay's T rounds. The first -1 in
-        ``order`` ends it, so that the chunks of a run can share one shape.
-      key: of the whole run; rounds fold in their number.
-
-    Returns:
-      the state after the last round, and a `Trace` with fields [T], 0 where nothing was played.
-    """
-    order = stream.order
-
-    def play(state, query):
-        slate = show(learner, state, environment, stream, query, key)
-        return settle(learner, state, environment, stream, query, key, slate)
-
-    def record(i, carry):
-        state, trace = carry
-        state, line = play(state, order[i])
-        return state, jax.tree.map(lambda whole, one: whole.at[i].set(one), trace, line)
-
-    line = jax.eval_shape(play, state, jax.ShapeDtypeStruct((), order.dtype))[1]
-    blank = jax.tree.map(lambda one: jnp.zeros((len(order), *one.shape), one.dtype), line)
-    rounds = jnp.argmin(jnp.append(order, -1))  # of real numbers and -1s the first -1
-    return lax.fori_loop(0, rounds, record, (state, blank))
-
-
-def replay_blocked(
+def simulate_blocked(
     learner: Learner,
     state: State,
     environment: Environment,
@@ -100,22 +57,22 @@ def replay_blocked(
     """The same rounds in blocks: two matrix products for every ``block`` rounds.
 
     Args:
-      learner: must be rank one (``learner.rule`` is not None).
-      state: as in `replay`.
-      environment: as in `replay`.
-      stream: as in `replay`. Where ``order`` is -1 nothing is played (its line of the trace means
+      learner: one whose `Rule` is ``blocked``.
+      state: as in `jaxret.online.rounds.scan_rounds`.
+      environment: as there.
+      stream: as there. Where ``order`` is -1 nothing is played (its line of the trace means
         nothing), so that the chunks of a run can share one shape.
-      key: as in `replay`.
+      key: as there.
       block: B, rounds between two reads of Theta.
       tile: b, rounds between two reads of what is pending; divides B.
       axis: the mesh axis of the items, inside shard_map; else None.
 
     Returns:
-      as `replay`.
+      as there.
     """
     rule = learner.rule
-    if rule is None:
-        raise ValueError(f"learner {learner.name!r} is not rank one: use replay, the plain scan")
+    if rule is None or not rule.blocked:
+        raise ValueError(f"learner {learner.name!r} has no blocked form: use scan_rounds")
     require("tile", tile, ">= 1", lambda x: x >= 1)
     require("block", block, f"a multiple of tile={tile}", lambda x: x >= tile and x % tile == 0)
     rounds = stream.order.shape[0]
@@ -135,7 +92,7 @@ def replay_blocked(
     return state, jax.tree.map(lambda x: x.reshape(-1)[:rounds], trace)
 
 
-def replay_on_mesh(
+def simulate_on_mesh(
     learner: Learner,
     state: State,
     environment: Environment,
@@ -146,7 +103,7 @@ def replay_on_mesh(
     block: int = BLOCK,
     tile: int = TILE,
 ) -> tuple[State, Trace]:
-    """`replay_blocked` with the catalogue split over the mesh axis ``item``.
+    """`simulate_blocked` with the catalogue split over the mesh axis ``item``.
 
     The number of items must be a multiple of the axis (`jaxret.sharding.padded`).
     """
@@ -156,7 +113,7 @@ def replay_on_mesh(
             f"{items} items do not divide over {devices} devices: pad the catalogue with"
             f" jaxret.sharding.padded(catalogue, {devices})"
         )
-    states = State._make((P("item", None), P("item"), P()))
+    states = State._make((P("item", None), P("item"), P(), ()))
     reranker, bare = environment.reranker, environment._replace(reranker=None)
     specs = (P(), None, P("item"), P("item"))
     worlds = Environment._make(
@@ -165,7 +122,7 @@ def replay_on_mesh(
 
     def local(state, environment, stream, key):
         environment = environment._replace(reranker=reranker)
-        return replay_blocked(
+        return simulate_blocked(
             learner, state, environment, stream, key, block=block, tile=tile, axis="item"
         )
 
@@ -225,33 +182,36 @@ def _play_block(
     def play(carry, xs):
         fresh, factor, norm2 = carry
         i, z, gram_row, now = xs
-        act_key, answer_key = now.keys
+        act_key, respond_key = now.keys
         plain = factor * (z - gram_row @ fresh)  # theta . q
-        available = world.present(environment, now.t, state.available)
+        available = world.available_at(environment, now.t, state.available)
         logits = sharding.masked(plain / rule.tau, available)
         slate = rule.policy.show(act_key, logits, axis)
-        choice, feedback = world.answer(environment, answer_key, slate, now.labels, now.query)
-        c = coefficients(rule.estimator, logits, choice, feedback.reward, now.labels, axis)
+        choice, feedback, success = world.respond(
+            environment, respond_key, slate, now.labels, now.query
+        )
+        seen = feedback if rule.estimator.bandit else feedback._replace(labels=now.labels)
+        c = coefficients(rule.estimator, logits, choice, seen, axis)
         e = jnp.where(now.real, step_length(rule, now.t) * c, 0.0)
         fresh = lax.dynamic_update_index_in_dim(fresh, e / factor, i, 0)
         if project is not None:
             norm2 = norm2 - 2 * e * plain + e**2 * gram_row[i]
             shrink = jnp.where(now.real, project(norm2), 1.0)
             factor, norm2 = factor * shrink, norm2 * shrink**2
-        return (fresh, factor, norm2), (logits, choice, feedback)
+        return (fresh, factor, norm2), (logits, choice, feedback.reward, success)
 
     def play_tile(rows, xs):
         start, now = xs
-        ours = lax.dynamic_slice_in_dim(gram, start, tile)  # [b, B]
-        within = lax.dynamic_slice_in_dim(ours, start, tile, axis=1)  # [b, b]
-        left = lax.dynamic_slice_in_dim(scores, start, tile) - ours @ rows.pending
-        (fresh, factor, norm2), (logits, choice, feedback) = lax.scan(
+        gram_rows = lax.dynamic_slice_in_dim(gram, start, tile)  # [b, B]
+        within = lax.dynamic_slice_in_dim(gram_rows, start, tile, axis=1)  # [b, b]
+        left = lax.dynamic_slice_in_dim(scores, start, tile) - gram_rows @ rows.pending
+        (fresh, factor, norm2), (logits, choice, reward, success) = lax.scan(
             play,
             (jnp.zeros_like(left), rows.factor, rows.norm2),
             (jnp.arange(tile), left, within, now),
         )
         info = jax.vmap(lambda z, labels: measure(z, labels, axis))(logits, now.labels)
-        trace = Trace(**choice._asdict(), **feedback._asdict(), **info._asdict())
+        trace = Trace(**choice._asdict(), reward=reward, success=success, **info._asdict())
         pending = lax.dynamic_update_slice_in_dim(rows.pending, fresh, start, 0)
         return _Rows(pending=pending, factor=factor, norm2=norm2), trace
 

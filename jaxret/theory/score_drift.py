@@ -41,7 +41,7 @@ def adam_ratio(steps: int, *, b1: float = 0.9, b2: float = 0.999) -> Float[np.nd
     return np.sqrt(weights * geometric)
 
 
-def adamw_reach(
+def adamw_score_drift(
     learning_rates: Float[ArrayLike, " steps"],
     query: Float[ArrayLike, " d"],
     *,
@@ -62,7 +62,7 @@ def adamw_reach(
     return float(directions + rates.sum() * decay * longest * np.linalg.norm(q))
 
 
-def sgd_mean_reach(
+def sgd_mean_score_drift(
     steps: Float[ArrayLike, " T"], *, tau: float, share: float, highest: float = 1.0
 ) -> float:
     """A bound of the mean change of a score by Eq. (4) with items drawn from p, on unit vectors.

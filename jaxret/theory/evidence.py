@@ -1,4 +1,4 @@
-"""What the theorems are told of a run, and the numbers they need of it.
+"""What theorems are held against: runs of one learner, and the numbers they need of them.
 
 Everything is float64 on the host, and q stands for q / tau as everywhere in the theory.
 
@@ -15,7 +15,7 @@ from jaxret.theory.regret import Estimate, losses, over_seeds, regret
 from jaxret.types import Stream, Trace
 
 
-class Run(NamedTuple):
+class Evidence(NamedTuple):
     """Runs of one learner that differ in their seed, and what they are compared with.
 
     Every item is available in every round: strip absent rows first.
@@ -28,7 +28,7 @@ class Run(NamedTuple):
     comparator: Float[Array, "I d"]  # U: any Theta that does not depend on the draws
 
 
-def require_seeds(run: Run) -> None:
+def require_seeds(run: Evidence) -> None:
     """Raises ValueError unless trace and order are both [S, T]."""
     order, loss = np.shape(run.stream.order), np.shape(run.trace.loss)
     if len(order) != 2 or order != loss:
@@ -38,41 +38,41 @@ def require_seeds(run: Run) -> None:
         )
 
 
-def final_regrets(run: Run) -> Float[np.ndarray, " S"]:
+def final_regrets(run: Evidence) -> Float[np.ndarray, " S"]:
     """Regret of each seed after the last round."""
     require_seeds(run)
     theirs = losses(run.comparator, run.stream.queries, run.stream.labels, tau=run.rule.tau)
     return regret(run.trace.loss, theirs, run.stream.order)[:, -1]
 
 
-def measured_regret(run: Run) -> Estimate:
+def measured_regret(run: Evidence) -> Estimate:
     """The left-hand side of every bound: the mean regret after the last round."""
     return over_seeds(final_regrets(run))
 
 
-def distance2(run: Run) -> float:
+def distance2(run: Evidence) -> float:
     """``||Theta_1 - U||_F^2``."""
     apart = np.asarray(run.theta_1, np.float64) - np.asarray(run.comparator, np.float64)
     return float((apart**2).sum())
 
 
-def norm2(run: Run) -> Float[np.ndarray, "S T"]:
+def norm2(run: Evidence) -> Float[np.ndarray, "S T"]:
     """``||q_t||^2``."""
     each = (np.asarray(run.stream.queries, np.float64) ** 2).sum(axis=1)
     return each[np.asarray(run.stream.order)] / float(run.rule.tau) ** 2
 
 
-def p_label(run: Run) -> Float[np.ndarray, "S T"]:
+def p_label(run: Evidence) -> Float[np.ndarray, "S T"]:
     """The probability of the right item, from the loss: ``p_success`` underflows sooner."""
     return np.exp(-np.asarray(run.trace.loss, np.float64))
 
 
-def inverse_p(run: Run) -> Float[np.ndarray, "S T"]:
+def inverse_p(run: Evidence) -> Float[np.ndarray, "S T"]:
     """``sum_i 1 / p_i``."""
     return np.asarray(run.trace.inverse_p, np.float64)
 
 
-def bias_product(run: Run) -> Float[np.ndarray, "S T"]:
+def bias_product(run: Evidence) -> Float[np.ndarray, "S T"]:
     """``<B_t, Theta_t - U> / rho``: with z = Theta q, ``2 z_{i*} - sum_i z_i`` less that of U."""
     u = np.asarray(run.comparator, np.float64)
     q = np.asarray(run.stream.queries, np.float64) / float(run.rule.tau)

@@ -3,6 +3,7 @@
     softmax         p_i, or p_i sharpened by a temperature of its own     ORAG Eq. (3)
     greedy          the k best                                            plain retrieval
     epsilon_greedy  the k best, or with probability epsilon any k         Banditron
+    exploring       any of these with k = 1, or with probability epsilon any item
 
 The propensity is the probability of what was really done; it equals the model's p only for
 one item drawn by `softmax` at temperature 1. For k > 1 items drawn without replacement
@@ -19,7 +20,7 @@ from typing import NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from jaxret import sharding
 from jaxret.sharding import Axis
@@ -41,9 +42,9 @@ class Show(Protocol):
 
 
 class Chances(Protocol):
-    """The probability that each item is shown: logits [I] -> [I], sum 1; for k = 1, one device."""
+    """The probability that each item is shown: logits [I] -> [I], sum 1; for k = 1."""
 
-    def __call__(self, logits: Float[Array, " I"]) -> Float[Array, " I"]: ...
+    def __call__(self, logits: Float[Array, " I"], axis: Axis = None) -> Float[Array, " I"]: ...
 
 
 class Policy(NamedTuple):
@@ -80,8 +81,8 @@ def softmax(*, temperature: float = 1.0, k: int = 1) -> Policy:
         chance = -jnp.expm1(-jnp.exp(sharding.take(log_p, items, axis) - kappa))
         return Slate(items=items, propensity=chance)
 
-    def chances(logits):
-        return sharding.softmax(_sharpened(logits, temperature), None)
+    def chances(logits, axis=None):
+        return sharding.softmax(_sharpened(logits, temperature), axis)
 
     return Policy("softmax", one, k, chances) if k == 1 else Policy("softmax", many, k)
 
@@ -95,13 +96,13 @@ def greedy(*, k: int = 1) -> Policy:
         items = _best(logits, k, axis)
         return Slate(items=items, propensity=jnp.ones(k, logits.dtype))
 
-    def chances(logits):
-        return sharding.one_hot(sharding.argmax(logits, None), logits, None)
+    def chances(logits, axis=None):
+        return sharding.one_hot(sharding.argmax(logits, axis), logits, axis)
 
     return Policy("greedy", show, k, chances if k == 1 else None)
 
 
-def epsilon_greedy(*, epsilon: float, k: int = 1) -> Policy:
+def epsilon_greedy(*, epsilon: float = 0.05, k: int = 1) -> Policy:
     """The k best; with probability epsilon k items drawn evenly from all that are available.
 
     The propensity is that of standing in the slate:
@@ -125,12 +126,55 @@ def epsilon_greedy(*, epsilon: float, k: int = 1) -> Policy:
         share = jnp.minimum(k / sharding.total(here.astype(logits.dtype), axis), 1.0)
         return Slate(items=items, propensity=(1 - epsilon) * among_best + epsilon * share)
 
-    def chances(logits):
-        best = sharding.one_hot(sharding.argmax(logits, None), logits, None)
+    def chances(logits, axis=None):
+        best = sharding.one_hot(sharding.argmax(logits, axis), logits, axis)
         here = jnp.isfinite(logits).astype(logits.dtype)
-        return (1 - epsilon) * best + epsilon * here / here.sum()
+        return (1 - epsilon) * best + epsilon * here / sharding.total(here, axis)
 
     return Policy("epsilon_greedy", show, k, chances if k == 1 else None)
+
+
+def exploring(policy: Policy, *, epsilon: float) -> Policy:
+    """Any policy of one item that knows its chances; with probability epsilon a random item.
+
+    The propensity is exact, whichever of the two chose: ``(1 - epsilon) chance + epsilon / I``
+    over the available items.
+    """
+    require("epsilon", epsilon, "in [0, 1]", lambda x: 0 <= x <= 1)
+    if (inner := policy.chances) is None:
+        raise ValueError(
+            f"policy {policy.name!r} with k={policy.k} does not say with which chance it shows "
+            "each item: exploration needs one item a round and `Policy.chances`"
+        )
+
+    def chances(logits, axis=None):
+        here = jnp.isfinite(logits).astype(logits.dtype)
+        return (1 - epsilon) * inner(logits, axis) + epsilon * here / sharding.total(here, axis)
+
+    def show(key, logits, axis):
+        coin, lot, key = jax.random.split(key, 3)
+        slate = policy.show(key, logits, axis)
+        here = jnp.isfinite(logits)
+        return explored(coin, lot, slate, chances(logits, axis), here, epsilon, axis)
+
+    return Policy(f"{policy.name}+exploration", show, 1, chances)
+
+
+def explored(
+    coin: PRNGKey,
+    lot: PRNGKey,
+    slate: Slate,
+    chances: Float[Array, " I"],
+    available: Bool[Array, " I"],
+    epsilon: float,
+    axis: Axis,
+) -> Slate:
+    """The slate, or with probability epsilon one available item; ``chances`` count both in."""
+    weights = available.astype(chances.dtype)
+    any_one = sharding.draw(weights, jax.random.uniform(lot, dtype=weights.dtype), axis)
+    explore = jax.random.uniform(coin, dtype=weights.dtype) < epsilon
+    items = jnp.where(explore, any_one, slate.items)
+    return Slate(items=items, propensity=sharding.take(chances, items, axis))
 
 
 def _sharpened(logits, temperature):
@@ -157,3 +201,6 @@ def _gumbel(key, like, axis):
         return jax.random.gumbel(key, (n,), like.dtype)
     everyone = jax.random.gumbel(key, (n * lax.axis_size(axis),), like.dtype)
     return lax.dynamic_slice_in_dim(everyone, n * lax.axis_index(axis), n)
+
+
+REGISTRY = {f.__name__: f for f in (softmax, greedy, epsilon_greedy)}

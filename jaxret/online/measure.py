@@ -1,0 +1,56 @@
+"""What can be said of a round by somebody who knows the labels; no learner sees any of it.
+
+    loss   -log p of the right item, averaged over the labels       ORAG Section 2.2
+
+of the model's probabilities before the update. Labels that are absent do not count.
+
+Letters: I items, L labels.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from jaxret import sharding
+from jaxret.sharding import Axis
+
+
+class Measured(NamedTuple):
+    """Of one round; scalars."""
+
+    p_success: Float[Array, ""]  # sum of p over the labels
+    loss: Float[Array, ""]  # -log p, averaged over the labels
+    inverse_p: Float[Array, ""]  # sum_i 1 / p_i
+    logit_label: Float[Array, ""]  # theta . q / tau, averaged over the labels
+    logit_sum: Float[Array, ""]  # sum_i theta_i . q / tau
+
+
+def measure(
+    logits: Float[Array, " I"] | None, labels: Int[Array, " L"], axis: Axis = None
+) -> Measured:
+    """Describes a round; 0 throughout where no label is available.
+
+    Args:
+      logits: [I], minus infinity where an item is absent; None, of a learner without a softmax,
+        gives NaN throughout.
+      labels: [L], -1 pads.
+      axis: the mesh axis of the items, or None.
+    """
+    if logits is None:
+        return Measured(*[jnp.asarray(jnp.nan)] * len(Measured._fields))
+    here = jnp.isfinite(logits)
+    finite = jnp.where(here, logits, 0.0)
+    top = sharding.maximum(logits, axis)
+    log_total = top + jnp.log(sharding.total(jnp.exp(logits - top), axis))
+    counts = (labels >= 0) & (sharding.take(here.astype(logits.dtype), labels, axis) > 0)
+    n = jnp.maximum(counts.sum(), 1)
+    of_labels = sharding.take(finite, labels, axis)
+    log_p = jnp.where(counts, of_labels - log_total, 0.0)
+    return Measured(
+        p_success=jnp.where(counts, jnp.exp(log_p), 0.0).sum(),
+        loss=-log_p.sum() / n,
+        inverse_p=sharding.total(jnp.where(here, jnp.exp(log_total - finite), 0.0), axis),
+        logit_label=jnp.where(counts, of_labels, 0.0).sum() / n,
+        logit_sum=sharding.total(finite, axis),
+    )
