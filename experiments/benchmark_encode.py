@@ -25,9 +25,9 @@ from time import perf_counter
 import numpy as np
 
 from jaxret.data import deskbank
-from jaxret.data.text import full
-from jaxret.encode import TextEncoder, forward, load_encoder
-from jaxret.padding import batches
+from jaxret.data.templates import full
+from jaxret.encoders import TextEncoder, forward, load_encoder
+from jaxret.encoders.padding import batches
 
 THREADS = 2
 

@@ -10,7 +10,7 @@ does not. Keys of results.json (means over repeats; speed-ups are larger where b
     <I>x<d>/blocked_over_floor    time of the blocked form / time of its two matrix products
     <I>x<d>/blocked_over_torch    time of the same rounds in PyTorch, in place / blocked
     grid/one_program_over_runs    64 runs one after another / one program over the grid
-    encoder/jax_over_torch        time of HuggingFace PyTorch / time of jaxret.encode
+    encoder/jax_over_torch        time of HuggingFace PyTorch / time of jaxret.encoders
 
 Vectors are random and of unit length: no time depends on their values. PyTorch and the encoder
 are left out where torch is not installed.

@@ -37,12 +37,12 @@ from experiments.parts.config import CONFIGS
 from experiments.parts.run import open_run
 from jaxret import tracking
 from jaxret.data import deskbank
-from jaxret.data.text import full
-from jaxret.encode import TextEncoder, encode, load_encoder
+from jaxret.data.templates import full
+from jaxret.encoders import TextEncoder, encode, load_encoder
+from jaxret.encoders.padding import batches
 from jaxret.nn.backbone import Backbone, shallow
 from jaxret.nn.classifier import classifier
 from jaxret.nn.refiner import refiner
-from jaxret.padding import batches
 from jaxret.training import loop, recipes
 from jaxret.types import Params
 

@@ -35,8 +35,8 @@ from experiments.parts import problem, show
 from experiments.parts.config import CONFIGS
 from experiments.parts.problem import Problem
 from experiments.parts.run import Run, open_run
-from jaxret import encode, metrics, plots, tracking
-from jaxret.data.text import recipe, with_profile
+from jaxret import encoders, metrics, plots, tracking
+from jaxret.data.templates import template, with_profile
 from jaxret.documents import ablate, dilution
 from jaxret.retrieval.bm25 import bm25
 from jaxret.retrieval.dense import inner_product
@@ -101,15 +101,15 @@ def compute(cfg: DictConfig, task: Problem, run: Run) -> Results:
 
 def texts(cfg: DictConfig, task: Problem, kept: Sequence[str]) -> list[str]:
     """The documents with some fields of their profiles."""
-    render = with_profile(kept, base=recipe(cfg.document.recipe))
+    render = with_profile(kept, base=template(cfg.document.recipe))
     return [render(document) for document in task.dataset.documents]
 
 
 def vectors(cfg: DictConfig, task: Problem, kept: Sequence[str]) -> np.ndarray:
     """Their embeddings, [I, d]."""
-    cache = encode.cache_directory() if cfg.cache is None else Path(cfg.cache)
+    cache = encoders.cache_directory() if cfg.cache is None else Path(cfg.cache)
     documents = texts(cfg, task, kept)
-    return encode.encode(task.encoder, documents, kind="document", cache=cache, progress=False)
+    return encoders.encode(task.encoder, documents, kind="document", cache=cache, progress=False)
 
 
 def ranked(

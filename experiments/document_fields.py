@@ -36,7 +36,7 @@ from tokenizers import Tokenizer
 from experiments.parts import problem, show
 from experiments.parts.config import CONFIGS, plain
 from experiments.parts.run import Run, open_run
-from jaxret import data, encode, plots, tracking
+from jaxret import data, encoders, plots, tracking
 from jaxret.data.dataset import Document
 from jaxret.documents import audit
 from jaxret.documents.coverage import Lengths, coverage, lengths
@@ -130,7 +130,7 @@ def judge_of(cfg: DictConfig) -> Judge:
         return lambda some, expanded: [
             audit.by_rules(x if expanded else original(x)).complete for x in some
         ]
-    cache = encode.cache_directory() if cfg.cache is None else Path(cfg.cache)
+    cache = encoders.cache_directory() if cfg.cache is None else Path(cfg.cache)
     chat = Chat(Endpoint(**plain(cfg.llm)), cache / "llm")
 
     def ask(some, expanded):

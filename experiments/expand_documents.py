@@ -34,12 +34,11 @@ from experiments.parts.asking import Estimate, announce
 from experiments.parts.config import CONFIGS, plain
 from experiments.parts.run import Run, open_run
 from jaxret import tracking
-from jaxret.asking import Price, Problem, Stage
 from jaxret.data.dataset import Dataset, Document
 from jaxret.documents import expand, judge, output, pipeline
 from jaxret.documents.pipeline import Outcome, Stages
 from jaxret.documents.profile import Rules
-from jaxret.llm import Chat, Messages
+from jaxret.llm import Chat, Messages, Price, Problem, Stage
 from jaxret.validate import require
 
 STAGES = Stages._fields

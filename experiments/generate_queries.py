@@ -31,14 +31,13 @@ from experiments.parts.config import CONFIGS, plain
 from experiments.parts.generation import STAGES, plan, shown
 from experiments.parts.run import Run, open_run
 from jaxret import tracking
-from jaxret.asking import OutOfReach, Price, Stage
 from jaxret.data import jsonl
 from jaxret.data.files import json_lines
 from jaxret.generation import catalogue, cooccurrence, judge, split
 from jaxret.generation.ask import described, seeds
 from jaxret.generation.pipeline import Accepted, Settings, Writers, check_settings, generate
 from jaxret.generation.tools import save_lines
-from jaxret.llm import Chat
+from jaxret.llm import Chat, OutOfReach, Price, Stage
 from jaxret.validate import require
 
 RATES = ("win", "tie", "loss", "position")

@@ -52,7 +52,7 @@ from experiments.parts.player import Player
 from experiments.parts.problem import Parts, Problem
 from experiments.parts.run import Run, open_run
 from experiments.parts.tuning import METRICS, Ranker, orders, tune
-from jaxret import encode, tracking
+from jaxret import encoders, tracking
 from jaxret.data.dataset import Dataset, select, split_by_group
 from jaxret.data.hops import as_hops, by_evidence, by_plan
 from jaxret.llm import Chat, Endpoint
@@ -88,7 +88,7 @@ def main(cfg: DictConfig) -> dict[str, float]:
     judge = Environment(reranker=simulated_reranker(accuracy=cfg.accuracy))
     chat = None
     if "llm" in (cfg.planner, cfg.judge) or cfg.answers:
-        cache = encode.cache_directory() if cfg.cache is None else Path(cfg.cache)
+        cache = encoders.cache_directory() if cfg.cache is None else Path(cfg.cache)
         chat = Chat(Endpoint(**plain(cfg.llm)), cache / "llm")
     with open_run(cfg) as run:
         if run is not None:

@@ -36,7 +36,7 @@ from experiments.parts.learners import Rival
 from experiments.parts.player import Choose, Player
 from experiments.parts.run import Run, open_run
 from experiments.parts.tuning import METRICS, Ranker, orders, tune
-from jaxret import encode, tracking
+from jaxret import encoders, tracking
 from jaxret.llm import Chat, Endpoint
 from jaxret.online.environment import Environment, simulated_reranker
 
@@ -59,7 +59,7 @@ def main(cfg: DictConfig) -> dict[str, float]:
         methods.check_below(plain(cfg.recipes), name)
     chat = None
     if "rankgpt" in cfg.rerankers:
-        cache = encode.cache_directory() if cfg.cache is None else Path(cfg.cache)
+        cache = encoders.cache_directory() if cfg.cache is None else Path(cfg.cache)
         chat = Chat(Endpoint(**plain(cfg.llm)), cache / "llm")
     with open_run(cfg) as run:
         if run is not None:

@@ -158,7 +158,9 @@ def part(dataset: Dataset, cfg: DictConfig) -> tuple[Mask, Parts]:
     rest = 1 - cfg.usage - cfg.validation
     fractions = (cfg.usage, cfg.validation, rest * cfg.heldout, rest * (1 - cfg.heldout))
     masks = np.zeros((4, len(dataset.queries)), bool)
-    for mask, positions in zip(masks, split_by_group(dataset.groups, fractions, cfg.seed), strict=True):
+    for mask, positions in zip(
+        masks, split_by_group(dataset.groups, fractions, cfg.seed), strict=True
+    ):
         mask[positions] = True
     return masks[0], Parts(*masks[1:])
 

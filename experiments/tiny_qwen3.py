@@ -24,8 +24,8 @@ from omegaconf import DictConfig
 
 from experiments.parts import problem
 from experiments.parts.config import CONFIGS
-from jaxret import tiny_qwen3
-from jaxret.data.text import recipe
+from jaxret.data.templates import template
+from jaxret.encoders import tiny_qwen3
 
 
 @hydra.main(config_path=CONFIGS, config_name="tiny_qwen3", version_base="1.3")
@@ -35,7 +35,7 @@ def cli(cfg: DictConfig) -> dict[str, float]:
 
 def main(cfg: DictConfig) -> dict[str, float]:
     """Writes the folder ``cfg.path``; returns the sizes."""
-    dataset, render = problem.read(cfg), recipe(cfg.document.recipe)
+    dataset, render = problem.read(cfg), template(cfg.document.recipe)
     texts = [*map(render, dataset.documents), *dataset.queries]
     sizes = {name: cfg[name] for name in ("vocabulary", "width", "layers", "tied", "seed")}
     tiny_qwen3.write(Path(cfg.path), texts, **sizes)

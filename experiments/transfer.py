@@ -24,7 +24,7 @@ With the projection ``carry``, after the stream of the training part at the same
                 static        its documents
                 as_they_are   the learnt rows, if the widths agree
                 rotated       the learnt rows, by the rotation that brings the two encoders closest
-                              on documents and streamed queries (`jaxret.retrieval.carry`)
+                              on documents and streamed queries (`jaxret.retrieval.align`)
                 change        its documents and the rotated, scaled change of the rows
                 relearnt      learnt with the other encoder from the start, tuned for it
               as_they_are_static and rotated_static are the first encoder's documents so carried
@@ -53,8 +53,8 @@ from experiments.parts.problem import Problem
 from experiments.parts.run import Run, open_run
 from experiments.parts.transfer_plays import Results, Stage, online, unseen
 from experiments.parts.tuning import Ranker
-from jaxret import encode, plots, tracking
-from jaxret.encode import TextEncoder
+from jaxret import encoders, plots, tracking
+from jaxret.encoders import TextEncoder
 from jaxret.online.environment import Environment
 from jaxret.validate import require
 
@@ -140,7 +140,7 @@ def compute(cfg: DictConfig, rivals: Rivals, encoder: TextEncoder, task: Problem
     )
     for seed in stage.seeds:
         draw(task, parts, cfg.later.share, seed)  # or refuses it
-    cache = encode.cache_directory() if cfg.cache is None else Path(cfg.cache)
+    cache = encoders.cache_directory() if cfg.cache is None else Path(cfg.cache)
     there = other_encoder.encoded(task, encoder, cache)
     other, cosine = other_encoder.bridge(stage, there, PROJECTIONS[cfg.carry]())
     results: Results = {"encoder/cosine": cosine}

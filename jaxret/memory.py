@@ -12,7 +12,7 @@ import sys
 _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8
 
 
-def keep_freed() -> bool:
+def retain_freed_memory() -> bool:
     """Lets this process keep what it frees, for good: its size stays at the largest so far.
 
     For a training on CPU, and before the first JAX computation: threads that XLA has started keep

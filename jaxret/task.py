@@ -20,11 +20,11 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int
 
-from jaxret import data, encode, metrics
-from jaxret.data import parts as own
+from jaxret import data, encoders, metrics
+from jaxret.data import split as own
 from jaxret.data.dataset import Dataset, select, split_by_group
-from jaxret.data.text import normalise, recipe
-from jaxret.encode import TextEncoder
+from jaxret.data.templates import normalise, template
+from jaxret.encoders import TextEncoder
 from jaxret.validate import require, require_task
 
 
@@ -162,7 +162,7 @@ class Task:
         if self.dataset is None:
             parts = (1 - validation - test, validation, test)
             return Split(*self.split(parts, seed))
-        found = own.parts(self.dataset, validation=validation, test=test, seed=seed)
+        found = own.own_split(self.dataset, validation=validation, test=test, seed=seed)
         return Split(*(self.select(rows) for rows in found))
 
     def __len__(self) -> int:
@@ -193,7 +193,7 @@ def load_task(
       path: the file or folder of the source.
       encoder: a name (`jaxret.encoders.ENCODERS`), or one from `load_encoder`. None encodes
         nothing: the vectors then have width 0, for methods that read texts alone.
-      document: the template that makes a text of a tool (`jaxret.data.text.RECIPES`).
+      document: the template that makes a text of a tool (`jaxret.data.templates.TEMPLATES`).
       cache: folder of encoded texts; None is ``$JAXRET_CACHE`` or ``~/.cache/jaxret``.
       **options: of the source.
 
@@ -213,17 +213,17 @@ def encoded(
 ) -> Task:
     """A data set as a task; the arguments are those of `load_task`."""
     metrics.check_labels(dataset.labels, len(dataset.tool_ids))
-    render = recipe(document)
+    render = template(document)
     documents = tuple(render(one) for one in dataset.documents)
     texts = tuple(normalise(query) for query in dataset.queries)
     if isinstance(encoder, str):
-        encoder = encode.load_encoder(encoder)
+        encoder = encoders.load_encoder(encoder)
     if encoder is None:
         theta, queries = (np.zeros((len(one), 0), np.float32) for one in (documents, texts))
     else:
-        folder = encode.cache_directory() if cache is None else Path(cache)
-        theta = encode.encode(encoder, documents, kind="document", cache=folder)
-        queries = encode.encode(encoder, texts, kind="query", cache=folder)
+        folder = encoders.cache_directory() if cache is None else Path(cache)
+        theta = encoders.encode(encoder, documents, kind="document", cache=folder)
+        queries = encoders.encode(encoder, texts, kind="query", cache=folder)
     return Task(
         name=dataset.name,
         ids=dataset.tool_ids,

@@ -146,7 +146,7 @@ class WandbTracker:
         self._run.finish()
 
 
-class Tee:
+class CompositeTracker:
     """Tells several trackers the same."""
 
     def __init__(self, *trackers: Tracker):

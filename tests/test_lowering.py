@@ -12,11 +12,11 @@ from jax.sharding import AbstractMesh
 
 from jaxret import metrics
 from jaxret.nn import qwen3
-from jaxret.nn.answers import answers
 from jaxret.nn.classifier import classifier
 from jaxret.nn.layers import Compute, last_pool
 from jaxret.nn.placement import placed
 from jaxret.nn.refiner import refiner
+from jaxret.nn.token_classifier import token_classifier
 from jaxret.online import learner, projections
 from jaxret.online.environment import Environment, simulated_reranker
 from jaxret.online.replay import replay, replay_blocked, replay_on_mesh
@@ -93,7 +93,7 @@ def trained_refiner(backbone):
 
 
 def trained_answers():
-    network = answers(DECODER, [3, 4], compute=COMPUTE)
+    network = token_classifier(DECODER, [3, 4], compute=COMPUTE)
 
     def loss(params, batch, key):
         logits = network.apply(params, batch["ids"], batch["mask"], key=key)

@@ -10,7 +10,7 @@ import ctypes, resource, sys
 ctypes.CDLL(None).prctl(41, 1, 0, 0, 0)  # PR_SET_THP_DISABLE: small pages, whatever is usual here
 from jaxret import memory
 if sys.argv[1] == "kept":
-    assert memory.keep_freed()
+    assert memory.retain_freed_memory()
 import jax, jax.numpy as jnp
 
 @jax.jit

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from jaxret.tracking import (
+    CompositeTracker,
     JsonlTracker,
     NoopTracker,
-    Tee,
     WandbTracker,
     decimate,
     read_results,
@@ -82,12 +82,14 @@ def test_a_file_that_holds_only_half_a_line_starts_over(tmp_path):
     assert lines(tmp_path) == [{"step": 1, "loss": 1.0}]
 
 
-def test_a_tee_tells_every_tracker(tmp_path):
-    tee = Tee(JsonlTracker(tmp_path / "a"), NoopTracker(), JsonlTracker(tmp_path / "b"))
-    tee.log({"loss": 1.0}, 1)
-    tee.curve("regret", np.arange(3), np.arange(3.0))
-    tee.summary({"loss": 1.0})
-    tee.finish()
+def test_a_composite_tells_every_tracker(tmp_path):
+    composite = CompositeTracker(
+        JsonlTracker(tmp_path / "a"), NoopTracker(), JsonlTracker(tmp_path / "b")
+    )
+    composite.log({"loss": 1.0}, 1)
+    composite.curve("regret", np.arange(3), np.arange(3.0))
+    composite.summary({"loss": 1.0})
+    composite.finish()
     assert len(lines(tmp_path / "a")) == 4
     for name in ("metrics.jsonl", "summary.json"):
         assert (tmp_path / "a" / name).read_text() == (tmp_path / "b" / name).read_text()

@@ -6,8 +6,7 @@ import numpy as np
 from flax import nnx
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from jaxret.encode import TextEncoder
-from jaxret.encoders import EncoderSpec
+from jaxret.encoders import EncoderSpec, TextEncoder
 from jaxret.nn import bert, deberta, qwen3
 from jaxret.nn.backbone import Backbone
 from jaxret.nn.functional import functionalize

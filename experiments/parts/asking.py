@@ -10,9 +10,8 @@ from typing import NamedTuple
 from omegaconf import DictConfig
 
 from experiments.parts.config import plain
-from jaxret import encode
-from jaxret.asking import Price
-from jaxret.llm import Chat, Endpoint, Messages
+from jaxret import encoders
+from jaxret.llm import Chat, Endpoint, Messages, Price
 
 CHARACTERS = 4  # of a token, about, in English
 
@@ -32,7 +31,7 @@ def endpoint(cfg: DictConfig, stage: str) -> Endpoint:
 
 def chat(cfg: DictConfig, stage: str) -> Chat:
     """A stage's model, with its memory under the cache."""
-    cache = encode.cache_directory() if cfg.cache is None else Path(cfg.cache)
+    cache = encoders.cache_directory() if cfg.cache is None else Path(cfg.cache)
     return Chat(endpoint(cfg, stage), cache / "llm")
 
 

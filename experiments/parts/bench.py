@@ -28,8 +28,9 @@ from omegaconf import DictConfig
 from experiments.parts import problem
 from experiments.parts.config import plain
 from experiments.parts.run import Run
-from jaxret import encode, metrics
-from jaxret.data.parts import parts
+from jaxret import encoders as encode
+from jaxret import metrics
+from jaxret.data.split import own_split as parts
 from jaxret.retrieval import bm25, dense, nudge
 from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import Retriever, search

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from omegaconf import DictConfig
 
 from experiments.parts.asking import Estimate, announce, tokens
-from jaxret.asking import Price
 from jaxret.generation import judge, polish
 from jaxret.generation.ask import Draft, seeds
 from jaxret.generation.pipeline import Settings, questions
+from jaxret.llm import Price
 
 STAGES = ("write", "polish", "judge")
 ANSWER = {"write": 120, "polish": 60, "judge": 30}  # tokens, without thoughts

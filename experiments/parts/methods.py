@@ -20,7 +20,7 @@ from experiments.parts.bench import KEPT, UNTRAINED, Bench
 from experiments.parts.config import plain
 from experiments.parts.fit import cross_encoder, online, refiner, refit, tool_rank
 from experiments.parts.fit.refiner import FITTED
-from jaxret.data.parts import Parts
+from jaxret.data.split import Split as Parts
 from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import Features, Retriever, Texts, refine
 from jaxret.validate import require

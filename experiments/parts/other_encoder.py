@@ -13,11 +13,11 @@ from experiments.parts.learners import Rival
 from experiments.parts.problem import Problem
 from experiments.parts.transfer_plays import NDCG, Stage
 from experiments.parts.tuning import Ranker, catalogues, tune
-from jaxret import encode
-from jaxret.encode import TextEncoder
+from jaxret import encoders
+from jaxret.encoders import TextEncoder
 from jaxret.online.environment import Environment
 from jaxret.online.projections import Projection, project
-from jaxret.retrieval.carry import procrustes
+from jaxret.retrieval.align import procrustes
 
 # How rows come to serve the other encoder, and the result in which nothing was learnt.
 WAYS = {
@@ -77,8 +77,8 @@ def encoded(task: Problem, encoder: TextEncoder, cache: Path) -> Problem:
     """The problem in another encoder."""
     return task._replace(
         encoder=encoder,
-        theta_1=encode.encode(encoder, task.documents, kind="document", cache=cache),
-        queries=encode.encode(encoder, task.texts, kind="query", cache=cache),
+        theta_1=encoders.encode(encoder, task.documents, kind="document", cache=cache),
+        queries=encoders.encode(encoder, task.texts, kind="query", cache=cache),
     )
 
 

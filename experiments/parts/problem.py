@@ -8,17 +8,17 @@ from jaxtyping import Bool, Float, Int
 from omegaconf import DictConfig
 
 from experiments.parts.config import plain
-from jaxret import data, encode, metrics, sharding
+from jaxret import data, encoders, metrics, sharding
 from jaxret.data.dataset import Dataset, split_by_group
 from jaxret.data.hops import as_hops
-from jaxret.data.text import normalise, recipe
+from jaxret.data.templates import normalise, template
 
 
 class Problem(NamedTuple):
     """A data set in numbers."""
 
     dataset: Dataset
-    encoder: encode.TextEncoder
+    encoder: encoders.TextEncoder
     documents: list[str]  # as they are encoded
     texts: list[str]  # the queries as they are encoded
     theta_1: Float[np.ndarray, "I d"]  # the documents' embeddings
@@ -50,24 +50,24 @@ def encoded(cfg: DictConfig, dataset: Dataset) -> Problem:
     """A data set in numbers."""
     print(dataset.summary(), flush=True)
     metrics.check_labels(dataset.labels, len(dataset.tool_ids))
-    render = recipe(cfg.document.recipe)
+    render = template(cfg.document.recipe)
     documents = [render(document) for document in dataset.documents]
     encoder = find_encoder(cfg.encoder)
-    cache = encode.cache_directory() if cfg.cache is None else Path(cfg.cache)
+    cache = encoders.cache_directory() if cfg.cache is None else Path(cfg.cache)
     queries = [normalise(query) for query in dataset.queries]
     return Problem(
         dataset=dataset,
         encoder=encoder,
         documents=documents,
         texts=queries,
-        theta_1=encode.encode(encoder, documents, kind="document", cache=cache),
-        queries=encode.encode(encoder, queries, kind="query", cache=cache),
+        theta_1=encoders.encode(encoder, documents, kind="document", cache=cache),
+        queries=encoders.encode(encoder, queries, kind="query", cache=cache),
         labels=dataset.labels,
         tie_order=metrics.tie_order(dataset.tool_ids),
     )
 
 
-def find_encoder(spec: DictConfig) -> encode.TextEncoder:
+def find_encoder(spec: DictConfig) -> encoders.TextEncoder:
     """The encoder that a config of the group ``encoder`` describes.
 
     It says how much memory the weights will take, and reads none, unless ``layers`` cuts them.
@@ -76,7 +76,7 @@ def find_encoder(spec: DictConfig) -> encode.TextEncoder:
     options = {key: value for key, value in plain(spec).items() if key not in ("name", "path")}
     devices = options.pop("devices", 1)
     mesh = None if devices == 1 else sharding.make_mesh(model=devices)
-    encoder = encode.load_encoder(spec.name, path, mesh=mesh, **options)
+    encoder = encoders.load_encoder(spec.name, path, mesh=mesh, **options)
     print(f"{spec.name}: {encoder.memory()}", flush=True)
     return encoder
 

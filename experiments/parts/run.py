@@ -23,7 +23,7 @@ import numpy as np
 from omegaconf import DictConfig
 
 from experiments.parts.config import settings
-from jaxret import encode, memory, tracking
+from jaxret import encoders, memory, tracking
 from jaxret.checkpoint import Interrupted, interruptible, run_chunks
 
 
@@ -41,7 +41,7 @@ class Run:
             config=settings(cfg),
             mode=cfg.tracking.mode,
         )
-        self.tracker = tracking.Tee(tracking.JsonlTracker(self.directory), wandb)
+        self.tracker = tracking.CompositeTracker(tracking.JsonlTracker(self.directory), wandb)
         self.rounds = 0  # that were played in this process, all seeds and settings together
         self._began = time.perf_counter()
 
@@ -136,9 +136,9 @@ def open_run(cfg: DictConfig) -> Generator[Run | None]:
         return
     directory.mkdir(parents=True, exist_ok=True)
     record.write_text(json.dumps(ours, indent=2) + "\n")
-    memory.keep_freed()  # before JAX computes anything, as the next lines
+    memory.retain_freed_memory()  # before JAX computes anything, as the next lines
     _one_device_a_core()
-    _keep_programs(encode.cache_directory() if cfg.cache is None else Path(cfg.cache))
+    _keep_programs(encoders.cache_directory() if cfg.cache is None else Path(cfg.cache))
     with interruptible() as interrupted:
         run = Run(cfg, interrupted)
         try:

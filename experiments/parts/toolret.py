@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 
 from experiments.parts.config import plain
 from experiments.parts.run import Run
-from jaxret import encode, metrics, sharding
+from jaxret import encoders, metrics, sharding
 from jaxret.data.toolret import CATEGORIES, Benchmark
 from jaxret.encoders import ENCODERS
 from jaxret.retrieval.ranking import Ranking, in_trec_order
@@ -48,7 +48,9 @@ class World:
         self.documents = [str(text) for text in benchmark.dataset.documents]
         self.tool_ids, self.labels = benchmark.dataset.tool_ids, benchmark.dataset.labels
         self.tie_order = metrics.tie_order(self.tool_ids)
-        self.cache: Path | None = encode.cache_directory() if cfg.cache is None else Path(cfg.cache)
+        self.cache: Path | None = (
+            encoders.cache_directory() if cfg.cache is None else Path(cfg.cache)
+        )
         split = np.asarray(benchmark.dataset.split)
         self.rows = {task: self._drawn(np.flatnonzero(split == task)) for task in benchmark.tasks}
 

@@ -5,7 +5,7 @@ thing everywhere.
 
 Documents are kept raw. A document is a dict of fields at the top level, under the names that
 its source gives them (``name``, ``description``, ``parameters``, ...), or a string where the
-source has running text only. `jaxret.data.text` turns either into the text that is encoded.
+source has running text only. `jaxret.data.templates` turns either into the text that is encoded.
 
 Letters: I tools, N queries, L labels a query (padded with -1).
 """
@@ -83,7 +83,7 @@ def build(name: str, tools: Iterable[tuple[str, Document]], queries: Iterable[Qu
     group and steps of an earlier one is that query, which then has the labels of both: with
     the same words in hand no retriever could tell them apart, and each of the tools answers
     them. It keeps the id and the split of its first occurrence. Only copies in train, validation
-    and test stay apart: merged, they would hide what `jaxret.data.parts` refuses.
+    and test stay apart: merged, they would hide what `jaxret.data.split` refuses.
 
     Args:
       name: what to call the data set.
@@ -159,13 +159,13 @@ def select(dataset: Dataset, indices: np.ndarray) -> Dataset:
 def split_by_group(
     groups: Int[np.ndarray, " N"], fractions: tuple[float, ...], seed: int
 ) -> tuple[Int[np.ndarray, " M"], ...]:
-    """Parts the queries so that no question is on two sides.
+    """Splits queries so that no question is on two sides.
 
     The groups are shuffled, laid end to end and cut at the group boundaries nearest to the
     fractions, so a part is off by at most the size of the largest group.
 
     Args:
-      groups: equal for queries of one question.
+      groups: a number a query, equal for those of one question (``dataset.groups``).
       fractions: share of the queries in each part, positive, with sum 1.
       seed: of the shuffle.
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from jaxret.data.dataset import Dataset, Document, Query, build
 from jaxret.data.files import existing, json_lines
-from jaxret.data.text import query_text
+from jaxret.data.templates import query_text
 
 
 def load(path: str | Path, *, name: str | None = None, extra: Sequence[str] = ()) -> Dataset:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from jaxret.data.dataset import Dataset, Query, build
 from jaxret.data.files import existing, json_lines, parquet_rows
-from jaxret.data.text import query_text
+from jaxret.data.templates import query_text
 
 REPOSITORIES = {"queries": "mangopy/ToolRet-Queries", "tools": "mangopy/ToolRet-Tools"}
 
@@ -57,7 +57,7 @@ def load(path: str | Path | None = None, *, tasks: Sequence[str] | None = None) 
     """Loads the queries of some tasks and, always, all tools.
 
     The text of a query is ``{instruction}\\n{query}`` (ORAG C.1.2); its split is its task.
-    Documents stay the strings that they are; the recipes read the fields inside.
+    Documents stay the strings that they are; the templates read the fields inside.
 
     Args:
       path: a folder with ``queries/`` and ``tools/``; without it, the hub.

@@ -25,15 +25,13 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from jaxret import prompts
-from jaxret.asking import without_thoughts
 from jaxret.data.dataset import Document
 from jaxret.documents.fields import canonical
 from jaxret.documents.read import original, profile
-from jaxret.llm import Malformed, Messages
+from jaxret.llm import Malformed, Messages, load_prompt, without_thoughts
 from jaxret.validate import require
 
-PROMPT = prompts.load(Path(__file__).parent / "prompts" / "audit.txt", ("document",))
+PROMPT = load_prompt(Path(__file__).parent / "prompts" / "audit.txt", ("document",))
 _ENDS = re.compile(
     r"(?:^|\b(?:answer|verdict|judge?ment|conclusion)(?:\s+is)?[\s:=]*)(true|false)$"
 )

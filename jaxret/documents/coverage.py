@@ -2,9 +2,9 @@
 
 Table 1 counts tokens and does not say of which tokenizer, nor in which text: the JSON of a document
 or words alone. So the tokenizer is an argument here, and the text is what our encoders read: the
-recipes ``full`` and ``expanded`` of `jaxret.data.text`, which stop at 8,192 characters. The columns
-of Table 1 add up, so the profile's length is the difference of the other two. Its averages are
-plain means of three domains, whatever their size (36,978, 3,794 and 2,443 tools).
+templates ``full`` and ``expanded`` of `jaxret.data.templates`, which stop at 8,192 characters. The
+columns of Table 1 add up, so the profile's length is the difference of the other two. Its averages
+are plain means of three domains, whatever their size (36,978, 3,794 and 2,443 tools).
 
 Letters: I documents.
 """
@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Int
 
 from jaxret.data.dataset import Document
-from jaxret.data.text import recipe
+from jaxret.data.templates import template
 from jaxret.documents.fields import GROUPS, canonical, unknown
 from jaxret.documents.read import KINDS, profile, read
 
@@ -74,7 +74,7 @@ def lengths(documents: Sequence[Document], count: Callable[[str], int]) -> Lengt
       documents: I of them.
       count: text -> number of tokens.
     """
-    full, expanded = recipe("full"), recipe("expanded")
+    full, expanded = template("full"), template("expanded")
     bare = [count(full(document)) for document in documents]
     grown = [
         count(expanded(document)) if profile(document) else length

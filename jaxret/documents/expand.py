@@ -7,16 +7,15 @@ wrong with that: at temperature 0 the same question alone would give the same an
 import json
 from pathlib import Path
 
-from jaxret import prompts
 from jaxret.data.dataset import Document
-from jaxret.documents.answers import Draft
+from jaxret.documents.drafts import Draft
 from jaxret.documents.profile import Rules
 from jaxret.documents.read import original
-from jaxret.llm import Messages
+from jaxret.llm import Messages, load_prompt
 
 FOLDER = Path(__file__).parent / "prompts"
-EXPAND = prompts.load(FOLDER / "expand.txt", ("document", *Rules._fields))
-REFINE = prompts.load(FOLDER / "refine.txt", ("problem",))
+EXPAND = load_prompt(FOLDER / "expand.txt", ("document", *Rules._fields))
+REFINE = load_prompt(FOLDER / "refine.txt", ("problem",))
 MAX_CHARACTERS = 16_000  # of a document or an answer, about 4,000 tokens
 
 

@@ -6,14 +6,12 @@ A judge says true or false. One that says anything else is asked once more, its 
 import json
 from typing import Any
 
-from jaxret import prompts
-from jaxret.asking import without_thoughts
 from jaxret.data.dataset import Document
 from jaxret.documents.expand import FOLDER, MAX_CHARACTERS, shown
-from jaxret.llm import Messages
+from jaxret.llm import Messages, load_prompt, without_thoughts
 
-JUDGE = prompts.load(FOLDER / "judge.txt", ("document", "profile"))
-AGAIN = prompts.load(FOLDER / "judge_again.txt", ())
+JUDGE = load_prompt(FOLDER / "judge.txt", ("document", "profile"))
+AGAIN = load_prompt(FOLDER / "judge_again.txt", ())
 
 
 def question(document: Document, profile: dict[str, Any]) -> Messages:

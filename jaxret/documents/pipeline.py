@@ -15,12 +15,11 @@ Letters: I documents.
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from jaxret.asking import Problem, Stage, without_thoughts
 from jaxret.data.dataset import Document
 from jaxret.documents import audit, expand, judge
-from jaxret.documents.answers import Draft, read_draft
+from jaxret.documents.drafts import Draft, read_draft
 from jaxret.documents.profile import Rules
-from jaxret.llm import Malformed, Messages
+from jaxret.llm import Malformed, Messages, Problem, Stage, without_thoughts
 from jaxret.validate import require
 
 REPAIRABLE = ("refusal", "bad_json", "rules", "judged_false")  # a better answer may follow

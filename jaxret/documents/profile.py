@@ -8,7 +8,7 @@
 
 Only what the documentation supports is written, so all but the first two may be missing. The paper
 calls two of them function_description and limitations in its text; data and prompts have the names
-above, and so does `jaxret.data.text`.
+above, and so does `jaxret.data.templates`.
 
 Expanded document = original + profile. ``example_usage`` is kept apart from the profile: retrieval
 is better without it. (The paper's sentence on that says ``when_to_use`` where it means this field;
@@ -18,7 +18,7 @@ what it keeps, and its ablation, show which one was dropped.)
 from typing import Any, NamedTuple
 
 from jaxret.data.dataset import Document
-from jaxret.data.text import PROFILE_FIELDS
+from jaxret.data.templates import PROFILE_FIELDS
 
 REQUIRED = ("function", "tags")
 FIELDS = (*PROFILE_FIELDS, "example_usage")
@@ -69,7 +69,7 @@ def violations(profile: Any, rules: Rules) -> list[str]:
 
 
 def expand(document: Document, profile: dict[str, Any]) -> dict[str, Any]:
-    """The expanded document, as `jaxret.data.text` reads it: without ``example_usage``."""
+    """The expanded document, as `jaxret.data.templates` reads it: without ``example_usage``."""
     fields = document if isinstance(document, dict) else {"documentation": document}
     kept = {field: profile[field] for field in PROFILE_FIELDS if field in profile}
     return fields | {"tool_profile": kept}

@@ -17,7 +17,7 @@ import re
 from typing import Any, NamedTuple
 
 from jaxret.data.dataset import Document
-from jaxret.data.text import READERS, parse
+from jaxret.data.templates import READERS, parse
 
 KINDS = ("object", *READERS, "labelled", "text", "broken")
 ADDED = ("terse", "tool_profile")  # fields that are not of the original documentation

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from jaxret.data.dataset import Document
 from jaxret.data.files import json_lines
-from jaxret.data.text import name_description
-from jaxret.generation.answers import PROMPTS, Wrong, json_object, sentence
+from jaxret.data.templates import name_description
+from jaxret.generation.checked_answers import PROMPTS, Wrong, json_object, sentence
 from jaxret.generation.docstrings import shorten
-from jaxret.prompts import load
+from jaxret.llm import load_prompt
 
-PROMPT = load(PROMPTS / "ask.txt", ("fewest", "most", "examples", "tools"))
+PROMPT = load_prompt(PROMPTS / "ask.txt", ("fewest", "most", "examples", "tools"))
 SEEDS = Path(__file__).parent / "examples.jsonl"
 
 

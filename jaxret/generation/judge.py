@@ -11,12 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxret.asking import Stage
-from jaxret.generation.answers import PROMPTS, Wrong, ask_checked, json_object
-from jaxret.prompts import load
+from jaxret.generation.checked_answers import PROMPTS, Wrong, ask_checked, json_object
+from jaxret.llm import Stage, load_prompt
 
 CRITERIA = ("naturalness", "fluency", "coherence", "overall")
-PROMPT = load(PROMPTS / "judge.txt", ("first", "second"))
+PROMPT = load_prompt(PROMPTS / "judge.txt", ("first", "second"))
 VALUE = {"A": 1, "B": -1, "tie": 0}
 
 

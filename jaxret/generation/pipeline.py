@@ -19,13 +19,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxret.asking import Stage
 from jaxret.generation import ask, polish
-from jaxret.generation.answers import ask_checked
 from jaxret.generation.ask import Draft
-from jaxret.generation.near import Near
+from jaxret.generation.checked_answers import ask_checked
+from jaxret.generation.near_duplicates import NearDuplicates
 from jaxret.generation.sample import draw_examples, draw_tools, generator
-from jaxret.llm import Messages
+from jaxret.llm import Messages, Stage
 from jaxret.validate import require
 
 
@@ -39,7 +38,7 @@ class Settings(NamedTuple):
     most: int = 5
     examples: int = 5  # a question
     coverage: float = 0.0  # of `draw_tools`
-    near: float = 0.6  # of `Near`
+    near: float = 0.6  # of `NearDuplicates`
     attempts: int = 3  # at an answer that passes the checks
     seed: int = 0
 
@@ -91,7 +90,7 @@ def generate(
     """
     check_settings(settings, len(tools))
     before: list[Iteration] = []
-    near = Near(settings.near)
+    near = NearDuplicates(settings.near)
     for number in range(settings.iterations):
         path = folder / f"{number:05d}.json"
         if path.exists():
@@ -114,7 +113,7 @@ def check_settings(settings: Settings, tools: int) -> None:
     fewest, most, offered = settings.fewest, settings.most, settings.offered
     require("offered", offered, f"in [1, {tools}], the tools", lambda x: 1 <= x <= tools)
     require("most", most, f"in [{fewest}, {offered}]", lambda x: fewest <= x <= offered)
-    Near(settings.near)
+    NearDuplicates(settings.near)
 
 
 def questions(
@@ -150,7 +149,7 @@ def _iterate(
     settings: Settings,
     examples: Sequence[Draft],
     before: Sequence[Iteration],
-    near: Near,
+    near: NearDuplicates,
 ) -> Iteration:
     number, spent = len(before), _tokens(writers)
     asked = questions(tools, settings, examples, before)
@@ -175,7 +174,7 @@ def _iterate(
         )
         failures += _under("polish", polished.failures)
         texts = [new or old for new, old in zip(polished.values, texts, strict=True)]
-    accepted, fresh = [], Near(settings.near)
+    accepted, fresh = [], NearDuplicates(settings.near)
     for (slot, draft), text in zip(kept, texts, strict=True):
         if near.find(text) or fresh.find(text):
             failures["near"] += 1

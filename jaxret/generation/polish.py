@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from jaxret.generation.answers import PROMPTS, json_object, sentence
 from jaxret.generation.ask import Draft, refuse_names
-from jaxret.prompts import load
+from jaxret.generation.checked_answers import PROMPTS, json_object, sentence
+from jaxret.llm import load_prompt
 
-PROMPT = load(PROMPTS / "polish.txt", ("functions", "instruction"))
+PROMPT = load_prompt(PROMPTS / "polish.txt", ("functions", "instruction"))
 
 
 def question(draft: Draft) -> list[dict[str, str]]:

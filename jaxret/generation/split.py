@@ -5,7 +5,7 @@ from pathlib import Path
 
 from jaxret.data import jsonl
 from jaxret.data.dataset import Dataset, Query, build
-from jaxret.data.parts import Parts, parts
+from jaxret.data.split import Split, own_split
 from jaxret.generation.pipeline import Accepted
 from jaxret.generation.tools import save_lines
 
@@ -19,7 +19,7 @@ def assign(
     seed: int,
     by_tools: bool = False,
 ) -> list[str]:
-    """The part of every query: train, validation or test (`jaxret.data.parts`).
+    """The part of every query: train, validation or test (`jaxret.data.split`).
 
     Args:
       accepted: N queries.
@@ -42,8 +42,8 @@ def assign(
         for one in accepted
     ]
     dataset = build("generated", [(tool, {}) for tool in tools], found)
-    cut = parts(dataset, validation=validation, test=test, seed=seed)
-    names = {dataset.query_ids[i]: part for part in Parts._fields for i in getattr(cut, part)}
+    cut = own_split(dataset, validation=validation, test=test, seed=seed)
+    names = {dataset.query_ids[i]: part for part in Split._fields for i in getattr(cut, part)}
     return [names[_id(one)] for one in accepted]  # no two texts are equal: they would be near
 
 
@@ -81,7 +81,7 @@ def save(
     save_lines(folder / "tools.jsonl", list(tools))
     save_lines(folder / "queries.jsonl", rows)
     dataset = jsonl.load(folder)
-    parts(dataset)  # refuses what two parts share
+    own_split(dataset)  # refuses what two parts share
     return dataset
 
 

@@ -3,14 +3,11 @@
     x = word;  x = block_i(x), i = 1 .. layers;  RMS(x)        blocks: `jaxret.nn.decoder_block`
 
 A token sees itself and those before it, so the last one stands for the text (`last_pool`), and its
-logits say what comes next (`jaxret.nn.answers`). Qwen Team 2025, Section 2, in the layout of the
-HuggingFace checkpoints.
-
-A position is the number of real tokens before it, whichever side the padding is on. HuggingFace
-counts places, padding included, unless it is given ``position_ids``: the same but for rounding,
-since only differences of positions matter and padding is never looked at.
-
-Letters: B texts, L tokens a text, H hidden width, e width of a head.
+logits say what comes next (`jaxret.nn.token_classifier`). Qwen Team 2025, Section 2, in the layout
+of the HuggingFace checkpoints. A position is the number of real tokens before it, whichever side
+the padding is on. HuggingFace counts places, padding included, unless it is given ``position_ids``:
+the same but for rounding, since only differences of positions matter and padding is never looked
+at. Letters: B texts, L tokens a text, H hidden width, e width of a head.
 """
 
 import json
@@ -50,7 +47,7 @@ KEYS: KeyTable = {
     _LAYER + r"post_attention_layernorm\.weight": (r"blocks/\1/mlp_norm/scale", False),
     _MLP + r"(gate|up|down)_proj\.weight": (r"blocks/\1/\2/kernel", True),
     r"norm\.weight": ("norm/scale", False),
-    r"lm_head\.weight": None,  # `jaxret.nn.answers` reads the rows it needs
+    r"lm_head\.weight": None,  # `jaxret.nn.token_classifier` reads the rows it needs
 }
 
 

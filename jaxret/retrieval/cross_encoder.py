@@ -17,13 +17,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxret.encode import TextEncoder
+from jaxret.encoders import TextEncoder
+from jaxret.encoders.padding import COARSE, pad
 from jaxret.nn.backbone import read_backbone
 from jaxret.nn.checkpoints import convert
 from jaxret.nn.classifier import classifier, classifier_keys
 from jaxret.nn.functional import Module
 from jaxret.nn.tensor_files import load_safetensors
-from jaxret.padding import COARSE, pad
 from jaxret.retrieval.retriever import Reranker
 from jaxret.retrieval.tokens import reader
 from jaxret.types import Params

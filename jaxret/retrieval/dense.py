@@ -17,8 +17,7 @@ from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from jaxret.encode import TextEncoder, encode
-from jaxret.encoders import Kind
+from jaxret.encoders import Kind, TextEncoder, encode
 from jaxret.retrieval.retriever import Retriever
 
 
@@ -36,7 +35,7 @@ def dense(
       name: shown in the progress bar and in errors.
       theta: tool embeddings of the encoder's width.
       encoder: turns queries into unit vectors.
-      cache: where these are kept; None keeps nothing. See `jaxret.encode.encode`.
+      cache: where these are kept; None keeps nothing. See `jaxret.encoders.encode`.
       kind: which prefix queries get.
     """
 

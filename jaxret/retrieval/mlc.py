@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from jaxret.encode import TextEncoder
+from jaxret.encoders import TextEncoder
 from jaxret.nn.functional import Module
 from jaxret.retrieval.retriever import Retriever
 from jaxret.retrieval.tokens import reader

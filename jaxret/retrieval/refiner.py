@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from jaxret.encode import TextEncoder
+from jaxret.encoders import TextEncoder
 from jaxret.nn.functional import Module
 from jaxret.retrieval.retriever import Reranker
 from jaxret.retrieval.tokens import reader

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from jaxret.encode import TextEncoder
-from jaxret.padding import COARSE, pad
+from jaxret.encoders import TextEncoder
+from jaxret.encoders.padding import COARSE, pad
 
 
 def reader(

@@ -6,7 +6,7 @@
     final = refine(tool_rank(model, verdict(model.tokenizer), documents), texts, first)
 
 The paper ranks by the probability; its logarithm ranks alike and tells apart what rounding would
-make equal ones. Nothing is computed of the other 151,000 words (`jaxret.nn.answers`).
+make equal ones. Nothing is computed of the other 151,000 words (`jaxret.nn.token_classifier`).
 
 Pairs are laid out on the device from tokens that were made once. They are sorted by length and run
 through the model in groups; a group is cut to one of three lengths, so that short pairs cost less.
@@ -24,17 +24,18 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float
 from tokenizers import Tokenizer
 
+from jaxret.encoders import DType
+from jaxret.encoders.padding import COARSE, pad
 from jaxret.nn import checkpoints, qwen3
-from jaxret.nn.answers import answers, load_answers
 from jaxret.nn.backbone import Backbone, read_backbone
 from jaxret.nn.functional import Module
 from jaxret.nn.layers import Compute
 from jaxret.nn.placement import memory_report
-from jaxret.padding import COARSE, pad
+from jaxret.nn.token_classifier import load_token_classifier as load_answers
+from jaxret.nn.token_classifier import token_classifier as answers
 from jaxret.retrieval.cross_encoder import pair
 from jaxret.retrieval.retriever import Reranker
 from jaxret.retrieval.verdict import Verdict
-from jaxret.text_encoder import DType
 from jaxret.types import Params
 
 #: Published weights, and where they are. Those of Qwen were trained to answer yes or no.
@@ -84,7 +85,7 @@ def load(
     Args:
       name: which.
       path: a checkpoint of one's own in place of the published weights.
-      dtype: as of `jaxret.encode.load_encoder`.
+      dtype: as of `jaxret.encoders.load_encoder`.
       mesh: likewise.
 
     Raises:

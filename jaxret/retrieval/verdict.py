@@ -20,8 +20,8 @@ from typing import Literal, NamedTuple
 
 from tokenizers import Tokenizer
 
-from jaxret import prompts
 from jaxret.encoders import TASK
+from jaxret.llm import Prompt, load_prompt
 from jaxret.validate import require
 
 PROMPTS = Path(__file__).parent / "prompts"
@@ -36,7 +36,7 @@ class Verdict(NamedTuple):
     """The question, with a tokenizer. Make it with `verdict`."""
 
     tokenizer: Tokenizer
-    prompt: prompts.Prompt
+    prompt: Prompt
     answers: tuple[str, str]
     instruction: str
     query_limit: int
@@ -66,7 +66,7 @@ class Verdict(NamedTuple):
 
     @property
     def words(self) -> tuple[int, int]:
-        """The tokens of the answers, for `jaxret.nn.answers`."""
+        """The tokens of the answers, for `jaxret.nn.token_classifier`."""
         yes, no = (ids[0] for ids in self._tokens(self.answers))
         return yes, no
 
@@ -123,7 +123,7 @@ def verdict(
     file = PROMPTS / PLACES[place] if prompt is None else prompt
     asked = Verdict(
         tokenizer=tokenizer,
-        prompt=prompts.load(file, holes if place == "line" else holes[1:]),
+        prompt=load_prompt(file, holes if place == "line" else holes[1:]),
         answers=answers,
         instruction=instruction,
         query_limit=query_limit,

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from jaxret.encoders.padding import COARSE, pad
 from jaxret.nn.functional import Module
-from jaxret.padding import COARSE, pad
 from jaxret.training import losses
 from jaxret.training.batches import Batches, shuffled
 from jaxret.training.loop import Loss

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxret.padding import COARSE, pad
+from jaxret.encoders.padding import COARSE, pad
 from jaxret.training import losses, word_dropout
 from jaxret.training.batches import shuffled
 from jaxret.training.recipes import Recipe, Tokens

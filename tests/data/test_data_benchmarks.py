@@ -7,7 +7,7 @@ import pytest
 
 from jaxret.data import load
 from jaxret.data.dataset import split_by_group
-from jaxret.data.text import recipe
+from jaxret.data.templates import template
 
 
 def rows(file):
@@ -136,7 +136,7 @@ def test_every_folder_of_the_general_layout_loads_and_gives_text(
     assert (len(dataset.tool_ids), dataset.merged_tools) == (tools, 0)
     assert (len(dataset.queries), dataset.merged_queries) == (queries - merged, merged)
     for name in ("full", "name_description", "orag_toolret", "raw"):
-        assert all(map(recipe(name), dataset.documents))
+        assert all(map(template(name), dataset.documents))
 
 
 def test_the_whole_pool_of_ultratool_has_its_distractors(shared_data):
@@ -150,6 +150,6 @@ def test_full_text_of_ultratool_has_the_words_of_the_papers_recipe(shared_data):
     for document in load("ultratool", shared_data / "raw/ultratool").documents:
         marks = str.maketrans("", "", '{}[]"\\')
         assert isinstance(document, dict)
-        if len(recipe("orag_ultratool")(document)) < 8192:
-            papers = recipe("orag_ultratool")(document).translate(marks)
-            assert papers.split() == recipe("full")(document).translate(marks).split()
+        if len(template("orag_ultratool")(document)) < 8192:
+            papers = template("orag_ultratool")(document).translate(marks)
+            assert papers.split() == template("full")(document).translate(marks).split()

@@ -128,7 +128,9 @@ def test_groups_of_equal_size_are_split_exactly():
 
 def test_a_split_depends_on_the_seed_and_on_nothing_else():
     dataset = grouped([2] * 50)
-    first, again, other = (split_by_group(dataset.groups, (0.5, 0.5), seed)[0] for seed in (1, 1, 2))
+    first, again, other = (
+        split_by_group(dataset.groups, (0.5, 0.5), seed)[0] for seed in (1, 1, 2)
+    )
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
 

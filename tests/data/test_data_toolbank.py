@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from jaxret.data import load
-from jaxret.data.parts import parts
+from jaxret.data.split import own_split
 
 TOOLS = {
     "numpy.sin": {"new_func": "circular_ratio", "description": "Opposite over hypotenuse."},
@@ -128,7 +128,7 @@ def test_files_of_the_hub_hold_no_raw_instruction(tools):
 
 
 def test_the_three_parts_are_those_of_the_files(folder):
-    found = parts(load("toolbank", folder))
+    found = own_split(load("toolbank", folder))
     assert [part.tolist() for part in found] == [[0, 1], [2], [3]]
 
 

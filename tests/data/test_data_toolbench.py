@@ -9,7 +9,7 @@ import pytest
 
 from jaxret.data import load
 from jaxret.data.dataset import select
-from jaxret.data.parts import overlap, parts
+from jaxret.data.split import overlap, own_split
 
 TIDE = {"category_name": "Weather", "tool_name": "Tides", "api_name": 'High "spring" tide\tnext'}
 FERRY = {"category_name": "Travel", "tool_name": "Ferries", "api_description": "Setzt über.\nOft."}
@@ -91,8 +91,8 @@ def test_a_text_of_train_and_test_stays_in_both_and_is_refused_by_parts(folder):
         r"the same text as 'test_14' of test\. Leave them out"
     )
     with pytest.raises(ValueError, match=message):
-        parts(dataset)
-    clean = parts(select(dataset, ~overlap(dataset)), validation=0.5)
+        own_split(dataset)
+    clean = own_split(select(dataset, ~overlap(dataset)), validation=0.5)
     assert [len(part) for part in clean] == [1, 1, 2]
 
 

@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from jaxret.data import load
-from jaxret.data.text import recipe
+from jaxret.data.templates import template
 from jaxret.data.toolret import CATEGORIES, benchmark
 
 
@@ -71,7 +71,7 @@ def test_a_choice_of_tasks_keeps_all_tools(folder):
 def test_toolret_documents_stay_strings_and_recipes_read_them(folder):
     dataset = load("toolret", folder)
     assert dataset.documents[2] == "Weighs letters."
-    texts = [recipe("orag_toolret")(document) for document in dataset.documents]
+    texts = [template("orag_toolret")(document) for document in dataset.documents]
     assert texts == [TOOLS["code"][0]["documentation"], "alarm Rings.", "Weighs letters."]
 
 

@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 
 from jaxret import data
-from jaxret.data.text import PROFILE_FIELDS, recipe, with_profile
+from jaxret.data.templates import PROFILE_FIELDS, template, with_profile
 from jaxret.documents import ablate
 
 DOCUMENT = {
@@ -22,14 +22,14 @@ DOCUMENT = {
 def test_fields_are_added_in_the_order_given_and_empty_ones_are_not():
     text = with_profile(("tags", "when_to_use", "function"))(DOCUMENT)
     assert text == "Name: pay Description: Sends money. Tags: money, debt Function: Pays."
-    assert with_profile(())(DOCUMENT) == recipe("full")(DOCUMENT)
-    shown = with_profile(("example_usage",), base=recipe("terse"))(DOCUMENT)
+    assert with_profile(())(DOCUMENT) == template("full")(DOCUMENT)
+    shown = with_profile(("example_usage",), base=template("terse"))(DOCUMENT)
     assert shown == "pay: Payment entity. Example usage: query: pay Ann, api_call: pay('Ann')"
 
 
 def test_all_four_fields_are_the_recipe_expanded():
     for document in data.load("deskbank").documents[:20]:
-        assert with_profile(PROFILE_FIELDS)(document) == recipe("expanded")(document)
+        assert with_profile(PROFILE_FIELDS)(document) == template("expanded")(document)
 
 
 def test_only_fields_that_a_document_has_are_ablated():

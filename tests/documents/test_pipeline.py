@@ -5,12 +5,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from jaxret.asking import OutOfReach, Price, Stage
 from jaxret.documents import expand, pipeline
-from jaxret.documents.answers import read_draft
+from jaxret.documents.drafts import read_draft
 from jaxret.documents.pipeline import Stages
 from jaxret.documents.profile import Rules
-from jaxret.llm import Chat, Endpoint, Unanswered
+from jaxret.llm import Chat, Endpoint, OutOfReach, Price, Stage, Unanswered
 from tests.fake_llm import Reply, serving
 
 PROFILE = {"function": "Does it.", "tags": ["one", "two", "three"]}

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from jaxret import data
-from jaxret.data.text import recipe
+from jaxret.data.templates import template
 from jaxret.documents.profile import Rules, expand, tidy, violations
 
 GOOD = {
@@ -91,7 +91,7 @@ def test_blanks_capitals_and_nulls_are_put_right_without_a_question():
 def test_the_expanded_document_is_the_original_and_the_profile_without_its_examples():
     document = expand(DOCUMENT | {"tool_profile": {"function": "old"}}, GOOD)
     assert json.dumps(document).count("api_call") == 0
-    assert recipe("expanded")(document) == (
+    assert template("expanded")(document) == (
         "Name: say_time Description: Tells the time. Function: Says what time it is. "
         "Tags: clock, hour, time zone When to use: Somebody wants the hour. Limitation: No dates."
     )
@@ -100,9 +100,9 @@ def test_the_expanded_document_is_the_original_and_the_profile_without_its_examp
 def test_running_text_is_the_same_text_before_and_after():
     text = "Tells the time."
     document = expand(text, GOOD)
-    assert recipe("full")(document) == recipe("full")(text) == text
-    assert recipe("expanded")(document).startswith("Tells the time. Function: Says")
+    assert template("full")(document) == template("full")(text) == text
+    assert template("expanded")(document).startswith("Tells the time. Function: Says")
 
 
 def test_an_empty_profile_adds_nothing():
-    assert recipe("expanded")(expand(DOCUMENT, {})) == recipe("full")(DOCUMENT)
+    assert template("expanded")(expand(DOCUMENT, {})) == template("full")(DOCUMENT)

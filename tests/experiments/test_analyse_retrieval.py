@@ -11,9 +11,9 @@ from sklearn.metrics import roc_auc_score
 from experiments import analyse_retrieval as analysis
 from experiments.parts import failures
 from experiments.parts.config import CONFIGS
-from jaxret import data, encode
-from jaxret.data.parts import parts
-from jaxret.data.text import recipe
+from jaxret import data, encoders
+from jaxret.data.split import own_split
+from jaxret.data.templates import template
 
 TOOLS, K = 24, 2
 PICTURES = {"cosines.png", "tsne.png", "failures.png", "lengths.png"}
@@ -39,7 +39,7 @@ def folder(tmp_path_factory):
     """The first tools of DeskBank, and the queries that need no other."""
     bank = data.load("deskbank", part="all")
     folder = tmp_path_factory.mktemp("desk")
-    render = recipe("full")
+    render = template("full")
     with (folder / "tools.jsonl").open("w") as file:
         for name, document in zip(bank.tool_ids[:TOOLS], bank.documents[:TOOLS], strict=True):
             file.write(json.dumps({"id": name, "documentation": render(document)}) + "\n")
@@ -61,12 +61,12 @@ def finished(folder, tmp_path_factory):
 def world(folder):
     """Test queries, their vectors and label sets, and the tools by document and by usage."""
     dataset = data.load("jsonl", folder)
-    encoder = encode.load_encoder("minilm")
-    arguments = {"cache": encode.cache_directory(), "progress": False}
+    encoder = encoders.load_encoder("minilm")
+    arguments = {"cache": encoders.cache_directory(), "progress": False}
     texts = [document["documentation"] for document in dataset.documents]
-    documents = encode.encode(encoder, texts, kind="document", **arguments)
-    queries = encode.encode(encoder, dataset.queries, kind="query", **arguments)
-    train, _, test = parts(dataset)
+    documents = encoders.encode(encoder, texts, kind="document", **arguments)
+    queries = encoders.encode(encoder, dataset.queries, kind="query", **arguments)
+    train, _, test = own_split(dataset)
     usage = documents.copy()
     for tool in range(len(documents)):
         if (used := (dataset.labels[train] == tool).any(axis=1)).any():

@@ -12,7 +12,7 @@ from experiments.parts import methods
 from experiments.parts.config import CONFIGS
 from experiments.parts.learners import ESTIMATORS
 from jaxret import data
-from jaxret.data.parts import parts
+from jaxret.data.split import own_split
 from tests.experiments.processes import stopped_at
 
 LEARNERS = ("greedy", "mapped", "full_information")
@@ -106,7 +106,7 @@ def test_a_learner_ranks_as_the_held_out_protocol_says(finished):
 
 def test_the_stream_is_the_training_part_and_nothing_else(world, finished):
     directory, _ = finished
-    train = parts(data.load("jsonl", world / "data")).train
+    train = own_split(data.load("jsonl", world / "data")).train
     for name, exposures in {"greedy+once": 1, "greedy": 3}.items():
         order = unit(directory, f"{name}-stream")["order"]
         for seed in order:

@@ -6,8 +6,8 @@ from hydra import compose, initialize_config_dir
 
 from experiments import document_ablation
 from experiments.parts.config import CONFIGS
-from jaxret import data, encode
-from jaxret.data.text import recipe
+from jaxret import data, encoders
+from jaxret.data.templates import template
 from jaxret.tracking import read_results
 
 FIELDS = ("function", "when_to_use", "limitation", "tags")
@@ -38,19 +38,19 @@ def finished(world, tmp_path_factory):
 def oracle(world):
     """Queries, label sets, and (fields of the profile) -> documents' vectors, with NumPy."""
     dataset = data.load("jsonl", world / "data")
-    encoder = encode.load_encoder("minilm", world / "encoder")
-    queries = encode.encode(encoder, dataset.queries, kind="query", cache=None, progress=False)
+    encoder = encoders.load_encoder("minilm", world / "encoder")
+    queries = encoders.encode(encoder, dataset.queries, kind="query", cache=None, progress=False)
 
     def documents(fields):
         texts = []
         for document in dataset.documents:
-            text = recipe("full")(document)
+            text = template("full")(document)
             for field in fields:
                 value = document["tool_profile"][field]
                 value = ", ".join(value) if field == "tags" else value
                 text += f" {field.capitalize().replace('_', ' ')}: {value}"
             texts.append(text)
-        return encode.encode(encoder, texts, kind="document", cache=None, progress=False)
+        return encoders.encode(encoder, texts, kind="document", cache=None, progress=False)
 
     labels = [{int(label) for label in row if label >= 0} for row in dataset.labels]
     return queries, labels, documents

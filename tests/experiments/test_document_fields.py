@@ -9,8 +9,8 @@ from transformers import AutoTokenizer
 
 from experiments import document_fields
 from experiments.parts.config import CONFIGS
-from jaxret import data, encode
-from jaxret.data.text import recipe
+from jaxret import data, encoders
+from jaxret.data.templates import template
 from tests.fake_llm import Reply, serving
 
 OTHER = [
@@ -57,9 +57,9 @@ def test_coverage_and_audit_of_a_data_set_are_those_by_hand(finished):
 
 def test_lengths_are_those_of_huggingface_and_nothing_is_cut_before(finished):
     _, results = finished
-    tokenizer = AutoTokenizer.from_pretrained(encode.load_encoder("minilm").directory)
+    tokenizer = AutoTokenizer.from_pretrained(encoders.load_encoder("minilm").directory)
     texts = {
-        text: [recipe(name)(document) for document in data.load("deskbank").documents]
+        text: [template(name)(document) for document in data.load("deskbank").documents]
         for text, name in (("original", "full"), ("expanded", "expanded"))
     }
     for text, some in texts.items():

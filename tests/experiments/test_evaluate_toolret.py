@@ -15,7 +15,7 @@ from experiments.parts.toolret import averages, measured
 from jaxret import metrics
 from jaxret.checkpoint import Interrupted
 from jaxret.data.toolret import benchmark
-from jaxret.encode import encode, load_encoder
+from jaxret.encoders import encode, load_encoder
 from jaxret.retrieval.runs import load_run
 from tests.experiments.toolret_copy import QUERIES, TASKS, TOOLS, configure, write_copy
 

@@ -12,7 +12,7 @@ from hydra import compose, initialize_config_dir
 from experiments import expand_documents
 from experiments.parts.config import CONFIGS
 from jaxret import data
-from jaxret.data.text import recipe
+from jaxret.data.templates import template
 from jaxret.documents.review import QUESTIONS
 from tests.experiments.processes import start
 from tests.fake_llm import Reply, serving
@@ -98,12 +98,12 @@ def test_the_data_set_is_read_as_it_is_and_failures_keep_their_document(folder, 
         before.split,
     )
     np.testing.assert_array_equal(after.labels, before.labels)
-    full, expanded = recipe("full"), recipe("expanded")
+    full, expanded = template("full"), template("expanded")
     for tool, old, new in zip(before.tool_ids, before.documents, after.documents, strict=True):
         added = f" Function: Does what {tool} does. Tags: {tool}, doing, things"
         assert full(new) == full(old)
         assert expanded(new) == full(old) + ("" if tool == HOPELESS else added)
-    assert recipe("terse")({"name": "tool-0"} | after.documents[0]) == "tool-0: Short."
+    assert template("terse")({"name": "tool-0"} | after.documents[0]) == "tool-0: Short."
 
     tools = rows(folder / "run/expanded/tools.jsonl")
     assert tools[1]["example_usage"] == profile("tool-1")["example_usage"]

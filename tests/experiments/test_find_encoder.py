@@ -6,7 +6,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from experiments.parts.problem import find_encoder
-from jaxret import encode, tiny_qwen3
+from jaxret import encoders
+from jaxret.encoders import tiny_qwen3
 
 TEXTS = ["send money to a friend", "what is the weather in Basel", "book a table for two"]
 
@@ -34,7 +35,7 @@ def test_devices_share_the_weights_and_give_the_same_vectors(folder, capsys):
     one, two = (find_encoder(config(folder, devices=devices)) for devices in (1, 2))
     assert "on each of 2 devices" in capsys.readouterr().out
     ours, theirs = (
-        encode.encode(encoder, TEXTS, kind="query", cache=None, progress=False)
+        encoders.encode(encoder, TEXTS, kind="query", cache=None, progress=False)
         for encoder in (two, one)
     )
     np.testing.assert_allclose(ours, theirs, atol=1e-5)

@@ -9,7 +9,7 @@ from experiments import build_catalogue, generate_queries, orag
 from experiments.parts.config import CONFIGS
 from jaxret import data
 from jaxret.checkpoint import Interrupted
-from jaxret.data.parts import parts
+from jaxret.data.split import own_split
 from tests.experiments.conftest import TOOLS
 from tests.fake_llm import Reply, serving
 from tests.fake_writer import Writer, draft, offered
@@ -59,7 +59,7 @@ def test_a_run_leaves_a_data_set_with_three_parts_and_says_what_it_took(finished
     dataset = data.load("jsonl", directory / "data")
     assert len(dataset.tool_ids) == TOOLS
     assert len(dataset.queries) == results["queries"] == 35
-    assert [len(part) for part in parts(dataset)] == [
+    assert [len(part) for part in own_split(dataset)] == [
         results[f"part/{part}"] for part in ("train", "validation", "test")
     ]
     assert results["functions"] == pytest.approx((dataset.labels >= 0).sum() / 35)

@@ -10,9 +10,9 @@ from hydra import compose, initialize_config_dir
 
 from experiments import orag
 from experiments.parts.config import CONFIGS
-from jaxret import data, encode, metrics
+from jaxret import data, encoders, metrics
 from jaxret.data.hops import as_hops
-from jaxret.data.text import recipe
+from jaxret.data.templates import template
 from tests.experiments import processes
 
 SMALL = [
@@ -54,11 +54,11 @@ def test_static_retrieval_is_the_ranking_of_the_documents(finished):
     """Computed again by NumPy, over the same queries."""
     directory, results = finished
     dataset = data.load("deskbank")
-    encoder = encode.load_encoder("minilm")
-    cache = encode.cache_directory()
-    texts = [recipe("full")(document) for document in dataset.documents]
-    theta = encode.encode(encoder, texts, kind="document", cache=cache, progress=False)
-    queries = encode.encode(encoder, dataset.queries, kind="query", cache=cache, progress=False)
+    encoder = encoders.load_encoder("minilm")
+    cache = encoders.cache_directory()
+    texts = [template("full")(document) for document in dataset.documents]
+    theta = encoders.encode(encoder, texts, kind="document", cache=cache, progress=False)
+    queries = encoders.encode(encoder, dataset.queries, kind="query", cache=cache, progress=False)
     with np.load(directory / "units" / "frozen-online.npz") as unit:
         streamed = np.unique(unit["order"])
     scores = queries[streamed] @ theta.T
@@ -120,7 +120,7 @@ def test_a_directory_with_other_settings_is_refused(finished):
         ("environment=away environment.presence.back=2", r"in \[0, 1\], got {'back': 2}"),
         ("environment=half_later ~environment.presence.at", "presence 'later': missing a req"),
         ("environment=reranked environment.reranker.accuracy=2", r"accuracy must be in \[0, 1\]"),
-        ("document=terse document.recipe=bad", "unknown recipe 'bad'"),
+        ("document=terse document.recipe=bad", "unknown template 'bad'"),
         ("encoder.path=nowhere", "nowhere"),
     ],
 )

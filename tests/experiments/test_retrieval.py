@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from experiments import ablate_refiner, evaluate_retrieval
 from experiments.parts.config import CONFIGS
 from jaxret import data
-from jaxret.data.parts import parts
+from jaxret.data.split import own_split
 from jaxret.retrieval.runs import load_run
 from tests.experiments import processes
 
@@ -117,7 +117,7 @@ def test_the_training_part_can_be_ranked_too(world):
     cfg = configure(world, world / "trained_on", "methods=[documents]", "part=train")
     recall = evaluate_retrieval.main(cfg)["documents/recall@3"]
     dataset = data.load("jsonl", world / "data")
-    rows = parts(dataset, validation=0.1, test=0.2, seed=0).train
+    rows = own_split(dataset, validation=0.1, test=0.2, seed=0).train
     with np.load(world / "trained_on" / "units" / "documents-0-train.npz") as unit:
         best = unit["items"][:, :3]
     right = [set(labels[labels >= 0].tolist()) for labels in dataset.labels[rows]]

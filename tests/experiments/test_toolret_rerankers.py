@@ -9,9 +9,8 @@ from safetensors.numpy import load_file, save_file
 
 from experiments import evaluate_toolret
 from experiments.parts import toolret_stages
-from jaxret import tiny_qwen3
 from jaxret.data.toolret import benchmark
-from jaxret.encode import load_encoder
+from jaxret.encoders import load_encoder, tiny_qwen3
 from jaxret.retrieval import cross_encoder, tool_rank
 from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import Reranker, refine

@@ -6,10 +6,9 @@ import re
 import numpy as np
 import pytest
 
-from jaxret.asking import Stage
 from jaxret.generation import judge
 from jaxret.generation.judge import CRITERIA, Verdicts
-from jaxret.llm import Chat, Endpoint
+from jaxret.llm import Chat, Endpoint, Stage
 from tests.fake_llm import Reply, serving
 
 PAIRS = [("Plain words.", "do it"), ("do that", "A longer wish."), ("same", "same"), ("ab", "b")]

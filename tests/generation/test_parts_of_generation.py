@@ -7,8 +7,8 @@ import pytest
 
 from jaxret import data
 from jaxret.generation import ask, cooccurrence
-from jaxret.generation.answers import Wrong
-from jaxret.generation.near import Near, shingles, similarity
+from jaxret.generation.checked_answers import Wrong
+from jaxret.generation.near_duplicates import NearDuplicates, shingles, similarity
 from jaxret.generation.sample import draw_examples, draw_tools, generator
 
 OFFERED = ["io.read_csv", "math.mean", "math.sort", "plot.line"]
@@ -120,7 +120,7 @@ def test_near_finds_what_comparing_with_all_finds():
     """Queries of DeskBank, with words left out, against every one of them."""
     random, threshold = np.random.default_rng(0), 0.6
     texts = list(dict.fromkeys(data.load("deskbank").queries))[:300]
-    near = Near(threshold)
+    near = NearDuplicates(threshold)
     for text in texts:
         near.add(text)
     kept, found, missed = [shingles(text) for text in texts], 0, 0
@@ -139,7 +139,7 @@ def test_near_finds_what_comparing_with_all_finds():
 
 
 def test_the_same_words_are_near_at_any_threshold():
-    near = Near(1.0)
+    near = NearDuplicates(1.0)
     near.add("Where is my parcel?")
     assert near.find("where is MY parcel") == "Where is my parcel?"
     assert near.find("where is my other parcel") is None

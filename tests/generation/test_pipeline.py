@@ -5,13 +5,12 @@ from collections import Counter
 
 import pytest
 
-from jaxret.asking import OutOfReach, Stage
 from jaxret.data import jsonl
-from jaxret.data.parts import parts
+from jaxret.data.split import own_split
 from jaxret.generation import split
 from jaxret.generation.ask import seeds
 from jaxret.generation.pipeline import Settings, Writers, check_settings, generate, questions
-from jaxret.llm import Chat, Endpoint
+from jaxret.llm import Chat, Endpoint, OutOfReach, Stage
 from tests.fake_llm import Reply, serving
 from tests.fake_writer import Writer, draft, offered
 
@@ -222,7 +221,7 @@ def test_parts_may_be_kept_from_sharing_a_set_of_tools(tmp_path, healthy):
     wrong = ["train", "test"] * 20
     with pytest.raises(ValueError, match="the same question as"):
         split.save(tmp_path, alike, wrong, ROWS, by_tools=True)
-    assert len(parts(rows).test) == parted.count("test")
+    assert len(own_split(rows).test) == parted.count("test")
 
 
 def test_parts_that_share_a_query_are_refused(tmp_path, healthy):

@@ -12,11 +12,11 @@ from safetensors.numpy import save_file
 
 from jaxret import sharding
 from jaxret.nn import qwen3
-from jaxret.nn.answers import answers, load_answers
 from jaxret.nn.backbone import Backbone, read_backbone
 from jaxret.nn.decoder_block import angles, turn
 from jaxret.nn.layers import last_pool
 from jaxret.nn.placement import device_bytes, memory_report, placed
+from jaxret.nn.token_classifier import load_token_classifier, token_classifier
 from tests.tiny import BACKBONES, weights
 
 JSON = {
@@ -172,11 +172,11 @@ def test_the_logits_of_two_words_are_those_rows_of_the_whole_head(tmp_path, appl
     head = RNG.standard_normal((40, 24)).astype(np.float32)
     decoder = published(tmp_path, None if tied else head)
     words = [31, 4]
-    params = load_answers(decoder, tmp_path, words)
+    params = load_token_classifier(decoder, tmp_path, words)
     assert {leaf.shape for leaf in jax.tree.leaves(params.get("head"))} == (
         set() if tied else {(24, 2)}
     )
-    got = jax.jit(answers(decoder, words).apply)(params, IDS, MASK)
+    got = jax.jit(token_classifier(decoder, words).apply)(params, IDS, MASK)
     last = np.asarray(apply(PARAMS, IDS, MASK))[np.arange(5), END[:, 0] - 1]
     whole = last @ (np.asarray(PARAMS["word"]["embedding"]) if tied else head).T
     np.testing.assert_allclose(got, whole[:, words], atol=1e-5)
@@ -185,15 +185,15 @@ def test_the_logits_of_two_words_are_those_rows_of_the_whole_head(tmp_path, appl
 def test_a_checkpoint_without_the_head_that_it_needs_is_refused(tmp_path):
     published(tmp_path)
     with pytest.raises(ValueError, match=r"1 tensors do not fit .*\n  missing head/kernel \(24, 2"):
-        load_answers(backbone(tied=False), tmp_path, [1, 2])
+        load_token_classifier(backbone(tied=False), tmp_path, [1, 2])
 
 
 def test_words_that_no_decoder_can_say_are_refused():
     for words in ([], [3, 3], [0, 40]):
         with pytest.raises(ValueError, match=r"words must be different numbers in 0 \.\. 39"):
-            answers(backbone(), words)
+            token_classifier(backbone(), words)
     with pytest.raises(ValueError, match=r"answers come from a decoder \(Qwen3\), got Bert"):
-        answers(BACKBONES["bert"], [1, 2])
+        token_classifier(BACKBONES["bert"], [1, 2])
 
 
 # ---- on a mesh
@@ -207,7 +207,9 @@ def test_eight_devices_compute_what_one_does(vocabulary):
     mesh = sharding.make_mesh(model=8)
     rules = qwen3.tensor_parallel(decoder.config, mesh)
     spread = sharding.place(params, mesh, sharding.by_path(params, rules))
-    run = jax.jit(jax.value_and_grad(lambda p: answers(decoder, [3, 4]).apply(p, ids, MASK).sum()))
+    run = jax.jit(
+        jax.value_and_grad(lambda p: token_classifier(decoder, [3, 4]).apply(p, ids, MASK).sum())
+    )
     ids = jnp.asarray(IDS % vocabulary)
     want, got = run(params), run(spread)
     np.testing.assert_allclose(got[0], want[0], atol=1e-5)

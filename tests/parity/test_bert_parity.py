@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.encode import encode, load_encoder
+from jaxret.encoders import encode, load_encoder
 from jaxret.nn.backbone import read_backbone
 from jaxret.nn.bert import KEYS, BertConfig, bert
 from jaxret.nn.checkpoints import convert

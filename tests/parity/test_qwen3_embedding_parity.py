@@ -4,8 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxret import tiny_qwen3
-from jaxret.encode import encode, load_encoder
+from jaxret.encoders import encode, load_encoder, tiny_qwen3
 from jaxret.nn import lora
 from jaxret.retrieval import tool_rank
 from jaxret.retrieval.ranking import Ranking

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.nn.answers import answers, load_answers
 from jaxret.nn.backbone import read_backbone
 from jaxret.nn.checkpoints import convert
 from jaxret.nn.qwen3 import KEYS
+from jaxret.nn.token_classifier import load_token_classifier, token_classifier
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -108,8 +108,8 @@ def test_logits_of_two_words_equal_those_of_pytorch(tmp_path, tied, shard):
     model.save_pretrained(tmp_path, max_shard_size=shard)
     assert (len(list(tmp_path.glob("*.safetensors"))) > 9) == (shard == "8KB")
     backbone = read_backbone(tmp_path / "config.json")
-    params = load_answers(backbone, tmp_path, [7, 52])
-    apply = jax.jit(answers(backbone, [7, 52]).apply)
+    params = load_token_classifier(backbone, tmp_path, [7, 52])
+    apply = jax.jit(token_classifier(backbone, [7, 52]).apply)
     with torch.no_grad():
         left = torch_out(model, MASKS["left"], logits_to_keep=1)[:, 0, [7, 52]].numpy()
         right = torch_out(model, MASKS["right"])[np.arange(4), LENGTHS[:, 0] - 1][:, [7, 52]]

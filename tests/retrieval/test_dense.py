@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxret.encode import encode, load_encoder
+from jaxret.encoders import encode, load_encoder
 from jaxret.retrieval.dense import dense, inner_product
 from jaxret.retrieval.retriever import search
 from jaxret.retrieval.testing import check_retriever

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxret.encode import encode
+from jaxret.encoders import encode
 from jaxret.nn.classifier import classifier
 from jaxret.retrieval.mlc import mlc, start
 from jaxret.retrieval.retriever import best_items, search

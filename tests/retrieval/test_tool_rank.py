@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret import tiny_qwen3
+from jaxret.encoders import tiny_qwen3
 from jaxret.nn.functional import Module
 from jaxret.retrieval import tool_rank as tr
 from jaxret.retrieval.ranking import Ranking

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxret.encoders.padding import pad
 from jaxret.nn.layers import last_pool
-from jaxret.padding import pad
 from jaxret.training.contrasts import matching
 from jaxret.training.verdicts import verdicts
 from jaxret.training.word_dropout import drop, droppable, frame

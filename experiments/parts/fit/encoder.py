@@ -13,7 +13,7 @@ from jaxtyping import Int
 from experiments.parts.bench import Bench
 from experiments.parts.fit import store
 from experiments.parts.fit.trainable import trainable
-from jaxret import encode
+from jaxret import encoders as encode
 from jaxret.nn.layers import Compute
 from jaxret.retrieval import dense
 from jaxret.retrieval.retriever import Retriever

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 
 from experiments.parts.bench import Bench
 from experiments.parts.fit import store
+from jaxret.encoders.padding import pad
 from jaxret.nn.classifier import classifier
 from jaxret.nn.layers import Compute, mean_pool
-from jaxret.padding import pad
 from jaxret.retrieval import mlc
 from jaxret.retrieval.retriever import Retriever
 from jaxret.training import losses, recipes

@@ -98,7 +98,7 @@ def train(
     epochs, batches = settings["epochs"], recipe.batches
     steps = max(1, round(epochs * batches.epoch))
     optimizer = adamw(settings, steps)
-    tracker = tracking.Tee(tracking.JsonlTracker(folder), run.tracker)
+    tracker = tracking.CompositeTracker(tracking.JsonlTracker(folder), run.tracker)
     step = loop.train_step(recipe.loss, optimizer, accumulate=settings["accumulate"])
     state = loop.start(params, optimizer, jax.random.key(seed))
     return loop.fit(

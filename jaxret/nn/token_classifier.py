@@ -30,7 +30,9 @@ from jaxret.types import Params, PRNGKey
 _HEAD = "lm_head.weight"  # [V, H]
 
 
-def answers(backbone: Backbone, words: Sequence[int], compute: Compute = Compute()) -> Module:
+def token_classifier(
+    backbone: Backbone, words: Sequence[int], compute: Compute = Compute()
+) -> Module:
     """``apply(params, ids, mask, key=None) -> logits [B, n]``, float32.
 
     ``ids`` and ``mask`` are [B, L]. Parameters: ``backbone/..`` as the backbone has them, and
@@ -50,10 +52,12 @@ def answers(backbone: Backbone, words: Sequence[int], compute: Compute = Compute
     size = config.vocab_size
     if not words or len(set(words)) < len(words) or not all(0 <= w < size for w in words):
         raise ValueError(f"words must be different numbers in 0 .. {size - 1}, got {list(words)}")
-    return functionalize(lambda rngs: Answers(backbone, words, config.tied, compute, rngs=rngs))
+    return functionalize(
+        lambda rngs: TokenClassifier(backbone, words, config.tied, compute, rngs=rngs)
+    )
 
 
-def load_answers(
+def load_token_classifier(
     backbone: Backbone,
     path: Path,
     words: Sequence[int],
@@ -62,12 +66,12 @@ def load_answers(
     mesh: Mesh | None = None,
     rules: Rules = (),
 ) -> Params:
-    """Reads the parameters of `answers` from a HuggingFace ``Qwen3ForCausalLM``.
+    """Reads the parameters of `token_classifier` from a HuggingFace ``Qwen3ForCausalLM``.
 
     Args:
       backbone: of its config.json.
       path: as of `Backbone.load`.
-      words: as of `answers`; of an untied head only their rows are read.
+      words: as of `token_classifier`; of an untied head only their rows are read.
       dtype: as of `Backbone.load`.
       mesh: as of `Backbone.load`.
       rules: as of `Backbone.load`.
@@ -76,7 +80,7 @@ def load_answers(
       ValueError: naming every tensor that does not fit; a checkpoint for embeddings alone lacks
         the head, unless it is tied.
     """
-    shapes = answers(backbone, words).shapes()
+    shapes = token_classifier(backbone, words).shapes()
     tensors = load_safetensors(path)
     keys: dict[str, tuple[str, bool] | None] = {
         pattern: None if target is None else (f"backbone/{target[0]}", target[1])
@@ -89,7 +93,7 @@ def load_answers(
     return checkpoints.convert(tensors, keys, shapes, prefix=backbone.prefix)
 
 
-class Answers(nnx.Module):
+class TokenClassifier(nnx.Module):
     def __init__(
         self,
         backbone: Backbone,

@@ -28,7 +28,7 @@ def similarity(one: frozenset, other: frozenset) -> float:
     return len(one & other) / len(one | other)
 
 
-class Near:
+class NearDuplicates:
     """Texts that were accepted, and whether a new one is near one of them.
 
     Args:

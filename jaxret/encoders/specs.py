@@ -1,4 +1,4 @@
-"""The published encoders that `jaxret.encode.load_encoder` knows, and how each wants to be used.
+"""The published encoders that `jaxret.encoders.load_encoder` knows, and how each wants to be used.
 
     minilm          mean of the tokens
     e5_*            mean, a word in front of queries and of documents

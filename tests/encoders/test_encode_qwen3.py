@@ -9,9 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer, processors
 
-from jaxret import tiny_qwen3
-from jaxret.encode import encode, load_encoder
-from jaxret.encoders import ENCODERS, TASK
+from jaxret.encoders import ENCODERS, TASK, encode, load_encoder, tiny_qwen3
 from jaxret.sharding import make_mesh
 
 TEXTS = ["Book a table.", "pay the rent by Friday, please; it is late", "weather " * 30, "x"]

@@ -10,13 +10,20 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from jaxret.asking import OutOfReach, Problem, Stage, without_thoughts
-from jaxret.llm import Malformed, Messages
-from jaxret.prompts import Prompt, load
+from jaxret.llm import (
+    Malformed,
+    Messages,
+    OutOfReach,
+    Problem,
+    Prompt,
+    Stage,
+    load_prompt,
+    without_thoughts,
+)
 from jaxret.validate import require
 
 PROMPTS = Path(__file__).parent / "prompts"
-RETRY = load(PROMPTS / "retry.txt", ("reason",))
+RETRY = load_prompt(PROMPTS / "retry.txt", ("reason",))
 T = TypeVar("T")
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from jaxret.encode import encode, load_encoder
+from jaxret.encoders import encode, load_encoder
 from tests.tiny_folders import TEXTS, WORDS, write_bert, write_deberta
 
 

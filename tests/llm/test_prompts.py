@@ -2,7 +2,7 @@
 
 import pytest
 
-from jaxret.prompts import load
+from jaxret.llm import load_prompt
 
 
 def write(folder, text):
@@ -13,7 +13,7 @@ def write(folder, text):
 
 def test_a_prompt_is_two_messages_and_its_values_are_put_in_as_they_are(tmp_path):
     path = write(tmp_path, 'Answer {"a": 1} for $$5.\n---\nThe tool:\n$tool, ${count}s\n')
-    sent = load(path, ("tool", "count")).messages(tool="costs $7 and {x} $count", count="2")
+    sent = load_prompt(path, ("tool", "count")).messages(tool="costs $7 and {x} $count", count="2")
     assert sent == [
         {"role": "system", "content": 'Answer {"a": 1} for $5.'},
         {"role": "user", "content": "The tool:\ncosts $7 and {x} $count, 2s"},
@@ -21,7 +21,9 @@ def test_a_prompt_is_two_messages_and_its_values_are_put_in_as_they_are(tmp_path
 
 
 def test_a_prompt_without_a_line_of_dashes_is_the_users(tmp_path):
-    assert load(write(tmp_path, "hello\n"), ()).messages() == [{"role": "user", "content": "hello"}]
+    assert load_prompt(write(tmp_path, "hello\n"), ()).messages() == [
+        {"role": "user", "content": "hello"}
+    ]
 
 
 @pytest.mark.parametrize(
@@ -36,15 +38,15 @@ def test_a_prompt_without_a_line_of_dashes_is_the_users(tmp_path):
 )
 def test_a_file_with_other_holes_than_the_caller_fills_is_refused(tmp_path, text, message):
     with pytest.raises(ValueError, match=message):
-        load(write(tmp_path, text), ("tool", "count"))
+        load_prompt(write(tmp_path, text), ("tool", "count"))
 
 
 def test_values_must_fill_every_hole_and_no_other(tmp_path):
-    prompt = load(write(tmp_path, "$tool $count"), ("tool", "count"))
+    prompt = load_prompt(write(tmp_path, "$tool $count"), ("tool", "count"))
     with pytest.raises(ValueError, match=r"lack the placeholders \['count'\] .* unknown \['n'\]"):
         prompt.messages(tool="a", n="b")
 
 
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"none\.txt does not exist"):
-        load(tmp_path / "none.txt", ())
+        load_prompt(tmp_path / "none.txt", ())

@@ -5,8 +5,8 @@ import pytest
 
 from jaxret.data import load
 from jaxret.data.dataset import Query, build, select
-from jaxret.data.parts import overlap, parts
-from jaxret.data.text import normalise
+from jaxret.data.split import overlap, own_split
+from jaxret.data.templates import normalise
 
 TOOLS = [("a", "text of a"), ("b", "text of b")]
 
@@ -36,7 +36,7 @@ def assert_apart(dataset, found):
 
 def test_a_split_is_kept_and_validation_is_cut_from_train():
     dataset = divided()
-    found = parts(dataset, validation=0.25)
+    found = own_split(dataset, validation=0.25)
     np.testing.assert_array_equal(found.test, np.arange(20, 25))
     assert (len(found.train), len(found.validation)) == (15, 5)
     assert_apart(dataset, found)
@@ -44,21 +44,21 @@ def test_a_split_is_kept_and_validation_is_cut_from_train():
 
 @pytest.mark.parametrize("name", ["validation", "valid", "val", "dev"])
 def test_a_validation_part_of_its_own_is_kept(name):
-    found = parts(divided(4, 2, **{name: 3}))
+    found = own_split(divided(4, 2, **{name: 3}))
     assert [part.tolist() for part in found] == [[0, 1, 2, 3], [4, 5, 6], [7, 8]]
 
 
 @pytest.mark.parametrize("splits", [(None,), ("test",), ("task one", "task two")])
 def test_without_parts_of_its_own_everything_is_cut(splits):
     dataset = dataset_of(*((f"text {i}", i // 2, splits[i % len(splits)]) for i in range(100)))
-    found = parts(dataset, validation=0.1, test=0.2)
+    found = own_split(dataset, validation=0.1, test=0.2)
     assert [len(part) for part in found] == [70, 10, 20]
     assert_apart(dataset, found)
 
 
 def test_a_cut_depends_on_the_seed_and_on_nothing_else():
     for dataset in (divided(100), dataset_of(*((f"text {i}", None, None) for i in range(100)))):
-        first, again, other = (parts(dataset, seed=seed) for seed in (1, 1, 2))
+        first, again, other = (own_split(dataset, seed=seed) for seed in (1, 1, 2))
         for one, same in zip(first, again, strict=True):
             np.testing.assert_array_equal(one, same)
         assert not np.array_equal(first.validation, other.validation)
@@ -68,8 +68,10 @@ def test_a_cut_depends_on_the_seed_and_on_nothing_else():
 def test_phrasings_of_a_question_stay_together(seed):
     rows = [(f"{word} {g}", g, "train") for g in range(40) for word in ("how", "what", "who")]
     tests = [(f"test {i}", f"test {i}", "test") for i in range(9)]
-    assert_apart(dataset := dataset_of(*rows, *tests), parts(dataset, seed=seed))
-    assert_apart(whole := dataset_of(*((*row[:2], None) for row in rows)), parts(whole, seed=seed))
+    assert_apart(dataset := dataset_of(*rows, *tests), own_split(dataset, seed=seed))
+    assert_apart(
+        whole := dataset_of(*((*row[:2], None) for row in rows)), own_split(whole, seed=seed)
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -79,7 +81,7 @@ def test_questions_that_share_a_text_are_cut_as_one(seed):
     rows += [(f"link {g // 3}" + "\n" * (g % 3), g, None) for g in range(60)]
     dataset = dataset_of(*rows)
     assert len(dataset.queries) == 120
-    found = parts(dataset, seed=seed)
+    found = own_split(dataset, seed=seed)
     assert_apart(dataset, found)
     for part in found:
         assert not len(part) % 6
@@ -115,14 +117,14 @@ def test_the_same_text_on_two_sides_is_refused_with_its_first_query():
         r"Leave them out: select\(dataset, ~overlap\(dataset\)\)"
     )
     with pytest.raises(ValueError, match=message):
-        parts(dataset)
+        own_split(dataset)
     np.testing.assert_array_equal(np.flatnonzero(overlap(dataset)), [1, 2, 3])
 
 
 def test_the_same_question_on_two_sides_is_refused():
     dataset = dataset_of(("a", "x", "train"), ("b", "y", "train"), ("c", "y", "test"))
     with pytest.raises(ValueError, match=r"'q1' of train \('b'\), the same question as 'q2' of te"):
-        parts(dataset)
+        own_split(dataset)
 
 
 def test_the_fix_that_the_refusal_names_works_and_leaves_test_alone():
@@ -133,7 +135,7 @@ def test_the_fix_that_the_refusal_names_works_and_leaves_test_alone():
     dataset = dataset_of(*rows)
     clean = select(dataset, ~overlap(dataset))
     assert not overlap(clean).any()
-    found = parts(clean)
+    found = own_split(clean)
     assert [len(part) for part in found] == [24, 9, 7]
     assert_apart(clean, found)
 
@@ -153,37 +155,37 @@ def test_a_split_that_is_no_division_into_the_parts_is_refused(names):
     dataset = dataset_of(*((name, None, name) for name in names))
     listed = ", ".join(map(repr, sorted(names)))
     with pytest.raises(ValueError, match=rf"needs train and test, .*got \[{listed}\]; known names"):
-        parts(dataset)
-    assert [len(part) for part in parts(replace(divided(8, 2), split=None))] == [7, 1, 2]
+        own_split(dataset)
+    assert [len(part) for part in own_split(replace(divided(8, 2), split=None))] == [7, 1, 2]
 
 
 @pytest.mark.parametrize("shares", [(0.0, 0.2), (0.1, 0.0), (0.5, 0.5), (-0.1, 0.2)])
 def test_shares_out_of_range_are_refused(shares):
     with pytest.raises(ValueError, match=f"must be positive shares .* {shares[0]} and {shares[1]}"):
-        parts(divided(), validation=shares[0], test=shares[1])
+        own_split(divided(), validation=shares[0], test=shares[1])
 
 
 def test_too_few_questions_are_refused():
     with pytest.raises(ValueError, match="1 groups cannot fill fractions"):
-        parts(dataset_of(("a", "x", "train"), ("b", "x", "train"), ("c", "y", "test")))
+        own_split(dataset_of(("a", "x", "train"), ("b", "x", "train"), ("c", "y", "test")))
 
 
 def test_deskbank_is_cut_by_question():
     dataset = load("deskbank", part="all")
-    found = parts(dataset)
+    found = own_split(dataset)
     assert_apart(dataset, found)
     assert [len(part) for part in found] == [1646, 236, 470]  # cut at 0.7 and 0.8 of 2,352
 
 
 def test_no_ultratool_question_is_in_two_parts(shared_data):
     dataset = load("ultratool", shared_data / "raw/ultratool")
-    assert_apart(dataset, parts(dataset))
+    assert_apart(dataset, own_split(dataset))
 
 
 def test_both_ways_to_toollens_give_its_real_split(shared_data):
     for path in ("raw/toollens", "toollens"):
         dataset = load("toollens", shared_data / path)
-        found = parts(dataset, validation=0.1)
+        found = own_split(dataset, validation=0.1)
         assert (len(dataset.tool_ids), len(found.test)) == (464, 1877)
         assert len(found.train) + len(found.validation) == 16893
         assert len(found.validation) == 1689

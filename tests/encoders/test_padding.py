@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxret.padding import LENGTHS, batches, pad, padded_length
+from jaxret.encoders.padding import LENGTHS, batches, pad, padded_length
 
 
 def test_batches_hold_every_text_once_in_few_shapes():

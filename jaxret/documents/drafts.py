@@ -9,8 +9,8 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from jaxret.asking import Problem, without_thoughts
 from jaxret.documents.profile import Rules, tidy, violations
+from jaxret.llm import Problem, without_thoughts
 
 _REGRET = re.compile(r"\b(sorry|apologi[sz]e|cannot|can['’]t|unable|won['’]t|not able)\b", re.I)
 

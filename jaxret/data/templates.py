@@ -1,4 +1,4 @@
-"""Recipes: a document to the text that is encoded.
+"""Templates: from a document to the text that is encoded.
 
     orag_ultratool     name, description, arguments, results        ORAG C.1.1
     orag_toolret       name, description and what stands for it     ORAG C.1.2
@@ -9,7 +9,7 @@
     functionality      the field of that name alone                 ORAG C.4: the bad documents
     expanded           full, and the tool profile                   Tool-REX
 
-All end with `normalise`. Recipes read fields; a string that holds a JSON object or a Python
+All end with `normalise`. Templates read fields; a string that holds a JSON object or a Python
 dict is read for its fields first, as ToolRet stores its documents in that form.
 """
 
@@ -41,18 +41,18 @@ def query_text(instruction: str | None, query: str) -> str:
     return f"{instruction}\n{query}" if instruction else query
 
 
-def recipe(name: str) -> Callable[[Document], str]:
-    """Looks a recipe up; the error for an unknown name lists those there are."""
-    if name not in RECIPES:
-        raise ValueError(f"unknown recipe {name!r}; known: {', '.join(RECIPES)}")
-    return RECIPES[name]
+def template(name: str) -> Callable[[Document], str]:
+    """Looks a template up; the error for an unknown name lists those there are."""
+    if name not in TEMPLATES:
+        raise ValueError(f"unknown template {name!r}; known: {', '.join(TEMPLATES)}")
+    return TEMPLATES[name]
 
 
 def _normalised(render: Callable[[Document], str]) -> Callable[[Document], str]:
     @functools.wraps(render)
     def text(document):
         if not (result := normalise(render(document))):
-            raise ValueError(f"this recipe finds no text in document {document!r:.120}")
+            raise ValueError(f"this template finds no text in document {document!r:.120}")
         return result
 
     return text
@@ -119,7 +119,7 @@ def full(document: Document) -> str:
 def with_profile(
     fields: Sequence[str], base: Callable[[Document], str] = full
 ) -> Callable[[Document], str]:
-    """The recipe ``base``, then these fields of the tool profile, those that it has.
+    """The template ``base``, then these fields of the tool profile, those that it has.
 
     A profile that is an empty object, as where an expansion failed, adds nothing.
     """
@@ -134,7 +134,7 @@ def with_profile(
     return expanded
 
 
-RECIPES: dict[str, Callable[[Document], str]] = {
+TEMPLATES: dict[str, Callable[[Document], str]] = {
     "orag_ultratool": orag_ultratool,
     "orag_toolret": orag_toolret,
     "raw": raw,
@@ -181,10 +181,10 @@ def _headed(found: dict[str, Any], about: Any) -> str:
 
 def _needed(found: dict[str, Any], field: str) -> Any:
     if _is_empty(found.get(field)):
-        others = ", ".join(name for name in RECIPES if name not in NEEDING)
+        others = ", ".join(name for name in TEMPLATES if name not in NEEDING)
         raise ValueError(
-            f"document {found.get('name', found)!r:.80} has no {field!r}, which this recipe "
-            f"needs; recipes that work without: {others}"
+            f"document {found.get('name', found)!r:.80} has no {field!r}, which this template "
+            f"needs; templates that work without: {others}"
         )
     return found[field]
 

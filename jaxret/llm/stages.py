@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import NamedTuple
 
-from jaxret.llm import Chat, Malformed, Messages, Unanswered
+from jaxret.llm.chat import Chat, Malformed, Messages, Unanswered
 
 KINDS = {  # by the cause of an `Unanswered`
     "APITimeoutError": "timeout",

@@ -1,5 +1,7 @@
-"""A checkpoint ready for use: its tokenizer, its network, its weights. Made by
-`jaxret.encode.load_encoder`.
+"""A checkpoint ready for use: its tokenizer, its network, its weights.
+
+Unlike the rest of the library it holds compiled code: one program an encoder, because texts are
+padded to a few lengths so that few shapes compile, and those must outlive a call.
 
 Letters: n texts, B texts in a batch, L tokens a text, H hidden width, d width of the vectors.
 """
@@ -18,15 +20,16 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int
 from tokenizers import Tokenizer  # AutoTokenizer: the same tokens, after seconds of imports
 
-from jaxret.encoders import EncoderSpec, Kind
+from jaxret.encoders.specs import ENCODERS, EncoderSpec, Kind
 from jaxret.nn import checkpoints, qwen3
-from jaxret.nn.backbone import Backbone, shallow
+from jaxret.nn.backbone import Backbone, read_backbone, shallow
 from jaxret.nn.functional import Module
 from jaxret.nn.layers import Compute, cls_pool, last_pool, mean_pool
 from jaxret.nn.placement import memory_report
 from jaxret.nn.tensor_files import weight_files
 from jaxret.sharding import Rules
 from jaxret.types import Params
+from jaxret.validate import require
 
 POOLINGS = {"mean": mean_pool, "cls": cls_pool, "last": last_pool}
 DType: TypeAlias = Literal["float32", "bfloat16"]
@@ -158,6 +161,65 @@ class TextEncoder:
             return of_files[0] if len(of_files) == 1 else digest("".join(of_files))
         content = b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(self.weights))
         return hashlib.sha256(content).hexdigest()
+
+
+def load_encoder(
+    name: str,
+    path: Path | None = None,
+    *,
+    instruction: str | None = None,
+    width: int | None = None,
+    layers: int | None = None,
+    dtype: DType = "float32",
+    mesh: Mesh | None = None,
+) -> TextEncoder:
+    """Finds one of `ENCODERS`.
+
+    Args:
+      name: which encoder; it decides pooling, prefixes and the length of texts.
+      path: a checkpoint of one's own in place of the published weights.
+      instruction: the task that queries are told, in place of the encoder's own; empty for queries
+        as they are.
+      width: d, fewer numbers than the network gives: the first ones, of length 1 again. Qwen3's
+        encoders are trained for that, from 32 on (Kusupati et al. 2022).
+      layers: of the network, the first ones, where not all are wanted.
+      dtype: of parameters and matrix products; bfloat16 halves the memory. (Not float16, in which
+        Qwen3's 8B overflows.)
+      mesh: has an axis ``model`` over which the parameters of a Qwen3 are split.
+
+    Raises:
+      ValueError: for an unknown name, a checkpoint of another kind, a width or layers that it does
+        not have, or an instruction to an encoder that takes none.
+      FileNotFoundError: if the weights are nowhere; the message lists where they were sought.
+    """
+    if name not in ENCODERS:
+        raise ValueError(f"encoder must be one of {sorted(ENCODERS)}, got {name!r}")
+    spec = ENCODERS[name]
+    if instruction is not None:
+        if not spec.instructed:
+            known = sorted(one.name for one in ENCODERS.values() if one.instructed)
+            raise ValueError(f"{name} takes no instruction, got {instruction!r}; {known} do")
+        spec = spec._replace(instruction=instruction)
+    directory = checkpoints.locate(path, package=spec.package, hub_id=spec.hub_id)
+    backbone = read_backbone(directory / "config.json")
+    limit = getattr(backbone.config, "max_positions", spec.max_tokens)  # DeBERTa has none
+    if limit < spec.max_tokens:
+        raise ValueError(
+            f"{directory}: {name} reads {spec.max_tokens} tokens a text, "
+            f"the weights have only {limit} positions"
+        )
+    whole = backbone.config.hidden
+    require("width", width, f"null or in 1 .. {whole}", lambda d: d is None or 1 <= d <= whole)
+    encoder = TextEncoder(
+        spec=spec,
+        backbone=backbone,
+        directory=directory,
+        sha256=spec.sha256 if path is None else None,
+        cut=None if width == whole else width,
+        dtype=dtype,
+        mesh=mesh,
+    )
+    return encoder if layers is None else encoder.shallow(layers)
 
 
 def with_prefix(texts: Sequence[str], prefix: str) -> list[str]:

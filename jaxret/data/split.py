@@ -4,17 +4,16 @@ A part is trusted only if no other part holds its questions. Two queries are of 
 they are of one group, or if they are the same text once normalised: what is encoded is equal.
 """
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Int
 
-from jaxret.data.dataset import PART_NAMES, Dataset, select, split_by_group
-from jaxret.data.text import normalise
+from jaxret.data.dataset import PART_NAMES, Dataset, split_by_group
+from jaxret.data.templates import normalise
 
 
-class Parts(NamedTuple):
+class Split(NamedTuple):
     """Positions of queries, ascending; together all N, each once."""
 
     train: Int[np.ndarray, " A"]
@@ -22,8 +21,10 @@ class Parts(NamedTuple):
     test: Int[np.ndarray, " C"]
 
 
-def parts(dataset: Dataset, *, validation: float = 0.1, test: float = 0.2, seed: int = 0) -> Parts:
-    """Parts the queries, by the data set's own split where it has one.
+def own_split(
+    dataset: Dataset, *, validation: float = 0.1, test: float = 0.2, seed: int = 0
+) -> Split:
+    """Splits the queries, by the data set's own split where it has one.
 
     A split with train and test is kept; without a validation part of its own, ``validation``
     of train becomes one. A data set without a split, with a single one or with a split into
@@ -44,16 +45,15 @@ def parts(dataset: Dataset, *, validation: float = 0.1, test: float = 0.2, seed:
             f"validation and test must be positive shares with a sum below 1, "
             f"got {validation} and {test}"
         )
-    whole = replace(dataset, groups=_questions(dataset))
-    sides = _sides(dataset)
+    questions, sides = _questions(dataset), _sides(dataset)
     if sides is None:
-        return Parts(*split_by_group(whole.groups, (1 - validation - test, validation, test), seed))
+        return Split(*split_by_group(questions, (1 - validation - test, validation, test), seed))
     _refuse_overlap(dataset, sides)
     train, chosen, tested = (np.flatnonzero(sides == side) for side in range(3))
     if not len(chosen):
-        kept, cut = split_by_group(whole.groups[train], (1 - validation, validation), seed)
+        kept, cut = split_by_group(questions[train], (1 - validation, validation), seed)
         train, chosen = train[kept], train[cut]
-    return Parts(train=train, validation=chosen, test=tested)
+    return Split(train=train, validation=chosen, test=tested)
 
 
 def overlap(dataset: Dataset) -> Bool[np.ndarray, " N"]:
@@ -78,7 +78,7 @@ def _sides(dataset: Dataset) -> Int[np.ndarray, " N"] | None:
     names = set(dataset.split or ())
     if len(names) < 2 or not names & PART_NAMES.keys():
         return None
-    order = list(Parts._fields)
+    order = list(Split._fields)
     found = {PART_NAMES.get(name) for name in names}
     if None in found or not found >= {"train", "test"}:
         raise ValueError(
@@ -102,9 +102,9 @@ def _refuse_overlap(dataset: Dataset, sides: np.ndarray) -> None:
     shared, other = next((what, found[0]) for what, found in alike.items() if len(found))
     raise ValueError(
         f"{dataset.name}: {len(marked):,} queries are also in a later part of the split. The "
-        f"first is {dataset.query_ids[first]!r} of {Parts._fields[sides[first]]} "
+        f"first is {dataset.query_ids[first]!r} of {Split._fields[sides[first]]} "
         f"({dataset.queries[first]!r:.80}), the same {shared} as {dataset.query_ids[other]!r} of "
-        f"{Parts._fields[sides[other]]}. Leave them out: select(dataset, ~overlap(dataset))"
+        f"{Split._fields[sides[other]]}. Leave them out: select(dataset, ~overlap(dataset))"
     )
 
 

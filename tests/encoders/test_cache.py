@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from jaxret import encode as module
-from jaxret.encode import cache_directory, encode, load_encoder
+from jaxret.encoders import cache_directory, encode, load_encoder
+from jaxret.encoders import encoding as module
 from jaxret.nn import checkpoints
 from jaxret.nn.tensor_files import load_safetensors
 from tests.tiny_folders import TEXTS, write_bert

@@ -12,7 +12,12 @@ from uuid import uuid4
 import numpy as np
 
 
-def read(folder: Path, width: int) -> dict[str, np.ndarray]:
+def cache_directory() -> Path:
+    """``$JAXRET_CACHE``, or ``~/.cache/jaxret``."""
+    return Path(os.environ.get("JAXRET_CACHE") or Path.home() / ".cache" / "jaxret")
+
+
+def read_vectors(folder: Path, width: int) -> dict[str, np.ndarray]:
     """All vectors ``[width]`` of a folder, by hash; none if there is no such folder.
 
     Raises:
@@ -33,7 +38,7 @@ def read(folder: Path, width: int) -> dict[str, np.ndarray]:
     return found
 
 
-def write(folder: Path, vectors: Mapping[str, np.ndarray]) -> None:
+def write_vectors(folder: Path, vectors: Mapping[str, np.ndarray]) -> None:
     """Adds a shard of vectors, all of one width, under SHA-256 hashes in hexadecimal."""
     folder.mkdir(parents=True, exist_ok=True)
     shard = np.empty(len(vectors), _layout(len(next(iter(vectors.values())))))

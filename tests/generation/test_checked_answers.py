@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from jaxret.asking import OutOfReach, Stage
-from jaxret.generation.answers import Wrong, ask_checked
-from jaxret.llm import Chat, Endpoint
+from jaxret.generation.checked_answers import Wrong, ask_checked
+from jaxret.llm import Chat, Endpoint, OutOfReach, Stage
 from tests.fake_llm import Reply, serving
 
 

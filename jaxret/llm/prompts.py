@@ -1,6 +1,6 @@
 """Prompts as data: a text file with placeholders, checked when it is loaded.
 
-    ask = load(Path(__file__).parent / "prompts" / "ask.txt", ("tools", "examples"))
+    ask = load_prompt(Path(__file__).parent / "prompts" / "ask.txt", ("tools", "examples"))
     messages = ask.messages(tools=.., examples=..)
 
 A placeholder is ``$name`` or ``${name}``, and ``$$`` is a dollar; braces mean nothing, so that a
@@ -19,7 +19,7 @@ ROLES = ("system", "user")
 
 
 class Prompt(NamedTuple):
-    """The messages of one question, with holes. Make it with `load`."""
+    """The messages of one question, with holes. Make it with `load_prompt`."""
 
     name: str
     placeholders: tuple[str, ...]
@@ -37,7 +37,7 @@ class Prompt(NamedTuple):
         ]
 
 
-def load(path: Path, placeholders: Sequence[str]) -> Prompt:
+def load_prompt(path: Path, placeholders: Sequence[str]) -> Prompt:
     """Reads a prompt.
 
     Args:

@@ -1,0 +1,96 @@
+"""Encodes texts into unit vectors, and keeps them on disk.
+
+Each vector is kept under the hash of all that decides it: the encoder's fingerprint, and the text
+with its prefix.
+
+Letters: n texts, B texts in a batch, L tokens a text, d embedding width.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float32, Int
+from tqdm import tqdm
+
+from jaxret.encoders.cache import read_vectors, write_vectors
+from jaxret.encoders.padding import batches
+from jaxret.encoders.specs import Kind
+from jaxret.encoders.text_encoder import TextEncoder, digest, with_prefix
+
+SHARD = 512  # texts between two writes to the cache: what an interruption can lose
+
+
+def encode(
+    encoder: TextEncoder,
+    texts: Sequence[str],
+    *,
+    kind: Kind,
+    cache: Path | None,
+    batch_tokens: int = 512,
+    progress: bool = True,
+) -> Float32[np.ndarray, "n d"]:
+    """Encodes texts into unit vectors, in their order; equal texts are encoded once.
+
+    Args:
+      encoder: from `load_encoder`.
+      texts: longer ones than the encoder's ``max_tokens`` are cut.
+      kind: which prefix the texts get.
+      cache: where vectors are kept, `cache_directory` or any other folder; None keeps nothing.
+        Several processes may share it, and an interrupted call loses at most `SHARD` texts.
+      batch_tokens: padded tokens a batch. 512 is best on 2 CPU cores; accelerators want more.
+      progress: whether to show a bar.
+
+    Raises:
+      TypeError, ValueError: for a text that is no string or is blank, by its position, or for a
+        damaged cache file, by its name.
+    """
+    prefixed = with_prefix(texts, encoder.spec.prefix(kind))
+    keys = [digest(text) for text in prefixed]
+    folder = None if cache is None else Path(cache) / encoder.fingerprint
+    vectors = {} if folder is None else read_vectors(folder, encoder.width)
+    todo = {key: text for key, text in zip(keys, prefixed, strict=True) if key not in vectors}
+    names = sorted(todo, key=lambda key: -len(todo[key]))  # so that a shard's lengths are alike
+    total = len(set(keys))
+    with tqdm(
+        desc=f"{encoder.spec.name}, {kind} ({total - len(todo)} of {total} cached)",
+        total=total,
+        initial=total - len(todo),
+        unit="text",
+        disable=not progress,
+    ) as bar:
+        for start in range(0, len(names), SHARD):
+            part, fresh = names[start : start + SHARD], {}
+            for rows, batch in _embed(encoder, [todo[name] for name in part], batch_tokens):
+                fresh |= {part[row]: vector for row, vector in zip(rows, batch, strict=True)}
+                bar.update(len(rows))
+            if folder is not None:
+                write_vectors(folder, fresh)
+            vectors |= fresh
+    return np.array([vectors[key] for key in keys], np.float32).reshape(-1, encoder.width)
+
+
+def forward(
+    encoder: TextEncoder, work: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]
+) -> Iterator[tuple[Int[np.ndarray, "b"], Float32[np.ndarray, "b d"]]]:
+    """The positions and vectors of each batch of `batches`, in order.
+
+    Two batches are computed side by side: on 2 CPU cores that is 1.1 times as fast as one after the
+    other, since a small matrix product does not fill both.
+    """
+    params, compiled = encoder.params, encoder.compiled
+
+    def one(batch):
+        rows, ids, mask = batch
+        return rows, np.asarray(compiled(params, jnp.asarray(ids), jnp.asarray(mask)))[: len(rows)]
+
+    with ThreadPoolExecutor(2) as pool:
+        yield from pool.map(one, work)
+
+
+def _embed(encoder, texts, batch_tokens):
+    """Positions and their vectors, batch by batch."""
+    tokens = [text.ids for text in encoder.tokenizer.encode_batch(texts)]
+    return forward(encoder, batches(tokens, batch_tokens))

@@ -1,0 +1,21 @@
+"""Language models behind an OpenAI-compatible endpoint: a client with a memory, prompts as files,
+and models as stages of a pipeline."""
+
+from jaxret.llm.chat import Chat, Endpoint, Malformed, Messages, Unanswered
+from jaxret.llm.prompts import Prompt, load_prompt
+from jaxret.llm.stages import OutOfReach, Price, Problem, Stage, without_thoughts
+
+__all__ = [
+    "Chat",
+    "Endpoint",
+    "Malformed",
+    "Messages",
+    "OutOfReach",
+    "Price",
+    "Problem",
+    "Prompt",
+    "Stage",
+    "Unanswered",
+    "load_prompt",
+    "without_thoughts",
+]
