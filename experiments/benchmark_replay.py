@@ -34,9 +34,9 @@ from experiments.parts import show
 from experiments.parts.config import CONFIGS
 from experiments.parts.run import open_run
 from jaxret import sharding, tracking
-from jaxret.online import replay, streams
+from jaxret.online import blocked, projections, rounds, streams
 from jaxret.online.environment import Environment
-from jaxret.online.learner import orag
+from jaxret.online.presets import orag
 from jaxret.types import Stream
 
 TAU, ETA = 0.05, 1e-4
@@ -91,22 +91,22 @@ def _in_turn(forms: dict[str, tuple[Callable, int]], repeats: int) -> dict[str, 
 
 def _forms(items: int, width: int, floats: float, torch: bool) -> dict[str, tuple[Callable, int]]:
     """The timed forms and how many rounds each plays."""
-    block = replay.BLOCK
+    block = blocked.BLOCK
     many = max(block, int(floats / (items * width)) // block * block)
     few = max(16, many // 8)
     theta, stream = _random(items, width, many)
-    learner = orag(tau=TAU, eta=ETA)
+    learner = orag(tau=TAU, eta=ETA, projection=projections.none())
     state = learner.init(theta, jnp.ones(items, bool))
     short = stream._replace(order=stream.order[:few])
     key = jax.random.key(0)
 
     @jax.jit
     def blocked(state):
-        return replay.replay_blocked(learner, state, Environment(), stream, key)
+        return blocked.simulate_blocked(learner, state, Environment(), stream, key)
 
     @jax.jit
     def scan(state):
-        return replay.replay(learner, state, Environment(), short, key)
+        return rounds.scan_rounds(learner, state, Environment(), short, key)
 
     @jax.jit
     def floor(theta):
@@ -161,11 +161,13 @@ def _grid(
     runs = [(eta, order) for eta in etas for order in orders]
 
     def run(eta, order):
-        learner = orag(tau=TAU, eta=eta)
+        learner = orag(tau=TAU, eta=eta, projection=projections.none())
         state = learner.init(theta, jnp.ones(items, bool))
         key = jax.random.key(0)
         stream_ = stream._replace(order=order)
-        return replay.replay_blocked(learner, state, Environment(), stream_, key)[1].success.mean()
+        return blocked.simulate_blocked(learner, state, Environment(), stream_, key)[
+            1
+        ].success.mean()
 
     one, program = jax.jit(run), jax.jit(lambda *grid: sharding.sweep(run, *grid))
     grid = tuple(jnp.stack(part) for part in zip(*runs, strict=True))

@@ -57,7 +57,7 @@ from jaxret.data.dataset import Dataset, select, split_by_group
 from jaxret.data.hops import as_hops, by_evidence, by_plan
 from jaxret.llm import Chat, Endpoint
 from jaxret.online.environment import Environment, simulated_reranker
-from jaxret.online.learner import See
+from jaxret.online.learner import MapQueries
 from jaxret.retrieval import multihop
 from jaxret.retrieval.dense import inner_product
 from jaxret.retrieval.retriever import search
@@ -130,9 +130,9 @@ def compute(
             choose = choosers.by_judge(chat, task.texts, task.documents, own_bit=own_bit)
             player = make(rival.make, choose=choose)
 
-        def finish(states, see=player.see):
-            items = first_items(task, states, see, streamed, cfg.k)
-            return {"final": ranker(states, streamed, see), "items": items}
+        def finish(states, scores=player.scores, mapped=player.map_queries):
+            items = first_items(task, states, mapped, streamed, cfg.k)
+            return {"final": ranker(states, streamed, scores), "items": items}
 
         tau, eta = rival.settings[best]
         online = player.record(f"{name}-online", player.setting(tau, eta), stream, finish)
@@ -197,13 +197,13 @@ def split(hops: Dataset, validation: float, seed: int) -> Parts:
 
 
 def first_items(
-    task: Problem, states: Any, see: See, part: Bool[np.ndarray, " N"], k: int
+    task: Problem, states: Any, mapped: MapQueries | None, part: Bool[np.ndarray, " N"], k: int
 ) -> Int[np.ndarray, "S n k"]:
     """The k best items of a part of the hops by the embeddings of each seed."""
     lists = []
     for seed in range(len(states.theta)):
         state = jax.tree.map(lambda x, seed=seed: x[seed], states)
-        vectors = see(state, task.queries[part])
+        vectors = task.queries[part] if mapped is None else mapped(state, task.queries[part])
         retriever = inner_product("final embeddings", state.theta)
         ranking = search(retriever, vectors, k, tie_order=task.tie_order, progress=False)
         lists.append(ranking.items)

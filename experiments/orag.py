@@ -115,7 +115,7 @@ def compute(
             f"{name}-online",
             player.setting(tau, eta),
             stream(streamed),
-            finish=lambda states, see=player.see: {"final": ranker(states, streamed, see)},
+            finish=lambda states, scores=player.scores: {"final": ranker(states, streamed, scores)},
         )
         against = regret(online["loss"], comparator, online["order"])
         unneeded = ~np.isin(online["item"], task.labels)  # distractors

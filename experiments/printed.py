@@ -7,8 +7,8 @@ Every learning rate of the paper's search, and some above it, for its trainer (A
 40, 1/sqrt(t)) and for Eq. (4) itself (SGD, 1/sqrt(t)), each query once. Of every rate:
 
     change      of a score q . theta between first and last embeddings: mean and largest
-    bound       on the largest, whatever the feedback is (`jaxret.theory.reach`; for SGD of the mean
-                over draws, with the tool that is right most often)
+    bound       on the largest, whatever the feedback is (`jaxret.theory.score_drift`; for SGD of the
+                mean over draws, with the tool that is right most often)
     reordered   queries whose first ten tools are others than before, or in another order
     ndcg        after less before, on the queries that were streamed
 
@@ -32,11 +32,11 @@ from experiments.parts.problem import Problem
 from experiments.parts.run import Run, open_run
 from experiments.parts.tuning import METRICS, Ranker, catalogues, orders
 from jaxret import plots, tracking
-from jaxret.online import estimators, policy, schedules
+from jaxret.online import estimators, policies, schedules
 from jaxret.online.environment import Environment
 from jaxret.online.learner import rank_one
 from jaxret.online.trainer import minibatch_adamw
-from jaxret.theory.reach import adam_ratio, adamw_reach, sgd_mean_reach
+from jaxret.theory.score_drift import adam_ratio, adamw_score_drift, sgd_mean_score_drift
 
 COLUMNS = ("mean", "largest", "bound", "reordered", "ndcg")
 RULES = ("adamw", "sgd")
@@ -109,7 +109,7 @@ def make(rule: str, tau, eta, batch: int):
     return rank_one(
         "sgd",
         estimator=estimators.importance_weighted(),
-        policy=policy.softmax(),
+        policy=policies.softmax(),
         schedule=schedules.inverse_sqrt(),
         tau=tau,
         eta=eta,
@@ -129,10 +129,10 @@ def bound(rule: str, rate: float, task: Problem, batch: int) -> float:
     rates = rate * np.asarray(schedules.inverse_sqrt()(jnp.arange(steps)), np.float64)
     if rule == "sgd":
         uses = np.bincount(task.labels[task.labels >= 0])
-        return sgd_mean_reach(rates, tau=1.0, share=uses.max() / rounds)
+        return sgd_mean_score_drift(rates, tau=1.0, share=uses.max() / rounds)
     longest = 1 + (rates * adam_ratio(steps)).sum() * np.sqrt(task.queries.shape[1])
     widest = task.queries[np.abs(task.queries).sum(axis=1).argmax()]
-    return adamw_reach(rates, widest, longest=longest)
+    return adamw_score_drift(rates, widest, longest=longest)
 
 
 def figure(run: Run, rates: dict[str, list[float]], results: dict[str, np.ndarray]) -> None:

@@ -37,14 +37,13 @@ from experiments.parts.player import Player
 from experiments.parts.problem import Problem
 from experiments.parts.run import Run, open_run
 from jaxret import plots, tracking
-from jaxret.online import estimators, policy, projections, streams
+from jaxret.online import estimators, policies, projections, streams
 from jaxret.online.environment import Environment
 from jaxret.online.learner import Learner, rank_one
 from jaxret.theory import bounds, checks, corollaries
 from jaxret.theory.comparators import Comparator, proximal
 from jaxret.theory.constrained import in_ball
-from jaxret.theory.run import Run as Played
-from jaxret.theory.run import final_regrets
+from jaxret.theory.evidence import Evidence, final_regrets
 from jaxret.types import Stream, Trace
 
 
@@ -61,24 +60,24 @@ class Curve(NamedTuple):
     def learner(self, tau, eta) -> Learner:
         """Algorithm 1 with this curve's estimator and projection."""
         if self.debiased:
-            estimator = estimators.debiased(flip_rate=self.rho)
+            estimator = estimators.debiased(noise_rate=self.rho)
         else:
             estimator = estimators.importance_weighted()
         free = self.radius is None
         projection = projections.none() if free else projections.ball(radius=self.radius)
-        draw = policy.softmax()
+        draw = policies.softmax()
         return rank_one(
             self.name, estimator=estimator, policy=draw, projection=projection, tau=tau, eta=eta
         )
 
-    def bounds(self, run: Played) -> list[bounds.Bound]:
+    def bounds(self, run: Evidence) -> list[bounds.Bound]:
         """The statements that are about this learner."""
         constants = corollaries.measured_constants(run)
         if self.debiased:
-            return [bounds.debiased(run, flip_rate=self.rho)]
+            return [bounds.debiased(run, noise_rate=self.rho)]
         if self.rho:
-            b3 = corollaries.corollary_b3(run, constants, flip_rate=self.rho)
-            return [bounds.theorem_b2(run, flip_rate=self.rho), b3]
+            b3 = corollaries.corollary_b3(run, constants, noise_rate=self.rho)
+            return [bounds.theorem_b2(run, noise_rate=self.rho), b3]
         return [bounds.theorem_5_1(run), corollaries.corollary_5_2(run, constants)]
 
 
@@ -166,7 +165,7 @@ def _play(
     results: dict[str, np.ndarray],
 ) -> tuple[np.ndarray, dict[str, list[float]]]:
     """All horizons of one curve: regrets [S, n], and each bound's values [n]."""
-    environment = Environment(flip_rate=curve.rho or None)
+    environment = Environment(noise_rate=curve.rho or None)
     arrays = (task.theta_1, task.queries, task.labels)
     seeds = range(cfg.seed, cfg.seed + cfg.seeds)
     player = Player(run, curve.learner, *arrays, environment, seeds=seeds, chunk=part.chunk)
@@ -181,7 +180,7 @@ def _play(
         learner = curve.learner(curve.tau, eta)
         theta_1 = jnp.asarray(task.theta_1)
         assert learner.rule is not None
-        played = Played(
+        played = Evidence(
             rule=learner.rule,
             theta_1=learner.init(theta_1, jnp.ones(len(theta_1), bool)).theta,
             stream=Stream._make(map(jnp.asarray, (task.queries, task.labels, orders))),

@@ -99,7 +99,9 @@ def compute(cfg: DictConfig, rivals: list[Rival], chat: Chat | None, run: Run) -
                 f"{rival.name}-{name}",
                 player.setting(tau, eta),
                 stream,
-                finish=lambda states, see=player.see: {"final": ranker(states, parts.heldout, see)},
+                finish=lambda states, scores=player.scores: {
+                    "final": ranker(states, parts.heldout, scores)
+                },
             )
             results |= measured(f"{rival.name}/{name}", found, cfg.k)
             curves[f"{rival.name}, {name}"] = {"success": found["success"]}

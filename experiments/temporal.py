@@ -130,11 +130,14 @@ def compute(cfg: DictConfig, rivals: list[learners.Rival], task: Problem, run: R
         tau, eta = rival.settings[best]
         setting = player.setting(tau, eta)
 
-        def finish(states, see=player.see):
+        def finish(states, mapped=player.map_queries):
             first = jax.tree.map(lambda leaf: leaf[0], states)
             asked = jnp.asarray(task.queries[drawn.queries])
-            picture = {"rows": first.theta[drawn.tools], "asked": see(first, asked)}
-            return moves.measure(task, streamed, states, see) | picture
+            picture = {
+                "rows": first.theta[drawn.tools],
+                "asked": asked if mapped is None else mapped(first, asked),
+            }
+            return moves.measure(task, streamed, states, mapped) | picture
 
         held = follow(f"{name}-heldout", player, setting, training, ranker, parts.heldout)
         found = follow(f"{name}-stream", player, setting, order, ranker, streamed, finish)

@@ -100,8 +100,8 @@ def at_rates(name: str, spec: dict[str, Any], cfg: DictConfig) -> Rival:
 
     def told(rate) -> Rival:
         estimator = dict(spec.get("estimator", {}))
-        if "flip_rate" in estimator:
-            estimator["flip_rate"] = rate
+        if "noise_rate" in estimator:
+            estimator["noise_rate"] = rate
         [rival] = alike.build({name: {**spec, "estimator": estimator}}, cfg)
         return rival
 

@@ -23,7 +23,7 @@ Letters: I items, d width, N queries, L labels a query, k cut (or length of a li
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -156,6 +156,40 @@ def evaluate(
     Returns:
       ``accuracy``, ``recall@k``, ``ndcg@k`` and ``completeness@k`` (with the number for k), [N].
     """
+
+    def scores(queries):
+        # Full precision: the faster default of accelerators would round scores into ties.
+        return jnp.matmul(queries, jnp.asarray(theta).T, precision=jax.lax.Precision.HIGHEST)
+
+    return evaluate_scores(
+        scores, queries, labels, tie_order, available=available, k=k, chunk=chunk
+    )
+
+
+def evaluate_scores(
+    scores: Callable[[Float[Array, "n d"]], Float[Array, "n I"]],
+    queries: Float[Array, "N d"],
+    labels: Int[Array, "N L"],
+    tie_order: Int[ArrayLike, "I"],
+    *,
+    available: Bool[ArrayLike, "I"] | None = None,
+    k: int = 10,
+    chunk: int = 256,
+) -> dict[str, Float[Array, "N"]]:
+    """Every metric of every query, ranking all available items by any scores.
+
+    Args:
+      scores: of all items for some of the queries.
+      queries: as in `evaluate`.
+      labels: as in `evaluate`.
+      tie_order: as in `evaluate`.
+      available: as in `evaluate`.
+      k: as in `evaluate`.
+      chunk: as in `evaluate`.
+
+    Returns:
+      as `evaluate`.
+    """
     size = queries.shape[0]
     chunk = max(1, min(chunk, size))
 
@@ -163,12 +197,11 @@ def evaluate(
         return jnp.pad(rows, ((0, -size % chunk), (0, 0))).reshape(-1, chunk, rows.shape[1])
 
     def of_chunk(queries_and_labels):
-        some, right = queries_and_labels
-        # Full precision: the faster default of accelerators would round scores into ties.
-        scores = jnp.matmul(some, jnp.asarray(theta).T, precision=jax.lax.Precision.HIGHEST)
+        queries, labels = queries_and_labels
         # One query at a time: its I x L comparisons stay in cache, those of a chunk do not.
-        rank = jax.lax.map(lambda one: ranks(*one, tie_order, available), (scores, right))
-        return _measured(rank, right, (k,))
+        by_query = (scores(queries), labels)
+        rank = jax.lax.map(lambda one: ranks(*one, tie_order, available), by_query)
+        return _measured(rank, labels, (k,))
 
     values = jax.lax.map(of_chunk, (chunked(queries), chunked(labels)))
     return {name: value.reshape(-1)[:size] for name, value in values.items()}

@@ -83,7 +83,7 @@ def play(
         run,
         rival.make,
         *(task.theta_1, task.queries, task.labels),
-        lambda tau, eta, rate: Environment(flip_rate=rate),
+        lambda tau, eta, rate: Environment(noise_rate=rate),
         seeds=seeds,
         chunk=cfg.chunk,
     )
@@ -125,7 +125,7 @@ def measure(rival: Rival, task: Problem, sample: Int[np.ndarray, " n"]) -> Calla
     def moments(theta, queries, labels, tau, rate):
         rule = rival.make(tau, 0.0, rate).rule
         assert rule is not None
-        found = over_queries(rule, theta, queries, labels, flip_rate=rate)
+        found = over_queries(rule, theta, queries, labels, noise_rate=rate)
         return found.bias, found.variance
 
     def measured(thetas, tau, rate):

@@ -5,11 +5,12 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from jaxret.online import dynamics
-from jaxret.online.environment import Environment, flipped, simulated_reranker
+from jaxret.online import availability
+from jaxret.online.environment import Environment, label_noise, simulated_reranker
 
 PRESENCE = {
-    f.__name__: f for f in (dynamics.later, dynamics.one_by_one, dynamics.leaving, dynamics.away)
+    f.__name__: f
+    for f in (availability.later, availability.one_by_one, availability.leaving, availability.away)
 }
 RERANKERS = {"simulated": simulated_reranker}
 _TIMES = ("at", "first", "last", "leaves", "back")  # in a config: shares of the stream
@@ -19,7 +20,7 @@ def build(spec: Mapping[str, Any], *, items: int, rounds: int, seed: int) -> Env
     """Reads ``cfg.environment``.
 
     Args:
-      spec: ``flip_rate``; ``reranker`` and ``presence``, each null or a name with its settings.
+      spec: ``noise_rate``; ``reranker`` and ``presence``, each null or a name with its settings.
       items: I, of the catalogue.
       rounds: T, of the stream: the config gives times as shares of it.
       seed: draws who is there.
@@ -27,10 +28,10 @@ def build(spec: Mapping[str, Any], *, items: int, rounds: int, seed: int) -> Env
     Raises:
       ValueError: for anything it does not know.
     """
-    known = {"flip_rate", "reranker", "presence"}
+    known = {"noise_rate", "reranker", "presence"}
     if unknown := set(spec) - known:
         raise ValueError(f"environment: unknown {sorted(unknown)}; known: {sorted(known)}")
-    environment = flipped(spec["flip_rate"]) if spec["flip_rate"] else Environment()
+    environment = label_noise(spec["noise_rate"]) if spec["noise_rate"] else Environment()
     if spec["reranker"] is not None:
         reranker = _part("reranker", RERANKERS, spec["reranker"])
         environment = environment._replace(reranker=reranker)

@@ -38,14 +38,14 @@ def follow(
 
     def start():
         states = player.start(setting)
-        first = ranker.each(states, part, player.see)
+        first = ranker.each(states, part, player.scores)
         values = np.zeros((first.shape[0], len(chunks) + 1, *first.shape[1:]), first.dtype)
         values[:, 0] = first
         return {"learner": states, "values": values}
 
     def step(state, number):
         states, _ = player.step(state["learner"], setting, chunks[number])
-        state["values"][:, number + 1] = ranker.each(states, part, player.see)
+        state["values"][:, number + 1] = ranker.each(states, part, player.scores)
         return state | {"learner": states}
 
     def done(state):

@@ -17,9 +17,9 @@ from experiments.parts.problem import Parts, Problem
 from experiments.parts.transfer_plays import Results, Setting, Stage
 from experiments.parts.tuning import Mask, catalogues
 from jaxret import sharding
-from jaxret.online import dynamics
+from jaxret.online import availability
 from jaxret.online.environment import Environment
-from jaxret.online.learner import See, as_they_are
+from jaxret.online.learner import Scores
 
 KINDS = ("old", "new", "new_for_old", "old_for_new")
 
@@ -36,7 +36,7 @@ class Draw(NamedTuple):
 
 def draw(task: Problem, parts: Parts, share: float, seed: int) -> Draw:
     """Draws the new tools; ValueError where a part of the queries would be empty."""
-    presence = dynamics.later(len(task.theta_1), share, at=dynamics.FOREVER, seed=seed)
+    presence = availability.later(len(task.theta_1), share, at=availability.FOREVER, seed=seed)
     new = presence.arrives > 0
     needs_new = ((task.labels >= 0) & new[task.labels]).any(axis=1)
     masks = {
@@ -68,9 +68,11 @@ def later(stage: Stage, name: str, rival: Rival, setting: Setting, share: float)
             f"{name}-later-{seed}",
             player.setting(*setting),
             alone.stream(drawn.streamed),
-            finish=lambda states, drawn=drawn, see=player.see: measured(stage, drawn, states, see),
+            finish=lambda states, drawn=drawn, scores=player.scores: measured(
+                stage, drawn, states, scores
+            ),
         )
-        static = measured(stage, drawn, catalogues(stage.task.theta_1), as_they_are)
+        static = measured(stage, drawn, catalogues(stage.task.theta_1), None)
         found.append({"static": static, "learnt": learnt})
     results = {
         f"{kind}/{who}": np.concatenate([one[who][kind] for one in found])
@@ -83,27 +85,33 @@ def later(stage: Stage, name: str, rival: Rival, setting: Setting, share: float)
     return results | gains
 
 
-def measured(stage: Stage, drawn: Draw, states: Any, see: See) -> dict[str, np.ndarray]:
+def measured(
+    stage: Stage, drawn: Draw, states: Any, scores: Scores | None
+) -> dict[str, np.ndarray]:
     """`KINDS`, of states with an axis of seeds."""
     new_first = [
-        drawn.new[np.asarray(_first(states, jnp.asarray(stage.task.queries[mask]), see))].mean(
+        drawn.new[np.asarray(_first(states, jnp.asarray(stage.task.queries[mask]), scores))].mean(
             axis=1
         )
         for mask in (drawn.old_needed, drawn.new_needed)
     ]
     return {
-        "old": stage.ndcg(states, drawn.old_needed, see),
-        "new": stage.ndcg(states, drawn.new_needed, see),
+        "old": stage.ndcg(states, drawn.old_needed, scores),
+        "new": stage.ndcg(states, drawn.new_needed, scores),
         "new_for_old": new_first[0],
         "old_for_new": 1 - new_first[1],
     }
 
 
-@partial(jax.jit, static_argnames="see")
-def _first(states: Any, queries: Float[jax.Array, "N d"], see: See) -> Int[jax.Array, "S N"]:
+@partial(jax.jit, static_argnames="scores")
+def _first(
+    states: Any, queries: Float[jax.Array, "N d"], scores: Scores | None
+) -> Int[jax.Array, "S N"]:
     """The tool that is ranked first."""
 
     def one(state):
-        return jnp.argmax(see(state, queries) @ state.theta.T, axis=1)
+        return jnp.argmax(
+            queries @ state.theta.T if scores is None else scores(state, queries), axis=1
+        )
 
     return sharding.sweep(one, states, mesh=sharding.run_mesh(len(states.theta)))

@@ -9,36 +9,19 @@ import numpy as np
 
 from jaxret.online import (
     estimators,
-    lenses,
-    policy,
+    policies,
     preconditioners,
     projections,
+    query_maps,
     schedules,
     trainer,
 )
-from jaxret.online.adaptive import adaptive
 from jaxret.online.learner import Learner, rank_one
-from jaxret.online.rehearsal import rehearsing
+from jaxret.online.wrappers import with_experience_replay, with_preconditioner, with_query_map
 
-POLICIES = {f.__name__: f for f in (policy.softmax, policy.greedy, policy.epsilon_greedy)}
-ESTIMATORS = {
-    f.__name__: f
-    for f in (
-        estimators.importance_weighted,
-        estimators.chosen_only,
-        estimators.full_information,
-        estimators.debiased,
-        estimators.implicit_exploration,
-        estimators.clipped,
-        estimators.bandit_likelihood,
-        estimators.banditron,
-        estimators.none,
-    )
-}
-PROJECTIONS = {f.__name__: f for f in (projections.none, projections.ball, projections.sphere)}
-SCHEDULES = {f.__name__: f for f in (schedules.constant, schedules.inverse_sqrt, schedules.cosine)}
-LENSES = {f.__name__: f for f in (lenses.linear, lenses.low_rank, lenses.centred)}
-PRECONDITIONERS = {f.__name__: f for f in (preconditioners.second_moment, preconditioners.by_row)}
+POLICIES, ESTIMATORS = policies.REGISTRY, estimators.REGISTRY
+PROJECTIONS, SCHEDULES = projections.REGISTRY, schedules.REGISTRY
+QUERY_MAPS, PRECONDITIONERS = query_maps.REGISTRY, preconditioners.REGISTRY
 
 
 class Rival(NamedTuple):
@@ -54,11 +37,10 @@ def build(name: str, spec: Mapping[str, Any]) -> Rival:
     """Reads one entry of ``cfg.learners``; raises ValueError for anything it does not know.
 
     ``step`` is eta / tau, or the learning rate where there is a ``batch`` (the paper's trainer).
-    ``lens`` and ``preconditioner`` make a learner `adaptive`; ``rehearsal`` lets it go over the
-    past.
+    ``query_map``, ``preconditioner`` and ``experience_replay`` wrap it.
     """
     known = {"policy", "estimator", "projection", "schedule", "batch", "tau", "step"}
-    known |= {"lens", "preconditioner", "rehearsal"}
+    known |= {"query_map", "preconditioner", "experience_replay"}
     if unknown := set(spec) - known:
         raise ValueError(
             f"learner {name!r} has unknown settings {sorted(unknown)}; known: {sorted(known)}"
@@ -77,7 +59,9 @@ def build(name: str, spec: Mapping[str, Any]) -> Rival:
     pairs = np.array([(tau, step) for tau in taus for step in steps])
     given = pairs.copy()
     if "batch" in spec:
-        if alone := sorted({"lens", "preconditioner", "rehearsal", "projection"} & set(spec)):
+        if alone := sorted(
+            {"query_map", "preconditioner", "experience_replay", "projection"} & set(spec)
+        ):
             raise ValueError(f"learner {name!r}: the trainer with a batch has no {alone}")
 
         def make(tau, eta):
@@ -93,18 +77,23 @@ def build(name: str, spec: Mapping[str, Any]) -> Rival:
         return Rival(name, make, pairs, given)
     parts["projection"] = _part(name, "projection", PROJECTIONS, spec["projection"])
     pairs[:, 1] *= pairs[:, 0]
-    if "rehearsal" in spec and not parts["estimator"].bandit:
-        raise ValueError(f"learner {name!r} is told labels, and rehearsal remembers bits alone")
+    if "experience_replay" in spec and not parts["estimator"].bandit:
+        raise ValueError(f"learner {name!r} is told labels, and bits alone are remembered")
     more = {
         kind: _part(name, kind, table, spec[kind])
-        for kind, table in {"lens": LENSES, "preconditioner": PRECONDITIONERS}.items()
+        for kind, table in {"query_map": QUERY_MAPS, "preconditioner": PRECONDITIONERS}.items()
         if kind in spec
     }
 
     def one(tau, eta):
         learner = rank_one(name, tau=tau, eta=eta, **parts)
-        learner = adaptive(learner, **more) if more else learner
-        return rehearsing(learner, **spec["rehearsal"]) if "rehearsal" in spec else learner
+        if "preconditioner" in more:
+            learner = with_preconditioner(learner, more["preconditioner"])
+        if "query_map" in more:
+            learner = with_query_map(learner, more["query_map"])
+        if "experience_replay" in spec:
+            learner = with_experience_replay(learner, **spec["experience_replay"])
+        return learner._replace(name=name)
 
     one(1.0, 1.0)  # refuses what does not go together before anything is computed
     return Rival(name, one, pairs, given)

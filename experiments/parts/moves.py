@@ -13,7 +13,7 @@ from experiments.parts.run import Run
 from experiments.parts.tsne import project
 from experiments.parts.tuning import Mask
 from jaxret import plots
-from jaxret.online.learner import See
+from jaxret.online.learner import MapQueries
 
 MEASURES = ("needed/before", "needed/after", "others/before", "others/after", "moved")
 
@@ -34,14 +34,16 @@ def sample(cfg: DictConfig, task: Problem, streamed: Mask) -> Sample:
     )
 
 
-def measure(task: Problem, streamed: Mask, states: Any, see: See) -> dict[str, np.ndarray]:
+def measure(
+    task: Problem, streamed: Mask, states: Any, mapped: MapQueries | None
+) -> dict[str, np.ndarray]:
     """`MEASURES` of every seed.
 
     Args:
       task: with the rows and queries before.
       streamed: the queries that cosines are taken with.
       states: of a learner, after the stream; with an axis of seeds.
-      see: of the learner.
+      mapped: how the learner maps queries; None: as they are.
 
     Returns:
       ``needed`` and ``others``: see `cosines`; ``moved``, the distance between a tool's row before
@@ -53,7 +55,11 @@ def measure(task: Problem, streamed: Mask, states: Any, see: See) -> dict[str, n
     for seed in range(len(states.theta)):
         state = jax.tree.map(lambda x, seed=seed: x[seed], states)
         after = np.asarray(state.theta)
-        then = cosines(after, np.asarray(see(state, jnp.asarray(queries))), labels)
+        then = cosines(
+            after,
+            queries if mapped is None else np.asarray(mapped(state, jnp.asarray(queries))),
+            labels,
+        )
         way = np.linalg.norm(unit(after) - unit(task.theta_1), axis=1).mean()
         for name, value in zip(MEASURES, (needed, then[0], others, then[1], way), strict=True):
             found[name].append(value)

@@ -18,7 +18,8 @@ from jaxtyping import Float, Int
 
 from experiments.parts.run import Run
 from jaxret import sharding
-from jaxret.online import replay, rounds
+from jaxret.online import rounds
+from jaxret.online.blocked import simulate_blocked
 from jaxret.online.environment import Environment
 from jaxret.online.learner import Learner
 from jaxret.types import Stream, Trace
@@ -69,8 +70,10 @@ class Player:
         require_task(theta_1, queries, labels)
         self.run, self.seeds, self.chunk = run, seeds, chunk
         rule = make(1.0, 0.0)
-        self.see, self._compiled = rule.see, choose is None
-        play = replay.replay if rule.rule is None else replay.replay_blocked
+        self.scores, self.map_queries = rule.scores, rule.map_queries
+        self._compiled = choose is None
+        blocked = rule.rule is not None and rule.rule.blocked
+        play = simulate_blocked if blocked else rounds.scan_rounds
         arrays = jax.tree.map(jnp.asarray, (theta_1, queries, labels))
 
         def answers(setting) -> Environment:
@@ -78,7 +81,7 @@ class Player:
             return environment if fixed else environment(*setting)
 
         def start(arrays, setting):
-            return make(*setting).init(arrays[0], jnp.ones(len(theta_1), bool))
+            return make(*setting).init(arrays[0])
 
         def step(arrays, state, setting, order, seed):
             stream = Stream(queries=arrays[1], labels=arrays[2], order=order)
@@ -102,8 +105,10 @@ class Player:
         if choose is None:
             self._step = compiled(step)
         else:
-            show, settle = (compiled(partial(half, part)) for part in (rounds.show, rounds.settle))
-            self._step = partial(_by_hand, show, settle, choose)
+            show, learn = (
+                compiled(partial(half, part)) for part in (rounds.show_slate, rounds.learn)
+            )
+            self._step = partial(_by_hand, show, learn, choose)
         self._seeds = jnp.asarray(seeds)
 
     def setting(self, *numbers: float) -> Float[jax.Array, "S n"]:
@@ -179,13 +184,13 @@ class Player:
         )
 
 
-def _by_hand(show, settle, choose: Choose, states, setting, order, seeds) -> tuple:
+def _by_hand(show, learn, choose: Choose, states, setting, order, seeds) -> tuple:
     """A chunk, the host picking in every round."""
     lines = []
     for queries in order.T:
         slate = show(states, setting, seeds, queries)
         picked = choose(queries, np.asarray(slate.items))
         position, bit = picked if isinstance(picked, tuple) else (picked, None)
-        states, line = settle(states, setting, seeds, queries, slate, position, bit)
+        states, line = learn(states, setting, seeds, queries, slate, position, bit)
         lines.append(jax.tree.map(np.asarray, line))
     return states, jax.tree.map(lambda *x: np.stack(x, axis=1), *lines)

@@ -19,7 +19,7 @@ from experiments.parts.tuning import METRICS, Ranker, catalogues, tune
 from jaxret import plots
 from jaxret.online.environment import Environment
 from jaxret.theory import bounds
-from jaxret.theory.run import Run as Played
+from jaxret.theory.evidence import Evidence
 from jaxret.types import Stream, Trace
 
 Setting = tuple[float, float]  # tau, eta
@@ -77,7 +77,7 @@ def play(
     assert rule is not None
     counts = np.bincount(order[0], minlength=len(task.queries))
     found, losses = solve(theta_1, *arrays, tau=shared[0], eta=shared[1], counts=counts)
-    played = Played(
+    played = Evidence(
         rule=rule,
         theta_1=jnp.asarray(theta_1),
         stream=Stream._make(map(jnp.asarray, (*arrays, order))),

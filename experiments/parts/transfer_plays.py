@@ -12,7 +12,7 @@ from experiments.parts.problem import Parts, Problem
 from experiments.parts.run import Run
 from experiments.parts.tuning import METRICS, Mask, Ranker, catalogues, orders, tune
 from jaxret.online.environment import Environment
-from jaxret.online.learner import See, as_they_are
+from jaxret.online.learner import Scores
 
 NDCG = METRICS.index("ndcg@{k}")
 Results = dict[str, np.ndarray]  # one value a seed
@@ -40,8 +40,10 @@ class Stage(NamedTuple):
     def stream(self, mask: Mask) -> Int[np.ndarray, "S T"]:
         return orders(mask, self.exposures, self.seeds, self.tasks)
 
-    def ndcg(self, states: Any, mask: Mask, see: See = as_they_are) -> Float[np.ndarray, " S"]:
-        return self.ranker(states, mask, see)[:, NDCG]
+    def ndcg(
+        self, states: Any, mask: Mask, scores: Scores | None = None
+    ) -> Float[np.ndarray, " S"]:
+        return self.ranker(states, mask, scores)[:, NDCG]
 
     def static(self, mask: Mask) -> Float[np.ndarray, " 1"]:
         """nDCG by the documents."""
@@ -68,7 +70,7 @@ def online(
         player.setting(tau, eta),
         stage.stream(streamed),
         finish=lambda states: {
-            "final": stage.ndcg(states, streamed, player.see),
+            "final": stage.ndcg(states, streamed, player.scores),
             "norms": np.linalg.norm(states.theta, axis=2),
         },
     )
@@ -114,8 +116,8 @@ def unseen(
         player.setting(tau, eta),
         stream,
         finish=lambda states: {
-            "seen": stage.ndcg(states, parts.training, player.see),
-            "heldout": stage.ndcg(states, parts.heldout, player.see),
+            "seen": stage.ndcg(states, parts.training, player.scores),
+            "heldout": stage.ndcg(states, parts.heldout, player.scores),
             **more(states),
         },
     )

@@ -14,7 +14,7 @@ from experiments.parts.player import Player
 from experiments.parts.problem import Parts, Problem
 from jaxret import metrics, sharding
 from jaxret.online import streams
-from jaxret.online.learner import See, as_they_are
+from jaxret.online.learner import Scores
 from jaxret.types import Catalogue
 
 METRICS = ("accuracy", "recall@{k}", "ndcg@{k}", "completeness@{k}")
@@ -47,31 +47,38 @@ class Ranker:
     def __init__(self, task: Problem, k: int):
         self._task = task
 
-        @partial(jax.jit, static_argnames="see")
-        def score(states, queries, labels, see):
+        @partial(jax.jit, static_argnames="scores")
+        def score(states, queries, labels, scores):
             def one(state):
-                seen = see(state, queries)
-                values = metrics.evaluate(state.theta, seen, labels, task.tie_order, k=k)
+                if scores is None:
+                    values = metrics.evaluate(state.theta, queries, labels, task.tie_order, k=k)
+                else:
+                    by = partial(scores, state)
+                    values = metrics.evaluate_scores(by, queries, labels, task.tie_order, k=k)
                 return jnp.stack([values[name.format(k=k)] for name in METRICS])
 
             return sharding.sweep(one, states, mesh=sharding.run_mesh(len(states.theta)))
 
         self._score = score
 
-    def __call__(self, states: Any, part: Mask, see: See = as_they_are) -> Float[np.ndarray, "S 4"]:
+    def __call__(
+        self, states: Any, part: Mask, scores: Scores | None = None
+    ) -> Float[np.ndarray, "S 4"]:
         """Means of `METRICS` over a part of the queries.
 
         Args:
           states: of a learner, or a `Catalogue`; with an axis of seeds.
           part: which queries.
-          see: of the learner.
+          scores: of the learner; None: by the rows.
         """
-        return self.each(states, part, see).astype(np.float64).mean(axis=-1)
+        return self.each(states, part, scores).astype(np.float64).mean(axis=-1)
 
-    def each(self, states: Any, part: Mask, see: See = as_they_are) -> Float[np.ndarray, "S 4 n"]:
+    def each(
+        self, states: Any, part: Mask, scores: Scores | None = None
+    ) -> Float[np.ndarray, "S 4 n"]:
         """`METRICS` of every query of a part, as they are averaged by a call."""
         queries, labels = self._task.queries[part], self._task.labels[part]
-        return np.asarray(self._score(states, queries, labels, see))
+        return np.asarray(self._score(states, queries, labels, scores))
 
 
 def tune(
@@ -127,7 +134,7 @@ def tune(
             state[key][g] += values.sum(axis=1) / streamed.shape[1]
         if number == len(chunks) - 1:
             for part in ("validation", "heldout"):
-                state[part][g] = ranker(states, getattr(parts, part), player.see)
+                state[part][g] = ranker(states, getattr(parts, part), player.scores)
         return state | {"learner": states}
 
     def finish(state):

@@ -74,6 +74,12 @@ class Scores(Protocol):
     def __call__(self, state: State, queries: Float[Array, "N d"]) -> Float[Array, "N I"]: ...
 
 
+class MapQueries(Protocol):
+    """Queries as the rows are compared with them: [N, d] -> [N, d]."""
+
+    def __call__(self, state: State, queries: Float[Array, "N d"]) -> Float[Array, "N d"]: ...
+
+
 class Relearn(Protocol):
     """Learns once more from n past rounds, all of them at today's state, which stays in its round.
 
@@ -126,6 +132,7 @@ class Learner(NamedTuple):
     logits: OfQuery | None
     scores: Scores
     oracle: bool = False  # is given the labels
+    map_queries: MapQueries | None = None  # None: rows are compared with queries as they are
     chances: OfQuery | None = None  # with which each item is shown; None: not known
     relearn: Relearn | None = None  # None: cannot
     rule: Rule | None = None  # None: not rank one
@@ -240,6 +247,7 @@ def from_rule(name: str, rule: Rule) -> Learner:
         logits=logits,
         scores=scores,
         oracle=not rule.estimator.bandit,
+        map_queries=None if query_map is None else mapped,
         chances=None if policy_chances is None else chances,
         relearn=relearn if rule.estimator.bandit else None,
         rule=rule,

@@ -162,7 +162,7 @@ def with_experience_replay(
         return learner.act(bare(state), query, key)
 
     def of_inner(function):
-        return None if function is None else lambda state, query: function(bare(state), query)
+        return None if function is None else lambda state, queries: function(bare(state), queries)
 
     return Learner(
         name=f"{learner.name}+replay",
@@ -171,6 +171,7 @@ def with_experience_replay(
         update=update,
         logits=of_inner(learner.logits),
         scores=lambda state, queries: learner.scores(bare(state), queries),
+        map_queries=of_inner(learner.map_queries),
         chances=of_inner(learner.chances),
     )
 

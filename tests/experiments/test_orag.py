@@ -115,7 +115,7 @@ def test_a_directory_with_other_settings_is_refused(finished):
         ("+learners.greedy.lens.name=curved", "unknown lens 'curved'; known: linear, low_rank"),
         ("+learners.frozen.rehearsal={again:0,capacity:9}", "again must be >= 1, got 0"),
         ("learners.mapped_rehearsed.estimator.name=full_information", "is told labels, and reh"),
-        ("environment.flip_rate=0.7", r"flip_rate must be in \[0, 0.5\], got 0.7"),
+        ("environment.noise_rate=0.7", r"noise_rate must be in \[0, 0.5\], got 0.7"),
         ("environment.presence={name:never}", "unknown presence 'never'; known: later, one_by"),
         ("environment=away environment.presence.back=2", r"in \[0, 1\], got {'back': 2}"),
         ("environment=half_later ~environment.presence.at", "presence 'later': missing a req"),

@@ -103,7 +103,7 @@ def test_stopping_to_look_changes_nothing_of_what_is_learnt(
         player = Player(run, make, *arrays, Environment(), seeds=range(2), chunk=order.shape[1])
         setting = player.setting(results[f"{learner}/tau"], results[f"{learner}/eta"])
         states, _ = player.step(player.start(setting), setting, order)
-    _, recall, ndcg, _ = Ranker(task, 10)(states, ranked, player.see).mean(axis=0)
+    _, recall, ndcg, _ = Ranker(task, 10)(states, ranked, player.scores).mean(axis=0)
     assert results[f"{learner}/{protocol}/recall@10/last"] == pytest.approx(recall, abs=2e-3)
     assert results[f"{learner}/{protocol}/ndcg@10/last"] == pytest.approx(ndcg, abs=2e-3)
 
@@ -219,11 +219,11 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(
     cfg = configure(world, tmp_path / "run", *alone)
     each, looked = Ranker.each, []
 
-    def stop_at_third(self, states, part, see):
+    def stop_at_third(self, states, part, scores):
         looked.append(part.sum())
         if looked.count((~parts.validation).sum()) == 3:
             os.kill(os.getpid(), signal.SIGTERM)
-        return each(self, states, part, see)
+        return each(self, states, part, scores)
 
     with monkeypatch.context() as patch:
         patch.setattr(Ranker, "each", stop_at_third)

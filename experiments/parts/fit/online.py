@@ -14,7 +14,6 @@ from experiments.parts.config import plain
 from experiments.parts.player import Player
 from experiments.parts.tuning import Ranker, orders, tune
 from jaxret.online.environment import Environment
-from jaxret.online.learner import as_they_are
 from jaxret.retrieval import dense
 from jaxret.retrieval.retriever import Retriever
 
@@ -44,7 +43,7 @@ def retriever(bench: Bench, name: str, seed: int) -> Retriever:
     of_seed = [found[f"state{i}"][seeds.index(seed)] for i in range(tree.num_leaves)]
     state = jax.device_put(jax.tree.unflatten(tree, of_seed))
     plainly = dense.dense(name, state.theta, task.encoder, cache=bench.cache)
-    if player.see is as_they_are:
+    if player.map_queries is None:
         return plainly
-    see = jax.jit(player.see)
-    return plainly._replace(read=lambda texts: np.asarray(see(state, plainly.read(texts))))
+    mapped = jax.jit(player.map_queries)
+    return plainly._replace(read=lambda texts: np.asarray(mapped(state, plainly.read(texts))))
