@@ -260,6 +260,4 @@ def _refuse_twice(ids: tuple[str, ...]) -> None:
     first: dict[str, int] = {}
     for position, one in enumerate(ids):
         if first.setdefault(one, position) != position:
-            raise ValueError(
-                f"ids must differ: {one!r} is tool {first[one]} and tool {position}"
-            )
+            raise ValueError(f"ids must differ: {one!r} is tool {first[one]} and tool {position}")

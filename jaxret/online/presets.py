@@ -7,7 +7,9 @@ Defaults are for rows and queries of length 1 and some hundreds of tools. The pa
 eta from 1e-8 to 1e-5, with which nothing moves: that is `paper_sgd` and `paper_adamw`.
 """
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec
 
 from jaxret.online import (
     estimators,
@@ -25,14 +27,32 @@ from jaxret.online.projections import Projection
 from jaxret.online.schedules import Schedule
 from jaxret.online.wrappers import with_experience_replay, with_preconditioner, with_query_map
 
+P = ParamSpec("P")
 SPHERE = projections.sphere()
+REGISTRY: dict[str, Callable[..., Learner]] = {}  # name -> factory, in the order of this file
 
 
+def preset(factory: Callable[P, Learner]) -> Callable[P, Learner]:
+    """Enters a factory in the registry; what it makes knows where it comes from."""
+
+    name = getattr(factory, "__name__", "")
+
+    @functools.wraps(factory)
+    def made(*args: P.args, **settings: P.kwargs) -> Learner:
+        learner = factory(*args, **settings)
+        return learner._replace(origin=_origin(name, settings))
+
+    REGISTRY[name] = made
+    return made
+
+
+@preset
 def frozen(*, tau: float = 0.02) -> Learner:
     """Static retrieval: the best item by Theta_1, for ever."""
     return rank_one("frozen", estimator=estimators.none(), policy=policies.greedy(), tau=tau, eta=0)
 
 
+@preset
 def orag(
     *,
     tau: float = 0.02,
@@ -56,6 +76,7 @@ def orag(
     return _rank_one("orag", estimator, policies.softmax(k=k), tau, eta, projection, schedule)
 
 
+@preset
 def chosen_only(
     *,
     tau: float = 0.02,
@@ -68,6 +89,7 @@ def chosen_only(
     return _rank_one("chosen_only", estimator, policies.softmax(), tau, eta, projection, schedule)
 
 
+@preset
 def clipped(
     *,
     tau: float = 0.02,
@@ -81,6 +103,7 @@ def clipped(
     return _rank_one("clipped", estimator, policies.softmax(), tau, eta, projection, schedule)
 
 
+@preset
 def debiased(
     *,
     noise_rate: float = 0.1,
@@ -94,6 +117,7 @@ def debiased(
     return _rank_one("debiased", estimator, policies.softmax(), tau, eta, projection, schedule)
 
 
+@preset
 def implicit_exploration(
     *,
     gamma: float = 0.1,
@@ -108,6 +132,7 @@ def implicit_exploration(
     return _rank_one("implicit_exploration", estimator, policy, tau, eta, projection, schedule)
 
 
+@preset
 def greedy(
     *,
     tau: float = 0.03,
@@ -122,6 +147,7 @@ def greedy(
     return _rank_one("greedy", estimator, policies.greedy(k=k), tau, eta, projection, schedule)
 
 
+@preset
 def banditron(
     *,
     tau: float = 0.02,
@@ -136,6 +162,7 @@ def banditron(
     return _rank_one("banditron", estimator, policy, tau, eta, projection, schedule)
 
 
+@preset
 def full_information(
     *,
     tau: float = 0.02,
@@ -148,54 +175,63 @@ def full_information(
     return _rank_one("full_information", estimator, policy, tau, eta, projection, schedule)
 
 
+@preset
 def mapped(*, tau: float = 0.02, eta: float = 6e-4, rate: float = 3.0) -> Learner:
     """`greedy` with a linear map of the queries that all tools learn together."""
     learner = with_query_map(greedy(tau=tau, eta=eta), query_maps.linear(rate=rate))
     return learner._replace(name="mapped")
 
 
+@preset
 def centred(*, tau: float = 0.02, eta: float = 6e-4, rate: float = 3.0) -> Learner:
     """`mapped`, of queries less most of their running mean."""
     learner = with_query_map(greedy(tau=tau, eta=eta), query_maps.mean_centred(rate=rate))
     return learner._replace(name="centred")
 
 
+@preset
 def low_rank(*, tau: float = 0.02, eta: float = 6e-4, rate: float = 3.0, rank: int = 32) -> Learner:
     """`mapped`, with a map of low rank."""
     learner = with_query_map(greedy(tau=tau, eta=eta), query_maps.low_rank(rate=rate, rank=rank))
     return learner._replace(name="low_rank")
 
 
+@preset
 def whitened(*, tau: float = 0.02, eta: float = 2e-3, ridge: float = 1000.0) -> Learner:
     """`greedy`, rows moving along A q with A the inverse second moment of the queries so far."""
     preconditioner = preconditioners.second_moment(ridge=ridge)
     return with_preconditioner(greedy(tau=tau, eta=eta), preconditioner)._replace(name="whitened")
 
 
+@preset
 def row_steps(*, tau: float = 0.02, eta: float = 2e-3) -> Learner:
     """`greedy`, each tool with its own step size: Adagrad with one number a row."""
     learner = with_preconditioner(greedy(tau=tau, eta=eta), preconditioners.by_row())
     return learner._replace(name="row_steps")
 
 
+@preset
 def greedy_replayed(*, tau: float = 0.02, eta: float = 6e-4, per_round: int = 8) -> Learner:
     """`greedy` with experience replay: each bit is learnt from again and again."""
     learner = with_experience_replay(greedy(tau=tau, eta=eta), per_round=per_round)
     return learner._replace(name="greedy_replayed")
 
 
+@preset
 def mapped_replayed(*, tau: float = 0.02, eta: float = 6e-4, per_round: int = 8) -> Learner:
     """`mapped` with experience replay."""
     learner = with_experience_replay(mapped(tau=tau, eta=eta), per_round=per_round)
     return learner._replace(name="mapped_replayed")
 
 
+@preset
 def centred_replayed(*, tau: float = 0.02, eta: float = 6e-4, per_round: int = 8) -> Learner:
     """`centred` with experience replay."""
     learner = with_experience_replay(centred(tau=tau, eta=eta), per_round=per_round)
     return learner._replace(name="centred_replayed")
 
 
+@preset
 def paper_sgd(*, tau: float = 1.0, eta: float = 1e-5) -> Learner:
     """ORAG with the numbers of its text: no temperature, free rows, 1/sqrt(t)."""
     policy, projection = policies.softmax(), projections.none()
@@ -203,6 +239,7 @@ def paper_sgd(*, tau: float = 1.0, eta: float = 1e-5) -> Learner:
     return _rank_one("paper_sgd", estimator, policy, tau, eta, projection, schedule)
 
 
+@preset
 def paper_adamw(*, tau: float = 1.0, eta: float = 1e-5, batch: int = 40) -> Learner:
     """The trainer of ORAG's experiments (C.2): AdamW over batches, 1/sqrt(t)."""
     return trainer.minibatch_adamw(tau=tau, eta=eta, batch=batch)._replace(name="paper_adamw")
@@ -228,30 +265,29 @@ def _rank_one(
     )
 
 
-REGISTRY: dict[str, Callable[..., Learner]] = {
-    f.__name__: f
-    for f in (
-        frozen,
-        orag,
-        chosen_only,
-        clipped,
-        debiased,
-        implicit_exploration,
-        banditron,
-        greedy,
-        mapped,
-        centred,
-        low_rank,
-        whitened,
-        row_steps,
-        greedy_replayed,
-        mapped_replayed,
-        centred_replayed,
-        full_information,
-        paper_sgd,
-        paper_adamw,
-    )
-}
+def _origin(name: str, settings: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
+    """What JSON can hold of a call; None where it cannot."""
+    words: dict[str, Any] = {}
+    for key, value in settings.items():
+        if isinstance(value, Projection):
+            words[key] = {"projection": value.name, "radius": value.radius}
+        elif value is None or isinstance(value, int | float | str):
+            words[key] = value
+        else:
+            return None
+    return name, words
+
+
+def revived(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that `Learner.origin` holds, as arguments of the preset."""
+
+    def argument(value):
+        if not isinstance(value, Mapping):
+            return value
+        radius = {} if value["radius"] is None else {"radius": value["radius"]}
+        return projections.REGISTRY[value["projection"]](**radius)
+
+    return {key: argument(value) for key, value in settings.items()}
 
 
 def learners() -> dict[str, str]:

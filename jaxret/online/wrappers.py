@@ -93,7 +93,7 @@ def with_exploration(learner: Learner, epsilon: float = 0.05) -> Learner:
             coin, lot, slate, chances(state, query), state.available, epsilon, None
         )
 
-    return learner._replace(name=name, act=act, chances=chances)
+    return learner._replace(name=name, act=act, chances=chances, origin=None)
 
 
 class Past(NamedTuple):

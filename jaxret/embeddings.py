@@ -1,0 +1,160 @@
+"""What was learnt, on disk: for whoever serves it, with jaxret's help or without.
+
+    theta.npy                [I, d], the rows in the order of the ids
+    embeddings.safetensors   theta; query_matrix [d, d] and query_offset [d] where a map was learnt
+    embeddings.json          ids, learner, settings, encoder, template of the documents, version
+
+A query q is ranked by ``Theta (query_matrix q + query_offset)``, or by ``Theta q`` without a map.
+
+Letters: I items, d width, N queries, k items retrieved.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Float, Int
+
+from jaxret import metrics
+from jaxret.online.learner import Learner
+from jaxret.task import Task
+from jaxret.types import State
+
+_FILE = "embeddings"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Embeddings:
+    """Rows, and the map of queries that they were learnt with."""
+
+    ids: list[str]  # I
+    theta: Float[np.ndarray, "I d"]
+    query_matrix: Float[np.ndarray, "d d"] | None = None
+    query_offset: Float[np.ndarray, " d"] | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)  # learner, settings, encoder, document
+
+    def map_queries(self, queries: Float[ArrayLike, "N d"]) -> Float[np.ndarray, "N d"]:
+        """Queries as the rows are compared with them.
+
+        Returns:
+          [N, d].
+        """
+        queries = np.asarray(queries, np.float32)
+        if queries.ndim != 2 or queries.shape[1] != self.theta.shape[1]:
+            width = self.theta.shape[1]
+            raise ValueError(f"queries must be [N, {width}], got the shape {list(queries.shape)}")
+        if self.query_matrix is None or self.query_offset is None:
+            return queries
+        return queries @ self.query_matrix.T + self.query_offset
+
+    def scores(self, queries: Float[ArrayLike, "N d"]) -> Float[np.ndarray, "N I"]:
+        """Inner products of mapped queries and rows.
+
+        Returns:
+          [N, I].
+        """
+        return self.map_queries(queries) @ self.theta.T
+
+    def rank(self, queries: Float[ArrayLike, "N d"], k: int = 10) -> Int[np.ndarray, "N k"]:
+        """The k best rows of each query, best first; ties as trec_eval has them.
+
+        Returns:
+          positions [N, k].
+        """
+        if not 1 <= k <= len(self.ids):
+            raise ValueError(f"k must be in 1 .. {len(self.ids)}, got {k}")
+        place = metrics.tie_order(self.ids)
+        return np.stack([np.lexsort((place, -row))[:k] for row in self.scores(queries)])
+
+    def faiss(self) -> Any:
+        """The rows as a FAISS index of inner products; ask it for mapped queries (needs faiss)."""
+        try:
+            import faiss  # ty: ignore[unresolved-import]
+        except ImportError as error:
+            raise ImportError("a FAISS index needs faiss: install jaxret[faiss]") from error
+        index = faiss.IndexFlatIP(self.theta.shape[1])
+        index.add(np.ascontiguousarray(self.theta))
+        return index
+
+    def save(self, folder: str | Path) -> None:
+        """Writes the three files; an existing folder is overwritten."""
+        from safetensors.numpy import save_file
+
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        arrays = {"theta": np.ascontiguousarray(self.theta, np.float32)}
+        if self.query_matrix is not None and self.query_offset is not None:
+            arrays["query_matrix"] = np.ascontiguousarray(self.query_matrix, np.float32)
+            arrays["query_offset"] = np.ascontiguousarray(self.query_offset, np.float32)
+        np.save(folder / "theta.npy", arrays["theta"])
+        save_file(arrays, folder / f"{_FILE}.safetensors")
+        words = {"ids": self.ids, **self.facts}
+        (folder / f"{_FILE}.json").write_text(json.dumps(words, indent=2) + "\n")
+
+
+def load_embeddings(folder: str | Path) -> Embeddings:
+    """Reads what `Run.save` wrote.
+
+    Raises:
+      FileNotFoundError: where there is none.
+      ValueError: where ids and rows do not go together, or a file is damaged.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    path = Path(folder) / f"{_FILE}.json"
+    if not path.is_file():
+        raise FileNotFoundError(f"{folder} holds no {_FILE}.json: write it with run.save({folder})")
+    try:
+        facts = json.loads(path.read_text())
+        arrays = load_file(path.with_suffix(".safetensors"))
+        ids = facts.pop("ids")
+    except (ValueError, KeyError, SafetensorError) as error:
+        raise ValueError(f"{folder} is damaged ({error}): save it again") from error
+    if len(ids) != len(arrays["theta"]):
+        raise ValueError(f"{folder} has {len(ids)} ids and {len(arrays['theta'])} rows")
+    return Embeddings(
+        ids=ids,
+        theta=arrays["theta"],
+        query_matrix=arrays.get("query_matrix"),
+        query_offset=arrays.get("query_offset"),
+        facts=facts,
+    )
+
+
+def from_state(
+    learner: Learner, state: State, task: Task, *, settings: Mapping[str, Any] | None = None
+) -> Embeddings:
+    """The rows and the query map of a state.
+
+    Every map of queries is affine, so the images of the origin and of the axes say all of it.
+    """
+    matrix = offset = None
+    width = state.theta.shape[1]
+    if learner.map_queries is not None:
+        origin = learner.map_queries(state, jnp.zeros((1, width), state.theta.dtype))[0]
+        axes = learner.map_queries(state, jnp.eye(width, dtype=state.theta.dtype))
+        matrix, offset = np.asarray((axes - origin).T), np.asarray(origin)
+    rule = learner.rule
+    numbers = {} if rule is None else {"tau": float(rule.tau), "eta": float(rule.eta)}
+    from jaxret import __version__
+
+    return Embeddings(
+        ids=list(task.ids),
+        theta=np.asarray(state.theta),
+        query_matrix=matrix,
+        query_offset=offset,
+        facts={
+            "learner": learner.name,
+            "settings": {**numbers, **(settings or {})},
+            "encoder": None if task.encoder is None else task.encoder.spec.name,
+            "document": task.document,
+            "data": task.name,
+            "jaxret": __version__,
+        },
+    )

@@ -1,0 +1,195 @@
+"""What the theory says of a run: every statement that applies, held against what was measured.
+
+    for statement in bounds(run): print(statement)      value, measured, whether it holds
+    regret(run).final                                   against the comparator that fits
+
+The comparator follows the projection: the best rows in the ball where rows are kept in one, the
+proximal comparator for free rows and on the sphere. A statement whose assumptions fail, or whose
+comparator was not found to the certified gap, does not hold: its value then says nothing.
+
+Letters: I items, d width, S seeds, T rounds.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxret.estimate import Estimate
+from jaxret.online.learner import Rule
+from jaxret.online.run import Run
+from jaxret.theory import bounds as theorems
+from jaxret.theory import comparators, constrained, corollaries
+from jaxret.theory.bounds import Bound
+from jaxret.theory.comparators import Comparator
+from jaxret.theory.evidence import Evidence
+from jaxret.theory.regret import losses
+from jaxret.theory.regret import regret as cumulative_regret
+from jaxret.types import Stream
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Regret:
+    """The loss of a run less that of one Theta, known in hindsight."""
+
+    curve: Float[np.ndarray, "S T"]
+    comparator: Comparator
+
+    @property
+    def final(self) -> Estimate:
+        """After the last round, of each seed."""
+        return Estimate.of(self.curve[:, -1])
+
+    def __repr__(self) -> str:
+        found = "" if self.comparator.converged else " (the comparator did not converge)"
+        return f"regret {self.final} after {self.curve.shape[1]:,} rounds{found}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Statement:
+    """A bound on the regret of a run."""
+
+    bound: Bound
+    regret: Regret
+
+    @property
+    def name(self) -> str:
+        return self.bound.name
+
+    @property
+    def value(self) -> float:
+        """What regret may be at most."""
+        return self.bound.value
+
+    @property
+    def measured(self) -> float:
+        """The mean regret over seeds."""
+        return self.regret.final.mean
+
+    @property
+    def holds(self) -> bool:
+        """Whether every assumption does, and the comparator converged."""
+        return self.bound.holds and bool(self.regret.comparator.converged)
+
+    def __repr__(self) -> str:
+        measured = f"measured {self.regret.final}"
+        if bool(self.regret.comparator.converged):
+            return f"{theorems.describe(self.bound)}\n  {measured}"
+        return (
+            f"{theorems.describe(self.bound)}\n  {measured}; void: the comparator did not converge"
+        )
+
+
+def regret(run: Run, against: Float[Array, "I d"] | Comparator | None = None) -> Regret:
+    """Cumulative regret of every seed.
+
+    Args:
+      run: of a learner that has logits.
+      against: one Theta for all seeds; None: the comparator that fits the projection.
+
+    Raises:
+      ValueError: for a learner without a softmax.
+    """
+    rule = _rule(run)
+    if against is None:
+        against = comparator(run)
+    elif not isinstance(against, Comparator):
+        against = _given(jnp.asarray(against))
+    task = run.task
+    theirs = losses(
+        against.theta,
+        jnp.asarray(task.queries),
+        jnp.asarray(task.labels),
+        tau=rule.tau,
+        available=None if task.available is None else jnp.asarray(task.available),
+    )
+    return Regret(cumulative_regret(run.trace.loss, theirs, run.order), against)
+
+
+def comparator(run: Run) -> Comparator:
+    """The rows that a run is held against: in the ball for the ball, else proximal."""
+    rule, task = _rule(run), run.task
+    counts = np.bincount(run.order[0], minlength=len(task)).astype(np.float32)
+    projection = rule.projection
+    find: Callable[..., Comparator]
+    if projection.convex and projection.radius is not None:
+        find = jax.jit(constrained.in_ball, static_argnames=("tau", "radius"))
+        return find(
+            task.queries,
+            task.labels,
+            tau=float(rule.tau),
+            radius=float(projection.radius),
+            theta_0=task.theta,
+            counts=counts,
+        )
+    if not float(rule.eta) > 0:
+        raise ValueError(f"{run.name} has eta = 0: no proximal comparator belongs to it")
+    find = jax.jit(comparators.proximal, static_argnames=("tau", "eta"))
+    tau, eta = float(rule.tau), float(rule.eta)
+    return find(task.queries, task.labels, task.theta, tau=tau, eta=eta, counts=counts)
+
+
+def bounds(run: Run, against: Float[Array, "I d"] | Comparator | None = None) -> list[Statement]:
+    """Every statement that applies to a run, its assumptions measured on it.
+
+    Clean labels: Theorem 5.1 and Corollary 5.2. Noisy ones: Theorem B.2 and Corollary B.3, and for
+    the debiased estimator ours.
+
+    Args:
+      run: of a rank-one learner with eta > 0, several seeds as a rule.
+      against: as in `regret`.
+    """
+    rule = _rule(run)
+    measured = regret(run, against)
+    evidence = Evidence(
+        rule=rule,
+        theta_1=jnp.asarray(run.task.theta),
+        stream=Stream(
+            queries=jnp.asarray(run.task.queries),
+            labels=jnp.asarray(run.task.labels),
+            order=jnp.asarray(run.order),
+        ),
+        trace=run.trace,
+        comparator=measured.comparator.theta,
+    )
+    constants = corollaries.measured_constants(evidence)
+    noise = run.environment.noise_rate
+    if noise is None or not float(noise):
+        found = [theorems.theorem_5_1(evidence), corollaries.corollary_5_2(evidence, constants)]
+    else:
+        rate = {"noise_rate": float(noise)}
+        found = [
+            theorems.theorem_b2(evidence, **rate),
+            corollaries.corollary_b3(evidence, constants, **rate),
+            theorems.debiased(evidence, **rate),
+        ]
+    return [Statement(bound, measured) for bound in found]
+
+
+def _rule(run: Run) -> Rule:
+    rule = run.learner.rule
+    if run.learner.logits is None:
+        raise ValueError(f"{run.name} has no softmax: so it has no loss, regret or bounds")
+    if rule is None or not rule.blocked:
+        raise ValueError(
+            f"{run.name} moves more than its rows: the theory is of rank-one rules on plain queries"
+        )
+    return rule
+
+
+def _given(theta: Float[Array, "I d"]) -> Comparator:
+    """Any Theta: nothing was minimised, so there is nothing to certify."""
+    unknown = jnp.asarray(jnp.nan)
+    return Comparator(
+        theta=theta,
+        loss=unknown,
+        objective=unknown,
+        gradient_norm=unknown,
+        iterations=jnp.asarray(0),
+        converged=jnp.asarray(True),
+        distance=unknown,
+        gap=unknown,
+    )
