@@ -25,7 +25,14 @@ from jaxret.data import split as own
 from jaxret.data.dataset import Dataset, select, split_by_group
 from jaxret.data.templates import normalise, template
 from jaxret.encoders import TextEncoder
-from jaxret.validate import require, require_task
+from jaxret.validate import (
+    label_rows,
+    matrix_of,
+    require,
+    require_different,
+    require_length,
+    require_task,
+)
 
 
 class Split(NamedTuple):
@@ -71,7 +78,8 @@ class Task:
         Args:
           theta: the tools' embeddings [I, d], finite.
           queries: [N, d], finite.
-          labels: the right tool of each query [N]; or several, [N, L] padded with -1; or lists.
+          labels: the right tool of each query [N], as its row in ``theta``; or several, [N, L]
+            padded with -1; or lists.
           ids: of the tools, all different; None numbers them.
           groups: [N], equal for queries of one question, so that a split keeps them together;
             None: queries with the same vector are one question.
@@ -80,36 +88,41 @@ class Task:
 
         Raises:
           ValueError: for shapes that do not go together, NaN, labels outside of -1 .. I - 1, a
-            query without a label, or an id that comes twice.
+            query without a label or with one twice, or an id that comes twice.
         """
-        theta, queries = (np.asarray(rows, np.float32) for rows in (theta, queries))
-        labels = _padded(labels)
+        theta, queries = matrix_of("theta", theta), matrix_of("queries", queries)
+        labels = label_rows(labels)
         require_task(theta, queries, labels)
+        metrics.check_labels(labels, len(theta))
+        ids = tuple(map(str, range(len(theta)) if ids is None else ids))
+        require_length("ids", ids, len(theta))
+        require_different("ids", ids)
         if groups is None:
-            groups = np.unique(queries, axis=0, return_inverse=True)[1]
-        n, items = len(queries), len(theta)
-        checked = {"groups": (np.asarray(groups).reshape(-1), n)}
+            groups = np.unique(queries, axis=0, return_inverse=True)[1].reshape(-1)
+        groups = np.asarray(groups)
+        require_length("groups", groups, len(queries))
+        if not np.issubdtype(groups.dtype, np.integer):  # names of questions
+            groups = np.unique(groups, return_inverse=True)[1]
         if available is not None:
-            checked["available"] = (np.asarray(available, bool), items)
-        ids = tuple(map(str, range(items))) if ids is None else tuple(ids)
-        checked["ids"] = (np.asarray(ids, object), items)
-        for what, (values, length) in checked.items():
-            require(f"the length of {what}", len(values), f"{length}", lambda x, n=length: x == n)
-        _refuse_twice(ids)
+            available = np.asarray(available, bool)
+            require_length("available", available, len(theta))
+            require("available", available, "True for one tool or more", np.any)
         return cls(
             name=name,
             ids=ids,
             theta=theta,
             queries=queries,
-            labels=labels,
-            groups=checked["groups"][0].astype(np.int32),
-            query_ids=tuple(map(str, range(n))),
-            available=checked["available"][0] if available is not None else None,
+            labels=labels.astype(np.int32),
+            groups=groups.astype(np.int32),
+            query_ids=tuple(map(str, range(len(queries)))),
+            available=available,
         )
 
     @cached_property
     def repeated(self) -> int:
-        """How many queries have the vector of an earlier one."""
+        """How many queries are an earlier one again: by their text, or else by their vector."""
+        if self.texts is not None:
+            return len(self.texts) - len(set(self.texts))
         return len(self.queries) - len(np.unique(self.queries, axis=0))
 
     @cached_property
@@ -162,8 +175,8 @@ class Task:
         if self.dataset is None:
             parts = (1 - validation - test, validation, test)
             return Split(*self.split(parts, seed))
-        found = own.own_split(self.dataset, validation=validation, test=test, seed=seed)
-        return Split(*(self.select(rows) for rows in found))
+        parts = own.own_split(self.dataset, validation=validation, test=test, seed=seed)
+        return Split(*(self.select(rows) for rows in parts))
 
     def __len__(self) -> int:
         return len(self.queries)
@@ -238,26 +251,3 @@ def encoded(
         document=document,
         dataset=dataset,
     )
-
-
-def _padded(labels: ArrayLike | Sequence[Sequence[int]]) -> Int[np.ndarray, "N L"]:
-    """Labels as [N, L]: one a query, several, or lists of different lengths."""
-    try:
-        array = np.asarray(labels)
-    except ValueError:  # lists of different lengths
-        array = None
-    if array is None or array.dtype == object:
-        rows = [np.atleast_1d(np.asarray(row)) for row in labels]  # ty: ignore[not-iterable]
-        longest = max(map(len, rows), default=1)
-        array = np.array([np.pad(row, (0, longest - len(row)), constant_values=-1) for row in rows])
-    if not np.issubdtype(array.dtype, np.integer):
-        raise ValueError(f"labels must be positions of tools, whole numbers, got {array.dtype}")
-    array = array[:, None] if array.ndim == 1 else array
-    return array.astype(np.int32)
-
-
-def _refuse_twice(ids: tuple[str, ...]) -> None:
-    first: dict[str, int] = {}
-    for position, one in enumerate(ids):
-        if first.setdefault(one, position) != position:
-            raise ValueError(f"ids must differ: {one!r} is tool {first[one]} and tool {position}")

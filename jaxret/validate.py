@@ -1,8 +1,11 @@
 """Refusing bad input where it enters: the name, the value, the allowed range."""
 
+from collections.abc import Sequence, Sized
+
 import numpy as np
 from jax.core import Tracer
 from jax.typing import ArrayLike
+from jaxtyping import Float, Int
 
 
 def require(name: str, value, allowed: str, holds) -> None:
@@ -51,3 +54,50 @@ def require_reward(reward: ArrayLike) -> None:
     bad = ~np.isfinite(np.asarray(reward, np.float64))
     if bad.any():
         raise ValueError(f"a reward must be a finite number, 0 or 1 as a rule, got {reward}")
+
+
+def matrix_of(name: str, rows: ArrayLike) -> Float[np.ndarray, "n d"]:
+    """Reads rows of numbers; raises ValueError where there are none, or not equally long ones.
+
+    Returns:
+      [n, d], float32.
+    """
+    try:
+        matrix = np.asarray(rows, np.float32)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be a matrix of numbers: {error}") from error
+    if matrix.ndim != 2 or not matrix.size:
+        raise ValueError(f"{name} must be a matrix with rows, got the shape {list(matrix.shape)}")
+    return matrix
+
+
+def label_rows(labels: ArrayLike | Sequence[Sequence[int]]) -> Int[np.ndarray, "N L"]:
+    """Reads labels: one a query, several, or lists of different lengths; whole numbers.
+
+    Returns:
+      [N, L], -1 pads.
+    """
+    try:
+        array = np.asarray(labels)
+    except ValueError:  # lists of different lengths
+        rows = [np.atleast_1d(row) for row in labels]  # ty: ignore[not-iterable]
+        longest = max(map(len, rows))
+        array = np.array([np.pad(row, (0, longest - len(row)), constant_values=-1) for row in rows])
+        if all(np.issubdtype(row.dtype, np.integer) for row in rows if row.size):
+            array = array.astype(np.int64)  # an empty list has no type of its own
+    if array.size and not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"labels must be rows of theta, whole numbers, got {array.dtype}")
+    return array[:, None] if array.ndim == 1 else array
+
+
+def require_length(name: str, values: Sized, length: int) -> None:
+    """Raises ValueError unless there are ``length`` values."""
+    require(f"the length of {name}", len(values), str(length), lambda n: n == length)
+
+
+def require_different(name: str, values: Sequence[str]) -> None:
+    """Raises ValueError, naming both places, where a value stands twice."""
+    first: dict[str, int] = {}
+    for place, value in enumerate(values):
+        if first.setdefault(value, place) != place:
+            raise ValueError(f"{name} must differ: {value!r} stands at {first[value]} and {place}")

