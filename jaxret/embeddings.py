@@ -1,10 +1,12 @@
 """What was learnt, on disk: for whoever serves it, with jaxret's help or without.
 
     theta.npy                [I, d], the rows in the order of the ids
-    embeddings.safetensors   theta; query_matrix [d, d] and query_offset [d] where a map was learnt
+    embeddings.safetensors   theta; query_matrix [d, d] and query_offset [d] where a map was learnt;
+                             available [I] where some tools are absent
     embeddings.json          ids, learner, settings, encoder, template of the documents, version
 
-A query q is ranked by ``Theta (query_matrix q + query_offset)``, or by ``Theta q`` without a map.
+A query q is ranked by ``Theta (query_matrix q + query_offset)``, or by ``Theta q`` without a map,
+over the tools that are available.
 
 Letters: I items, d width, N queries, k items retrieved.
 """
@@ -18,12 +20,13 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from jaxret import metrics
 from jaxret.online.learner import Learner
 from jaxret.task import Task
 from jaxret.types import State
+from jaxret.validate import require
 
 _FILE = "embeddings"
 
@@ -36,6 +39,7 @@ class Embeddings:
     theta: Float[np.ndarray, "I d"]
     query_matrix: Float[np.ndarray, "d d"] | None = None
     query_offset: Float[np.ndarray, " d"] | None = None
+    available: Bool[np.ndarray, " I"] | None = None  # None: every tool is there
     facts: Mapping[str, Any] = field(default_factory=dict)  # learner, settings, encoder, document
 
     def map_queries(self, queries: Float[ArrayLike, "N d"]) -> Float[np.ndarray, "N d"]:
@@ -56,9 +60,10 @@ class Embeddings:
         """Inner products of mapped queries and rows.
 
         Returns:
-          [N, I].
+          [N, I], minus infinity where a tool is absent.
         """
-        return self.map_queries(queries) @ self.theta.T
+        scores = self.map_queries(queries) @ self.theta.T
+        return scores if self.available is None else np.where(self.available, scores, -np.inf)
 
     def rank(self, queries: Float[ArrayLike, "N d"], k: int = 10) -> Int[np.ndarray, "N k"]:
         """The k best rows of each query, best first; ties as trec_eval has them.
@@ -66,19 +71,26 @@ class Embeddings:
         Returns:
           positions [N, k].
         """
-        if not 1 <= k <= len(self.ids):
-            raise ValueError(f"k must be in 1 .. {len(self.ids)}, got {k}")
+        there = len(self.ids) if self.available is None else int(self.available.sum())
+        require("k", k, f"in 1 .. {there}, the tools that are there", lambda k: 1 <= k <= there)
         place = metrics.tie_order(self.ids)
         return np.stack([np.lexsort((place, -row))[:k] for row in self.scores(queries)])
 
     def faiss(self) -> Any:
-        """The rows as a FAISS index of inner products; ask it for mapped queries (needs faiss)."""
+        """Makes a FAISS index of inner products, which answers with positions in ``ids``.
+
+        Ask it for mapped queries (`map_queries`). It needs faiss.
+        """
         try:
-            import faiss  # ty: ignore[unresolved-import]
+            import faiss
         except ImportError as error:
-            raise ImportError("a FAISS index needs faiss: install jaxret[faiss]") from error
-        index = faiss.IndexFlatIP(self.theta.shape[1])
-        index.add(np.ascontiguousarray(self.theta))
+            raise ImportError(
+                "a FAISS index needs faiss: pip install 'jaxret[faiss]', or faiss-cpu"
+            ) from error
+        rows = np.arange(len(self.ids))
+        rows = rows if self.available is None else rows[self.available]
+        index = faiss.IndexIDMap(faiss.IndexFlatIP(self.theta.shape[1]))
+        index.add_with_ids(np.ascontiguousarray(self.theta[rows]), rows)
         return index
 
     def save(self, folder: str | Path) -> None:
@@ -91,10 +103,12 @@ class Embeddings:
         if self.query_matrix is not None and self.query_offset is not None:
             arrays["query_matrix"] = np.ascontiguousarray(self.query_matrix, np.float32)
             arrays["query_offset"] = np.ascontiguousarray(self.query_offset, np.float32)
+        if self.available is not None:
+            arrays["available"] = np.ascontiguousarray(self.available)
         np.save(folder / "theta.npy", arrays["theta"])
         save_file(arrays, folder / f"{_FILE}.safetensors")
-        words = {"ids": self.ids, **self.facts}
-        (folder / f"{_FILE}.json").write_text(json.dumps(words, indent=2) + "\n")
+        described = {"ids": self.ids, **self.facts}
+        (folder / f"{_FILE}.json").write_text(json.dumps(described, indent=2) + "\n")
 
 
 def load_embeddings(folder: str | Path) -> Embeddings:
@@ -113,16 +127,17 @@ def load_embeddings(folder: str | Path) -> Embeddings:
     try:
         facts = json.loads(path.read_text())
         arrays = load_file(path.with_suffix(".safetensors"))
-        ids = facts.pop("ids")
-    except (ValueError, KeyError, SafetensorError) as error:
+        ids, theta = facts.pop("ids"), arrays["theta"]
+    except (ValueError, KeyError, OSError, SafetensorError) as error:
         raise ValueError(f"{folder} is damaged ({error}): save it again") from error
-    if len(ids) != len(arrays["theta"]):
-        raise ValueError(f"{folder} has {len(ids)} ids and {len(arrays['theta'])} rows")
+    if len(ids) != len(theta):
+        raise ValueError(f"{folder} is damaged ({len(ids)} ids, {len(theta)} rows): save it again")
     return Embeddings(
         ids=ids,
-        theta=arrays["theta"],
+        theta=theta,
         query_matrix=arrays.get("query_matrix"),
         query_offset=arrays.get("query_offset"),
+        available=arrays.get("available"),
         facts=facts,
     )
 
@@ -130,7 +145,7 @@ def load_embeddings(folder: str | Path) -> Embeddings:
 def from_state(
     learner: Learner, state: State, task: Task, *, settings: Mapping[str, Any] | None = None
 ) -> Embeddings:
-    """The rows and the query map of a state.
+    """Reads the rows and the query map off a state.
 
     Every map of queries is affine, so the images of the origin and of the axes say all of it.
     """
@@ -140,8 +155,10 @@ def from_state(
         origin = learner.map_queries(state, jnp.zeros((1, width), state.theta.dtype))[0]
         axes = learner.map_queries(state, jnp.eye(width, dtype=state.theta.dtype))
         matrix, offset = np.asarray((axes - origin).T), np.asarray(origin)
-    rule = learner.rule
+    rule, origin = learner.rule, learner.origin
     numbers = {} if rule is None else {"tau": float(rule.tau), "eta": float(rule.eta)}
+    given = {} if origin is None else origin[1]
+    available = np.asarray(state.available)
     from jaxret import __version__
 
     return Embeddings(
@@ -149,9 +166,10 @@ def from_state(
         theta=np.asarray(state.theta),
         query_matrix=matrix,
         query_offset=offset,
+        available=None if available.all() else available,
         facts={
             "learner": learner.name,
-            "settings": {**numbers, **(settings or {})},
+            "settings": {**given, **numbers, **(settings or {})},
             "encoder": None if task.encoder is None else task.encoder.spec.name,
             "document": task.document,
             "data": task.name,

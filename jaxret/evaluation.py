@@ -7,9 +7,9 @@
 Letters: I items, d width, N queries, S seeds, k cut.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -32,17 +32,21 @@ def evaluate(
     task: Task,
     metrics: Sequence[str] = METRICS,
     by: ArrayLike | None = None,
-) -> dict:
-    """Means of metrics over a task's queries.
+) -> dict[Any, Any]:
+    """Ranks a task's queries and averages metrics over them.
 
     Args:
-      ranked: a run, whose last states rank; embeddings; or a matrix [I, d].
+      ranked: a run, whose last states rank; embeddings; or a matrix [I, d]. Tools that are absent
+        are not ranked: a run and embeddings know them, a matrix takes them from the task.
       task: whose queries are ranked, with the same catalogue.
       metrics: ``accuracy``, or ``recall@k``, ``ndcg@k`` and ``completeness@k`` for any k.
       by: a group of each query [N]: the result then has a dict for each group.
 
     Returns:
       metric -> `Estimate`; or group -> metric -> `Estimate`.
+
+    Raises:
+      ValueError: for an unknown metric, or a task with another catalogue.
     """
     values = evaluate_each(ranked, task, metrics)
     if by is None:
@@ -64,39 +68,51 @@ def evaluate_each(
     Returns:
       metric -> [S, N].
     """
+    if isinstance(names, str):
+        raise ValueError(f"metrics must be a list of names, got the single string {names!r}")
     cuts = sorted({_cut(name) for name in names})
-    if not isinstance(ranked, Run):
-        rows = ranked.theta if isinstance(ranked, Embeddings) else np.asarray(ranked, np.float32)
-        queries = (
-            ranked.map_queries(task.queries) if isinstance(ranked, Embeddings) else task.queries
-        )
-        _require_rows(rows, task)
-        of_cut = partial(_of_rows, jnp.asarray(rows), jnp.asarray(queries))
-        found = {
-            k: jax.tree.map(lambda x: x[None], of_cut(task.labels, task.tie_order, k=k))
-            for k in cuts
-        }
+    of_cut = _of_run(ranked, task) if isinstance(ranked, Run) else _of_rows(ranked, task)
+    values = {k: of_cut(k=k) for k in cuts}
+    return {name: np.asarray(values[_cut(name)][name]) for name in names}
+
+
+def _of_run(run: Run, task: Task) -> Callable:
+    """Metrics [S, N] of a run's last states."""
+    _require_ids(run.task.ids, task)
+    arrays = (run.states, task.queries, task.labels, task.tie_order)
+    return partial(_rank_by_states, *arrays, scores=run.learner.scores)
+
+
+def _of_rows(rows: Embeddings | Float[ArrayLike, "I d"], task: Task) -> Callable:
+    """Metrics [1, N] of embeddings or of a matrix."""
+    queries, available = task.queries, task.available
+    if isinstance(rows, Embeddings):
+        _require_ids(rows.ids, task)
+        theta, queries, available = rows.theta, rows.map_queries(queries), rows.available
     else:
-        _require_rows(ranked.states.theta[0], task)
-        arrays = (task.queries, task.labels, task.tie_order)
-        found = {
-            k: _of_states(ranked.states, *arrays, scores=ranked.learner.scores, k=k) for k in cuts
-        }
-    return {name: np.asarray(found[_cut(name)][name]) for name in names}
+        theta = np.asarray(rows, np.float32)
+    if theta.shape != task.theta.shape:
+        have, want = list(theta.shape), list(task.theta.shape)
+        raise ValueError(f"the rows are {have} and those of {task.name} {want}: other tools?")
+    arrays = (jnp.asarray(theta), jnp.asarray(queries), task.labels, task.tie_order, available)
+    return partial(_rank_by_rows, *arrays)
 
 
 @partial(jax.jit, static_argnames=("scores", "k"))
-def _of_states(states, queries, labels, tie_order, *, scores, k):
+def _rank_by_states(states, queries, labels, tie_order, *, scores, k):
     def one(state):
         by = partial(scores, state)
-        return metrics.evaluate_scores(by, queries, labels, tie_order, k=k)
+        return metrics.evaluate_scores(
+            by, queries, labels, tie_order, available=state.available, k=k
+        )
 
     return jax.lax.map(one, states)
 
 
 @partial(jax.jit, static_argnames="k")
-def _of_rows(theta, queries, labels, tie_order, *, k):
-    return metrics.evaluate(theta, queries, labels, tie_order, k=k)
+def _rank_by_rows(theta, queries, labels, tie_order, available, *, k):
+    values = metrics.evaluate(theta, queries, labels, tie_order, available=available, k=k)
+    return jax.tree.map(lambda x: x[None], values)
 
 
 def _cut(name: str) -> int:
@@ -107,11 +123,11 @@ def _cut(name: str) -> int:
     return int(k) if at else 1
 
 
-def _require_rows(rows, task: Task) -> None:
-    if np.shape(rows) != task.theta.shape:
-        have, want = list(np.shape(rows)), list(task.theta.shape)
+def _require_ids(ids: Sequence[str], task: Task) -> None:
+    if tuple(ids) != task.ids:
         raise ValueError(
-            f"the rows are {have} and the task's catalogue is {want}: not the same tools"
+            f"{len(ids)} tools were learnt, and {task.name} has {len(task.ids)}: they must be the "
+            "same, in the same order"
         )
 
 
