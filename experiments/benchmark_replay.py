@@ -34,9 +34,11 @@ from experiments.parts import show
 from experiments.parts.config import CONFIGS
 from experiments.parts.run import open_run
 from jaxret import sharding, tracking
-from jaxret.online import blocked, projections, rounds, streams
+from jaxret.online import projections, streams
+from jaxret.online.blocked import BLOCK, simulate_blocked
 from jaxret.online.environment import Environment
 from jaxret.online.presets import orag
+from jaxret.online.rounds import scan_rounds
 from jaxret.types import Stream
 
 TAU, ETA = 0.05, 1e-4
@@ -91,7 +93,7 @@ def _in_turn(forms: dict[str, tuple[Callable, int]], repeats: int) -> dict[str, 
 
 def _forms(items: int, width: int, floats: float, torch: bool) -> dict[str, tuple[Callable, int]]:
     """The timed forms and how many rounds each plays."""
-    block = blocked.BLOCK
+    block = BLOCK
     many = max(block, int(floats / (items * width)) // block * block)
     few = max(16, many // 8)
     theta, stream = _random(items, width, many)
@@ -102,11 +104,11 @@ def _forms(items: int, width: int, floats: float, torch: bool) -> dict[str, tupl
 
     @jax.jit
     def blocked(state):
-        return blocked.simulate_blocked(learner, state, Environment(), stream, key)
+        return simulate_blocked(learner, state, Environment(), stream, key)
 
     @jax.jit
     def scan(state):
-        return rounds.scan_rounds(learner, state, Environment(), short, key)
+        return scan_rounds(learner, state, Environment(), short, key)
 
     @jax.jit
     def floor(theta):
@@ -165,7 +167,7 @@ def _grid(
         state = learner.init(theta, jnp.ones(items, bool))
         key = jax.random.key(0)
         stream_ = stream._replace(order=order)
-        return blocked.simulate_blocked(learner, state, Environment(), stream_, key)[
+        return simulate_blocked(learner, state, Environment(), stream_, key)[
             1
         ].success.mean()
 

@@ -32,9 +32,8 @@ from experiments.parts import show
 from experiments.parts.config import CONFIGS
 from experiments.parts.run import Run, open_run
 from jaxret import tracking
-from jaxret.data.files import json_lines
-from jaxret.generation.catalogue import LIBRARIES, build
-from jaxret.generation.tools import COUNTS, Catalogue, save_lines
+from jaxret.files import json_lines, write_json_lines
+from jaxret.generation.catalogue import COUNTS, LIBRARIES, Catalogue, build_catalogue
 
 PAPER = {"numpy": 511, "pandas": 1655, "aws": 1002}
 AUTHORS = ("authors", "both")
@@ -49,7 +48,7 @@ def main(cfg: DictConfig) -> dict[str, float]:
     """Builds the catalogues, or reads what was found before; returns the counts."""
     if unknown := [name for name in cfg.libraries if name not in LIBRARIES]:
         raise ValueError(f"libraries: unknown {unknown}; known: {', '.join(LIBRARIES)}")
-    found = {name: build(name, words=cfg.words) for name in cfg.libraries}
+    found = {name: build_catalogue(name, words=cfg.words) for name in cfg.libraries}
     with open_run(cfg) as run:
         if run is not None:
             compute(cfg, found, run)
@@ -67,7 +66,7 @@ def compute(cfg: DictConfig, found: dict[str, Catalogue], run: Run) -> None:
     results: dict[str, list[int]] = {}
     for name, catalogue in found.items():
         rows = [tool.row() for tool in catalogue.tools]
-        save_lines(run.directory / name / "tools.jsonl", rows)
+        write_json_lines(run.directory / name / "tools.jsonl", rows)
         counts = {package: Counter(count) for package, count in catalogue.counts.items()}
         if cfg.authors:
             theirs = _authors(Path(cfg.authors) / f"tools_{name}.jsonl")

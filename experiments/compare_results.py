@@ -3,8 +3,9 @@
     uv run python -m experiments.compare_results BEFORE AFTER
 
 Each folder holds runs, found by their ``results.json``; a run is known by its place in the folder
-(a multirun's by its order). Mean and standard error of every result are compared; times are left out. Prints a
-line a run, and exits with status 1 if a run or a number is missing or differs by more than 1e-6.
+(a multirun's by its order). Mean and standard error of every result are compared; times are left
+out. Prints a line a run, and exits with status 1 if a run or a number is missing or differs by more
+than 1e-6.
 """
 
 import json

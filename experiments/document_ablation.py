@@ -15,7 +15,7 @@ Add-One and One-Out (`jaxret.documents.ablate`) for BM25 and a dense encoder:
                                 (positive) and one that they do not (negative), and of the margin
                                 between both, as fields are added one after the other
 
-Standard errors are over tools, whose queries share a document: see `ablate.per_tool`.
+Standard errors are over tools, whose queries share a document: see `per_tool`.
 
 2 cores: 2 minutes 40, nearly all of it encoding; 20 s once that is cached. Expect on DeskBank
 (single and multi) nDCG@10 of 0.186, expanded 0.443, for BM25, and 0.384, 0.489 for MiniLM. Tags
@@ -41,6 +41,7 @@ from jaxret.documents import ablate, dilution
 from jaxret.retrieval.bm25 import bm25
 from jaxret.retrieval.dense import inner_product
 from jaxret.retrieval.retriever import search
+from jaxret.statistics import holm, per_tool, sign_flips
 from jaxret.validate import require
 
 RETRIEVERS = ("bm25", "dense")
@@ -73,7 +74,7 @@ def check(cfg: DictConfig) -> None:
 
 
 def compute(cfg: DictConfig, task: Problem, run: Run) -> Results:
-    """Results, one value a tool (`ablate.per_tool`), and the figures."""
+    """Results, one value a tool (`per_tool`), and the figures."""
     fields = ablate.present(task.dataset.documents, cfg.fields)
     if missing := [field for field in cfg.fields if field not in fields]:
         print(f"no document has {', '.join(missing)}: left out", flush=True)
@@ -86,12 +87,12 @@ def compute(cfg: DictConfig, task: Problem, run: Run) -> Results:
         }
         for name, values in found.items():
             for metric, x in values.items():
-                results[f"{method}/{name}/{metric}"] = ablate.per_tool(x, tools)
+                results[f"{method}/{name}/{metric}"] = per_tool(x, tools)
         for name, (more, less) in ablate.gains(fields).items():
             for metric in found["full"]:
-                change = ablate.per_tool(found[more][metric] - found[less][metric], tools)
+                change = per_tool(found[more][metric] - found[less][metric], tools)
                 results[f"{method}/gain/{name}/{metric}"] = change
-                p = ablate.sign_flips(change, draws=cfg.draws, seed=cfg.seed)
+                p = sign_flips(change, draws=cfg.draws, seed=cfg.seed)
                 results[f"{method}/gain/{name}/{metric}/p"] = np.array([p])
         gains_figure(run, method, fields, f"ndcg@{max(cfg.cuts)}", results)
     correct(results)
@@ -135,7 +136,7 @@ def correct(results: Results) -> None:
     tested = [name.removesuffix("/p") for name in results if name.endswith("/p")]
     for metric in dict.fromkeys(name.rpartition("/")[2] for name in tested):
         names = [name for name in tested if name.endswith(f"/{metric}")]
-        for name, p in zip(names, ablate.holm([results[f"{x}/p"][0] for x in names]), strict=True):
+        for name, p in zip(names, holm([results[f"{x}/p"][0] for x in names]), strict=True):
             results[f"{name}/holm"] = np.array([p])
 
 
@@ -157,8 +158,8 @@ def diluted(
         after = {step: dilution.similarity(task.queries, x, chosen) for step, x in theta.items()}
         for side in SIDES:
             level = getattr(before, side)
-            results[f"dilution/{kind}/original/{side}"] = ablate.per_tool(level, tools)
-            steps = [ablate.per_tool(getattr(x, side) - level, tools) for x in after.values()]
+            results[f"dilution/{kind}/original/{side}"] = per_tool(level, tools)
+            steps = [per_tool(getattr(x, side) - level, tools) for x in after.values()]
             for step, change in zip(after, steps, strict=True):
                 results[f"dilution/{kind}/{step}/{side}"] = change
             line = "right tool" if side == "positive" else f"{kind} wrong tool"

@@ -39,9 +39,9 @@ from experiments.parts.run import Run, open_run
 from jaxret import data, encoders, plots, tracking
 from jaxret.data.dataset import Document
 from jaxret.documents import audit
-from jaxret.documents.coverage import Lengths, coverage, lengths
+from jaxret.documents.content import Lengths, coverage, lengths
 from jaxret.documents.fields import GROUPS
-from jaxret.documents.read import original, profile
+from jaxret.documents.reading import original, profile
 from jaxret.llm import Chat, Endpoint
 from jaxret.validate import require
 

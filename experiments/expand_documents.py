@@ -35,9 +35,11 @@ from experiments.parts.config import CONFIGS, plain
 from experiments.parts.run import Run, open_run
 from jaxret import tracking
 from jaxret.data.dataset import Dataset, Document
-from jaxret.documents import expand, judge, output, pipeline
-from jaxret.documents.pipeline import Outcome, Stages
-from jaxret.documents.profile import Rules
+from jaxret.documents import output
+from jaxret.documents.pipeline import Outcome, Stages, expand_documents
+from jaxret.documents.questions import expand_question, judge_question
+from jaxret.documents.tool_profile import Rules
+from jaxret.files import write_json_lines, write_whole
 from jaxret.llm import Chat, Messages, Price, Problem, Stage
 from jaxret.validate import require
 
@@ -82,7 +84,7 @@ def compute(
     stages = {name: Stage(one, patience=cfg.patience, before=before) for name, one in chats.items()}
     asked = dataset.documents[: cfg.limit]
     try:
-        outcomes = pipeline.run(
+        outcomes = expand_documents(
             asked,
             Stages(stages["expand"], stages["judge"], stages.get("refine")),
             rules,
@@ -94,9 +96,9 @@ def compute(
             print(spent(name, stage, prices[name]), flush=True)
     outcomes += [NOT_ASKED] * (len(dataset.documents) - len(asked))
     output.save(run.directory / "expanded", dataset, outcomes)
-    output.write(run.directory / "expanded" / "provenance.json", provenance(cfg, dataset, rules))
+    write_whole(run.directory / "expanded" / "provenance.json", provenance(cfg, dataset, rules))
     sample = output.sample(dataset, outcomes, cfg.sample, cfg.seed)
-    output.write_lines(run.directory / "sample.jsonl", sample)
+    write_json_lines(run.directory / "sample.jsonl", sample)
     run.finish(measured(outcomes, stages, prices))
 
 
@@ -148,8 +150,8 @@ def plan(
     questions: dict[str, list[Messages]] = {"expand": [], "judge": []}
     for row, document in enumerate(documents):
         try:
-            questions["expand"].append(expand.question(document, rules))
-            questions["judge"].append(judge.question(document, {}))
+            questions["expand"].append(expand_question(document, rules))
+            questions["judge"].append(judge_question(document, {}))
         except (TypeError, ValueError) as error:
             print(f"tool {row} would not be asked for: {error}")
     if not questions["expand"]:

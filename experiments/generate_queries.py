@@ -32,11 +32,10 @@ from experiments.parts.generation import STAGES, plan, shown
 from experiments.parts.run import Run, open_run
 from jaxret import tracking
 from jaxret.data import jsonl
-from jaxret.data.files import json_lines
-from jaxret.generation import catalogue, cooccurrence, judge, split
-from jaxret.generation.ask import described, seeds
+from jaxret.files import json_lines, write_json_lines
+from jaxret.generation import catalogue, cooccurrence, judge, output
 from jaxret.generation.pipeline import Accepted, Settings, Writers, check_settings, generate
-from jaxret.generation.tools import save_lines
+from jaxret.generation.questions import descriptions, seed_examples
 from jaxret.llm import Chat, OutOfReach, Price, Stage
 from jaxret.validate import require
 
@@ -84,12 +83,12 @@ def read_tools(cfg: DictConfig) -> list[dict[str, Any]]:
             f"dataset.name is {name!r}: give dataset.path, a tools.jsonl, or one of the "
             f"libraries that are read as they are installed: {known}"
         )
-    return [tool.row() for tool in catalogue.build(name).tools]
+    return [tool.row() for tool in catalogue.build_catalogue(name).tools]
 
 
 def describe(rows: Sequence[dict[str, Any]], words: int) -> dict[str, str]:
     """What a question says of each tool, by id."""
-    return described({row["id"]: jsonl.document(row) for row in rows}, words=words)
+    return descriptions({row["id"]: jsonl.document(row) for row in rows}, words=words)
 
 
 def compute(
@@ -111,7 +110,7 @@ def compute(
     failures, tokens = Counter(), Counter()
     writers = Writers(write=stages["write"], polish=stages.get("polish"))
     folder = run.directory / "iterations"
-    for done in generate(writers, tools, settings, seeds(cfg.dataset.name), folder):
+    for done in generate(writers, tools, settings, seed_examples(cfg.dataset.name), folder):
         accepted += done.accepted
         failures, tokens = failures + done.failures, tokens + done.tokens
         print(f"iteration {done.number}: {len(done.accepted)} queries", flush=True)
@@ -119,13 +118,13 @@ def compute(
         raise OutOfReach(f"no query in {settings.iterations} iterations: {dict(failures)}")
     by_tools = cfg.split.by_tools
     shares = {"validation": cfg.split.validation, "test": cfg.split.test}
-    parted = split.assign(accepted, list(tools), **shares, seed=cfg.seed, by_tools=by_tools)
-    data = split.save(run.directory / "data", accepted, parted, rows, by_tools=by_tools)
+    parted = output.assign(accepted, list(tools), **shares, seed=cfg.seed, by_tools=by_tools)
+    data = output.save(run.directory / "data", accepted, parted, rows, by_tools=by_tools)
     print(data.summary(), flush=True)
     labels = [one.draft.functions for one in accepted]
     statistics = cooccurrence.summary(labels, list(tools))
     (run.directory / "statistics.json").write_text(json.dumps(statistics, indent=2) + "\n")
-    save_lines(run.directory / "pairs.jsonl", cooccurrence.pairs(labels))
+    write_json_lines(run.directory / "pairs.jsonl", cooccurrence.pairs(labels))
     judged: dict[str, np.ndarray] = {}
     if cfg.judge.pairs:
         verdicts = judge.compare(stages["judge"], pairs(cfg, accepted), attempts=settings.attempts)

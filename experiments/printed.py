@@ -7,7 +7,7 @@ Every learning rate of the paper's search, and some above it, for its trainer (A
 40, 1/sqrt(t)) and for Eq. (4) itself (SGD, 1/sqrt(t)), each query once. Of every rate:
 
     change      of a score q . theta between first and last embeddings: mean and largest
-    bound       on the largest, whatever the feedback is (`jaxret.theory.score_drift`; for SGD of the
+    bound       on the largest, whatever the feedback is (`jaxret.theory.score_drift`; of SGD the
                 mean over draws, with the tool that is right most often)
     reordered   queries whose first ten tools are others than before, or in another order
     ndcg        after less before, on the queries that were streamed

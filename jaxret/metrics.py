@@ -35,7 +35,10 @@ UNRANKED = np.iinfo(np.int32).max  # the rank of a padded or absent label: beyon
 
 
 def tie_order(tool_ids: Sequence[str]) -> Int[np.ndarray, "I"]:
-    """Place of each item among all items in descending order of their ids.
+    """Ranks items by their ids, in descending order: who goes first among equal scores.
+
+    Returns:
+      the place [I] of each item.
 
     Raises:
       ValueError: if an id occurs twice, because the order of the two is then undefined.
@@ -78,10 +81,13 @@ def ranks(
     tie_order: Int[ArrayLike, "I"],
     available: Bool[ArrayLike, "I"] | None = None,
 ) -> Int[Array, "L"]:
-    """Rank of each label of one query among the available items, counted from zero.
+    """Ranks the labels of one query among the available items, counted from zero.
 
     Padded and absent labels get `UNRANKED`. A NaN score beats nothing and is beaten by nothing,
     so that a diverged model does badly instead of perfectly. Map it over queries.
+
+    Returns:
+      a rank for each label [L].
     """
     tie_order = jnp.asarray(tie_order)
     mine, my_place = scores[labels][:, None], tie_order[labels][:, None]
@@ -92,9 +98,12 @@ def ranks(
 
 
 def ranks_in(items: Int[ArrayLike, "*N k"], labels: Int[ArrayLike, "*N L"]) -> Int[Array, "*N L"]:
-    """Place of each label in a list of items, best first, counted from zero.
+    """Finds each label in a list of items, best first, counted from zero.
 
     Padded labels, and labels that the list lacks, get `UNRANKED`.
+
+    Returns:
+      the places [N, L]; without N for a single list [k].
     """
     items, labels = jnp.asarray(items), jnp.asarray(labels)
     found = (labels[..., :, None] == items[..., None, :]) & (labels[..., :, None] >= 0)
@@ -103,21 +112,32 @@ def ranks_in(items: Int[ArrayLike, "*N k"], labels: Int[ArrayLike, "*N L"]) -> I
 
 
 def accuracy(ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"]) -> Float[Array, "*N"]:
-    """1 if the first-ranked item is a label."""
+    """Says whether the first-ranked item is a label.
+
+    Returns:
+      1 or 0 for each query [N].
+    """
     return _defined((ranks == 0).any(axis=-1), labels)
 
 
 def recall_at_k(
     ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"], k: int
 ) -> Float[Array, "*N"]:
-    """Share of the labels that are among the first k items."""
+    """Measures the share of the labels that are among the first k items.
+
+    Returns:
+      the share for each query [N].
+    """
     return (ranks < k).sum(axis=-1) / (labels >= 0).sum(axis=-1)
 
 
 def ndcg_at_k(ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"], k: int) -> Float[Array, "*N"]:
-    """Discounted gain of the labels among the first k items, relative to the best order.
+    """Measures the discounted gain of the labels among the first k items, over the best possible.
 
     Gains are 0 or 1. Absent labels count in the best order: they are missed.
+
+    Returns:
+      the measure for each query [N], in [0, 1].
     """
     gain = jnp.where(ranks < k, 1.0 / jnp.log2(2.0 + ranks), 0.0).sum(axis=-1)
     discounts = 1.0 / np.log2(2.0 + np.arange(labels.shape[-1]))
@@ -128,7 +148,11 @@ def ndcg_at_k(ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"], k: int) -> 
 def completeness_at_k(
     ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"], k: int
 ) -> Float[Array, "*N"]:
-    """1 if every label is among the first k items."""
+    """Says whether every label is among the first k items.
+
+    Returns:
+      1 or 0 for each query [N].
+    """
     return _defined(((ranks < k) | (labels < 0)).all(axis=-1), labels)
 
 
@@ -188,7 +212,7 @@ def evaluate_scores(
       chunk: as in `evaluate`.
 
     Returns:
-      as `evaluate`.
+      as `evaluate`, [N].
     """
     size = queries.shape[0]
     chunk = max(1, min(chunk, size))

@@ -240,9 +240,12 @@ def heatmaps(
 
 
 def running_mean(values: Float[np.ndarray, "*S T"], window: int) -> Float[np.ndarray, "*S T"]:
-    """Mean of the last ``window`` rounds, and of all rounds so far where there are fewer.
+    """Averages the last ``window`` rounds, or all rounds so far where there are fewer.
 
     Nothing is padded, so the first points are noisy as they must be, and no point looks ahead.
+
+    Returns:
+      an array of the shape of ``values`` [..., T].
     """
     if window < 1:
         raise ValueError(f"window must be at least 1 round, got {window}")
@@ -253,7 +256,11 @@ def running_mean(values: Float[np.ndarray, "*S T"], window: int) -> Float[np.nda
 
 
 def cumulative(values: Float[np.ndarray, "*S T"]) -> Float[np.ndarray, "*S T"]:
-    """Sums over rounds in float64: in float32 a long run's regret loses its last digits."""
+    """Sums over rounds in float64: in float32 a long run's regret loses its last digits.
+
+    Returns:
+      an array of the shape of ``values`` [..., T].
+    """
     return np.cumsum(np.asarray(values, np.float64), axis=-1)
 
 

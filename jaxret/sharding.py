@@ -119,25 +119,41 @@ def run_mesh(runs: int) -> Mesh:
 
 
 def item_ids(n_local: int, axis: Axis) -> Int[Array, " I"]:
-    """The catalogue positions of this device's rows."""
+    """Numbers this device's rows by their place in the catalogue.
+
+    Returns:
+      positions [I/n].
+    """
     ids = jnp.arange(n_local, dtype=jnp.int32)
     return ids if axis is None else ids + n_local * lax.axis_index(axis)
 
 
 def total(x: Float[Array, " I"], axis: Axis) -> Float[Array, ""]:
-    """Sum over all items."""
+    """Sums over all items.
+
+    Returns:
+      the sum [].
+    """
     local = x.sum()
     return local if axis is None else lax.psum(local, axis)
 
 
 def maximum(x: Float[Array, " I"], axis: Axis) -> Float[Array, ""]:
-    """Largest entry over all items."""
+    """Finds the largest entry over all items.
+
+    Returns:
+      the entry [].
+    """
     local = x.max()
     return local if axis is None else lax.pmax(local, axis)
 
 
 def argmax(x: Float[Array, " I"], axis: Axis) -> Int[Array, ""]:
-    """Position of the largest entry; of equals the first."""
+    """Finds the largest entry over all items; of equals the first.
+
+    Returns:
+      its catalogue position [].
+    """
     if axis is None:
         return jnp.argmax(x).astype(jnp.int32)
     here = jnp.argmax(x)
@@ -147,7 +163,11 @@ def argmax(x: Float[Array, " I"], axis: Axis) -> Int[Array, ""]:
 
 
 def take(x: Float[Array, " I"], index: Int[Array, "*m"], axis: Axis) -> Float[Array, "*m"]:
-    """Entries at catalogue positions; negative positions give 0."""
+    """Takes the entries at catalogue positions; negative positions give 0.
+
+    Returns:
+      an entry for each position, in the shape of ``index`` [...].
+    """
     ids = item_ids(x.shape[0], axis)
     local = index - ids[0]
     mine = (local >= 0) & (local < x.shape[0]) & (index >= 0)
@@ -156,7 +176,11 @@ def take(x: Float[Array, " I"], index: Int[Array, "*m"], axis: Axis) -> Float[Ar
 
 
 def top_k(x: Float[Array, " I"], k: int, axis: Axis) -> tuple[Float[Array, " k"], Int[Array, " k"]]:
-    """The k largest entries and their positions; k entries a device are exchanged."""
+    """Finds the k largest entries over all items; k entries a device are exchanged.
+
+    Returns:
+      entries [k], descending, and their catalogue positions [k].
+    """
     n_all = x.shape[0] if axis is None else x.shape[0] * lax.axis_size(axis)
     if k > n_all:
         raise ValueError(f"k={k} items are asked of a catalogue of {n_all}")
@@ -173,6 +197,9 @@ def draw(weights: Float[Array, " I"], uniform: Float[Array, ""], axis: Axis) -> 
 
     Inverts the cumulative sum, by device, then by block, then inside one block. Items of
     weight 0 are never drawn.
+
+    Returns:
+      its catalogue position [].
     """
     if axis is None:
         return _draw_local(weights, uniform)
@@ -208,7 +235,11 @@ def _invert(
 
 
 def one_hot(items: Int[Array, "*m"], like: Float[Array, " I"], axis: Axis) -> Float[Array, " I"]:
-    """How often each local item stands in ``items``; negative positions count for none."""
+    """Counts how often each local item stands in ``items``; negative positions count for none.
+
+    Returns:
+      counts [I/n].
+    """
     ids = item_ids(like.shape[0], axis)
     if items.ndim == 0:
         return (ids == items).astype(like.dtype)
@@ -216,11 +247,19 @@ def one_hot(items: Int[Array, "*m"], like: Float[Array, " I"], axis: Axis) -> Fl
 
 
 def masked(logits: Float[Array, " I"], available: Bool[Array, " I"]) -> Float[Array, " I"]:
-    """Minus infinity where an item is absent."""
+    """Puts minus infinity where an item is absent.
+
+    Returns:
+      logits [I/n].
+    """
     return jnp.where(available, logits, -jnp.inf)
 
 
 def softmax(logits: Float[Array, " I"], axis: Axis) -> Float[Array, " I"]:
-    """Softmax over all items; absent items (minus infinity) get 0."""
+    """Normalises over all items; absent items (minus infinity) get 0.
+
+    Returns:
+      this device's probabilities [I/n].
+    """
     weights = jnp.exp(logits - maximum(logits, axis))
     return weights / total(weights, axis)

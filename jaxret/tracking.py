@@ -15,6 +15,8 @@ from typing import Any, Literal, Protocol, SupportsFloat, TypeAlias
 import numpy as np
 from jaxtyping import Float, Int
 
+from jaxret.files import write_whole
+
 Metrics: TypeAlias = Mapping[str, SupportsFloat]  # numbers, NumPy scalars or jax scalars
 
 
@@ -174,9 +176,12 @@ class CompositeTracker:
 
 
 def decimate(n: int, most: int = 512) -> Int[np.ndarray, "m"]:
-    """At most ``most`` of the indices 0 .. n - 1, evenly spaced in log(index + 1).
+    """Picks at most ``most`` of the indices 0 .. n - 1, evenly spaced in log(index + 1).
 
     The first and the last are always among them.
+
+    Returns:
+      the indices [m], ascending.
     """
     if n <= most:
         return np.arange(n)
@@ -226,8 +231,4 @@ def _plain(metrics: Metrics) -> dict[str, float]:
 
 
 def _write_json(path: Path, content: Any) -> None:
-    """Whole or not at all: a reader never sees half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(content, indent=2) + "\n")
-    os.replace(temporary, path)
+    write_whole(path, json.dumps(content, indent=2) + "\n")

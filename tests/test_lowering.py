@@ -17,35 +17,37 @@ from jaxret.nn.layers import Compute, last_pool
 from jaxret.nn.placement import placed
 from jaxret.nn.refiner import refiner
 from jaxret.nn.token_classifier import token_classifier
-from jaxret.online import learner, projections
+from jaxret.online import presets, projections
+from jaxret.online.blocked import simulate_blocked, simulate_on_mesh
 from jaxret.online.environment import Environment, simulated_reranker
-from jaxret.online.replay import replay, replay_blocked, replay_on_mesh
+from jaxret.online.rounds import scan_rounds
 from jaxret.training import loop, recipes
-from jaxret.types import Stream
+from jaxret.types import State, Stream
 from tests.tiny import BACKBONES, DECODER
 
 ITEMS, WIDTH, QUERIES = 64, 8, 16
-RULE = learner.orag(tau=0.1, eta=0.01, k=3, projection=projections.sphere())
+RULE = presets.orag(tau=0.1, eta=0.01, k=3, projection=projections.sphere())
 
 
 def shape(*dims, dtype=jnp.float32):
     return jax.ShapeDtypeStruct(dims, dtype)
 
 
-STATE = learner.State(
+STATE = State(
     theta=shape(ITEMS, WIDTH), available=shape(ITEMS, dtype=bool), t=shape(dtype=jnp.int32)
 )
-WORLD = Environment(arrives=shape(ITEMS, dtype=jnp.int32), flip_rate=shape())
+WORLD = Environment(arrives=shape(ITEMS, dtype=jnp.int32), noise_rate=shape())
 STREAM = Stream(
     queries=shape(QUERIES, WIDTH),
     labels=shape(QUERIES, 2, dtype=jnp.int32),
     order=shape(40, dtype=jnp.int32),
 )
+MESH = AbstractMesh((1, 8), ("run", "item"))
 KEY = jax.eval_shape(lambda: jax.random.key(0))
 
 
 def played(how):
-    """The program of a replay with a reranker, and the shapes of what goes in."""
+    """The program of a simulation with a reranker, and the shapes of what goes in."""
 
     def run(state, world, stream, key):
         world = world._replace(reranker=simulated_reranker(accuracy=0.8))
@@ -116,9 +118,9 @@ def split_qwen3(size):
 
 
 PROGRAMS = {
-    "replay": played(replay),
-    "replay_blocked": played(replay_blocked),
-    "replay_on_mesh": played(partial(replay_on_mesh, mesh=AbstractMesh((1, 8), ("run", "item")))),
+    "scan_rounds": played(scan_rounds),
+    "simulate_blocked": played(simulate_blocked),
+    "simulate_on_mesh": played(partial(simulate_on_mesh, mesh=MESH)),
     "metrics.evaluate": evaluated(),
     **{f"train_step, MLC on {name}": trained_mlc(b) for name, b in BACKBONES.items()},
     **{f"train_step, refiner on {name}": trained_refiner(b) for name, b in BACKBONES.items()},

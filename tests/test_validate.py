@@ -2,7 +2,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxret.validate import require, require_task, require_reward
+from jaxret.validate import require, require_reward, require_task
 
 THETA, QUERIES = np.ones((3, 2)), np.ones((4, 2))
 LABELS = np.array([[0, -1], [2, 1], [1, -1], [0, 2]])

@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 
 from experiments.parts.run import Run
 from jaxret.data.dataset import Dataset
-from jaxret.data.files import json_lines
+from jaxret.files import json_lines
 from jaxret.llm import Chat
 from jaxret.retrieval import multihop
 

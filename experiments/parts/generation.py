@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from omegaconf import DictConfig
 
 from experiments.parts.asking import Estimate, announce, tokens
-from jaxret.generation import judge, polish
-from jaxret.generation.ask import Draft, seeds
-from jaxret.generation.pipeline import Settings, questions
+from jaxret.generation import judge
+from jaxret.generation.pipeline import Settings, batch_questions
+from jaxret.generation.questions import Draft, polish_question, seed_examples
 from jaxret.llm import Price
 
 STAGES = ("write", "polish", "judge")
@@ -23,14 +23,14 @@ def plan(
     Of every stage one answer a question, and a query from every question: what is asked again
     comes on top, what is left out is not polished.
     """
-    pool = seeds(cfg.dataset.name)
-    first = [messages for _, messages in questions(tools, settings, pool, [])]
+    pool = seed_examples(cfg.dataset.name)
+    first = [messages for _, messages in batch_questions(tools, settings, pool, [])]
     example = pool[0] if pool else Draft("a request", tuple(list(tools)[:2]), "why")
     wrote, instruction = settings.iterations * settings.batch, example.instruction
     asked = judge.PROMPT.messages(first=instruction, second=instruction)
     calls = {
         "write": (wrote, sum(map(tokens, first)) / len(first)),
-        "polish": (wrote if cfg.polish else 0, tokens(polish.question(example))),
+        "polish": (wrote if cfg.polish else 0, tokens(polish_question(example))),
         "judge": (2 * min(cfg.judge.pairs, wrote), tokens(asked)),
     }
     estimates = {

@@ -23,8 +23,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.parts.toolret import Asked, World
-from jaxret.data.files import existing
 from jaxret.encoders import ENCODERS, encode, load_encoder
+from jaxret.files import existing
 from jaxret.retrieval import bm25, cross_encoder, runs, tool_rank
 from jaxret.retrieval.dense import inner_product
 from jaxret.retrieval.ranking import Ranking, in_trec_order

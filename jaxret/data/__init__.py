@@ -5,7 +5,32 @@ from functools import partial
 from pathlib import Path
 
 from jaxret.data import beir, bfcl, deskbank, jsonl, toolbank, toolbench, toolret, ultratool
-from jaxret.data.dataset import Dataset
+from jaxret.data.dataset import Dataset, Document, Query, Step, build, select, split_by_group
+from jaxret.data.hops import as_hops
+from jaxret.data.split import Split, overlap, own_split
+from jaxret.data.templates import TEMPLATES, normalise, query_text, template, with_profile
+
+__all__ = [
+    "NEEDED",
+    "SOURCES",
+    "TEMPLATES",
+    "Dataset",
+    "Document",
+    "Query",
+    "Split",
+    "Step",
+    "as_hops",
+    "build",
+    "load",
+    "normalise",
+    "overlap",
+    "own_split",
+    "query_text",
+    "select",
+    "split_by_group",
+    "template",
+    "with_profile",
+]
 
 SOURCES: dict[str, Callable[..., Dataset]] = {
     "deskbank": deskbank.load,

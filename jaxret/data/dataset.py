@@ -170,7 +170,7 @@ def split_by_group(
       seed: of the shuffle.
 
     Returns:
-      For each part the positions of its queries, ascending.
+      for each part the positions of its queries [M], ascending.
 
     Raises:
       ValueError: the fractions are no partition, or there are too few groups for them.

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from jaxret.data.dataset import Dataset, Document, Query, build
-from jaxret.data.files import existing, json_lines
 from jaxret.data.templates import query_text
+from jaxret.files import existing, json_lines
 
 
 def load(path: str | Path, *, name: str | None = None, extra: Sequence[str] = ()) -> Dataset:

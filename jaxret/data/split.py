@@ -62,6 +62,9 @@ def overlap(dataset: Dataset) -> Bool[np.ndarray, " N"]:
     Without them (``select(dataset, ~overlap(dataset))``) no two parts share a question, and
     test is as it was.
 
+    Returns:
+      a mask [N]; all False where the data set has no parts.
+
     Raises:
       ValueError: a split has other names or lacks train or test.
     """

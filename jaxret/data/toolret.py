@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxret.data.dataset import Dataset, Query, build
-from jaxret.data.files import existing, json_lines, parquet_rows
 from jaxret.data.templates import query_text
+from jaxret.files import existing, json_lines, parquet_rows
 
 REPOSITORIES = {"queries": "mangopy/ToolRet-Queries", "tools": "mangopy/ToolRet-Tools"}
 

@@ -26,8 +26,8 @@ import numpy as np
 from jaxtyping import Int
 
 from jaxret.data.dataset import Document
-from jaxret.documents.fields import canonical
-from jaxret.documents.read import original, profile
+from jaxret.documents.fields import canonical_fields
+from jaxret.documents.reading import original, profile
 from jaxret.llm import Malformed, Messages, load_prompt, without_thoughts
 from jaxret.validate import require
 
@@ -60,9 +60,9 @@ def by_rules(document: Document) -> Audit:
     """Looks for fields; those of a tool profile count.
 
     Raises:
-      TypeError, ValueError: see `jaxret.documents.read.read`.
+      TypeError, ValueError: see `jaxret.documents.read`.
     """
-    found = canonical(document)
+    found = canonical_fields(document)
     nothing = {"", *(_letters(name) for name in found["name"])}
     stated = any(_letters(text) not in nothing for text in found["description"])
     guided = bool(found["example_usage"] or found["limitations"])
@@ -73,7 +73,7 @@ def question(document: Document, *, expanded: bool) -> Messages:
     """Asks a language model about a document, as JSON.
 
     Args:
-      document: in any form that `jaxret.documents.read.read` reads.
+      document: in any form that `jaxret.documents.read` reads.
       expanded: with its tool profile, where it has one, or without.
     """
     fields = original(document)
@@ -100,12 +100,15 @@ def parse(answer: str) -> bool:
 
 
 def sample(domains: Sequence[Hashable], n: int, seed: int) -> Int[np.ndarray, " M"]:
-    """Positions of n documents of each domain, ascending; of all where it has fewer.
+    """Draws n documents of each domain; all of them where it has fewer.
 
     Args:
       domains: of the I documents.
       n: documents a domain.
       seed: of the draw; a domain's own draw does not depend on the others.
+
+    Returns:
+      their positions [M] among the I, ascending.
     """
     require("n", n, ">= 1", lambda n: n >= 1)
     drawn = [np.random.default_rng(seed).permutation(rows)[:n] for rows in _rows(domains).values()]

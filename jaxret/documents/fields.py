@@ -17,7 +17,7 @@ Two more places disagree with themselves. Section 2.3 drops ``example_usage`` be
 from typing import Any, NamedTuple
 
 from jaxret.data.dataset import Document
-from jaxret.documents.read import is_empty, profile, read
+from jaxret.documents.reading import is_empty, profile, read
 
 
 class Group(NamedTuple):
@@ -101,14 +101,14 @@ BY_NAME = {name: key for key, group in GROUPS.items() for name in group.listed +
 BY_PROFILE = {name: key for key, group in GROUPS.items() for name in group.profile}
 
 
-def canonical(document: Document) -> dict[str, list[Any]]:
+def canonical_fields(document: Document) -> dict[str, list[Any]]:
     """Every group's values, in the order of the document; empty ones do not count.
 
     A tool profile is opened: its fields count in the groups of `Group.profile`. Give
-    `jaxret.documents.read.original` of a document to leave it out.
+    `jaxret.documents.original` of a document to leave it out.
 
     Raises:
-      TypeError, ValueError: see `jaxret.documents.read.read`.
+      TypeError, ValueError: see `jaxret.documents.read`.
     """
     found: dict[str, list[Any]] = {group: [] for group in GROUPS}
     for group, _, value in _sorted(document):
@@ -117,7 +117,7 @@ def canonical(document: Document) -> dict[str, list[Any]]:
     return found
 
 
-def unknown(document: Document) -> dict[str, Any]:
+def unknown_fields(document: Document) -> dict[str, Any]:
     """Fields that hold something and have no group, under their raw names."""
     return {name: value for group, name, value in _sorted(document) if group is None}
 

@@ -9,8 +9,6 @@ sample.jsonl      tools drawn for human review (`jaxret.documents.review`)
 """
 
 import hashlib
-import json
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from jaxret.data.dataset import Dataset
-from jaxret.documents.expand import FOLDER
 from jaxret.documents.pipeline import Outcome
-from jaxret.documents.profile import expand
-from jaxret.documents.read import original
+from jaxret.documents.questions import FOLDER
+from jaxret.documents.reading import original
+from jaxret.documents.tool_profile import expand
+from jaxret.files import write_json_lines
 
 PROMPTS = {
     "expand": ("expand.txt",),
@@ -39,14 +38,14 @@ def save(folder: Path, dataset: Dataset, outcomes: Sequence[Outcome]) -> None:
       outcomes: I of them.
     """
     tools = zip(dataset.tool_ids, dataset.documents, outcomes, strict=True)
-    write_lines(folder / "tools.jsonl", (_tool(*one) for one in tools))
-    write_lines(folder / "queries.jsonl", _queries(dataset))
+    write_json_lines(folder / "tools.jsonl", (_tool(*one) for one in tools))
+    write_json_lines(folder / "queries.jsonl", _queries(dataset))
     failures = [
         {"id": tool, **outcome.problem._asdict(), "rounds": outcome.rounds}
         for tool, outcome in zip(dataset.tool_ids, outcomes, strict=True)
         if outcome.problem is not None
     ]
-    write_lines(folder / "failures.jsonl", failures)
+    write_json_lines(folder / "failures.jsonl", failures)
 
 
 def sample(dataset: Dataset, outcomes: Sequence[Outcome], n: int, seed: int) -> list[dict]:
@@ -69,19 +68,6 @@ def prompt_hashes() -> dict[str, dict[str, str]]:
         stage: {file: hashlib.sha256((FOLDER / file).read_bytes()).hexdigest() for file in files}
         for stage, files in PROMPTS.items()
     }
-
-
-def write_lines(path: Path, rows: Iterable[Any]) -> None:
-    """One JSON object a line."""
-    write(path, "".join(json.dumps(row, default=str) + "\n" for row in rows))
-
-
-def write(path: Path, text: str) -> None:
-    """Whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{os.getpid()}-{path.name}")
-    temporary.write_text(text)
-    os.replace(temporary, path)
 
 
 def _tool(tool: str, document: Any, outcome: Outcome) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The expansion pipeline of Tool-REX (Section 2.3, Figure 2), over a whole catalogue.
 
     expand    a first model writes a profile of each tool
-    check     `jaxret.documents.profile.violations`
+    check     `jaxret.documents.tool_profile.violations`
     judge     a second model says whether all of it is supported by the documentation
     refine    a third model writes what failed again, told what was wrong; checked and judged too
 
@@ -16,9 +16,17 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from jaxret.data.dataset import Document
-from jaxret.documents import audit, expand, judge
-from jaxret.documents.drafts import Draft, read_draft
-from jaxret.documents.profile import Rules
+from jaxret.documents import audit
+from jaxret.documents.questions import (
+    Draft,
+    documentation,
+    expand_question,
+    judge_again_question,
+    judge_question,
+    read_draft,
+    refine_question,
+)
+from jaxret.documents.tool_profile import Rules
 from jaxret.llm import Malformed, Messages, Problem, Stage, without_thoughts
 from jaxret.validate import require
 
@@ -45,7 +53,7 @@ class Outcome(NamedTuple):
     rounds: int  # of refinement
 
 
-def run(
+def expand_documents(
     documents: Sequence[Document],
     stages: Stages,
     rules: Rules,
@@ -71,7 +79,7 @@ def run(
     require("rounds", rounds, ">= 0", lambda x: x >= 0)
     require("verdicts", verdicts, ">= 1", lambda x: x >= 1)
     outcomes, rows = _readable(documents)
-    asked = [expand.question(documents[row], rules) for row in rows]
+    asked = [expand_question(documents[row], rules) for row in rows]
     for number in range(rounds + 1):
         stage = stages.refine if number else stages.expand
         if not rows or stage is None:
@@ -87,7 +95,7 @@ def run(
             if draft.problem is not None and draft.problem.kind in REPAIRABLE
         ]
         rows = [row for row, _ in again]
-        asked = [expand.better_question(documents[row], rules, draft) for row, draft in again]
+        asked = [refine_question(documents[row], rules, draft) for row, draft in again]
     return [outcomes[row] for row in range(len(documents))]
 
 
@@ -96,7 +104,7 @@ def _readable(documents: Sequence[Document]) -> tuple[dict[int, Outcome], list[i
     outcomes, rows = {}, []
     for row, document in enumerate(documents):
         try:
-            expand.shown(document)
+            documentation(document)
         except (TypeError, ValueError) as error:
             problem = Problem(kind="unreadable", reason=str(error))
             outcomes[row] = Outcome(profile=None, problem=problem, rounds=0)
@@ -123,7 +131,7 @@ def _judged(
     """The drafts, with a problem where the judge has one with them."""
     judged = list(drafts)
     asked = {
-        row: judge.question(documents[row], draft.profile)
+        row: judge_question(documents[row], draft.profile)
         for row, draft in enumerate(drafts)
         if draft.profile is not None
     }
@@ -136,7 +144,7 @@ def _judged(
             if problem is not None and not isinstance(answer, Problem):
                 stage.noted(problem)
                 if problem.kind == "no_verdict":
-                    silent[row] = judge.question_again(asked[row], answer)
+                    silent[row] = judge_again_question(asked[row], answer)
         if not (asked := silent):
             break
     return judged

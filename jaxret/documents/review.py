@@ -19,7 +19,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from jaxret.data.files import json_lines
+from jaxret.files import json_lines
 
 QUESTIONS = ("faithfulness", "completeness", "hallucination", "consistency")
 ANSWERS = ("ok", "problem")

@@ -3,19 +3,19 @@
     encoder = load_encoder("minilm")
     theta = encode(encoder, documents, kind="document", cache=cache_directory())
 
-The boundary between text and arrays: everything past it sees ``[n, d]``. What needs a network is
-imported when it is first asked for.
+The boundary between text and arrays: everything past it sees ``[n, d]``.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from jaxret.encoders.cache import cache_directory
-from jaxret.encoders.padding import batches, pad
-from jaxret.encoders.specs import ENCODERS, TASK, EncoderSpec, Kind
+from jaxret.lazy import lazy
 
 if TYPE_CHECKING:
+    from jaxret.encoders import tiny_qwen3
+    from jaxret.encoders.cache import cache_directory
     from jaxret.encoders.encoding import encode, forward
+    from jaxret.encoders.padding import batches, pad
+    from jaxret.encoders.specs import ENCODERS, TASK, EncoderSpec, Kind
     from jaxret.encoders.text_encoder import DType, TextEncoder, load_encoder
 
 __all__ = [
@@ -31,12 +31,16 @@ __all__ = [
     "forward",
     "load_encoder",
     "pad",
+    "tiny_qwen3",
 ]
-_LATER = dict.fromkeys(("encode", "forward"), "encoding")
-_LATER |= dict.fromkeys(("DType", "TextEncoder", "load_encoder"), "text_encoder")
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "cache": ("cache_directory",),
+        "encoding": ("encode", "forward"),
+        "padding": ("batches", "pad"),
+        "specs": ("ENCODERS", "TASK", "EncoderSpec", "Kind"),
+        "text_encoder": ("DType", "TextEncoder", "load_encoder"),
+        "tiny_qwen3": (),
+    },
+)

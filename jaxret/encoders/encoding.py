@@ -43,6 +43,9 @@ def encode(
       batch_tokens: padded tokens a batch. 512 is best on 2 CPU cores; accelerators want more.
       progress: whether to show a bar.
 
+    Returns:
+      the vectors [n, d], float32, of length 1.
+
     Raises:
       TypeError, ValueError: for a text that is no string or is blank, by its position, or for a
         damaged cache file, by its name.

@@ -39,7 +39,11 @@ def batches(
 def pad(
     tokens: Sequence[Sequence[int]], lengths: Sequence[int] = LENGTHS
 ) -> tuple[Int[np.ndarray, "B L"], Bool[np.ndarray, "B L"]]:
-    """Token numbers and their mask, padded at the end to one of ``lengths``."""
+    """Pads token numbers at the end to one of ``lengths``.
+
+    Returns:
+      the numbers [B, L], and the mask [B, L] of those that are no padding.
+    """
     length = padded_length(max(map(len, tokens)), lengths)
     ids = np.zeros((len(tokens), length), np.int32)
     mask = np.zeros(ids.shape, bool)

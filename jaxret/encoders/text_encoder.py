@@ -66,12 +66,20 @@ class TextEncoder:
     def embed(
         self, params: Params, ids: Int[Array, "B L"], mask: Bool[Array, "B L"]
     ) -> Float[Array, "B d"]:
-        """Tokens -> unit vectors: pure, differentiable, not compiled."""
+        """Embeds tokens: pure, differentiable, not compiled.
+
+        Returns:
+          unit vectors [B, d].
+        """
         pooled = self.pool(self.network.apply(params, ids, mask), mask)
         return pooled / jnp.linalg.norm(pooled, axis=-1, keepdims=True)
 
     def pool(self, hidden: Float[Array, "B L H"], mask: Bool[Array, "B L"]) -> Float[Array, "B d"]:
-        """Hidden states -> vectors, not yet of length 1: their first d numbers."""
+        """Pools hidden states, and cuts them to their first d numbers.
+
+        Returns:
+          vectors [B, d], not yet of length 1.
+        """
         return POOLINGS[self.spec.pooling](hidden, mask)[:, : self.width]
 
     @cached_property

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxret.generation import docstrings
-from jaxret.generation.tools import Catalogue, Tool
+from jaxret.generation.catalogue import Catalogue, Tool
 
 
 class Library(NamedTuple):
@@ -45,6 +45,7 @@ PANDAS = Library(
     members=("", "tseries.offsets"),
     inherited=("tseries.offsets",),
 )
+PACKAGES = {"numpy": NUMPY, "pandas": PANDAS}
 
 
 def catalogue(name: str, library: Library, *, words: int) -> Catalogue:

@@ -65,11 +65,11 @@ def check(text: str) -> tuple[int, ...]:
 
 
 def outcomes(verdicts: Verdicts) -> dict[str, Float[np.ndarray, " n"]]:
-    """Of every pair, 0 or 1, by criterion: their means are the rates.
+    """Says of every pair who won, by criterion: 0 or 1, whose means are the rates.
 
     Returns:
-      ``{criterion}/win``, ``/tie`` and ``/loss`` of a; and ``/position``: the judge preferred the
-      same place in both orders, whatever stood there.
+      arrays [n]: ``{criterion}/win``, ``/tie`` and ``/loss`` of a; and ``/position``: the judge
+      preferred the same place in both orders, whatever stood there.
     """
     a, b = verdicts.forward, -verdicts.backward  # both: 1 if a is better
     found = {}

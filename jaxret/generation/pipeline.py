@@ -1,6 +1,7 @@
 """Queries for a catalogue, iteration by iteration: ask, check, polish, leave out what is near.
 
-    for done in generate(writers, described(documents), Settings(), seeds("numpy"), folder):
+    tools, examples = descriptions(documents), seed_examples("numpy")
+    for done in generate(writers, tools, Settings(), examples, folder):
         print(len(done.accepted), done.failures)
 
 An iteration asks a batch of questions at a time. Its examples come from the queries that earlier
@@ -10,7 +11,6 @@ again word for word and finds the answers in the cache. A finished iteration is 
 """
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -19,10 +19,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxret.generation import ask, polish
-from jaxret.generation.ask import Draft
+from jaxret.files import write_whole
 from jaxret.generation.checked_answers import ask_checked
 from jaxret.generation.near_duplicates import NearDuplicates
+from jaxret.generation.questions import (
+    Draft,
+    polish_question,
+    read_draft,
+    read_polished,
+    write_question,
+)
 from jaxret.generation.sample import draw_examples, draw_tools, generator
 from jaxret.llm import Messages, Stage
 from jaxret.validate import require
@@ -79,7 +85,7 @@ def generate(
 
     Args:
       writers: who is asked.
-      tools: I descriptions by id (`ask.described`).
+      tools: I descriptions by id (`descriptions`).
       settings: how.
       examples: the pool in the first iteration.
       folder: of the iterations; one of a run with the same tools and settings, or an empty one.
@@ -116,7 +122,7 @@ def check_settings(settings: Settings, tools: int) -> None:
     NearDuplicates(settings.near)
 
 
-def questions(
+def batch_questions(
     tools: Mapping[str, str],
     settings: Settings,
     examples: Sequence[Draft],
@@ -133,7 +139,7 @@ def questions(
         random = generator(settings.seed, len(before), slot)
         rows = draw_tools(random, counts, settings.offered, coverage=settings.coverage)
         offered = [names[row] for row in rows]
-        messages = ask.question(
+        messages = write_question(
             {name: tools[name] for name in offered},
             draw_examples(random, pool, settings.examples),
             fewest=settings.fewest,
@@ -152,12 +158,15 @@ def _iterate(
     near: NearDuplicates,
 ) -> Iteration:
     number, spent = len(before), _tokens(writers)
-    asked = questions(tools, settings, examples, before)
+    asked = batch_questions(tools, settings, examples, before)
     bounds = {"fewest": settings.fewest, "most": settings.most}
     drafts = ask_checked(
         writers.write,
         [messages for _, messages in asked],
-        [partial(ask.check, offered=some, known=tools.keys(), **bounds) for some, _ in asked],
+        [
+            partial(read_draft, offered=offered, known=tools.keys(), **bounds)
+            for offered, _ in asked
+        ],
         attempts=settings.attempts,
         title=f"iteration {number}: write",
     )
@@ -167,8 +176,8 @@ def _iterate(
     if writers.polish is not None and kept:
         polished = ask_checked(
             writers.polish,
-            [polish.question(draft) for _, draft in kept],
-            [partial(polish.check, functions=draft.functions) for _, draft in kept],
+            [polish_question(draft) for _, draft in kept],
+            [partial(read_polished, functions=draft.functions) for _, draft in kept],
             attempts=settings.attempts,
             title=f"iteration {number}: polish",
         )
@@ -219,11 +228,7 @@ def _read(path: Path) -> Iteration:
 
 
 def _write(path: Path, done: Iteration) -> None:
-    """Whole or not at all."""
     rows = [{"query": one.query, "slot": one.slot} | one.draft._asdict() for one in done.accepted]
     counts = {"failures": dict(done.failures), "tokens": dict(done.tokens)}
     content = {"number": done.number, "accepted": rows} | counts
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{os.getpid()}-{path.name}")
-    temporary.write_text(json.dumps(content, ensure_ascii=False, indent=1), encoding="utf-8")
-    os.replace(temporary, path)
+    write_whole(path, json.dumps(content, ensure_ascii=False, indent=1))

@@ -24,7 +24,7 @@ def draw_tools(
     *,
     coverage: float = 0.0,
 ) -> Int[np.ndarray, " n"]:
-    """Positions of n tools, without replacement; the paper's T = 10, uniformly (C.3).
+    """Draws n tools without replacement; the paper's T = 10, uniformly (C.3).
 
     Args:
       random: of this question.
@@ -32,6 +32,9 @@ def draw_tools(
       n: how many are drawn.
       coverage: tools are drawn in proportion to ``(1 + used) ** -coverage``: 0 is uniform, and
         the higher it is the sooner every tool has queries.
+
+    Returns:
+      their positions [n].
 
     Raises:
       ValueError: more tools are wanted than there are, or coverage is negative.

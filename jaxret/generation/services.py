@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 from jaxret.generation import docstrings
-from jaxret.generation.tools import Catalogue, Tool
+from jaxret.generation.catalogue import Catalogue, Tool
 
 SERVICES = ("ec2", "rds", "iam", "s3", "sns")  # of the paper
 

@@ -16,11 +16,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Lock, get_ident
+from threading import Lock
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from tqdm import tqdm
 
+from jaxret.files import write_whole
 from jaxret.validate import require
 
 Messages: TypeAlias = Sequence[dict[str, str]]  # {"role": .., "content": ..}
@@ -129,7 +130,8 @@ class Chat:
                 self._count(malformed=1)
                 continue
             if path is not None:
-                _write(path, {"messages": list(messages), "answer": text, "usage": usage})
+                kept = {"messages": list(messages), "answer": text, "usage": usage}
+                write_whole(path, json.dumps(kept))
             return found
         self._count(unanswered=1)
         raise Unanswered(
@@ -218,11 +220,3 @@ class Chat:
     def _count(self, **more: int) -> None:
         with self._lock:
             self.counts.update(more)
-
-
-def _write(path: Path, content: Any) -> None:
-    """Whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{os.getpid()}-{get_ident()}-{path.name}")
-    temporary.write_text(json.dumps(content))
-    os.replace(temporary, path)

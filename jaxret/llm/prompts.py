@@ -1,7 +1,7 @@
 """Prompts as data: a text file with placeholders, checked when it is loaded.
 
-    ask = load_prompt(Path(__file__).parent / "prompts" / "ask.txt", ("tools", "examples"))
-    messages = ask.messages(tools=.., examples=..)
+    write = load_prompt(Path(__file__).parent / "prompts" / "write.txt", ("tools", "examples"))
+    messages = write.messages(tools=.., examples=..)
 
 A placeholder is ``$name`` or ``${name}``, and ``$$`` is a dollar; braces mean nothing, so that a
 prompt may show JSON. A line of three dashes parts what the system says from what the user says;
@@ -13,7 +13,7 @@ from pathlib import Path
 from string import Template
 from typing import NamedTuple
 
-from jaxret.data.files import existing
+from jaxret.files import existing
 
 ROLES = ("system", "user")
 

@@ -69,11 +69,19 @@ class Block(nnx.Module):
         context: Context,
         key: PRNGKey | None = None,
     ) -> Float[Array, "B heads L L"]:
-        """q k^T / sqrt(e); ``context`` is what other networks look at besides."""
+        """Computes q k^T / sqrt(e); ``context`` is what other networks look at besides.
+
+        Returns:
+          a score for each pair of tokens [B, heads, L, L].
+        """
         return jnp.einsum("bqhe,bkhe->bhqk", q * q.shape[-1] ** -0.5, k)
 
     def split(self, y: Float[Array, "rows H"], *rows: int) -> Float[Array, "*rows heads e"]:
-        """Into heads."""
+        """Splits the width into heads.
+
+        Returns:
+          ``y`` as [*rows, heads, e].
+        """
         return y.reshape(*rows, self.heads, -1)
 
 
@@ -86,9 +94,12 @@ def run_blocks(
     *,
     key: PRNGKey | None = None,
 ) -> Float[Array, "B L H"]:
-    """A stack of blocks of one kind, named by number, each called as `Block` is.
+    """Runs a stack of blocks of one kind, named by number, each called as `Block` is.
 
     With a key there is dropout, also before the first.
+
+    Returns:
+      hidden states [B, L, H].
     """
     x, shape = dropout(x, compute.dropout, fold(key, len(blocks))), x.shape
     x = x.reshape(-1, shape[-1])

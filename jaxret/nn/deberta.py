@@ -149,10 +149,13 @@ def deberta(config: DebertaConfig, compute: Compute = Compute()) -> Module:
 
 
 def distance_rows(config: DebertaConfig) -> Int[np.ndarray, "2*max_distance+1"]:
-    """The row of r for each distance from -max_distance to max_distance, beyond which none is new.
+    """Finds the row of r for each distance from -max_distance to max_distance; none is new beyond.
 
     With b = buckets / 2, distances up to b have a row each; those up to max_distance - 1 share the
     b - 1 further ones of their direction, by their logarithm.
+
+    Returns:
+      rows [2 max_distance + 1].
     """
     b = config.buckets // 2
     distance = np.arange(-config.max_distance, config.max_distance + 1)
@@ -223,6 +226,11 @@ class DisentangledBlock(Block):
         context: Context,
         key: PRNGKey | None = None,
     ) -> Float[Array, "B heads L L"]:
+        """Adds what distances say to q k^T, and divides by sqrt(3 e).
+
+        Returns:
+          a score for each pair of tokens [B, heads, L, L].
+        """
         r, where = context
         r = dropout(r, self.rate, key)
         q_r, k_r = (self.split(f(r), len(r)) for f in (self.query, self.key))
@@ -238,10 +246,13 @@ def distance_scores(
     k_r: Float[Array, "M heads e"],
     where: Int[Array, "B L L"] | None,
 ) -> Float[Array, "B heads L L"]:
-    """q_i . k(r_d) + k_j . q(r_d), where the rows of r are the distances L, ..., -L.
+    """Computes q_i . k(r_d) + k_j . q(r_d), where the rows of r are the distances L, ..., -L.
 
     Each pair of tokens reads row ``where``. Without it the tokens are in order and each reads a run
     of rows, which is a reshape and spares the gather, and its gradient the scatter.
+
+    Returns:
+      a score for each pair of tokens [B, heads, L, L].
     """
     by_query = jnp.einsum("bqhe,mhe->bhqm", q, k_r)
     if where is None:

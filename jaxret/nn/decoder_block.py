@@ -78,6 +78,11 @@ class DecoderBlock(nnx.Module):
         turns: Turns,
         key: PRNGKey | None,
     ) -> Float[Array, "B*L heads*e"]:
+        """Attends to the tokens before, with several heads of queries to one of keys.
+
+        Returns:
+          [B L, heads e].
+        """
         heads = (*mask.shape, -1, self.head_width)
         q, k, v = (f(x).reshape(heads) for f in (self.query, self.key, self.value))
         q = turn(self.query_norm(q), turns).astype(v.dtype)
@@ -92,14 +97,22 @@ class DecoderBlock(nnx.Module):
 
 
 def angles(positions: Int[Array, "B L"], width: int, theta: float) -> Turns:
-    """Cosine and sine of position * theta^(-2 i / e), for each i of the e / 2 pairs of a head."""
+    """Computes the angles position * theta^(-2 i / e), for each i of the e / 2 pairs of a head.
+
+    Returns:
+      their cosines and sines, both [B, L, 1, e / 2].
+    """
     speed = theta ** (-jnp.arange(0, width, 2, dtype=jnp.float32) / width)
     angle = positions[:, :, None, None].astype(jnp.float32) * speed[None, None, None]
     return jnp.cos(angle), jnp.sin(angle)
 
 
 def turn(y: Float[Array, "B L heads e"], turns: Turns) -> Float[Array, "B L heads e"]:
-    """Turns each pair (y_i, y_{i + e/2}) by its angle, so that q . k sees differences alone."""
+    """Turns each pair (y_i, y_{i + e/2}) by its angle, so that q . k sees differences alone.
+
+    Returns:
+      ``y`` turned [B, L, heads, e].
+    """
     (cos, sin), (a, b) = turns, jnp.split(y, 2, axis=-1)
     return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
 

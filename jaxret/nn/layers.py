@@ -52,12 +52,20 @@ def rms_norm(width: int, eps: float, rngs: nnx.Rngs) -> nnx.RMSNorm:
 
 
 def gelu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """x Phi(x). ``jax.nn.gelu`` goes through erfc, at almost three times the cost on CPU."""
+    """Computes x Phi(x); ``jax.nn.gelu`` goes through erfc, at almost three times the cost on CPU.
+
+    Returns:
+      an array of the shape of x [...].
+    """
     return 0.5 * x * (1.0 + jax.lax.erf(x * 0.5**0.5))
 
 
 def dropout(x: Float[Array, "*shape"], rate: float, key: PRNGKey | None) -> Float[Array, "*shape"]:
-    """Sets entries to 0 with probability ``rate`` and scales the others up; none without a key."""
+    """Sets entries to 0 with probability ``rate`` and scales the others up; none without a key.
+
+    Returns:
+      an array of the shape of x [...].
+    """
     if key is None or rate == 0:
         return x
     # 16 random bits an entry: half the work of the 32 of `jax.random.bernoulli`.
@@ -66,7 +74,11 @@ def dropout(x: Float[Array, "*shape"], rate: float, key: PRNGKey | None) -> Floa
 
 
 def fold(key: PRNGKey | None, number: int) -> PRNGKey | None:
-    """The key of a part, where there is one."""
+    """Makes the key of a part, where there is one.
+
+    Returns:
+      a key [], or None without one.
+    """
     return None if key is None else jax.random.fold_in(key, number)
 
 
@@ -77,10 +89,13 @@ def attend(
     rate: float = 0.0,
     key: PRNGKey | None = None,
 ) -> Float[Array, "B heads L e"]:
-    """softmax(scores) v over the tokens that are there.
+    """Mixes values: softmax(scores) v over the tokens that are there.
 
     The softmax is divided out after the product with v: on CPU this is up to twice as fast as
     ``jax.nn.dot_product_attention`` at 256 tokens.
+
+    Returns:
+      [B, heads, L, e].
     """
     scores = scores.astype(jnp.float32) + jnp.where(mask, 0.0, -1e30)[:, None, None, :]
     weights = jnp.exp(scores - jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True)))
@@ -90,17 +105,29 @@ def attend(
 
 
 def mean_pool(hidden: Float[Array, "B L H"], mask: Bool[Array, "B L"]) -> Float[Array, "B H"]:
-    """The average over the tokens that are there."""
+    """Averages over the tokens that are there.
+
+    Returns:
+      [B, H].
+    """
     weights = mask / mask.sum(axis=1, keepdims=True)
     return jnp.einsum("blh,bl->bh", hidden, weights)
 
 
 def cls_pool(hidden: Float[Array, "B L H"], mask: Bool[Array, "B L"]) -> Float[Array, "B H"]:
-    """The first token."""
+    """Takes the first token.
+
+    Returns:
+      [B, H].
+    """
     return hidden[:, 0]
 
 
 def last_pool(hidden: Float[Array, "B L H"], mask: Bool[Array, "B L"]) -> Float[Array, "B H"]:
-    """The last token that is there, whichever side the padding is on."""
+    """Takes the last token that is there, whichever side the padding is on.
+
+    Returns:
+      [B, H].
+    """
     last = mask.shape[1] - 1 - jnp.argmax(mask[:, ::-1], axis=1)
     return jnp.take_along_axis(hidden, last[:, None, None], axis=1)[:, 0]

@@ -32,13 +32,21 @@ class Network(nnx.Module):
         positions: Int[Array, "B L"] | None = None,
         types: Int[Array, "B L"] | None = None,
     ) -> Float[Array, "B L H"]:
-        """Tokens -> what enters the first block."""
+        """Embeds tokens for the first block.
+
+        Returns:
+          what enters it [B, L, H].
+        """
 
     @abstractmethod
     def inject(
         self, vectors: Float[Array, "B N H"], positions: Int[Array, "B N"] | None
     ) -> Float[Array, "B N H"]:
-        """Vectors from elsewhere, such as tools -> what enters the first block."""
+        """Embeds vectors from elsewhere, such as tools, for the first block.
+
+        Returns:
+          what enters it [B, N, H].
+        """
 
     @abstractmethod
     def run(
@@ -49,7 +57,11 @@ class Network(nnx.Module):
         *,
         key: PRNGKey | None = None,
     ) -> Float[Array, "B L H"]:
-        """The blocks -> hidden states, which mean nothing where the mask is false."""
+        """Runs the blocks.
+
+        Returns:
+          hidden states [B, L, H], which mean nothing where the mask is false.
+        """
 
     def __call__(
         self,

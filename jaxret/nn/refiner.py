@@ -128,7 +128,11 @@ class Refiner(nnx.Module):
 def positions(
     mask: Bool[Array, "B L"], candidates: int, places: Places
 ) -> tuple[Int[Array, "B L"], Int[Array, "B N"]]:
-    """Where the tokens and where the candidates stand."""
+    """Says where the tokens and where the candidates stand.
+
+    Returns:
+      positions of the tokens [B, L] and of the candidates [B, N].
+    """
     batch, length = mask.shape
     words = jnp.broadcast_to(jnp.arange(length)[None], mask.shape)
     ends = mask.sum(axis=1, keepdims=True)  # [B, 1]: the place after the last token

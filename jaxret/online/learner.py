@@ -313,7 +313,7 @@ def coefficients(
         return shown(choice.item, choice.propensity, feedback.reward)
     each = jax.vmap(shown)(choice.item, choice.propensity, feedback.reward)
     anyway = estimator.coefficients(nobody)
-    return anyway + (each - anyway).sum(axis=0)
+    return anyway + (each - anyway[None]).sum(axis=0)
 
 
 def where_observed(feedback: Feedback, state: State, new: State) -> State:

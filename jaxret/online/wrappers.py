@@ -37,10 +37,14 @@ def with_query_map(
       rate: of the linear map; not read where a map is given.
 
     Raises:
-      ValueError: if the learner is not rank one.
+      ValueError: if the learner is not rank one, or has a query map.
     """
     query_map = query_map or query_maps.linear(rate=rate)
     rule = _rule(learner, "a query map")
+    if rule.query_map is not None:
+        raise ValueError(
+            f"learner {learner.name!r} already has the query map {rule.query_map.name!r}: give one"
+        )
     return from_rule(f"{learner.name}+{query_map.name}", rule._replace(query_map=query_map))
 
 
@@ -52,9 +56,13 @@ def with_preconditioner(learner: Learner, preconditioner: Preconditioner) -> Lea
       preconditioner: from `jaxret.online.preconditioners`.
 
     Raises:
-      ValueError: if the learner is not rank one.
+      ValueError: if the learner is not rank one, or has a preconditioner.
     """
     rule = _rule(learner, "a preconditioner")
+    if (first := rule.preconditioner) is not None:
+        raise ValueError(
+            f"learner {learner.name!r} already has the preconditioner {first.name!r}: give one"
+        )
     name = f"{learner.name}+{preconditioner.name}"
     return from_rule(name, rule._replace(preconditioner=preconditioner))
 
@@ -184,6 +192,7 @@ def draw_key(seed: int, t: Int[Array, ""]) -> PRNGKey:
 def _remember(past: Past, count: Int[Array, ""], query, choice: Choice, reward):
     """The past with one more round, or one more for each item of a slate; and their number."""
     capacity, k = len(past.item), choice.item.size
+    require("capacity", capacity, f">= {k}, the items of a slate", lambda x: x >= k)
     slot = (count + jnp.arange(k)) % capacity if choice.item.ndim else count % capacity
     past = Past(
         query=past.query.at[slot].set(query),

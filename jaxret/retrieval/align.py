@@ -23,7 +23,7 @@ from jaxtyping import Array, Float
 def procrustes(
     source: Float[Array, "n a"], target: Float[Array, "n b"]
 ) -> tuple[Float[Array, "a b"], Float[Array, ""]]:
-    """The rotation (or reflection) of ``source`` that is nearest to ``target``, and the scale.
+    """Finds the rotation (or reflection) that brings ``source`` nearest to ``target``, with scale.
 
     Where the widths differ it is the one between the spaces padded with zeros to one width, cut to
     the axes that are there: no vector gets longer, and with a <= b none gets shorter.
@@ -32,6 +32,9 @@ def procrustes(
       source: the texts in the first encoder. Fewer than its width leave directions that no text
         has to chance.
       target: the same texts in the second.
+
+    Returns:
+      W [a, b] and s [].
 
     Raises:
       ValueError: if they are not equally many.

@@ -19,7 +19,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from jaxret.data.files import existing
+from jaxret.files import existing
 from jaxret.retrieval.ranking import Ranking
 
 

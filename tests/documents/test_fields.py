@@ -2,8 +2,8 @@ from collections import Counter
 
 import pytest
 
-from jaxret.documents.fields import BY_NAME, GROUPS, canonical, unknown
-from jaxret.documents.read import original
+from jaxret.documents.fields import BY_NAME, GROUPS, canonical_fields, unknown_fields
+from jaxret.documents.reading import original
 
 # Table 4, written down once more from the paper: raw names of a row, and what the row is called.
 TABLE_4 = {
@@ -33,7 +33,7 @@ def test_a_raw_name_has_one_group():
 
 
 def test_values_are_grouped_and_empty_ones_left_out():
-    found = canonical(
+    found = canonical_fields(
         {
             "name": "makepayment",
             "description": " ",
@@ -67,24 +67,24 @@ def test_a_profile_counts_where_its_fields_belong():
             "mood": "good",
         },
     }
-    found = canonical(document)
+    found = canonical_fields(document)
     assert found["description"] == ["Sends money."]
     assert found["category"] == [["money"]]
     assert found["example_usage"] == ["For debts."]
     assert found["limitations"] == found["method"] == []
-    assert unknown(document) == {"tool_profile.mood": "good"}
-    assert canonical(original(document))["description"] == []
+    assert unknown_fields(document) == {"tool_profile.mood": "good"}
+    assert canonical_fields(original(document))["description"] == []
 
 
 def test_unknown_names_are_kept_but_not_what_is_empty():
     document = {"name": "slow_r50", "framework": "PyTorch", "license": None}
-    assert unknown(document) == {"framework": "PyTorch"}
+    assert unknown_fields(document) == {"framework": "PyTorch"}
 
 
 def test_running_text_describes():
-    assert canonical("Tells the time.")["description"] == ["Tells the time."]
+    assert canonical_fields("Tells the time.")["description"] == ["Tells the time."]
 
 
 def test_nothing_cannot_be_grouped():
     with pytest.raises(ValueError, match="must hold something"):
-        canonical("")
+        canonical_fields("")

@@ -5,10 +5,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from jaxret.documents import expand, pipeline
-from jaxret.documents.drafts import read_draft
-from jaxret.documents.pipeline import Stages
-from jaxret.documents.profile import Rules
+from jaxret.documents.pipeline import Stages, expand_documents
+from jaxret.documents.questions import expand_question, read_draft
+from jaxret.documents.tool_profile import Rules
 from jaxret.llm import Chat, Endpoint, OutOfReach, Price, Stage, Unanswered
 from tests.fake_llm import Reply, serving
 
@@ -52,7 +51,7 @@ def asked(server):
 
 
 def run(stages, documents=DOCUMENTS, **settings):
-    return pipeline.run(documents, stages, Rules(), **settings)
+    return expand_documents(documents, stages, Rules(), **settings)
 
 
 def about(messages, number):
@@ -92,7 +91,7 @@ def test_a_bad_answer_is_written_again_by_another_model_that_is_told_why(answer,
     again = next(r["messages"] for r in server.requests if r["model"] == "editor")
     assert [message["role"] for message in again] == ["system", "user", "assistant", "user"]
     assert told in again[-1]["content"]
-    assert again[:2] in [expand.question(document, Rules()) for document in DOCUMENTS]
+    assert again[:2] in [expand_question(document, Rules()) for document in DOCUMENTS]
 
 
 def test_a_profile_that_the_judge_refuses_is_never_accepted():
@@ -153,7 +152,7 @@ def test_what_stays_without_an_answer_loses_one_tool_and_says_why(reply, kind, t
 def test_a_busy_server_is_asked_again_within_bounds_and_the_retries_are_counted():
     with serving(lambda messages, i: BUSY if i < 2 else Reply(json.dumps(PROFILE))) as server:
         stage = models(server, retries=2).expand
-        [answer] = stage.ask([expand.question(DOCUMENTS[0], Rules())], "expand")
+        [answer] = stage.ask([expand_question(DOCUMENTS[0], Rules())], "expand")
     assert read_draft(answer, Rules()).profile == PROFILE
     assert stage.chat.counts["retries"] == 2
     assert not stage.problems
@@ -220,14 +219,14 @@ def test_a_document_that_says_nothing_is_not_asked_for():
 
 def test_no_model_sees_an_earlier_profile():
     document = DOCUMENTS[0] | {"tool_profile": {"function": "Old news."}, "terse": "Old too."}
-    question = expand.question(document, Rules())
+    question = expand_question(document, Rules())
     assert "Old" not in json.dumps(question)
-    assert question == expand.question(DOCUMENTS[0], Rules())
+    assert question == expand_question(DOCUMENTS[0], Rules())
 
 
 def test_the_prompt_states_the_bounds_that_are_checked():
     rules = Rules(text_words=17, limitation_words=33, tags_least=6, tags_most=8, examples=4)
-    text = expand.question(DOCUMENTS[0], rules)[1]["content"]
+    text = expand_question(DOCUMENTS[0], rules)[1]["content"]
     for words in ("fewer than 17 words", "6 to 8", "fewer than 33 words", "at most 4 objects"):
         assert words in text
 

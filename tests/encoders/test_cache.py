@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from jaxret.encoders import cache_directory, encode, load_encoder
+from jaxret.encoders import cache_directory, encode, load_encoder, tiny_qwen3
 from jaxret.encoders import encoding as module
 from jaxret.nn import checkpoints
 from jaxret.nn.tensor_files import load_safetensors
@@ -48,6 +48,34 @@ def test_other_weights_or_another_prefix_never_meet_the_same_cache_entry(checkpo
     save_file({name: -tensor for name, tensor in tensors.items()}, checkpoint / "model.safetensors")
     vectors.append(run("minilm", "query"))
     assert all(np.abs(a - b).max() > 1e-3 for a, b in itertools.pairwise(vectors))
+
+
+@pytest.mark.parametrize("kind", ["query", "document"])
+def test_the_prefix_alone_makes_another_entry(checkpoint, tmp_path, kind):
+    """Weights, text and kind are the same: a key made of these would return another's vector."""
+    plain = load_encoder("minilm", checkpoint)
+    vectors = []
+    for prefix in ("", "query: ", "passage: "):
+        spec = plain.spec._replace(**{f"{kind}_prefix": prefix})
+        encoder = dataclasses.replace(plain, spec=spec)
+        kept, fresh = (
+            encode(encoder, ["a b c"], kind=kind, cache=cache, progress=False)
+            for cache in (tmp_path / "cache", None)
+        )
+        np.testing.assert_array_equal(kept, fresh)
+        vectors.append(kept)
+    assert all(np.abs(a - b).max() > 1e-3 for a, b in itertools.combinations(vectors, 2))
+
+
+def test_another_instruction_makes_another_entry(tmp_path):
+    tiny_qwen3.write(tmp_path / "qwen3", TEXTS, vocabulary=320, width=16, layers=1)
+
+    def run(instruction, cache):
+        encoder = load_encoder("qwen3_0_6b", tmp_path / "qwen3", instruction=instruction)
+        return encode(encoder, ["a b c"], kind="query", cache=cache, progress=False)
+
+    for instruction in ("Find a tool.", "Find a book.", ""):
+        np.testing.assert_array_equal(run(instruction, tmp_path / "cache"), run(instruction, None))
 
 
 def test_an_interrupted_run_keeps_its_finished_shards(checkpoint, tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxret.generation import introspect
-from jaxret.generation.catalogue import build
+from jaxret.generation.catalogue import build_catalogue
 from jaxret.generation.introspect import Library
 
 SOURCE = '''
@@ -141,7 +141,7 @@ def test_a_tool_is_a_line_of_a_data_set(toy):
 
 
 def test_numpys_tools_are_functions_by_their_own_names_without_what_the_paper_leaves_out():
-    found = build("numpy")
+    found = build_catalogue("numpy")
     ids = [tool.id for tool in found.tools]
     things = []
     for name in ids:
@@ -170,7 +170,10 @@ def authors(shared_data, library):
 
 def test_nearly_all_of_numpy_that_the_authors_crawled_is_found(shared_data):
     """All but aliases, modules, objects to index, types of elements, and what has been removed."""
-    theirs, ours = authors(shared_data, "numpy"), {tool.id for tool in build("numpy").tools}
+    theirs, ours = (
+        authors(shared_data, "numpy"),
+        {tool.id for tool in build_catalogue("numpy").tools},
+    )
     missing = theirs - ours
     assert len(theirs & ours) > 0.9 * len(theirs)
     here = {id(resolved(name)) for name in ours}
@@ -190,7 +193,7 @@ def resolved(name):
 def test_every_operation_that_the_authors_list_for_aws_is_found(shared_data):
     """But for five helpers of boto3's clients, which are no operations of a service."""
     pytest.importorskip("botocore", reason="AWS's services: install jaxret[generation]")
-    ours = {tool.id: tool for tool in build("aws").tools}
+    ours = {tool.id: tool for tool in build_catalogue("aws").tools}
     missing = {name.rsplit(".", 1)[1] for name in authors(shared_data, "aws") - set(ours)}
     helpers = {"can_paginate", "close", "get_paginator", "get_waiter"}
     assert missing <= helpers | {"generate_db_auth_token"}
@@ -202,7 +205,7 @@ def test_every_operation_that_the_authors_list_for_aws_is_found(shared_data):
 
 def test_most_of_pandas_that_the_authors_crawled_is_found(shared_data):
     pytest.importorskip("pandas", reason="pandas: install jaxret[generation]")
-    ours = {tool.id for tool in build("pandas").tools}
+    ours = {tool.id for tool in build_catalogue("pandas").tools}
     theirs = authors(shared_data, "pandas")
     assert len(theirs & ours) > 0.75 * len(theirs)
     assert {"pandas.Series.str.extract", "pandas.DataFrame.abs", "pandas.Series.abs"} <= ours
@@ -214,9 +217,9 @@ def test_most_of_pandas_that_the_authors_crawled_is_found(shared_data):
 def test_a_library_that_is_not_installed_is_one_clear_error(monkeypatch, library, module):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match=rf"{module} installed: install jaxret\[generation\]"):
-        build(library)
+        build_catalogue(library)
 
 
 def test_an_unknown_library_is_refused():
     with pytest.raises(ValueError, match="library must be one of numpy, pandas, aws, got scipy"):
-        build("scipy")
+        build_catalogue("scipy")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxret import data
-from jaxret.generation import ask, cooccurrence
+from jaxret.generation import cooccurrence, questions
 from jaxret.generation.checked_answers import Wrong
 from jaxret.generation.near_duplicates import NearDuplicates, shingles, similarity
 from jaxret.generation.sample import draw_examples, draw_tools, generator
@@ -47,15 +47,15 @@ def test_a_pool_that_is_too_small_is_shown_whole():
 
 def read(functions=("math.mean", "io.read_csv"), instruction="How warm was May?", **more):
     fields = {"functions": functions, "instruction": instruction, "explanation": "why"} | more
-    return ask.check(json.dumps(fields), OFFERED, KNOWN, fewest=2, most=3)
+    return questions.read_draft(json.dumps(fields), OFFERED, KNOWN, fewest=2, most=3)
 
 
 def test_an_answer_is_read_whatever_stands_around_it():
     fields = '{"functions": ["math.sort", "plot.line"], "instruction": "Draw\\n it.", '
     fields += '"explanation": "x"}'
     text = f'<think>{{"functions": 1}}</think>Sure!\n```json\n{fields}\n```'
-    draft = ask.check(text, OFFERED, KNOWN, fewest=2, most=3)
-    assert draft == ask.Draft("Draw it.", ("math.sort", "plot.line"), "x")
+    draft = questions.read_draft(text, OFFERED, KNOWN, fewest=2, most=3)
+    assert draft == questions.Draft("Draw it.", ("math.sort", "plot.line"), "x")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_an_answer_that_cannot_be_used_says_of_what_kind_it_is(kind, changed):
 )
 def test_an_answer_without_its_object_is_wrong(kind, text):
     with pytest.raises(Wrong) as wrong:
-        ask.check(text, OFFERED, KNOWN, fewest=2, most=3)
+        questions.read_draft(text, OFFERED, KNOWN, fewest=2, most=3)
     assert wrong.value.kind == kind
 
 
@@ -101,12 +101,14 @@ def test_a_plain_word_is_no_function_name():
 
 def test_every_library_begins_with_examples_that_would_pass():
     for library in ("numpy", "pandas", "aws", "deskbank"):
-        pool = ask.seeds(library)
+        pool = questions.seed_examples(library)
         assert len(pool) >= 5
         for one in pool:
             functions = one.functions
-            assert ask.check(one.example(), functions, functions, fewest=2, most=5) == one
-    names = {f.split(".")[0] for one in ask.seeds("numpy") for f in one.functions}
+            assert (
+                questions.read_draft(one.example(), functions, functions, fewest=2, most=5) == one
+            )
+    names = {f.split(".")[0] for one in questions.seed_examples("numpy") for f in one.functions}
     assert names == {"numpy"}
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from jaxret.data import jsonl
 from jaxret.data.split import own_split
-from jaxret.generation import split
-from jaxret.generation.ask import seeds
-from jaxret.generation.pipeline import Settings, Writers, check_settings, generate, questions
+from jaxret.generation import output
+from jaxret.generation.pipeline import Settings, Writers, batch_questions, check_settings, generate
+from jaxret.generation.questions import seed_examples
 from jaxret.llm import Chat, Endpoint, OutOfReach, Stage
 from tests.fake_llm import Reply, serving
 from tests.fake_writer import Writer, draft, offered
@@ -35,7 +35,7 @@ def writers(server, cache, **settings):
 
 def run(server, folder, settings=SMALL, **endpoint):
     asked = writers(server, folder / "llm", **endpoint)
-    return list(generate(asked, TOOLS, settings, seeds("any"), folder / "iterations"))
+    return list(generate(asked, TOOLS, settings, seed_examples("any"), folder / "iterations"))
 
 
 @pytest.fixture
@@ -66,11 +66,11 @@ def test_examples_are_ours_at_first_and_then_also_what_was_accepted_before(healt
     writer, done = healthy
     asked = [json.loads(text) for text in writer.asked]
     by_number = {
-        number: [m for _, m in questions(TOOLS, SMALL, seeds("any"), done[:number])]
+        number: [m for _, m in batch_questions(TOOLS, SMALL, seed_examples("any"), done[:number])]
         for number in range(3)
     }
     assert all(m in asked for messages in by_number.values() for m in messages)
-    ours = {one.instruction for one in seeds("any")}
+    ours = {one.instruction for one in seed_examples("any")}
     theirs = {one.query for iteration in done[:2] for one in iteration.accepted}
     shown = {
         number: {
@@ -154,7 +154,11 @@ def test_a_run_killed_anywhere_goes_on_with_the_same_queries_and_repeats_no_call
     with serving(writer) as server:
         stages = [Stage(stage.chat, before=before) for stage in writers(server, tmp_path / "llm")]
         with pytest.raises(SystemExit):
-            list(generate(Writers(*stages), TOOLS, SMALL, seeds("any"), tmp_path / "iterations"))
+            list(
+                generate(
+                    Writers(*stages), TOOLS, SMALL, seed_examples("any"), tmp_path / "iterations"
+                )
+            )
         assert len(server.requests) == calls
         done = run(server, tmp_path)
         assert all(count == 1 for count in writer.asked.values())
@@ -197,9 +201,9 @@ def test_coverage_brings_tools_that_have_no_query_sooner(tmp_path):
 def test_the_data_set_loads_and_its_parts_share_no_query(tmp_path, healthy):
     accepted = [one for iteration in healthy[1] for one in iteration.accepted]
     shares = {"validation": 0.2, "test": 0.25}
-    parted = split.assign(accepted, list(TOOLS), **shares, seed=0)
+    parted = output.assign(accepted, list(TOOLS), **shares, seed=0)
     assert Counter(parted) == {"train": 13, "validation": 5, "test": 6}
-    dataset = split.save(tmp_path, accepted, parted, ROWS)
+    dataset = output.save(tmp_path, accepted, parted, ROWS)
     assert list(dataset.queries) == [one.query for one in accepted]
     assert list(dataset.split) == parted
     for row, one in zip(dataset.labels, accepted, strict=True):
@@ -214,13 +218,13 @@ def test_parts_may_be_kept_from_sharing_a_set_of_tools(tmp_path, healthy):
         for f in [one.draft.functions[:: 1 if i % 2 else -1] if i < 20 else (f"lib.tool{i - 20}x",)]
     ]
     shares = {"validation": 0.2, "test": 0.2}
-    parted = split.assign(alike, list(TOOLS), **shares, seed=1, by_tools=True)
+    parted = output.assign(alike, list(TOOLS), **shares, seed=1, by_tools=True)
     assert len(set(parted[:20])) == 1  # the order of the tools does not matter
-    split.save(tmp_path, alike, parted, ROWS, by_tools=True)
+    output.save(tmp_path, alike, parted, ROWS, by_tools=True)
     rows = jsonl.load(tmp_path)
     wrong = ["train", "test"] * 20
     with pytest.raises(ValueError, match="the same question as"):
-        split.save(tmp_path, alike, wrong, ROWS, by_tools=True)
+        output.save(tmp_path, alike, wrong, ROWS, by_tools=True)
     assert len(own_split(rows).test) == parted.count("test")
 
 
@@ -228,7 +232,7 @@ def test_parts_that_share_a_query_are_refused(tmp_path, healthy):
     one, two, *_ = healthy[1][0].accepted
     copy = two._replace(query=f" {one.query}\n")
     with pytest.raises(ValueError, match=r"1 queries are also in a later part .* the same text as"):
-        split.save(tmp_path, [one, copy], ["train", "test"], ROWS)
+        output.save(tmp_path, [one, copy], ["train", "test"], ROWS)
 
 
 @pytest.mark.parametrize(

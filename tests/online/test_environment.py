@@ -3,17 +3,23 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.online.environment import Environment, answer, flipped, present, simulated_reranker
+from jaxret.online.environment import (
+    Environment,
+    available_at,
+    label_noise,
+    respond,
+    simulated_reranker,
+)
 from jaxret.types import Slate
 
 ROUNDS = 20_000
 SLATE = Slate(items=jnp.array([7, 2, 9, 4]), propensity=jnp.array([0.4, 0.3, 0.2, 0.1]))
 
 
-def many_answers(environment, labels, slate=SLATE):
+def many_responses(environment, labels, slate=SLATE):
     keys = jax.random.split(jax.random.key(3), ROUNDS)
     query = jnp.asarray(0)
-    ask = lambda key: answer(environment, key, slate, jnp.asarray(labels), query)  # noqa: E731
+    ask = lambda key: respond(environment, key, slate, jnp.asarray(labels), query)  # noqa: E731
     return jax.tree.map(np.asarray, jax.jit(jax.vmap(ask))(keys))
 
 
@@ -23,26 +29,26 @@ def is_rate(bits, rate):
 
 
 @pytest.mark.parametrize("labels", [[7, -1], [3, -1]])
-def test_bits_are_flipped_at_their_rate_and_the_truth_is_kept(labels):
-    _, feedback = many_answers(flipped(0.2), labels)
-    assert (feedback.success == (7 in labels)).all()
-    assert is_rate(feedback.reward != feedback.success, 0.2)
+def test_rewards_are_turned_at_the_noise_rate_and_the_truth_is_kept(labels):
+    _, feedback, success = many_responses(label_noise(0.2), labels)
+    assert (success == (7 in labels)).all()
+    assert is_rate(feedback.reward != success, 0.2)
 
 
 @pytest.mark.parametrize(("labels", "success"), [([7, -1], 1), ([3, 7], 1), ([2, -1], 0)])
 def test_a_plain_environment_uses_the_first_item_and_tells_the_truth(labels, success):
-    choice, feedback = answer(
+    choice, feedback, truth = respond(
         Environment(), jax.random.key(0), SLATE, jnp.asarray(labels), jnp.asarray(0)
     )
-    assert (choice.item, feedback.success, feedback.reward) == (7, success, success)
+    assert (choice.item, truth, feedback.reward) == (7, success, success)
     assert choice.propensity == SLATE.propensity[0]
 
 
 @pytest.mark.parametrize("accuracy", [0.0, 0.6, 1.0])
 def test_a_reranker_finds_the_right_item_at_its_accuracy_or_by_luck(accuracy):
     environment = Environment(reranker=simulated_reranker(accuracy=accuracy))
-    choice, feedback = many_answers(environment, [9, -1])
-    assert is_rate(feedback.success, accuracy + (1 - accuracy) / 4)
+    choice, _, success = many_responses(environment, [9, -1])
+    assert is_rate(success, accuracy + (1 - accuracy) / 4)
     wrong = choice.item[choice.item != 9]
     for item in (7, 2, 4):  # mistakes are even over the slate
         assert len(wrong) == 0 or is_rate(wrong == item, 1 / 3)
@@ -50,28 +56,28 @@ def test_a_reranker_finds_the_right_item_at_its_accuracy_or_by_luck(accuracy):
 
 def test_a_reranker_that_sees_no_right_item_picks_any():
     environment = Environment(reranker=simulated_reranker(accuracy=1.0))
-    choice, feedback = many_answers(environment, [3, -1])
-    assert not feedback.success.any()
+    choice, _, success = many_responses(environment, [3, -1])
+    assert not success.any()
     assert all(is_rate(choice.item == item, 0.25) for item in (7, 2, 9, 4))
 
 
 def test_the_choice_carries_the_propensity_of_the_item_that_was_used():
     environment = Environment(reranker=simulated_reranker(accuracy=0.5))
-    choice, _ = many_answers(environment, [9, -1])
+    choice, _, _ = many_responses(environment, [9, -1])
     chance = {7: 0.4, 2: 0.3, 9: 0.2, 4: 0.1}
     np.testing.assert_allclose(choice.propensity, [chance[i] for i in choice.item], rtol=1e-6)
 
 
 def test_a_reranker_may_read_the_query_instead_of_the_labels():
     environment = Environment(reranker=lambda key, slate, labels, query: query)
-    choice, _ = answer(environment, jax.random.key(0), SLATE, jnp.asarray([-1]), jnp.asarray(2))
+    choice, _, _ = respond(environment, jax.random.key(0), SLATE, jnp.asarray([-1]), jnp.asarray(2))
     assert choice.item == 9
 
 
 def test_items_are_there_from_their_arrival_until_they_leave():
     environment = Environment(arrives=jnp.array([0, 2, 0, 1]), leaves=jnp.array([9, 9, 2, 3]))
     available = jnp.array([True, True, True, False])  # the last is not in the catalogue at all
-    there = [present(environment, jnp.asarray(t), available).tolist() for t in range(4)]
+    there = [available_at(environment, jnp.asarray(t), available).tolist() for t in range(4)]
     assert there == [
         [True, False, True, False],
         [True, False, True, False],
@@ -82,7 +88,9 @@ def test_items_are_there_from_their_arrival_until_they_leave():
 
 def test_an_item_that_leaves_before_it_arrives_is_away_in_between():
     environment = Environment(arrives=jnp.array([3, 2, 2]), leaves=jnp.array([1, 2, 9]))
-    there = [present(environment, jnp.asarray(t), jnp.ones(3, bool)).tolist() for t in range(5)]
+    there = [
+        available_at(environment, jnp.asarray(t), jnp.ones(3, bool)).tolist() for t in range(5)
+    ]
     assert list(zip(*there, strict=True)) == [
         (True, False, False, True, True),
         (False, False, False, False, False),  # no time at all, as for any empty stay
@@ -93,7 +101,7 @@ def test_an_item_that_leaves_before_it_arrives_is_away_in_between():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: flipped(0.7), r"flip_rate must be in \[0, 0.5\], got 0.7"),
+        (lambda: label_noise(0.7), r"noise_rate must be in \[0, 0.5\], got 0.7"),
         (lambda: simulated_reranker(accuracy=-0.1), r"accuracy must be in \[0, 1\], got -0.1"),
     ],
 )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxret.online import estimators
-from jaxret.online.estimators import Round, expected_coefficients
+from jaxret.online.estimators import Observation, expected_coefficients
 
 PROBS = np.array([0.5, 0.3, 0.2])
 TARGET = 1
@@ -16,7 +16,7 @@ EPSILON_GREEDY = np.array([0.8, 0.1, 0.1])  # epsilon = 0.3; the model's p is an
 
 def a_round(item, reward, propensity, labels=(TARGET,)):
     ids = np.arange(3)
-    return Round(
+    return Observation(
         probs=jnp.asarray(PROBS, jnp.float32),
         chosen=jnp.asarray(ids == item, jnp.float32),
         best=jnp.asarray(ids == 0, jnp.float32),
@@ -27,12 +27,12 @@ def a_round(item, reward, propensity, labels=(TARGET,)):
     )
 
 
-def average(estimator, pi, labels=(TARGET,), flip_rate=0.0):
+def average(estimator, pi, labels=(TARGET,), noise_rate=0.0):
     """Sum over every item and both bits, weighted by their chances."""
     mean = np.zeros(3)
     for item in range(3):
         for reward in (0, 1):
-            chance = 1 - flip_rate if reward == (item in labels) else flip_rate
+            chance = 1 - noise_rate if reward == (item in labels) else noise_rate
             c = estimator.coefficients(a_round(item, reward, pi[item], labels))
             mean += pi[item] * chance * np.asarray(c, np.float64)
     return mean
@@ -47,7 +47,7 @@ BY_HAND = [
         [0.5, 0.3, 0.2],
     ),
     (estimators.chosen_only(), [0, -1.5, 0], [0, 1, 0]),
-    (estimators.debiased(flip_rate=0.1), [0.5, 0.3 - 2.8125, 0.2], [0.5, 0.3 + 0.3125, 0.2]),
+    (estimators.debiased(noise_rate=0.1), [0.5, 0.3 - 2.8125, 0.2], [0.5, 0.3 + 0.3125, 0.2]),
     (estimators.implicit_exploration(gamma=0.1), [0.5, 0.3 - 2.0, 0.2], [0.5, 0.3, 0.2]),
     (estimators.clipped(floor=0.5), [0.5, 0.3 - 2.0, 0.2], [0.5, 0.3, 0.2]),
     (estimators.clipped(floor=0.3), [0.5, 0.3 - 2.5, 0.2], [0.5, 0.3, 0.2]),
@@ -74,9 +74,9 @@ def test_the_exact_average_equals_the_sum_over_all_rounds():
             jnp.asarray(PROBS),
             jnp.asarray(TARGET),
             propensity=jnp.asarray(EPSILON_GREEDY),
-            flip_rate=0.2,
+            noise_rate=0.2,
         )
-        expected = average(estimator, EPSILON_GREEDY, flip_rate=0.2)
+        expected = average(estimator, EPSILON_GREEDY, noise_rate=0.2)
         np.testing.assert_allclose(got, expected, atol=1e-6)
 
 
@@ -87,7 +87,7 @@ def test_the_exact_average_equals_the_sum_over_all_rounds():
         estimators.importance_weighted(divide_by="model"),
         estimators.chosen_only(),
         estimators.full_information(),
-        estimators.debiased(flip_rate=0.0),
+        estimators.debiased(noise_rate=0.0),
     ],
     ids=lambda e: e.name,
 )
@@ -119,14 +119,14 @@ def test_importance_weighting_stays_unbiased_when_items_are_not_drawn_from_the_m
     np.testing.assert_allclose(as_printed, [0.5, 0.3 - 0.1 / 0.3, 0.2], atol=1e-6)
 
 
-def test_flipped_bits_put_the_papers_update_off_by_rho_on_every_row():  # Eq. (12)
-    off = average(estimators.importance_weighted(), PROBS, flip_rate=0.2) - FULL_INFORMATION
+def test_noisy_bits_put_the_papers_update_off_by_rho_on_every_row():  # Eq. (12)
+    off = average(estimators.importance_weighted(), PROBS, noise_rate=0.2) - FULL_INFORMATION
     np.testing.assert_allclose(off, [-0.2, 0.2, -0.2], atol=1e-6)
 
 
 @pytest.mark.parametrize("pi", [PROBS, EPSILON_GREEDY])
-def test_the_debiased_update_is_off_by_nothing_under_flipped_bits(pi):
-    got = average(estimators.debiased(flip_rate=0.2), pi, flip_rate=0.2)
+def test_the_debiased_update_is_off_by_nothing_under_label_noise(pi):
+    got = average(estimators.debiased(noise_rate=0.2), pi, noise_rate=0.2)
     np.testing.assert_allclose(got, FULL_INFORMATION, atol=1e-5)
 
 
@@ -169,8 +169,8 @@ def test_implicit_exploration_bounds_the_step_of_the_least_likely_item():
     ("make", "message"),
     [
         (lambda: estimators.importance_weighted(divide_by="p"), "divide_by must be 'propensity'"),
-        (lambda: estimators.debiased(flip_rate=0.5), r"flip_rate must be in \[0, 0.5\), got 0.5"),
-        (lambda: estimators.debiased(flip_rate=-0.1), r"flip_rate must be in \[0, 0.5\)"),
+        (lambda: estimators.debiased(noise_rate=0.5), r"noise_rate must be in \[0, 0.5\), got 0.5"),
+        (lambda: estimators.debiased(noise_rate=-0.1), r"noise_rate must be in \[0, 0.5\)"),
         (lambda: estimators.implicit_exploration(gamma=0.0), "gamma must be > 0, got 0.0"),
         (lambda: estimators.clipped(floor=0.0), r"floor must be in \(0, 1\], got 0.0"),
         (lambda: estimators.bandit_likelihood(floor=1.0), r"floor must be in \(0, 1\), got 1.0"),

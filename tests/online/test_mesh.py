@@ -12,21 +12,23 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxret import sharding
-from jaxret.online import learner, projections, schedules
+from jaxret.online import presets, projections, schedules
+from jaxret.online.blocked import TILE, simulate_blocked, simulate_on_mesh
 from jaxret.online.environment import Environment, simulated_reranker
-from jaxret.online.replay import TILE, replay_blocked, replay_on_mesh
+from jaxret.types import State
 
 DEVICES = (1, 2, 4, 8)
 SPHERE = {"projection": projections.sphere(), "schedule": schedules.inverse_sqrt()}
-ORAG = learner.orag(tau=0.2, eta=0.02, **SPHERE)
-SLATES = learner.orag(tau=0.2, eta=0.02, k=5, **SPHERE)
+ORAG = presets.orag(tau=0.2, eta=0.02, **SPHERE)
+SLATES = presets.orag(tau=0.2, eta=0.02, k=5, **SPHERE)
+BANDITRON = presets.banditron(tau=0.2, eta=0.1, epsilon=0.2, projection=projections.none())
 KEY = partial(jax.random.key, 4)
 
 
 def everything(items):
     ids = np.arange(items)
     return Environment(
-        flip_rate=0.1,
+        noise_rate=0.1,
         reranker=simulated_reranker(accuracy=0.8),
         arrives=jnp.asarray(np.where(ids % 4 == 1, 30, 0)),
         leaves=jnp.asarray(np.where(ids % 4 == 2, 50, 10**6)),
@@ -34,8 +36,8 @@ def everything(items):
 
 
 def on_devices(n, rule, catalogue, stream, world, **blocks):
-    """Plays on a mesh of n devices; n = 0 is the plain blocked replay."""
-    how = partial(replay_on_mesh, mesh=sharding.make_mesh(item=n)) if n else replay_blocked
+    """Plays on a mesh of n devices; n = 0 is the plain blocked form."""
+    how = partial(simulate_on_mesh, mesh=sharding.make_mesh(item=n)) if n else simulate_blocked
     run = jax.jit(lambda state: how(rule, state, world, stream, KEY(), **blocks))
     return run(rule.init(*catalogue))
 
@@ -66,9 +68,9 @@ def test_rows_stay_on_their_devices(problem):
     placed = sharding.place(
         ORAG.init(*catalogue),
         mesh,
-        learner.State(theta=P("item", None), available=P("item"), t=P()),
+        State(theta=P("item", None), available=P("item"), t=P()),
     )
-    run = jax.jit(lambda s: replay_on_mesh(ORAG, s, Environment(), stream, KEY(), mesh=mesh))
+    run = jax.jit(lambda s: simulate_on_mesh(ORAG, s, Environment(), stream, KEY(), mesh=mesh))
     state, _ = run(placed)
     assert state.theta.sharding.shard_shape(state.theta.shape) == (5, 8)
     assert state.available.sharding.shard_shape(state.available.shape) == (5,)
@@ -108,11 +110,11 @@ def elements_sent(program, devices):
 
 
 @pytest.mark.parametrize("tile", [1, TILE])  # the rounds of a tile are described together
-@pytest.mark.parametrize("rule", [ORAG, SLATES, learner.banditron(tau=0.2, eta=0.1, epsilon=0.2)])
+@pytest.mark.parametrize("rule", [ORAG, SLATES, BANDITRON])
 def test_a_round_sends_a_few_scalars_between_devices(problem, rule, tile):
     catalogue, stream = problem(items=8192, width=32)
     mesh, world = sharding.make_mesh(item=8), everything(8192)
-    run = partial(replay_on_mesh, mesh=mesh, block=32, tile=tile)
+    run = partial(simulate_on_mesh, mesh=mesh, block=32, tile=tile)
     program = jax.jit(lambda s: run(rule, s, world, stream, KEY())).lower(rule.init(*catalogue))
     sent = elements_sent(program.compile(), devices=8)
     assert len(sent) >= 3  # a maximum, sums, the chosen entry
@@ -143,7 +145,7 @@ def test_a_catalogue_on_a_mesh_can_be_swept_over_runs(problem):
 
     def run(order, key):
         part = stream._replace(order=order)
-        return replay_on_mesh(ORAG, state, Environment(), part, key, mesh=mesh, block=24)
+        return simulate_on_mesh(ORAG, state, Environment(), part, key, mesh=mesh, block=24)
 
     orders = jnp.stack([stream.order, stream.order[::-1]])
     together = jax.jit(lambda *args: sharding.sweep(run, *args))(orders, jax.random.split(KEY(), 2))

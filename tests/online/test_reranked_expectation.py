@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.online import estimators, policy
-from jaxret.online.environment import Environment, answer, simulated_reranker
+from jaxret.online import estimators, policies
+from jaxret.online.environment import Environment, respond, simulated_reranker
 from jaxret.online.learner import coefficients
 
 P = np.array([0.45, 0.25, 0.15, 0.1, 0.05])
@@ -87,7 +87,7 @@ def test_the_printed_weight_is_off_by_the_draw(accuracy):
 
 def sampled(k, accuracy, divide_by):
     """The mean coefficients of many rounds of the real policy, reranker and estimator."""
-    rule = policy.softmax(k=k)
+    rule = policies.softmax(k=k)
     world = Environment(reranker=simulated_reranker(accuracy=accuracy))
     estimator = estimators.importance_weighted(divide_by=divide_by)
     logits, labels = jnp.log(jnp.asarray(P, jnp.float32)), jnp.array([RIGHT])
@@ -95,8 +95,8 @@ def sampled(k, accuracy, divide_by):
     def one(key):
         draw, lot = jax.random.split(key)
         slate = rule.show(draw, logits, None)
-        choice, feedback = answer(world, lot, slate, labels, jnp.zeros((), jnp.int32))
-        return coefficients(estimator, logits, choice, feedback.reward, labels, None)
+        choice, feedback, _ = respond(world, lot, slate, labels, jnp.zeros((), jnp.int32))
+        return coefficients(estimator, logits, choice, feedback, None)
 
     rounds = jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(7), DRAWS))
     return np.asarray(rounds, np.float64).mean(axis=0)

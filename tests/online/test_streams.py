@@ -3,9 +3,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.online import learner, streams
+from jaxret.online import presets, projections, streams
 from jaxret.online.environment import Environment
-from jaxret.online.replay import replay
+from jaxret.online.rounds import scan_rounds
 from jaxret.types import Stream
 
 
@@ -64,10 +64,10 @@ def test_hops_update_after_every_sub_query():  # Algorithm 4
         labels=jnp.arange(6, dtype=jnp.int32)[:, None],
         order=jnp.asarray(streams.hops(task, 1, seed=0)),
     )
-    rule = learner.full_information(tau=1.0, eta=0.5)
+    rule = presets.full_information(tau=1.0, eta=0.5, projection=projections.none())
     theta = rng.normal(size=(6, 4)).astype(np.float32)
     start = rule.init(jnp.asarray(theta), jnp.ones(6, bool))
-    run = jax.jit(lambda s: replay(rule, s, Environment(), stream, jax.random.key(0)))
+    run = jax.jit(lambda s: scan_rounds(rule, s, Environment(), stream, jax.random.key(0)))
     state, trace = run(start)
     for hop in np.asarray(stream.order):  # hop i has label i; nothing is left until the task ends
         q = np.asarray(stream.queries)[hop]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from jaxret.online.environment import Environment
-from jaxret.online.replay import replay
-from jaxret.theory.run import Run
+from jaxret.online.rounds import scan_rounds
+from jaxret.theory.evidence import Evidence
 from jaxret.types import Stream
 
 ITEMS, QUERIES, WIDTH, SEEDS, TIMES = 8, 40, 5, 96, 8
@@ -32,18 +32,18 @@ class Toy:
         orders = [[rng.permutation(QUERIES) for _ in range(TIMES)] for _ in range(SEEDS)]
         self.order = np.array(orders, np.int32).reshape(SEEDS, -1)
 
-    def play(self, learner, *, flip_rate=None, comparator=None, labels=None):
-        """A `Run`; U is Theta_1 unless given."""
+    def play(self, learner, *, noise_rate=None, comparator=None, labels=None):
+        """An `Evidence`; U is Theta_1 unless given."""
         labels = jnp.asarray(self.labels if labels is None else labels)
         stream = Stream(queries=jnp.asarray(self.queries), labels=labels, order=self.order)
         start = learner.init(jnp.asarray(self.theta_1), jnp.ones(ITEMS, bool))
-        world = Environment(flip_rate=flip_rate)
+        world = Environment(noise_rate=noise_rate)
 
         def one(key, order):
-            return replay(learner, start, world, stream._replace(order=order), key)[1]
+            return scan_rounds(learner, start, world, stream._replace(order=order), key)[1]
 
         trace = jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(0), SEEDS), self.order)
-        return Run(
+        return Evidence(
             rule=learner.rule,
             theta_1=start.theta,
             stream=stream,

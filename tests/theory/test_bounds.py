@@ -2,13 +2,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.online import estimators, learner, policy, projections, schedules
+from jaxret.online import estimators, learner, policies, presets, projections, schedules
 from jaxret.theory.bounds import debiased, describe, theorem_5_1, theorem_b2
 from jaxret.theory.comparators import hindsight, proximal
-from jaxret.theory.run import bias_product, measured_regret, norm2
+from jaxret.theory.evidence import bias_product, measured_regret, norm2
 from jaxret.types import Stream
 
 TAU, ETA = 0.3, 0.003
+RULE = presets.orag(tau=TAU, eta=ETA, projection=projections.none())
 
 
 @pytest.fixture(scope="module")
@@ -21,12 +22,12 @@ def closest(toy):
 
 @pytest.fixture(scope="module")
 def clean(toy, closest):
-    return toy.play(learner.orag(tau=TAU, eta=ETA), comparator=closest.theta)
+    return toy.play(RULE, comparator=closest.theta)
 
 
 @pytest.fixture(scope="module")
 def noisy(toy, closest):
-    return toy.play(learner.orag(tau=TAU, eta=ETA), flip_rate=0.45, comparator=closest.theta)
+    return toy.play(RULE, noise_rate=0.45, comparator=closest.theta)
 
 
 def failing(bound):
@@ -72,13 +73,13 @@ def test_the_terms_of_theorem_5_1_are_those_of_the_paper(clean):
     np.testing.assert_allclose(terms["variance"], ETA / 2 * second.sum(axis=1).mean(), rtol=1e-4)
 
 
-def test_flipped_bits_void_theorem_5_1_and_theorem_b2_covers_them(noisy):
+def test_noisy_rewards_void_theorem_5_1_and_theorem_b2_covers_them(noisy):
     void, bound, regret = (
         theorem_5_1(noisy),
-        theorem_b2(noisy, flip_rate=0.45),
+        theorem_b2(noisy, noise_rate=0.45),
         measured_regret(noisy),
     )
-    assert failing(void) == ["share of flipped bits"]
+    assert failing(void) == ["share of wrong rewards"]
     assert "void" in describe(void)
     assert regret.mean - 3 * regret.stderr > void.value
     assert bound.holds
@@ -103,42 +104,43 @@ def test_the_bias_is_the_inner_product_with_the_bias_matrix(noisy):
     np.testing.assert_allclose(bias_product(noisy)[:3], by_hand, atol=1e-3)
 
 
-def test_the_debiased_rule_meets_its_bound_under_flips(toy, closest):
+def test_the_debiased_rule_meets_its_bound_under_label_noise(toy, closest):
     rule = learner.rank_one(
         "debiased",
-        estimator=estimators.debiased(flip_rate=0.1),
-        policy=policy.softmax(),
+        estimator=estimators.debiased(noise_rate=0.1),
+        policy=policies.softmax(),
         tau=TAU,
         eta=ETA,
     )
-    run = toy.play(rule, flip_rate=0.1, comparator=closest.theta)
-    bound, regret = debiased(run, flip_rate=0.1), measured_regret(run)
+    run = toy.play(rule, noise_rate=0.1, comparator=closest.theta)
+    bound, regret = debiased(run, noise_rate=0.1), measured_regret(run)
     assert bound.holds
     assert set(bound.terms) == {"start", "variance"}
-    assert regret.mean + 5 * regret.stderr < bound.value < theorem_b2(run, flip_rate=0.1).value
-    assert failing(debiased(run, flip_rate=0.3)) == [
+    assert regret.mean + 5 * regret.stderr < bound.value < theorem_b2(run, noise_rate=0.1).value
+    assert failing(debiased(run, noise_rate=0.3)) == [
         "mean of the estimator",
-        "share of flipped bits",
+        "share of wrong rewards",
     ]
 
 
 def test_the_rule_that_moves_one_row_meets_theorem_5_1(toy, closest):
-    run = toy.play(learner.chosen_only(tau=TAU, eta=ETA), comparator=closest.theta)
+    rule = presets.chosen_only(tau=TAU, eta=ETA, projection=projections.none())
+    run = toy.play(rule, comparator=closest.theta)
     bound, regret = theorem_5_1(run), measured_regret(run)
     assert bound.holds
     assert regret.mean + 5 * regret.stderr < bound.value
 
 
 def sharper(run):
-    return run._replace(rule=run.rule._replace(policy=policy.softmax(temperature=0.9)))
+    return run._replace(rule=run.rule._replace(policy=policies.softmax(temperature=0.9)))
 
 
 def greedy(run):
-    return run._replace(rule=run.rule._replace(policy=policy.greedy()))
+    return run._replace(rule=run.rule._replace(policy=policies.greedy()))
 
 
 def three_at_once(run):
-    return run._replace(rule=run.rule._replace(policy=policy.softmax(k=3)))
+    return run._replace(rule=run.rule._replace(policy=policies.softmax(k=3)))
 
 
 def other_propensities(run):
@@ -162,7 +164,7 @@ def clipped(run):
 
 
 def debiased_for_nothing(run):
-    return run._replace(rule=run.rule._replace(estimator=estimators.debiased(flip_rate=0.2)))
+    return run._replace(rule=run.rule._replace(estimator=estimators.debiased(noise_rate=0.2)))
 
 
 def two_labels(run):
@@ -216,7 +218,7 @@ def test_one_seed_without_its_axis_is_refused(clean):
 
 def test_a_learner_that_never_moves_has_no_bound(clean):
     with pytest.raises(ValueError, match=r"eta must be > 0 for a regret bound, got 0\.0"):
-        theorem_5_1(clean._replace(rule=learner.frozen().rule))
+        theorem_5_1(clean._replace(rule=presets.frozen().rule))
 
 
 def test_a_run_that_diverged_has_an_infinite_bound(clean):

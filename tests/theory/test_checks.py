@@ -9,12 +9,12 @@ from jaxret.theory.checks import coverage, moments, monte_carlo_coefficients, sl
 P = np.array([0.5, 0.3, 0.15, 0.05])
 
 
-def enumerate_eq_4(p, right, flip_rate, read=lambda y: y):
+def enumerate_eq_4(p, right, noise_rate, read=lambda y: y):
     """E[c] and E||c||^2 of Eq. (4) over the item and the bit, by hand; ``read`` maps the bit."""
     mean, second = np.zeros_like(p), 0.0
     for a in range(len(p)):
         for flip in (0, 1):
-            chance = p[a] * (flip_rate if flip else 1 - flip_rate)
+            chance = p[a] * (noise_rate if flip else 1 - noise_rate)
             c = p.copy()
             c[a] -= read((a == right) ^ flip) / p[a]
             mean, second = mean + chance * c, second + chance * (c**2).sum()
@@ -35,7 +35,7 @@ def test_the_moments_of_eq_4_are_those_of_the_theory(right, rho):
         np.testing.assert_allclose(second, (P**2).sum() - 2 * q + 1 / q, rtol=1e-12)
         assert second <= 1 / q - 2 * q + 1  # Theorem 5.1
     got = moments(
-        estimators.importance_weighted(), jnp.asarray(P), jnp.asarray(right), flip_rate=rho
+        estimators.importance_weighted(), jnp.asarray(P), jnp.asarray(right), noise_rate=rho
     )
     np.testing.assert_allclose(got.mean, mean, atol=1e-6)
     np.testing.assert_allclose(got.second, second, rtol=1e-5)
@@ -49,7 +49,7 @@ def test_the_debiased_bit_has_the_mean_of_the_clean_one_and_more_variance(right,
     np.testing.assert_allclose(mean, P - (np.arange(4) == right), atol=1e-12)
     np.testing.assert_allclose(second, (P**2).sum() - 2 * q + 1 / q + v * (1 / P).sum(), rtol=1e-12)
     got = moments(
-        estimators.debiased(flip_rate=rho), jnp.asarray(P), jnp.asarray(right), flip_rate=rho
+        estimators.debiased(noise_rate=rho), jnp.asarray(P), jnp.asarray(right), noise_rate=rho
     )
     np.testing.assert_allclose(got.mean, mean, atol=1e-5)
     np.testing.assert_allclose(got.second, second, rtol=1e-5)
@@ -75,15 +75,15 @@ def test_lemma_3_1_holds_by_chance_too(estimator):
     assert 0 < got.stderr.max() < 0.02
 
 
-def test_samples_show_the_bias_of_flipped_bits_and_that_debiasing_removes_it():
+def test_samples_show_the_bias_of_noisy_bits_and_that_debiasing_removes_it():
     right, rho = 0, 0.2
     lean = rho * (2.0 * (np.arange(4) == right) - 1)
     for estimator, bias in [
         (estimators.importance_weighted(), lean),
-        (estimators.debiased(flip_rate=rho), np.zeros(4)),
+        (estimators.debiased(noise_rate=rho), np.zeros(4)),
     ]:
         got = monte_carlo_coefficients(
-            estimator, jnp.asarray(P), jnp.asarray(right), jax.random.key(1), 40_000, flip_rate=rho
+            estimator, jnp.asarray(P), jnp.asarray(right), jax.random.key(1), 40_000, noise_rate=rho
         )
         off = np.asarray(got.mean) - (P - (np.arange(4) == right))
         assert (np.abs(off - bias) <= 4 * np.asarray(got.stderr)).all()

@@ -2,7 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.online import learner, projections
+from jaxret.online import presets, projections
 from jaxret.theory.bounds import theorem_5_1, theorem_b2
 from jaxret.theory.corollaries import (
     Constants,
@@ -12,7 +12,7 @@ from jaxret.theory.corollaries import (
     corollary_b3_step_size,
     measured_constants,
 )
-from jaxret.theory.run import measured_regret
+from jaxret.theory.evidence import measured_regret
 
 TAU, ETA, ROUNDS, ITEMS = 0.3, 0.003, 320, 8
 CONSTANTS = Constants(theta=4.0, q=12.0, p_label=0.01, p_item=0.005)
@@ -20,14 +20,15 @@ CONSTANTS = Constants(theta=4.0, q=12.0, p_label=0.01, p_item=0.005)
 
 @pytest.fixture(scope="module")
 def clean(toy):
-    return toy.play(learner.orag(tau=TAU, eta=ETA), comparator=0.9 * toy.theta_1)
+    rule = presets.orag(tau=TAU, eta=ETA, projection=projections.none())
+    return toy.play(rule, comparator=0.9 * toy.theta_1)
 
 
 @pytest.fixture(scope="module")
 def noisy(toy):
     ball = projections.ball(radius=0.6)
-    rule = learner.orag(tau=TAU, eta=ETA, projection=ball)
-    return toy.play(rule, flip_rate=0.1, comparator=1.1 * toy.theta_1)
+    rule = presets.orag(tau=TAU, eta=ETA, projection=ball)
+    return toy.play(rule, noise_rate=0.1, comparator=1.1 * toy.theta_1)
 
 
 def with_step(run, eta):
@@ -69,11 +70,11 @@ def test_a_constant_that_the_run_exceeds_is_named(clean, constant, factor, name)
 
 
 def test_corollary_b3_is_smallest_at_its_step_size_and_is_then_the_printed_one(noisy):
-    eta = corollary_b3_step_size(CONSTANTS, ROUNDS, flip_rate=0.1, items=ITEMS)
+    eta = corollary_b3_step_size(CONSTANTS, ROUNDS, noise_rate=0.1, items=ITEMS)
     theta, q, p, p_item = CONSTANTS
     rate = q * (1 - 2 * p + 1 / p + 0.1 * ITEMS / p_item)
     np.testing.assert_allclose(eta, np.sqrt(theta / (2 * rate * ROUNDS)), rtol=1e-12)
-    bound = corollary_b3(with_step(noisy, eta), CONSTANTS, flip_rate=0.1)
+    bound = corollary_b3(with_step(noisy, eta), CONSTANTS, noise_rate=0.1)
     linear = 2 * 0.1 * 0.6 * ITEMS * np.sqrt(q) * ROUNDS
     np.testing.assert_allclose(bound.terms["bias"], linear, rtol=1e-12)
     np.testing.assert_allclose(
@@ -81,13 +82,13 @@ def test_corollary_b3_is_smallest_at_its_step_size_and_is_then_the_printed_one(n
     )
     for factor in (0.5, 0.99, 1.01, 2.0):
         other = with_step(noisy, factor * eta)
-        assert corollary_b3(other, CONSTANTS, flip_rate=0.1).value > bound.value
+        assert corollary_b3(other, CONSTANTS, noise_rate=0.1).value > bound.value
 
 
 def test_corollary_b3_is_above_theorem_b2_and_above_the_regret(noisy):
     bound, theorem = (
-        corollary_b3(noisy, measured_constants(noisy), flip_rate=0.1),
-        theorem_b2(noisy, flip_rate=0.1),
+        corollary_b3(noisy, measured_constants(noisy), noise_rate=0.1),
+        theorem_b2(noisy, noise_rate=0.1),
     )
     assert bound.holds
     assert bound.terms["bias"] > theorem.terms["bias"]
@@ -96,7 +97,7 @@ def test_corollary_b3_is_above_theorem_b2_and_above_the_regret(noisy):
 
 def test_without_a_ball_corollary_b3_is_void_and_infinite(noisy):
     free = noisy._replace(rule=noisy.rule._replace(projection=projections.none()))
-    bound = corollary_b3(free, measured_constants(noisy), flip_rate=0.1)
+    bound = corollary_b3(free, measured_constants(noisy), noise_rate=0.1)
     assert bound.value == np.inf
     assert [a.name for a in bound.assumptions if not a.holds] == ["rows in a ball: radius"]
 

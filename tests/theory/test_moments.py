@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.online import estimators, policy
-from jaxret.online.environment import answer, flipped
+from jaxret.online import estimators, policies
+from jaxret.online.environment import label_noise, respond
 from jaxret.online.learner import coefficients, rank_one
 from jaxret.theory.moments import moments, over_queries
 
@@ -14,17 +14,17 @@ LOGITS = np.array([0.3, -np.inf, 1.2, 0.0, -0.7])
 P = np.exp(LOGITS) / np.exp(LOGITS).sum()
 HERE = P > 0
 UNBIASED = [
-    (estimators.importance_weighted(), policy.softmax()),
-    (estimators.importance_weighted(), policy.softmax(temperature=2.0)),
-    (estimators.importance_weighted(), policy.epsilon_greedy(epsilon=0.3)),
-    (estimators.chosen_only(), policy.softmax()),
-    (estimators.full_information(), policy.greedy()),
+    (estimators.importance_weighted(), policies.softmax()),
+    (estimators.importance_weighted(), policies.softmax(temperature=2.0)),
+    (estimators.importance_weighted(), policies.epsilon_greedy(epsilon=0.3)),
+    (estimators.chosen_only(), policies.softmax()),
+    (estimators.full_information(), policies.greedy()),
 ]
 
 
 def of(estimator, draws, label, rho=0.0):
     learner = rank_one("one", estimator=estimator, policy=draws, tau=1.0, eta=1.0)
-    got = jax.jit(lambda z: moments(learner.rule, z, jnp.asarray(label), flip_rate=rho))(LOGITS)
+    got = jax.jit(lambda z: moments(learner.rule, z, jnp.asarray(label), noise_rate=rho))(LOGITS)
     return [np.asarray(x, np.float64) for x in got]
 
 
@@ -38,9 +38,9 @@ def test_unbiased_rules_have_no_bias_where_bits_are_right(estimator, draws):
 
 @pytest.mark.parametrize("rho", [0.1, 0.4])
 def test_the_debiased_rule_has_no_bias_at_any_rate_and_the_papers_has_that_of_eq_12(rho):
-    _, bias, _ = of(estimators.debiased(flip_rate=rho), policy.softmax(), 4, rho)
+    _, bias, _ = of(estimators.debiased(noise_rate=rho), policies.softmax(), 4, rho)
     assert bias < 1e-5
-    _, bias, _ = of(estimators.importance_weighted(), policy.softmax(), 4, rho)
+    _, bias, _ = of(estimators.importance_weighted(), policies.softmax(), 4, rho)
     assert bias == pytest.approx(rho * np.sqrt(4), rel=1e-5)  # rho on each of the 4 rows
 
 
@@ -48,16 +48,16 @@ def test_the_debiased_rule_has_no_bias_at_any_rate_and_the_papers_has_that_of_eq
 def test_the_variance_of_eq_4_is_its_closed_form(rho):
     label = 4
     m = np.where(np.arange(5) == label, 1 - rho, rho)[HERE]  # chance of y = 1, by item
-    _, _, variance = of(estimators.importance_weighted(), policy.softmax(), label, rho)
+    _, _, variance = of(estimators.importance_weighted(), policies.softmax(), label, rho)
     assert variance == pytest.approx((m / P[HERE] - m**2).sum(), rel=1e-5)
     if rho == 0:
         assert variance == pytest.approx(1 / P[label] - 1, rel=1e-5)
 
 
 def test_what_needs_no_draw_has_no_variance_and_clipping_trades_it_for_bias():
-    assert of(estimators.full_information(), policy.softmax(), 4, 0.4)[2] < 1e-12
-    _, _, exact = of(estimators.importance_weighted(), policy.softmax(), 4)
-    _, bias, clipped = of(estimators.clipped(floor=0.5), policy.softmax(), 4)
+    assert of(estimators.full_information(), policies.softmax(), 4, 0.4)[2] < 1e-12
+    _, _, exact = of(estimators.importance_weighted(), policies.softmax(), 4)
+    _, bias, clipped = of(estimators.clipped(floor=0.5), policies.softmax(), 4)
     assert bias == pytest.approx(1 - P[4] / 0.5, rel=1e-5)
     assert clipped < exact / 5
 
@@ -65,23 +65,23 @@ def test_what_needs_no_draw_has_no_variance_and_clipping_trades_it_for_bias():
 @pytest.mark.parametrize(
     ("estimator", "draws"),
     [
-        (estimators.importance_weighted(), policy.softmax(temperature=0.5)),
-        (estimators.bandit_likelihood(), policy.softmax()),
-        (estimators.bandit_likelihood(), policy.greedy()),
-        (estimators.banditron(), policy.epsilon_greedy(epsilon=0.4)),
-        (estimators.debiased(flip_rate=0.2), policy.softmax()),
+        (estimators.importance_weighted(), policies.softmax(temperature=0.5)),
+        (estimators.bandit_likelihood(), policies.softmax()),
+        (estimators.bandit_likelihood(), policies.greedy()),
+        (estimators.banditron(), policies.epsilon_greedy(epsilon=0.4)),
+        (estimators.debiased(noise_rate=0.2), policies.softmax()),
     ],
     ids=lambda x: x.name,
 )
 def test_many_rounds_of_policy_environment_and_estimator_have_these_moments(estimator, draws):
     label, rho, n = 0, 0.2, 40_000
-    world, z, labels = flipped(rho), jnp.asarray(LOGITS, jnp.float32), jnp.array([label])
+    world, z, labels = label_noise(rho), jnp.asarray(LOGITS, jnp.float32), jnp.array([label])
 
     def play(key):
-        act, answered = jax.random.split(key)
+        act, lot = jax.random.split(key)
         slate = draws.show(act, z, None)
-        choice, feedback = answer(world, answered, slate, labels, jnp.zeros((), jnp.int32))
-        return coefficients(estimator, z, choice, feedback.reward, labels, None)
+        choice, feedback, _ = respond(world, lot, slate, labels, jnp.zeros((), jnp.int32))
+        return coefficients(estimator, z, choice, feedback, None)
 
     c = jax.jit(jax.vmap(play))(jax.random.split(jax.random.key(3), n))
     c = np.asarray(c, np.float64)
@@ -98,7 +98,7 @@ def test_queries_are_averaged_over_one_by_one_at_the_rules_temperature():
     theta, queries = rng.normal(size=(5, 3)), rng.normal(size=(4, 3))
     theta, queries = (jnp.asarray(x, jnp.float32) for x in (theta, queries))
     labels, estimator = jnp.array([3, 0, 1, 1]), estimators.importance_weighted()
-    rule = rank_one("a", estimator=estimator, policy=policy.softmax(), tau=0.5, eta=1.0).rule
+    rule = rank_one("a", estimator=estimator, policy=policies.softmax(), tau=0.5, eta=1.0).rule
     got = jax.jit(lambda: over_queries(rule, theta, queries, labels))()
     p = jax.nn.softmax(queries @ theta.T / 0.5, axis=1)[jnp.arange(4), labels]
     np.testing.assert_allclose(got.variance, 1 / p - 1, rtol=1e-4)
@@ -107,7 +107,7 @@ def test_queries_are_averaged_over_one_by_one_at_the_rules_temperature():
 
 def test_a_policy_that_shows_several_items_is_refused():
     several = rank_one(
-        "several", estimator=estimators.chosen_only(), policy=policy.greedy(k=2), tau=1.0, eta=1.0
+        "several", estimator=estimators.chosen_only(), policy=policies.greedy(k=2), tau=1.0, eta=1.0
     )
     with pytest.raises(ValueError, match=r"policy 'greedy' with k=2 has no `chances`"):
         moments(several.rule, jnp.asarray(LOGITS), jnp.asarray(0))

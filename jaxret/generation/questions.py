@@ -1,7 +1,10 @@
-"""A query for some of T tools: the question, and what an answer must hold.
+"""What the models that write and polish queries are asked, and what their answers must hold.
 
-The model chooses the tools (M of T, section 3). Its answer is checked against the tools that it was
-offered; the authors' code checks the whole library, and neither the count nor repetitions.
+    write     a query for M of the T tools on offer, which the model chooses (section 3)
+    polish    the same query in the words that a person would use (Query Polish, section 3)
+
+An answer is checked against the tools that were offered; the authors' code checks the whole
+library, and neither the count nor repetitions.
 """
 
 import json
@@ -11,13 +14,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jaxret.data.dataset import Document
-from jaxret.data.files import json_lines
 from jaxret.data.templates import name_description
+from jaxret.files import json_lines
 from jaxret.generation.checked_answers import PROMPTS, Wrong, json_object, sentence
 from jaxret.generation.docstrings import shorten
 from jaxret.llm import load_prompt
 
-PROMPT = load_prompt(PROMPTS / "ask.txt", ("fewest", "most", "examples", "tools"))
+WRITE = load_prompt(PROMPTS / "write.txt", ("fewest", "most", "examples", "tools"))
+POLISH = load_prompt(PROMPTS / "polish.txt", ("functions", "instruction"))
 SEEDS = Path(__file__).parent / "examples.jsonl"
 
 
@@ -38,7 +42,7 @@ class Draft(NamedTuple):
         return json.dumps(fields, ensure_ascii=False)
 
 
-def seeds(library: str, path: Path = SEEDS) -> list[Draft]:
+def seed_examples(library: str, path: Path = SEEDS) -> list[Draft]:
     """The examples that a pool begins with: the library's own, or those of no library."""
     rows = list(json_lines(path, holds="examples", fields=("library", *Draft._fields)))
     own = [row for row in rows if row["library"] == library]
@@ -48,7 +52,7 @@ def seeds(library: str, path: Path = SEEDS) -> list[Draft]:
     ]
 
 
-def described(tools: Mapping[str, Document], *, words: int = 60) -> dict[str, str]:
+def descriptions(tools: Mapping[str, Document], *, words: int = 60) -> dict[str, str]:
     """Id to what a question says of each tool: its description, cut to so many words.
 
     Raises:
@@ -64,10 +68,10 @@ def described(tools: Mapping[str, Document], *, words: int = 60) -> dict[str, st
     }
 
 
-def question(
+def write_question(
     offered: Mapping[str, str], examples: Sequence[Draft], *, fewest: int, most: int
 ) -> list[dict[str, str]]:
-    """The messages.
+    """Asks for a query.
 
     Args:
       offered: id to description of T tools.
@@ -76,7 +80,7 @@ def question(
       most: functions of a query.
     """
     lines = [f"{i}. {tool}: {about}" for i, (tool, about) in enumerate(offered.items(), start=1)]
-    return PROMPT.messages(
+    return WRITE.messages(
         fewest=str(fewest),
         most=str(most),
         examples="\n".join(example.example() for example in examples) or "(none)",
@@ -84,13 +88,13 @@ def question(
     )
 
 
-def check(
+def read_draft(
     text: str, offered: Sequence[str], known: Collection[str], *, fewest: int, most: int
 ) -> Draft:
-    """Reads an answer.
+    """Reads the query that a model wrote.
 
     Args:
-      text: the answer.
+      text: its answer.
       offered: ids of the T tools.
       known: ids of all tools; tells a function that was not offered from one that is none.
       fewest: functions of a query.
@@ -112,7 +116,7 @@ def check(
     if not fewest <= len(functions) <= most:
         raise Wrong("count", f"{len(functions)} functions instead of {fewest} to {most}")
     instruction = sentence(found["instruction"], "instruction")
-    refuse_names(instruction, functions)
+    _refuse_names(instruction, functions)
     return Draft(
         instruction=instruction,
         functions=tuple(functions),
@@ -120,7 +124,24 @@ def check(
     )
 
 
-def refuse_names(instruction: str, functions: Sequence[str]) -> None:
+def polish_question(draft: Draft) -> list[dict[str, str]]:
+    """Asks for the same query in the words of a person."""
+    return POLISH.messages(functions=", ".join(draft.functions), instruction=draft.instruction)
+
+
+def read_polished(text: str, functions: Sequence[str]) -> str:
+    """Reads the polished query.
+
+    Raises:
+      Wrong: ``not_json``, ``fields`` or ``named``.
+    """
+    answer = json_object(text, ("reasoning", "instruction"))
+    instruction = sentence(answer["instruction"], "instruction")
+    _refuse_names(instruction, functions)
+    return instruction
+
+
+def _refuse_names(instruction: str, functions: Sequence[str]) -> None:
     """Raises `Wrong` (``named``) where a query gives away a function by its name.
 
     By its id, or by its last part if that is no plain word: ``read_csv`` is not, ``sort`` is.

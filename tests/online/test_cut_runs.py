@@ -1,25 +1,28 @@
-"""A replay cut into blocks, into parts of a stream, and ended by what is no query."""
+"""A run cut into blocks, into parts of a stream, and ended by what is no query."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.online import learner, projections, schedules
+from jaxret.online import presets, projections, schedules
+from jaxret.online.blocked import simulate_blocked
 from jaxret.online.environment import Environment, simulated_reranker
-from jaxret.online.replay import replay, replay_blocked
+from jaxret.online.rounds import scan_rounds
 from jaxret.types import Trace
 
 ITEMS = 40
-ORAG = learner.orag(tau=0.2, eta=0.02)
-TAPERED = learner.orag(
+ORAG = presets.orag(tau=0.2, eta=0.02, projection=projections.none())
+TAPERED = presets.orag(
     tau=0.2, eta=0.02, projection=projections.sphere(), schedule=schedules.inverse_sqrt()
 )
 COMES_AND_GOES = {
     "arrives": np.where(np.arange(ITEMS) % 4 == 1, 30, 0),
     "leaves": np.where(np.arange(ITEMS) % 4 == 2, 50, 100),
 }
-EVERYTHING = Environment(**COMES_AND_GOES, flip_rate=0.1, reranker=simulated_reranker(accuracy=0.8))
+EVERYTHING = Environment(
+    **COMES_AND_GOES, noise_rate=0.1, reranker=simulated_reranker(accuracy=0.8)
+)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +34,7 @@ def blocked(problem):
     def run(state, order):
         part = stream._replace(order=order)
         key = jax.random.key(1)
-        return replay_blocked(TAPERED, state, EVERYTHING, part, key, block=16, tile=8)
+        return simulate_blocked(TAPERED, state, EVERYTHING, part, key, block=16, tile=8)
 
     return run, TAPERED.init(*catalogue), stream.order
 
@@ -62,7 +65,7 @@ def test_the_first_minus_one_ends_the_scan(problem):
     catalogue, stream = problem(items=ITEMS)
     world, key = Environment(), jax.random.key(1)
     start = ORAG.init(*catalogue)
-    run = jax.jit(lambda order: replay(ORAG, start, world, stream._replace(order=order), key))
+    run = jax.jit(lambda order: scan_rounds(ORAG, start, world, stream._replace(order=order), key))
     short, trace = run(stream.order[:48])
     for filled in (jnp.full(48, -1, jnp.int32), stream.order[48:].at[0].set(-1)):
         state, longer = run(jnp.concatenate([stream.order[:48], filled]))
@@ -81,7 +84,7 @@ def test_the_first_minus_one_ends_the_scan(problem):
 def test_blocks_that_do_not_fit_are_refused(problem, changes, message):
     catalogue, stream = problem()
     with pytest.raises(ValueError, match=message):
-        replay_blocked(
+        simulate_blocked(
             ORAG, ORAG.init(*catalogue), Environment(), stream, jax.random.key(0), **changes
         )
 
@@ -89,5 +92,5 @@ def test_blocks_that_do_not_fit_are_refused(problem, changes, message):
 def test_a_learner_that_is_not_rank_one_is_sent_to_the_plain_scan(problem):
     catalogue, stream = problem()
     other = ORAG._replace(name="other", rule=None)
-    with pytest.raises(ValueError, match="'other' is not rank one: use replay"):
-        replay_blocked(other, ORAG.init(*catalogue), Environment(), stream, jax.random.key(0))
+    with pytest.raises(ValueError, match="'other' has no blocked form: use scan_rounds"):
+        simulate_blocked(other, ORAG.init(*catalogue), Environment(), stream, jax.random.key(0))

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from jaxret import data
-from jaxret.documents.coverage import coverage, lengths
-from jaxret.documents.read import original
+from jaxret.documents.content import coverage, lengths
+from jaxret.documents.reading import original
 
 DOCUMENTS = (
     {"name": "a", "description": "One two.", "framework": "x"},

@@ -8,10 +8,11 @@ import jax
 import numpy as np
 import pytest
 
-from jaxret.online import estimators, learner, policy, projections, schedules
+from jaxret.online import estimators, learner, policies, presets, projections, schedules
+from jaxret.online.blocked import simulate_blocked
 from jaxret.online.environment import Environment, simulated_reranker
 from jaxret.online.learner import Learner
-from jaxret.online.replay import replay, replay_blocked
+from jaxret.online.rounds import scan_rounds
 from jaxret.types import Catalogue, Stream
 
 ITEMS, ROUNDS = 40, 100  # 20 queries, five times each
@@ -40,7 +41,7 @@ def gradient(p, a, pi, y, right):
     return p - right / right.sum()
 
 
-def lies_put_right(p, a, pi, y, right):
+def noise_put_right(p, a, pi, y, right):
     return equation_4(p, a, pi, (y - RHO) / (1 - 2 * RHO), right)
 
 
@@ -85,18 +86,20 @@ COMES_AND_GOES = Environment(
     arrives=np.where(IDS % 4 == 1, 30, 0),
     leaves=np.where(IDS % 4 == 2, 50, ROUNDS),  # nothing is left when the last block is filled up
 )
-EVERYTHING = COMES_AND_GOES._replace(flip_rate=RHO, reranker=simulated_reranker(accuracy=0.8))
-FLIPS, RERANKER = Environment(flip_rate=RHO), Environment(reranker=EVERYTHING.reranker)
+EVERYTHING = COMES_AND_GOES._replace(noise_rate=RHO, reranker=simulated_reranker(accuracy=0.8))
+NOISE, RERANKER = Environment(noise_rate=RHO), Environment(reranker=EVERYTHING.reranker)
 SET = {"tau": TAU, "eta": ETA}
 SPHERE, BALL = {"projection": projections.sphere()}, {"projection": projections.ball()}
-ORAG = learner.orag(**SET)
-TAPERED = learner.orag(**SET, **SPHERE, schedule=schedules.inverse_sqrt())
-BANDITRON = learner.banditron(**SET, **BALL, epsilon=EPSILON)
-GREEDY = learner.greedy(**SET, schedule=schedules.cosine(rounds=80))
+FREE = {"projection": projections.none()}
+ORAG = presets.orag(**SET, **FREE)
+TAPERED = presets.orag(**SET, **SPHERE, schedule=schedules.inverse_sqrt())
+BANDITRON = presets.banditron(**SET, **BALL, epsilon=EPSILON)
+TEACHER = presets.full_information(**SET, **FREE)
+GREEDY = presets.greedy(**SET, **FREE, schedule=schedules.cosine(rounds=80))
 DEBIASED = learner.rank_one(
     "debiased",
-    estimator=estimators.debiased(flip_rate=RHO),
-    policy=policy.softmax(),
+    estimator=estimators.debiased(noise_rate=RHO),
+    policy=policies.softmax(),
     **SET,
     **BALL,
 )
@@ -112,12 +115,12 @@ def half_a_cosine(t):
 
 CASES = [
     Case("algorithm 1", ORAG, Environment(), equation_4, as_is, from_p),
-    Case("algorithm 1, tapered", TAPERED, FLIPS, equation_4, to_sphere, from_p, tapered),
-    Case("algorithm 2", learner.orag(**SET, **BALL, k=4), RERANKER, equation_4, to_ball, None),
-    Case("algorithm 3", learner.orag(**SET), COMES_AND_GOES, equation_4, as_is, from_p),
+    Case("algorithm 1, tapered", TAPERED, NOISE, equation_4, to_sphere, from_p, tapered),
+    Case("algorithm 2", presets.orag(**SET, **BALL, k=4), RERANKER, equation_4, to_ball, None),
+    Case("algorithm 3", ORAG, COMES_AND_GOES, equation_4, as_is, from_p),
     Case(
         "appendix B.2",
-        learner.chosen_only(**SET, **SPHERE),
+        presets.chosen_only(**SET, **SPHERE),
         EVERYTHING,
         appendix_b2,
         to_sphere,
@@ -125,8 +128,8 @@ CASES = [
     ),
     Case("banditron", BANDITRON, COMES_AND_GOES, perceptron, to_ball, epsilon_greedy),
     Case("greedy", GREEDY, EVERYTHING, likelihood, as_is, certain, half_a_cosine),
-    Case("oracle", learner.full_information(**SET), Environment(), gradient, as_is, certain),
-    Case("debiased", DEBIASED, EVERYTHING, lies_put_right, to_ball, from_p),
+    Case("oracle", TEACHER, Environment(), gradient, as_is, certain),
+    Case("debiased", DEBIASED, EVERYTHING, noise_put_right, to_ball, from_p),
 ]
 
 
@@ -151,8 +154,8 @@ def run(request, problem):
             key = jax.random.key(5)
             return jax.jit(lambda s: how(case.learner, s, case.environment, stream, key))(state)
 
-        blocks = partial(replay_blocked, block=24, tile=8)  # 100 rounds are no multiple of 24
-        played = Run(case, catalogue, stream, scan=play(replay), blocked=play(blocks))
+        blocks = partial(simulate_blocked, block=24, tile=8)  # 100 rounds are no multiple of 24
+        played = Run(case, catalogue, stream, scan=play(scan_rounds), blocked=play(blocks))
         return played._replace(
             **jax.tree.map(np.asarray, {k: v for k, v in played._asdict().items() if k != "case"})
         )
@@ -197,7 +200,7 @@ def test_the_scan_is_the_algorithm_written_in_numpy(run):
 
 
 def test_the_recorded_propensity_is_that_of_the_draw(run):
-    if run.case.pi is None:  # depends on the noise of the draw: tests/online/test_policy.py
+    if run.case.pi is None:  # depends on the noise of the draw: tests/online/test_policies.py
         return
     _, (p, here, _, _) = written_in_numpy(run)
     trace = run.scan[1]
@@ -210,16 +213,16 @@ def test_the_recorded_propensity_is_that_of_the_draw(run):
         assert (np.abs(surplus) <= 4.5 * np.sqrt((p * (1 - p)).sum(axis=0)) + 1).all()
 
 
-def test_only_flipped_bits_differ_from_the_truth(run):
+def test_only_noisy_rewards_differ_from_the_truth(run):
     trace = run.scan[1]
-    lies = (trace.reward != trace.success).mean()
-    if run.case.environment.flip_rate is None:
-        assert lies == 0
+    wrong = (trace.reward != trace.success).mean()
+    if run.case.environment.noise_rate is None:
+        assert wrong == 0
     else:
-        assert abs(lies - RHO) < 4 * np.sqrt(RHO * (1 - RHO) / ROUNDS)
+        assert abs(wrong - RHO) < 4 * np.sqrt(RHO * (1 - RHO) / ROUNDS)
 
 
-def test_the_blocked_replay_is_the_scan(run):
+def test_the_blocked_form_is_the_scan(run):
     np.testing.assert_array_equal(run.blocked[1].item, run.scan[1].item)
     for a, b in zip(jax.tree.leaves(run.blocked), jax.tree.leaves(run.scan), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9)
@@ -227,12 +230,12 @@ def test_the_blocked_replay_is_the_scan(run):
 
 def test_the_dice_of_the_world_are_not_those_of_the_learner(problem):
     catalogue, stream = problem(times=40)
-    rule = learner.banditron(tau=TAU, eta=0.0, epsilon=0.5)
-    world, key = Environment(flip_rate=0.3), jax.random.key(6)
+    rule = presets.banditron(tau=TAU, eta=0.0, epsilon=0.5, **FREE)
+    world, key = Environment(noise_rate=0.3), jax.random.key(6)
     state = rule.init(*catalogue)
     trace = jax.tree.map(
-        np.asarray, jax.jit(lambda s: replay(rule, s, world, stream, key)[1])(state)
+        np.asarray, jax.jit(lambda s: scan_rounds(rule, s, world, stream, key)[1])(state)
     )
-    lies, explored = trace.reward != trace.success, trace.propensity < 0.5
-    for bits in (lies[explored], lies[~explored]):  # 400 rounds each
+    wrong, explored = trace.reward != trace.success, trace.propensity < 0.5
+    for bits in (wrong[explored], wrong[~explored]):  # 400 rounds each
         assert abs(bits.mean() - 0.3) < 4 * np.sqrt(0.3 * 0.7 / len(bits))

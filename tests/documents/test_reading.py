@@ -3,7 +3,7 @@ import json
 import pytest
 
 from jaxret import data
-from jaxret.documents.read import is_empty, original, profile, read
+from jaxret.documents.reading import is_empty, original, profile, read
 
 FIELDS = {"name": "say_time", "description": "Tells the time.", "parameters": {"zone": None}}
 TOOLLENS = (

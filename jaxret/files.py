@@ -1,8 +1,10 @@
-"""Reading: a missing file says what was expected there, a bad line says where it is."""
+"""Reads files so that errors say what is missing and where, and writes them whole or not at all."""
 
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 
@@ -68,3 +70,16 @@ def parquet_rows(
     if missing := [field for field in fields if field not in table.column_names]:
         raise ValueError(f"{path}: columns {missing} are missing")
     return table.select([*fields, *(o for o in optional if o in table.column_names)]).to_pylist()
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes a file, whole or not at all: a reader never sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{os.getpid()}-{get_ident()}-{path.name}")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def write_json_lines(path: Path, rows: Iterable[Any]) -> None:
+    """Writes one JSON object a line, whole or not at all; what JSON has no form for as its text."""
+    write_whole(path, "".join(json.dumps(row, default=str) + "\n" for row in rows))

@@ -6,8 +6,8 @@ from pathlib import Path
 from jaxret.data import jsonl
 from jaxret.data.dataset import Dataset, Query, build
 from jaxret.data.split import Split, own_split
+from jaxret.files import write_json_lines
 from jaxret.generation.pipeline import Accepted
-from jaxret.generation.tools import save_lines
 
 
 def assign(
@@ -78,8 +78,8 @@ def save(
             "explanation": one.draft.explanation,
         }
         rows.append(row | ({"question": _tool_set(one)} if by_tools else {}))
-    save_lines(folder / "tools.jsonl", list(tools))
-    save_lines(folder / "queries.jsonl", rows)
+    write_json_lines(folder / "tools.jsonl", tools)
+    write_json_lines(folder / "queries.jsonl", rows)
     dataset = jsonl.load(folder)
     own_split(dataset)  # refuses what two parts share
     return dataset

@@ -18,8 +18,8 @@ from jaxtyping import Int
 
 from jaxret.data.dataset import Document
 from jaxret.data.templates import template
-from jaxret.documents.fields import GROUPS, canonical, unknown
-from jaxret.documents.read import KINDS, profile, read
+from jaxret.documents.fields import GROUPS, canonical_fields, unknown_fields
+from jaxret.documents.reading import KINDS, profile, read
 
 
 class Coverage(NamedTuple):
@@ -57,8 +57,8 @@ def coverage(documents: Sequence[Document]) -> Coverage:
             kinds[read(document).kind] += 1
         except (TypeError, ValueError) as error:
             raise ValueError(f"document {number} of {len(documents)}: {error}") from error
-        present.update(group for group, values in canonical(document).items() if values)
-        strange.update(unknown(document).keys())
+        present.update(group for group, values in canonical_fields(document).items() if values)
+        strange.update(unknown_fields(document).keys())
     return Coverage(
         documents=len(documents),
         kinds={kind: kinds[kind] for kind in KINDS if kinds[kind]},

@@ -6,7 +6,7 @@ import pytest
 
 from jaxret import data
 from jaxret.data.templates import template
-from jaxret.documents.profile import Rules, expand, tidy, violations
+from jaxret.documents.tool_profile import Rules, expand, tidy, violations
 
 GOOD = {
     "function": "Says what time it is.",

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.online import policy
+from jaxret.online import policies
 
 DRAWS = 20_000
 LOGITS = jnp.array([0.3, -jnp.inf, 1.2, 0.0, -0.7])
@@ -43,7 +43,7 @@ def enumerated_inclusion(p, k):
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
 def test_softmax_draws_items_as_often_as_their_probability_says(temperature):
     p = P ** (1 / temperature) / (P ** (1 / temperature)).sum()
-    items, propensity = many_slates(policy.softmax(temperature=temperature))
+    items, propensity = many_slates(policies.softmax(temperature=temperature))
     here = p > 0
     counts = np.bincount(items[:, 0], minlength=5)
     chi_square = ((counts - DRAWS * p)[here] ** 2 / (DRAWS * p[here])).sum()
@@ -54,7 +54,7 @@ def test_softmax_draws_items_as_often_as_their_probability_says(temperature):
 
 @pytest.mark.parametrize("k", [2, 3])
 def test_softmax_slates_are_draws_without_replacement(k):
-    items, _ = many_slates(policy.softmax(k=k))
+    items, _ = many_slates(policies.softmax(k=k))
     got, error = inclusion(items)
     expected = enumerated_inclusion(P, k)
     assert (np.abs(got - expected) <= 4 * error).all()
@@ -63,7 +63,7 @@ def test_softmax_slates_are_draws_without_replacement(k):
 
 @pytest.mark.parametrize("k", [2, 3])
 def test_the_weight_of_a_slate_item_averages_to_one_for_every_item(k):
-    items, propensity = many_slates(policy.softmax(k=k))
+    items, propensity = many_slates(policies.softmax(k=k))
     weights = ((items[:, :, None] == np.arange(5)) / propensity[:, :, None]).sum(axis=1)
     error = weights.std(axis=0) / np.sqrt(DRAWS)
     here = P > 0
@@ -73,14 +73,14 @@ def test_the_weight_of_a_slate_item_averages_to_one_for_every_item(k):
 
 @pytest.mark.parametrize(("k", "expected"), [(1, [2]), (3, [2, 0, 3])])
 def test_greedy_shows_the_best_available_items_in_order_and_with_certainty(k, expected):
-    slate = policy.greedy(k=k).show(jax.random.key(0), LOGITS, None)
+    slate = policies.greedy(k=k).show(jax.random.key(0), LOGITS, None)
     assert slate.items.tolist() == expected
     assert slate.propensity.tolist() == [1.0] * k
 
 
 @pytest.mark.parametrize(("epsilon", "k"), [(0.3, 1), (0.6, 2), (1.0, 2), (0.0, 2)])
 def test_epsilon_greedy_shows_items_as_often_as_its_propensities_say(epsilon, k):
-    items, propensity = many_slates(policy.epsilon_greedy(epsilon=epsilon, k=k))
+    items, propensity = many_slates(policies.epsilon_greedy(epsilon=epsilon, k=k))
     got, error = inclusion(items)
     best = np.isin(np.arange(5), np.argsort(-P)[:k])
     expected = ((1 - epsilon) * best + epsilon * k / 4) * (P > 0)  # 4 items are available
@@ -91,11 +91,11 @@ def test_epsilon_greedy_shows_items_as_often_as_its_propensities_say(epsilon, k)
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: policy.softmax(temperature=0.0), "temperature must be > 0, got 0.0"),
-        (lambda: policy.softmax(k=0), "k must be >= 1, got 0"),
-        (lambda: policy.greedy(k=-1), "k must be >= 1, got -1"),
-        (lambda: policy.epsilon_greedy(epsilon=1.5), r"epsilon must be in \[0, 1\], got 1.5"),
-        (lambda: policy.epsilon_greedy(epsilon=0.1, k=0), "k must be >= 1, got 0"),
+        (lambda: policies.softmax(temperature=0.0), "temperature must be > 0, got 0.0"),
+        (lambda: policies.softmax(k=0), "k must be >= 1, got 0"),
+        (lambda: policies.greedy(k=-1), "k must be >= 1, got -1"),
+        (lambda: policies.epsilon_greedy(epsilon=1.5), r"epsilon must be in \[0, 1\], got 1.5"),
+        (lambda: policies.epsilon_greedy(epsilon=0.1, k=0), "k must be >= 1, got 0"),
     ],
 )
 def test_settings_outside_their_range_are_refused(make, message):
@@ -104,7 +104,7 @@ def test_settings_outside_their_range_are_refused(make, message):
 
 
 @pytest.mark.parametrize(
-    "rule", [policy.softmax(k=6), policy.greedy(k=6), policy.epsilon_greedy(epsilon=0.1, k=6)]
+    "rule", [policies.softmax(k=6), policies.greedy(k=6), policies.epsilon_greedy(epsilon=0.1, k=6)]
 )
 def test_more_items_than_the_catalogue_holds_are_refused(rule):
     with pytest.raises(ValueError, match="of a catalogue of 5"):

@@ -6,11 +6,11 @@ import numpy as np
 import optax
 import pytest
 
-from jaxret.online import learner, policy, schedules
+from jaxret.online import learner, policies, schedules
 from jaxret.online.environment import Environment
 from jaxret.online.estimators import importance_weighted
-from jaxret.online.replay import replay
-from jaxret.theory.reach import adam_ratio, adamw_reach, sgd_mean_reach
+from jaxret.online.rounds import scan_rounds
+from jaxret.theory.score_drift import adam_ratio, adamw_score_drift, sgd_mean_score_drift
 from jaxret.types import Stream
 
 
@@ -56,7 +56,7 @@ def test_adamw_moves_no_score_further():
         theta = theta + update
         longest = max(longest, float(jnp.linalg.norm(theta)), float(jnp.linalg.norm(start)))
     moved = abs(float((theta - start) @ query))
-    bound = adamw_reach(rates, query, longest=longest)
+    bound = adamw_score_drift(rates, query, longest=longest)
     assert 0.1 * bound < moved <= bound
 
 
@@ -70,7 +70,7 @@ def test_the_mean_change_of_scores_by_sgd_is_below_its_bound():
     rule = learner.rank_one(
         "x",
         estimator=importance_weighted(),
-        policy=policy.softmax(),
+        policy=policies.softmax(),
         schedule=taper,
         tau=1.0,
         eta=0.01,
@@ -78,11 +78,11 @@ def test_the_mean_change_of_scores_by_sgd_is_below_its_bound():
 
     def change(key):
         state = rule.init(theta, jnp.ones(5, bool))
-        end, _ = replay(rule, state, Environment(), stream, key)
+        end, _ = scan_rounds(rule, state, Environment(), stream, key)
         return (end.theta - theta) @ queries.T
 
     changes = jax.jit(jax.vmap(change))(jax.random.split(jax.random.key(1), 2000))
-    bound = sgd_mean_reach(0.01 * taper(jnp.arange(60)), tau=1.0, share=0.2)
+    bound = sgd_mean_score_drift(0.01 * taper(jnp.arange(60)), tau=1.0, share=0.2)
     largest = float(jnp.abs(changes.mean(axis=0)).max())
     assert 0.1 * bound < largest <= bound
 
@@ -91,4 +91,4 @@ def test_settings_outside_their_range_are_refused():
     with pytest.raises(ValueError, match=r"b2 must be in \(b1\^2, 1\)"):
         adam_ratio(3, b1=0.9, b2=0.5)
     with pytest.raises(ValueError, match=r"share must be in \[0, 1\], got 2"):
-        sgd_mean_reach(np.ones(3), tau=1.0, share=2)
+        sgd_mean_score_drift(np.ones(3), tau=1.0, share=2)

@@ -1,0 +1,30 @@
+"""The presets by name: each can be made without arguments, and is listed with its line."""
+
+import inspect
+
+import pytest
+
+from jaxret.online import presets
+
+FREE = {"frozen", "paper_sgd", "paper_adamw"}  # the paper's have no projection
+
+
+@pytest.mark.parametrize("name", presets.REGISTRY)
+def test_every_argument_has_a_default_and_the_learner_bears_its_name(name):
+    make = presets.REGISTRY[name]
+    defaults = [one.default for one in inspect.signature(make).parameters.values()]
+    assert inspect.Parameter.empty not in defaults
+    assert make().name == name
+
+
+@pytest.mark.parametrize("name", presets.REGISTRY)
+def test_rows_lie_on_the_sphere_where_nobody_says_otherwise(name):
+    rule = presets.REGISTRY[name]().rule
+    if rule is not None:
+        assert rule.projection.name == ("none" if name in FREE else "sphere")
+
+
+def test_all_are_listed_with_one_line_each():
+    lines = presets.learners()
+    assert list(lines) == list(presets.REGISTRY)
+    assert all(line.endswith((".", ":")) and len(line) > 20 for line in lines.values()), lines

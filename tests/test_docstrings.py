@@ -1,0 +1,87 @@
+"""That a function which returns an array says which shape it has, under ``Returns:``."""
+
+import importlib
+import inspect
+import pkgutil
+import typing
+
+import jaxret
+
+# Modules that do not say it yet; the list only shrinks.
+EXEMPT = (
+    "jaxret.online",
+    "jaxret.theory",
+    "jaxret.training",
+    "jaxret.methods",
+    "jaxret.testing",
+    *(
+        f"jaxret.retrieval.{name}"
+        for name in ("cross_encoder", "mlc", "nudge", "refiner", "refit", "tool2vec", "tool_rank")
+    ),
+)
+
+
+def is_array(annotation) -> bool:
+    """Whether an annotation is an array of jaxtyping, or a tuple or an option that holds one."""
+    if hasattr(annotation, "array_type") and hasattr(annotation, "dim_str"):
+        return True
+    arguments = () if isinstance(annotation, str) else typing.get_args(annotation)
+    origin = typing.get_origin(annotation)
+    if origin is not None and origin.__module__ == "collections.abc":
+        return False  # a function or an iterator of arrays
+    return any(map(is_array, arguments))
+
+
+def public_functions():
+    """Name, function and what is said of it, its base classes' words included."""
+    for found in pkgutil.walk_packages(jaxret.__path__, "jaxret."):
+        if found.name.startswith(EXEMPT):
+            continue
+        module = importlib.import_module(found.name)
+        for holder in (module, *filter(inspect.isclass, vars(module).values())):
+            for name, value in vars(holder).items():
+                own = inspect.isfunction(value) and value.__module__ == module.__name__
+                if own and not name.startswith("_"):
+                    bases = holder.__mro__ if inspect.isclass(holder) else [holder]
+                    said = [inspect.getdoc(vars(one).get(name)) or "" for one in bases]
+                    yield f"{module.__name__}.{value.__qualname__}", value, said
+
+
+def silent(function, said: list[str]) -> bool:
+    """Whether a function returns an array and nothing that is said of it has the shape."""
+    if not is_array(inspect.signature(function).return_annotation):
+        return False
+    return not any("[" in text.partition("\nReturns:\n")[2] for text in said)
+
+
+def test_a_function_that_says_nothing_is_noticed():
+    from jaxtyping import Float
+    from numpy import ndarray
+
+    def bare(x) -> Float[ndarray, " N"]: ...
+
+    def pair(x) -> tuple[Float[ndarray, " N"], int]:
+        """Two things.
+
+        Returns:
+          the values.
+        """
+
+    def told(x) -> Float[ndarray, " N"] | None:
+        """One thing.
+
+        Returns:
+          the values [N].
+        """
+
+    def number(x) -> float: ...
+
+    functions = (bare, pair, told, number)
+    silences = [silent(f, [inspect.getdoc(f) or ""]) for f in functions]
+    assert silences == [True, True, False, False]
+
+
+def test_every_public_function_that_returns_an_array_says_its_shape():
+    functions = list(public_functions())
+    assert len(functions) > 200
+    assert not sorted(name for name, function, said in functions if silent(function, said))
