@@ -9,7 +9,7 @@ Letters: I items, d width, N queries, S seeds, k cut.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 
 import jax
 import jax.numpy as jnp
@@ -20,11 +20,25 @@ from jaxtyping import Float
 from jaxret import metrics
 from jaxret.embeddings import Embeddings
 from jaxret.estimate import Estimate
+from jaxret.online.learner import Learner
 from jaxret.online.run import Run
 from jaxret.task import Task
+from jaxret.types import State
 
 METRICS = ("accuracy", "recall@10", "ndcg@10", "completeness@10")
 Ranked: TypeAlias = Run | Embeddings | Float[ArrayLike, "I d"]
+
+
+@overload
+def evaluate(
+    ranked: Ranked, task: Task, metrics: Sequence[str] = ..., by: None = None
+) -> dict[str, Estimate]: ...
+
+
+@overload
+def evaluate(
+    ranked: Ranked, task: Task, metrics: Sequence[str] = ..., *, by: ArrayLike
+) -> dict[Any, dict[str, Estimate]]: ...
 
 
 def evaluate(
@@ -76,9 +90,43 @@ def evaluate_each(
     return {name: np.asarray(values[_cut(name)][name]) for name in names}
 
 
+def evaluate_settings(
+    make: Callable[..., Learner],
+    settings: Float[np.ndarray, "R n"],
+    states: State,
+    task: Task,
+    metric: str,
+) -> Float[np.ndarray, "R N"]:
+    """One metric of R states whose learners differ in numbers alone, as one program.
+
+    Args:
+      make: numbers of a setting -> learner.
+      settings: those of each state.
+      states: with a leading axis [R].
+      task: whose queries are ranked.
+      metric: as in `evaluate`.
+
+    Returns:
+      [R, N].
+    """
+
+    @jax.jit
+    def rank(settings, states):
+        def one(run):
+            setting, state = run
+            return _rank_by_state(make(*setting).scores, state, *arrays, k=_cut(metric))[metric]
+
+        return jax.lax.map(one, (settings, states))
+
+    arrays = (task.queries, task.labels, task.tie_order)
+    _require_shape(states.theta.shape[1:], task)
+    return np.asarray(rank(jnp.asarray(settings, jnp.float32), states))
+
+
 def _of_run(run: Run, task: Task) -> Callable:
     """Metrics [S, N] of a run's last states."""
     _require_ids(run.task.ids, task)
+    _require_shape(run.task.theta.shape, task)
     arrays = (run.states, task.queries, task.labels, task.tie_order)
     return partial(_rank_by_states, *arrays, scores=run.learner.scores)
 
@@ -91,9 +139,7 @@ def _of_rows(rows: Embeddings | Float[ArrayLike, "I d"], task: Task) -> Callable
         theta, queries, available = rows.theta, rows.map_queries(queries), rows.available
     else:
         theta = np.asarray(rows, np.float32)
-    if theta.shape != task.theta.shape:
-        have, want = list(theta.shape), list(task.theta.shape)
-        raise ValueError(f"the rows are {have} and those of {task.name} {want}: other tools?")
+    _require_shape(theta.shape, task)
     arrays = (jnp.asarray(theta), jnp.asarray(queries), task.labels, task.tie_order, available)
     return partial(_rank_by_rows, *arrays)
 
@@ -101,12 +147,14 @@ def _of_rows(rows: Embeddings | Float[ArrayLike, "I d"], task: Task) -> Callable
 @partial(jax.jit, static_argnames=("scores", "k"))
 def _rank_by_states(states, queries, labels, tie_order, *, scores, k):
     def one(state):
-        by = partial(scores, state)
-        return metrics.evaluate_scores(
-            by, queries, labels, tie_order, available=state.available, k=k
-        )
+        return _rank_by_state(scores, state, queries, labels, tie_order, k=k)
 
     return jax.lax.map(one, states)
+
+
+def _rank_by_state(scores, state, queries, labels, tie_order, *, k):
+    by, here = partial(scores, state), state.available
+    return metrics.evaluate_scores(by, queries, labels, tie_order, available=here, k=k)
 
 
 @partial(jax.jit, static_argnames="k")
@@ -121,6 +169,12 @@ def _cut(name: str) -> int:
     if name != "accuracy" and not (metric in known and at and k.isdigit() and int(k) >= 1):
         raise ValueError(f"metric must be accuracy or one of {known} with @k, got {name!r}")
     return int(k) if at else 1
+
+
+def _require_shape(shape: Sequence[int], task: Task) -> None:
+    if tuple(shape) != task.theta.shape:
+        have, want = list(shape), list(task.theta.shape)
+        raise ValueError(f"the rows are {have} and those of {task.name} {want}: other tools?")
 
 
 def _require_ids(ids: Sequence[str], task: Task) -> None:

@@ -178,6 +178,11 @@ class Task:
         parts = own.own_split(self.dataset, validation=validation, test=test, seed=seed)
         return Split(*(self.select(rows) for rows in parts))
 
+    def require_vectors(self) -> None:
+        """Raises ValueError where nothing was encoded."""
+        if not self.theta.shape[1]:
+            raise ValueError(f"{self.name} has no vectors: load it with an encoder")
+
     def __len__(self) -> int:
         return len(self.queries)
 

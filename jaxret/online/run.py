@@ -92,7 +92,10 @@ class Run:
 
     def frame(self) -> "pandas.DataFrame":
         """Every round of every seed as a row; needs pandas."""
-        import pandas
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError("a frame needs pandas: pip install pandas") from error
 
         seeds, rounds = self.order.shape
         columns = {name: np.asarray(part).ravel() for name, part in self.trace._asdict().items()}

@@ -9,51 +9,64 @@ streamed: `Task.split` cuts both apart.
 Letters: G settings, S seeds, T rounds, I items, d width.
 """
 
+import inspect
 import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
-from jaxret.evaluation import evaluate
-from jaxret.online import streams
+from jaxret.evaluation import evaluate, evaluate_settings
 from jaxret.online.environment import Environment
 from jaxret.online.learner import Learner
 from jaxret.online.run import Run
-from jaxret.online.simulate import CHUNK, Simulation
+from jaxret.online.simulate import seed_numbers, stream_orders
+from jaxret.online.simulation import CHUNK, Simulation
 from jaxret.task import Task
-from jaxret.validate import require
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Sweep:
-    """A run for each setting of a grid."""
+    """A run for each setting of a grid. Made by `sweep`."""
 
     runs: tuple[Run, ...]  # G
+    make: Callable[..., Learner]  # numbers of a setting -> learner
+    points: Float[np.ndarray, "G n"]  # the numbers
 
     def best(self, *, on: Task, metric: str = "ndcg@10") -> Run:
-        """The run whose last states rank a task best.
+        """Chooses the run whose last states rank a task best.
 
         The largest mean over seeds wins, of equals that with the smaller ``eta``.
 
         Args:
-          on: the queries that choose; none of them may have been streamed.
+          on: the queries that choose; none of their questions may have been streamed.
           metric: as in `jaxret.evaluation.evaluate`.
 
         Raises:
           ValueError: if a question of ``on`` was streamed.
         """
         _refuse_streamed(on, self.runs[0].task)
-        means = [evaluate(run, on, metrics=(metric,))[metric].mean for run in self.runs]
+        seeds = len(self.runs[0].seeds)
+        states = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *self.states)
+        points = np.repeat(self.points, seeds, axis=0)
+        values = evaluate_settings(self.make, points, states, on, metric).astype(np.float64)
+        means = values.mean(axis=1).reshape(-1, seeds).mean(axis=1)  # NaN: it diverged
+        means = np.where(np.isnan(means), -np.inf, means)
         etas = [run.settings.get("eta", 0.0) for run in self.runs]
-        finite = [-np.inf if np.isnan(mean) else mean for mean in means]
-        return self.runs[max(range(len(means)), key=lambda g: (finite[g], -etas[g]))]
+        return self.runs[max(range(len(means)), key=lambda g: (means[g], -etas[g]))]
+
+    @property
+    def states(self) -> list[Any]:
+        """The last states of each setting."""
+        return [run.states for run in self.runs]
 
     def __repr__(self) -> str:
-        return "\n".join(f"{dict(run.settings)}: {run}" for run in self.runs)
+        return table(self.runs)
 
 
 def sweep(
@@ -79,33 +92,39 @@ def sweep(
         rest is the same for all.
 
     Raises:
-      ValueError: for a setting that the preset refuses, or where no list is given.
+      ValueError: for a setting that the preset refuses, one that cannot vary within a program, or
+        where no list is given.
     """
     axes = {
-        name: tuple(map(float, x)) for name, x in settings.items() if isinstance(x, list | tuple)
+        name: _axis(preset, name, values)
+        for name, values in settings.items()
+        if isinstance(values, list | tuple | np.ndarray)
     }
-    require(
-        "settings", sorted(settings), "lists of one or more numbers", lambda _: all(axes.values())
-    )
     if not axes:
         raise ValueError("a sweep needs a list of values: sweep(greedy, task, tau=[0.01, 0.03])")
     same = {name: value for name, value in settings.items() if name not in axes}
     grid = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
     learners = [preset(**same, **point) for point in grid]  # refuses what is out of range
-    numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
-    orders = np.stack([streams.exposures(len(task), exposures, seed) for seed in numbers])
+    numbers = seed_numbers(seeds)
+    orders = stream_orders(task, exposures, numbers)
+
+    def make(*values) -> Learner:
+        return preset(**same, **dict(zip(axes, values, strict=True)))
+
     simulation = Simulation(
-        lambda *values: preset(**same, **dict(zip(axes, values, strict=True))),
+        make,
         task,
         environment,
         seeds=numbers * len(grid),
         example=tuple(grid[0].values()),
         chunk=chunk,
     )
+    points = np.array([tuple(point.values()) for point in grid])
     begin = time.perf_counter()
-    points = np.repeat(np.array([tuple(point.values()) for point in grid]), len(numbers), axis=0)
     states, trace = simulation.play(
-        points, np.tile(orders, (len(grid), 1)), title=f"{learners[0].name}, {len(grid)} settings"
+        np.repeat(points, len(numbers), axis=0),
+        np.tile(orders, (len(grid), 1)),
+        title=f"{learners[0].name}, {len(grid)} settings",
     )
     seconds = time.perf_counter() - begin
 
@@ -113,23 +132,22 @@ def sweep(
         first = g * len(numbers)
         return jax.tree.map(lambda leaf: leaf[first : first + len(numbers)], tree)
 
-    return Sweep(
-        tuple(
-            Run(
-                learner=learners[g],
-                task=task,
-                seeds=numbers,
-                order=orders,
-                trace=of_setting(trace, g),
-                states=of_setting(states, g),
-                environment=environment or Environment(),
-                how=f"{simulation.how}, one of {len(grid)} settings",
-                seconds=seconds / len(grid),
-                settings=point,
-            )
-            for g, point in enumerate(grid)
+    runs = tuple(
+        Run(
+            learner=learners[g],
+            task=task,
+            seeds=numbers,
+            order=orders,
+            trace=of_setting(trace, g),
+            states=of_setting(states, g),
+            environment=environment or Environment(),
+            how=f"{simulation.how}, one of {len(grid)} settings",
+            seconds=seconds / len(grid),
+            settings=point,
         )
+        for g, point in enumerate(grid)
     )
+    return Sweep(runs=runs, make=make, points=points)
 
 
 def table(
@@ -154,18 +172,42 @@ def table(
     return "\n".join(row.rstrip() for row in rows)
 
 
+def _axis(preset: Callable[..., Learner], name: str, values: Sequence) -> tuple[float, ...]:
+    """The values of a setting that is data to the compiled program."""
+    parameter = inspect.signature(preset).parameters.get(name)
+    whole = parameter is not None and isinstance(parameter.default, int)
+    try:
+        axis = tuple(map(float, values))
+    except (TypeError, ValueError):
+        axis = ()
+    if whole or (len(values) and not axis):
+        raise ValueError(
+            f"{name}={list(values)} cannot vary within one program, as numbers such as tau and eta "
+            f"can: call sweep once for each {name}"
+        )
+    if not axis:
+        raise ValueError(f"{name} must be a list of one or more numbers, got []")
+    return axis
+
+
 def _named(run: Run) -> str:
-    told: Mapping[str, Any] = run.settings
-    return f"{run.name} ({', '.join(f'{k}={v:g}' for k, v in told.items())})" if told else run.name
+    settings = ", ".join(f"{name}={value:g}" for name, value in run.settings.items())
+    return f"{run.name} ({settings})" if settings else run.name
 
 
 def _refuse_streamed(on: Task, streamed: Task) -> None:
-    """Settings are not chosen on queries that the learner was trained on."""
-    if on.name != streamed.name:
-        return
-    both = np.intersect1d(on.groups, streamed.groups)
-    if len(both):
+    """Settings are not chosen on questions that the learner was trained on."""
+    parts_of_one = on.theta is streamed.theta  # parts of a task share its catalogue
+    one_source = (
+        on.dataset is not None and streamed.dataset is not None and on.name == streamed.name
+    )
+    if parts_of_one or one_source:
+        shared = np.isin(on.groups, streamed.groups)
+    else:
+        seen = {query.tobytes() for query in streamed.queries}
+        shared = np.array([query.tobytes() in seen for query in on.queries])
+    if shared.any():
         raise ValueError(
-            f"{len(both)} questions of the task that chooses were streamed too: cut both apart "
-            "with task.split(...)"
+            f"{shared.sum()} queries of the task that chooses belong to questions that were "
+            "streamed: cut both apart with task.split(...)"
         )

@@ -1,0 +1,232 @@
+"""The program that plays R runs side by side: seeds, and settings of a grid.
+
+All runs of a `Simulation` share one compiled program: settings are data, and streams are cut into
+chunks of one shape. What can be played in blocks is (`jaxret.online.blocked`), a catalogue that is
+split over devices is played on a mesh, everything else takes the plain scan.
+
+Letters: I items, d width, N queries, L labels, T rounds, R runs, c rounds a chunk, n settings.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+from tqdm import tqdm
+
+from jaxret import sharding
+from jaxret.online.blocked import simulate_blocked, simulate_on_mesh
+from jaxret.online.environment import Environment
+from jaxret.online.learner import Learner
+from jaxret.online.rounds import scan_rounds
+from jaxret.task import Task
+from jaxret.types import Catalogue, State, Stream, Trace
+from jaxret.validate import require, require_length, require_task
+
+CHUNK = 2048  # rounds between two points where a run can stop
+
+
+class Simulation:
+    """R runs of one learner side by side, compiled once for all of its settings.
+
+    Args:
+      make: numbers of a setting -> learner.
+      task: what is streamed.
+      environment: what responds; a function of the setting where that is data too.
+      seeds: R numbers, which give the draws.
+      example: one setting; all have the same form.
+      chunk: rounds a chunk.
+      devices: over which the catalogue is split; None: it is not, and runs are played side by side.
+
+    Raises:
+      ValueError: for a task without queries or vectors, an environment of another catalogue, or a
+        learner that cannot be split over devices.
+    """
+
+    def __init__(
+        self,
+        make: Callable[..., Learner],
+        task: Task,
+        environment: Environment | Callable[..., Environment] | None = None,
+        *,
+        seeds: Sequence[int],
+        example: Sequence[float] = (),
+        chunk: int = CHUNK,
+        devices: int | None = None,
+    ):
+        task.require_vectors()
+        require_task(task.theta, task.queries, task.labels)
+        require(f"the queries of {task.name}", len(task), "one or more", lambda n: n >= 1)
+        require("chunk", chunk, ">= 1", lambda x: x >= 1)
+        require("devices", devices, "None or >= 1", lambda n: n is None or n >= 1)
+        self.task, self.chunk = task, chunk
+        self._seeds, self._devices = jnp.asarray(seeds), devices
+        learner = make(*example)
+        self._blocked = learner.rule is not None and learner.rule.blocked
+        if devices is not None and not self._blocked:
+            raise ValueError(
+                f"learner {learner.name!r} has no blocked form, which alone can split a catalogue "
+                f"over devices={devices}: leave devices out"
+            )
+        items = len(task.theta)
+        here = np.ones(items, bool) if task.available is None else task.available
+        catalogue = sharding.padded(
+            Catalogue(jnp.asarray(task.theta), jnp.asarray(here)), devices or 1
+        )
+        arrays = (catalogue, jnp.asarray(task.queries), jnp.asarray(task.labels))
+
+        def world(setting) -> Environment:
+            if environment is None or isinstance(environment, Environment):
+                return environment or Environment()
+            return environment(*setting)
+
+        _check(world(example), items)
+
+        def start(arrays, setting, seed):
+            del seed
+            return make(*setting).init(*arrays[0])
+
+        def step(arrays, state, setting, order, seed):
+            _, queries, labels = arrays
+            stream = Stream(queries=queries, labels=labels, order=order)
+            play = self._form()
+            here = _padded(world(setting), len(catalogue.theta))
+            return play(make(*setting), state, here, stream, jax.random.key(seed))
+
+        self._arrays = arrays
+        self._start = jax.jit(partial(self._over_runs, start))
+        self._step = jax.jit(partial(self._over_runs, step))
+
+    @property
+    def how(self) -> str:
+        """In which form rounds are played."""
+        if self._devices is not None:
+            return f"mesh of {self._devices} devices"
+        return "blocked" if self._blocked else "scan"
+
+    def start(self, settings: Float[np.ndarray, "R n"]) -> State:
+        """The states of all runs."""
+        return self._start(self._arrays, jnp.asarray(settings, jnp.float32), self._seeds)
+
+    def step(
+        self, states: State, settings: Float[np.ndarray, "R n"], order: Int[np.ndarray, "R c"]
+    ) -> tuple[State, Trace]:
+        """One chunk: the new states and its `Trace`."""
+        numbers = jnp.asarray(settings, jnp.float32)
+        return self._step(self._arrays, states, numbers, order, self._seeds)
+
+    def fingerprint(
+        self, settings: Float[np.ndarray, "R n"], orders: Int[np.ndarray, "R T"]
+    ) -> str:
+        """A hash of all that decides the runs: the program with its constants, and its data."""
+        numbers = jnp.asarray(settings, jnp.float32)
+        states = jax.eval_shape(self._start, self._arrays, numbers, self._seeds)
+        chunk = self.cut(orders)[0]
+        program = self._step.lower(self._arrays, states, numbers, chunk, self._seeds)
+        digest = hashlib.sha256(program.as_text().encode())
+        start = self._start.lower(self._arrays, numbers, self._seeds)
+        digest.update(start.as_text().encode())
+        for array in (*jax.tree.leaves(self._arrays), numbers, orders, self._seeds):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def cut(self, orders: Int[np.ndarray, "R T"]) -> list[Int[np.ndarray, "R c"]]:
+        """Chunks of one shape; -1, where nothing is played, fills the last one."""
+        fill = -orders.shape[1] % self.chunk
+        orders = np.pad(orders.astype(np.int32), ((0, 0), (0, fill)), constant_values=-1)
+        return [orders[:, i : i + self.chunk] for i in range(0, orders.shape[1], self.chunk)]
+
+    def play(
+        self,
+        settings: Float[np.ndarray, "R n"],
+        orders: Int[np.ndarray, "R T"],
+        *,
+        resume: Path | None = None,
+        title: str = "simulate",
+    ) -> tuple[State, Trace]:
+        """Plays whole streams.
+
+        Args:
+          settings: the numbers of each run.
+          orders: the stream of each run.
+          resume: folder of checkpoints: after SIGTERM or Ctrl-C the same call goes on.
+          title: of the progress bar, which shows only where it takes long.
+
+        Returns:
+          the last states, and the trace with fields [R, T], on the host; absent of padding.
+        """
+        chunks, rounds = self.cut(orders), orders.shape[1]
+        with tqdm(
+            total=rounds, desc=title, unit="round", delay=3, disable=None, leave=False
+        ) as bar:
+
+            def start():
+                kinds = dict.fromkeys(Trace._fields, np.float32) | {"item": np.int32}
+                shape = (len(orders), len(chunks) * chunks[0].shape[1])
+                return {
+                    "learner": self.start(settings),
+                    "trace": Trace._make(np.zeros(shape, kind) for kind in kinds.values()),
+                }
+
+            def step(state, number):
+                states, trace = self.step(state["learner"], settings, chunks[number])
+                first = number * chunks[0].shape[1]
+                for whole, part in zip(state["trace"], trace, strict=True):
+                    whole[:, first : first + part.shape[1]] = part
+                bar.update(min(chunks[0].shape[1], rounds - first))
+                return {"learner": states, "trace": state["trace"]}
+
+            state = _loop(resume, len(chunks), start, step)
+        trace = Trace._make(part[:, :rounds] for part in state["trace"])
+        return self._unpadded(state["learner"]), trace
+
+    def _form(self):
+        if self._devices is not None:
+            return partial(simulate_on_mesh, mesh=sharding.make_mesh(item=self._devices))
+        return simulate_blocked if self._blocked else scan_rounds
+
+    def _over_runs(self, part, data, *args):
+        run = partial(part, data)
+        if self._devices is None:
+            return sharding.sweep(run, *args, mesh=sharding.run_mesh(len(self._seeds)))
+        return jax.lax.map(lambda one: run(*one), args)  # one run after the other, on all devices
+
+    def _unpadded(self, states: State) -> State:
+        items = len(self.task.theta)
+        return states._replace(theta=states.theta[:, :items], available=states.available[:, :items])
+
+
+def _loop(resume: Path | None, chunks: int, start: Callable, step: Callable) -> Any:
+    """All chunks; with a folder, so that a signal stops it and the same call resumes."""
+    if resume is None:
+        state = start()
+        for number in range(chunks):
+            state = step(state, number)
+        return state
+    from jaxret.checkpoint import interruptible, run_chunks  # orbax: seconds of imports
+
+    with interruptible() as interrupted:
+        return run_chunks(resume, interrupted, chunks=chunks, start=start, step=step, keep=True)
+
+
+def _check(environment: Environment, items: int) -> None:
+    """Refuses an environment that does not fit; what is traced passes."""
+    rate = environment.noise_rate
+    require("noise_rate", rate, "None or in [0, 0.5]", lambda x: x is None or 0 <= x <= 0.5)
+    for name in ("arrives", "leaves"):
+        if (times := getattr(environment, name)) is not None:
+            require_length(f"{name}, a round for each tool,", times, items)
+
+
+def _padded(environment: Environment, items: int) -> Environment:
+    """Times of tools that stand for padding: they never come."""
+
+    def fill(times):
+        return None if times is None else jnp.pad(jnp.asarray(times), (0, items - len(times)))
+
+    return environment._replace(arrives=fill(environment.arrives), leaves=fill(environment.leaves))
