@@ -140,7 +140,8 @@ class Task:
         Args:
           rows: positions [M], or a mask [N].
         """
-        chosen = np.arange(len(self.queries))[np.asarray(rows)]
+        rows = np.asarray(rows)
+        chosen = np.arange(len(self))[rows if rows.size else rows.astype(np.int32)]
 
         def pick(values):
             return None if values is None else tuple(values[row] for row in chosen)

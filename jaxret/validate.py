@@ -63,7 +63,7 @@ def matrix_of(name: str, rows: ArrayLike) -> Float[np.ndarray, "n d"]:
       [n, d], float32.
     """
     try:
-        matrix = np.asarray(rows, np.float32)
+        matrix = np.array(rows, np.float32)  # a copy, so that nobody changes it
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be a matrix of numbers: {error}") from error
     if matrix.ndim != 2 or not matrix.size:

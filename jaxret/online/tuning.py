@@ -98,7 +98,7 @@ def sweep(
     axes = {
         name: _axis(preset, name, values)
         for name, values in settings.items()
-        if isinstance(values, list | tuple | np.ndarray)
+        if type(values) in (list, tuple, np.ndarray)  # a Projection is a named tuple
     }
     if not axes:
         raise ValueError("a sweep needs a list of values: sweep(greedy, task, tau=[0.01, 0.03])")

@@ -1,4 +1,4 @@
-"""A small task made from arrays, whose tools are asked for in another way than they are described."""
+"""A small task made from arrays: tools are asked for in another way than they are described."""
 
 from collections.abc import Callable
 
