@@ -14,33 +14,28 @@ Letters: I items, d width, k items shown.
 """
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
-from jaxret import encoders
-from jaxret.data.templates import normalise
 from jaxret.encoders import TextEncoder
 from jaxret.online.learner import Learner
+from jaxret.online.live_catalogue import LiveCatalogue
 from jaxret.task import Task
-from jaxret.types import Choice, Feedback, State
+from jaxret.types import Choice, Feedback
 from jaxret.validate import require
-
-How = Literal["keep", "reset", "carry"]
-Vectors = ArrayLike | Sequence[str]
 
 
 class Ticket(NamedTuple):
     """What a search found, and the number under which its feedback comes back."""
 
     number: int
-    ids: list[str]  # k
+    ids: list[str]  # k, the learner's own choice first
     scores: list[float]
     propensities: list[float]  # of the first: to be chosen; of the rest: to stand on the list
 
@@ -53,23 +48,23 @@ class Open(NamedTuple):
     propensities: list[float]
 
 
-class Index:
+class Index(LiveCatalogue):
     """A learner that serves.
 
     Args:
-      learner: a preset or a rule of one's own.
+      learner: a preset or a rule of one's own, which learns from bits.
       task: its catalogue and, where texts are searched, its encoder. Its queries are not read.
       seed: of the learner's draws.
+
+    Raises:
+      ValueError: for an oracle, or a task without vectors.
     """
 
     def __init__(self, learner: Learner, task: Task, *, seed: int = 0):
-        if not task.theta.shape[1]:
-            raise ValueError(f"{task.name} has no vectors: load it with an encoder")
-        here = np.ones(len(task.ids), bool) if task.available is None else task.available
-        self.learner, self.encoder, self.seed = learner, task.encoder, seed
-        self.ids: list[str] = list(task.ids)  # of each row
-        self.documents = np.array(task.theta, np.float32)  # Theta_1: what each row began with
-        self.state: State = learner.init(jnp.asarray(self.documents), jnp.asarray(here))
+        if learner.oracle:
+            raise ValueError(f"{learner.name!r} is an oracle: live use has no labels for it")
+        super().__init__(learner, task)
+        self.seed = seed
         self.tickets: dict[int, Open] = {}
         self.next_ticket = 0
         self._compile()
@@ -80,91 +75,65 @@ class Index:
         Args:
           query: a text, where the task has an encoder, or a vector [d].
           k: tools on the ticket; fewer where fewer are there.
+
+        Raises:
+          ValueError: for a query of another width, or a k below the learner's own slate.
         """
         require("k", k, ">= 1", lambda x: x >= 1)
-        vector = self._vectors([query] if isinstance(query, str) else [np.asarray(query)], "query")
-        key = jax.random.fold_in(jax.random.key(self.seed), self.next_ticket)
-        found = jax.device_get(self._search(self.state, jnp.asarray(vector[0]), key))
-        slate, scores, chances = found
-        present = [row for row in np.argsort(-scores, kind="stable") if np.isfinite(scores[row])]
-        if not present:
+        vector = self._encode([query], "query")[0]
+        if not self._available.any():
             raise ValueError("the catalogue is empty: add tools first")
-        shown = list(dict.fromkeys(int(row) for row in slate.items))
-        rows = [*shown, *(int(row) for row in present if row not in shown)][:k]
-        told = [float(x) for x in slate.propensity[: len(shown)]]
-        told = [*told, *(_on_the_list(row, present, chances, k) for row in rows[len(shown) :])][:k]
+        key = jax.random.fold_in(jax.random.key(self.seed), self.next_ticket)
+        answer = jax.device_get(self._search(self.state, jnp.asarray(vector), key))
+        (items, chance), scores, chances = answer
+        own = {int(row): float(p) for row, p in reversed([*zip(items, chance, strict=True)])}
+        own = {row: own[row] for row in dict.fromkeys(items.tolist())}  # of a short slate, once
+        if k < len(own):
+            raise ValueError(f"{self.learner.name!r} shows {len(own)} tools: k must be as many")
+        ranked = np.argsort(-scores, kind="stable")[: int(self._available.sum())]
+        rest = [int(row) for row in ranked if row not in own][: k - len(own)]
+        listed = {row: _on_the_list(row, ranked, chances, k) for row in rest}
+        rows, propensities = [*own, *rest], [*own.values(), *listed.values()]
         number, self.next_ticket = self.next_ticket, self.next_ticket + 1
-        self.tickets[number] = Open(vector[0], rows, told)
-        ids = [self.ids[row] for row in rows]
-        return Ticket(number, ids, [float(scores[row]) for row in rows], told)
+        self.tickets[number] = Open(vector, rows, propensities)
+        ids = [self.names[row] for row in rows]
+        return Ticket(number, ids, [float(scores[row]) for row in rows], propensities)
 
     def feedback(self, ticket: Ticket, worked: float, item: str | None = None) -> None:
-        """Learns from what came of a ticket.
+        """Learns from what came of a ticket; what is refused leaves the ticket open.
 
         Args:
-          ticket: from `search`; it is answered once.
+          ticket: from `search`; it is answered once. A tool that was removed since teaches nothing.
           worked: whether the tool worked, or how well, in [0, 1].
           item: the id of the tool that was used; None: the first of the ticket.
 
         Raises:
-          ValueError: for a number outside of [0, 1], an item that is not on the ticket, or a
-            ticket that was answered before.
+          ValueError: for a number outside of [0, 1], an item that is not on the ticket, a ticket
+            that was answered before or is of another index, or a chance that is not known.
         """
         reward = float(worked)
-        require("worked", reward, "in [0, 1]", lambda x: math.isfinite(x) and 0 <= x <= 1)
-        if (open_ticket := self.tickets.get(ticket.number)) is None:
+        require("worked", reward, "in [0, 1]", lambda x: 0 <= x <= 1)
+        if (answered := self.tickets.get(ticket.number)) is None:
             raise ValueError(f"ticket {ticket.number} is not open: it was answered before")
+        query, rows, propensities = answered
+        if [self.names[row] for row in rows] != list(ticket.ids):
+            raise ValueError(f"ticket {ticket.number} comes from another index")
         if item is not None and item not in ticket.ids:
             raise ValueError(f"item must be on the ticket, one of {ticket.ids}, got {item!r}")
         place = 0 if item is None else ticket.ids.index(item)
-        del self.tickets[ticket.number]
-        query, rows, propensities = open_ticket
         dtype = self.state.theta.dtype
         choice = Choice(
             jnp.asarray(rows[place], jnp.int32), jnp.asarray(propensities[place], dtype)
         )
-        gone = self.ids[rows[place]] != ticket.ids[place] or not self._available[rows[place]]
-        feedback = Feedback(jnp.asarray(reward, dtype), jnp.asarray(not gone))
-        self.state = self._update(self.state, jnp.asarray(query), choice, feedback)
-
-    def add(self, ids: Sequence[str], descriptions: Vectors) -> None:
-        """Adds tools, at the end; one that was removed comes back with its new description.
-
-        Args:
-          ids: of the tools, none of which is there.
-          descriptions: a text or a vector [d] for each.
-        """
-        rows = self._vectors(descriptions, "document", len(ids))
-        known = {one: row for row, one in enumerate(self.ids)}
-        if present := [one for one in ids if one in known and self._available[known[one]]]:
-            raise ValueError(f"{present[0]!r} is there already: redescribe it, or take another id")
-        if len(set(ids)) < len(ids):
-            raise ValueError(f"ids must differ, got {list(ids)}")
-        fresh = [one for one in ids if one not in known]
-        self._grow(len(self.ids) + len(fresh))
-        self.ids += fresh
-        self._set([self.ids.index(one) for one in ids], rows, rows)
-
-    def remove(self, ids: Sequence[str]) -> None:
-        """Takes tools out; open tickets that name them teach nothing any more."""
-        rows = self._rows(ids)
-        available = self.state.available.at[jnp.asarray(rows)].set(False)
-        self.state = self.state._replace(available=available)
-
-    def redescribe(self, ids: Sequence[str], descriptions: Vectors, how: How = "carry") -> None:
-        """Gives tools other descriptions.
-
-        Args:
-          ids: tools that are there.
-          descriptions: a text or a vector [d] for each.
-          how: what becomes of what was learnt: ``keep`` leaves the rows, ``reset`` begins anew at
-            the description, ``carry`` adds what was learnt so far to it.
-        """
-        require("how", how, "keep, reset or carry", {"keep", "reset", "carry"}.__contains__)
-        rows, new = self._rows(ids), self._vectors(descriptions, "document", len(ids))
-        theta = np.asarray(self.state.theta)[rows]
-        learnt = {"keep": theta, "reset": new, "carry": new + theta - self.documents[rows]}[how]
-        self._set(rows, new, learnt)
+        feedback = Feedback(jnp.asarray(reward, dtype), self.state.available[rows[place]])
+        new = self._update(self.state, jnp.asarray(query), choice, feedback)
+        if math.isnan(propensities[place]) and _has_nan(new):
+            raise ValueError(
+                f"{self.learner.name!r} needs the chance of {ticket.ids[place]!r}, which it does "
+                "not know: only what it chose itself, the first of the ticket, can teach it"
+            )
+        self.state = new
+        del self.tickets[ticket.number]
 
     def save(self, folder: str | Path) -> None:
         """Writes everything, open tickets too; `Index.load` goes on from there."""
@@ -185,6 +154,10 @@ class Index:
           folder: that `save` wrote.
           learner: needed for a rule of one's own; presets are known by their settings.
           encoder: in place of the one that is named there.
+
+        Raises:
+          FileNotFoundError: where there is none.
+          ValueError: where it is damaged, or the learner is not known or another one.
         """
         from jaxret.online.index_files import load
 
@@ -194,9 +167,11 @@ class Index:
         index._compile()
         return index
 
-    @property
-    def _available(self) -> np.ndarray:
-        return np.asarray(self.state.available)
+    def __repr__(self) -> str:
+        return (
+            f"<index of {self.learner.name}: {len(self):,} tools, {int(self.state.t):,} answers, "
+            f"{len(self.tickets):,} open tickets>"
+        )
 
     def _compile(self) -> None:
         learner = self.learner
@@ -209,64 +184,21 @@ class Index:
 
         self._search, self._update = jax.jit(search), jax.jit(learner.update)
 
-    def _vectors(self, given: Any, kind: encoders.Kind, count: int = 1) -> np.ndarray:
-        given = list(given)
-        require(
-            f"the number of {kind} texts or vectors", len(given), f"{count}", lambda n: n == count
-        )
-        if any(isinstance(one, str) for one in given):
-            if self.encoder is None:
-                raise ValueError("texts need an encoder: give vectors, or a task with an encoder")
-            texts = [normalise(text) for text in given]
-            return encoders.encode(self.encoder, texts, kind=kind, cache=None, progress=False)
-        rows, width = np.asarray(given, np.float32), self.documents.shape[1]
-        if rows.shape != (count, width) or not np.isfinite(rows).all():
-            raise ValueError(f"a {kind} must be {width} finite numbers, got {list(rows.shape[1:])}")
-        return rows
 
-    def _rows(self, ids: Sequence[str]) -> list[int]:
-        known = {one: row for row, one in enumerate(self.ids) if self._available[row]}
-        if unknown := [one for one in ids if one not in known]:
-            raise ValueError(
-                f"no tool {unknown[0]!r}; there are {len(known):,}: {list(known)[:3]} .."
-            )
-        return [known[one] for one in ids]
-
-    def _grow(self, needed: int) -> None:
-        """Makes room: what is learnt keeps its place in arrays that have more rows."""
-        have, width = self.documents.shape
-        if needed <= have:
-            return
-        room = max(needed, have + have // 2)
-        documents = np.zeros((room, width), np.float32)
-        documents[:have] = self.documents
-        larger = self.learner.init(jnp.asarray(documents), jnp.zeros(room, bool))
-
-        def keep(old, new):
-            corner = tuple(slice(0, n) for n in old.shape)
-            return new.at[corner].set(old)
-
-        self.state = jax.tree.map(keep, self.state, larger)
-        self.documents = documents
-
-    def _set(self, rows: list[int], documents: np.ndarray, theta: np.ndarray) -> None:
-        """Rows of the catalogue, put where the learner's projection wants them."""
-        where = jnp.asarray(rows)
-        self.documents[rows] = documents
-        whole = self.state.theta.at[where].set(jnp.asarray(theta, self.state.theta.dtype))
-        start = self.learner.init(whole, self.state.available).theta
-        self.state = self.state._replace(
-            theta=self.state.theta.at[where].set(start[where]),
-            available=self.state.available.at[where].set(True),
-        )
+def _has_nan(tree: Any) -> bool:
+    return any(np.isnan(np.asarray(leaf, np.float64)).any() for leaf in jax.tree.leaves(tree))
 
 
-def _on_the_list(row: int, ranked: list, chances: np.ndarray | None, k: int) -> float:
-    """The probability that a tool stands on a list of k: chosen, or among the best of the rest."""
+def _on_the_list(
+    row: int, ranked: Int[np.ndarray, " I"], chances: Float[np.ndarray, " I"] | None, k: int
+) -> float:
+    """The probability that a tool stands on a list of k: chosen, or among the best of the rest.
+
+    NaN where the learner does not say with which chance it chooses.
+    """
     if chances is None:
         return math.nan
-    place = [int(one) for one in ranked].index(row)
-    if place < k - 1:
+    above = ranked[: k - 1]  # on the list whatever is chosen
+    if row in above:
         return 1.0
-    before = chances[[int(one) for one in ranked[: k - 1]]].sum() if place == k - 1 else 0.0
-    return float(min(1.0, chances[row] + before))
+    return float(min(1.0, chances[row] + chances[above].sum()))

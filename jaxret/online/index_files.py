@@ -1,14 +1,16 @@
 """An index on disk: its arrays, its open tickets, and how to make its learner again.
 
-    index.json     ids, open tickets, learner, encoder, version
-    arrays.npz     the learner's state, the descriptions, the queries of open tickets
+    index.json        ids, open tickets, learner, encoder, version, and which arrays go with them
+    arrays-<n>.npz    the learner's state, where rows began, the queries of open tickets
 
-A preset is made again from its name and settings; a rule of one's own must be given to `load`.
+The description is replaced last and at once, so that an interrupted save leaves the old index. A
+preset is made again from its name and settings; a rule of one's own must be given to `load`.
 """
 
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +20,7 @@ from jaxret import encoders
 from jaxret.encoders import TextEncoder
 from jaxret.online import presets
 from jaxret.online.learner import Learner
+from jaxret.types import State
 
 if TYPE_CHECKING:
     from jaxret.online.index import Index
@@ -26,18 +29,21 @@ VERSION = 1
 
 
 def save(index: "Index", folder: Path) -> None:
-    """Writes an index; files are replaced one after the other, the description last."""
+    """Writes an index; what was there before is replaced."""
     folder.mkdir(parents=True, exist_ok=True)
-    leaves = jax.tree.leaves(index.state)
-    arrays = {f"state_{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
-    arrays["documents"] = index.documents
     tickets = index.tickets
-    arrays["queries"] = np.array([ticket.query for ticket in tickets.values()]).reshape(
-        -1, index.documents.shape[1]
-    )
+    queries = [ticket.query for ticket in tickets.values()]
+    leaves = jax.tree.leaves(index.state)
+    arrays = {
+        **{f"state_{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)},
+        "starts": index.starts,
+        "queries": np.array(queries, np.float32).reshape(-1, index.starts.shape[1]),
+    }
+    name = f"arrays-{uuid4().hex}.npz"
     described = {
         "version": VERSION,
-        "ids": index.ids,
+        "arrays": name,
+        "ids": index.names,
         "seed": index.seed,
         "next_ticket": index.next_ticket,
         "tickets": [
@@ -47,10 +53,13 @@ def save(index: "Index", folder: Path) -> None:
         "learner": {"name": index.learner.name, "origin": index.learner.origin},
         "encoder": None if index.encoder is None else _encoder_words(index.encoder),
     }
-    part = folder / "arrays.part.npz"
-    np.savez(part, allow_pickle=False, **arrays)
-    part.replace(folder / "arrays.npz")
-    (folder / "index.json").write_text(json.dumps(described, indent=1) + "\n")
+    np.savez(folder / name, allow_pickle=False, **arrays)
+    part = folder / "index.json.part"
+    part.write_text(json.dumps(described, indent=1) + "\n")
+    part.replace(folder / "index.json")
+    for old in folder.glob("arrays-*.npz"):
+        if old.name != name:
+            old.unlink()
 
 
 def load(folder: Path, learner: Learner | None, encoder: TextEncoder | None) -> dict[str, Any]:
@@ -66,44 +75,53 @@ def load(folder: Path, learner: Learner | None, encoder: TextEncoder | None) -> 
     if not path.is_file():
         raise FileNotFoundError(f"{folder} holds no index.json: write it with index.save({folder})")
     try:
-        told = json.loads(path.read_text())
-        with np.load(folder / "arrays.npz") as file:
-            arrays = dict(file)
-        named, tickets = told["learner"], told["tickets"]
-    except Exception as error:  # NumPy raises many kinds for a damaged file
-        raise ValueError(f"{folder} is damaged ({type(error).__name__}): save it again") from error
-    if learner is None:
-        if named["origin"] is None:
-            name = named["name"]
-            raise ValueError(f"learner {name!r} is no preset: give it, Index.load(folder, learner)")
-        name, settings = named["origin"]
-        learner = presets.REGISTRY[name](**presets.revived(settings))
-    elif learner.name != named["name"]:
-        raise ValueError(f"{folder} holds a state of {named['name']!r}, not of {learner.name!r}")
-    documents = arrays["documents"]
-    blank = jax.eval_shape(learner.init, jnp.asarray(documents), jnp.zeros(len(documents), bool))
-    leaves = [jnp.asarray(arrays[f"state_{i}"]) for i in range(len(jax.tree.leaves(blank)))]
-    wanted = [leaf.shape for leaf in jax.tree.leaves(blank)]
-    if [leaf.shape for leaf in leaves] != wanted:
-        raise ValueError(f"{folder} holds another state than {learner.name!r} has: other settings?")
-    if encoder is None and told["encoder"] is not None:
-        encoder = encoders.load_encoder(
-            told["encoder"]["name"],
-            None if told["encoder"]["path"] is None else Path(told["encoder"]["path"]),
-        )
-    return {
-        "learner": learner,
-        "encoder": encoder,
-        "seed": told["seed"],
-        "ids": told["ids"],
-        "documents": documents,
-        "state": jax.tree.unflatten(jax.tree.structure(blank), leaves),
-        "tickets": {
+        described = json.loads(path.read_text())
+        with (folder / described["arrays"]).open("rb") as file, np.load(file) as stored:
+            arrays = dict(stored)
+        attributes = {name: described[name] for name in ("seed", "next_ticket")}
+        attributes |= {"names": described["ids"], "starts": arrays["starts"]}
+        attributes["tickets"] = {
             ticket["number"]: Open(query, ticket["rows"], ticket["propensities"])
-            for ticket, query in zip(tickets, arrays["queries"], strict=True)
-        },
-        "next_ticket": told["next_ticket"],
-    }
+            for ticket, query in zip(described["tickets"], arrays["queries"], strict=True)
+        }
+        named, found_encoder = described["learner"], described["encoder"]
+        if described["version"] != VERSION:
+            raise ValueError(f"version {described['version']}, not {VERSION}")
+    except Exception as error:  # NumPy raises many kinds for a damaged file
+        problem = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{folder} is damaged or of another version ({problem})") from error
+    learner = _learner(folder, named, learner)
+    if encoder is None and found_encoder is not None:
+        encoder = encoders.load_encoder(found_encoder["name"], found_encoder["path"])
+    state = _state(folder, learner, arrays)
+    return attributes | {"learner": learner, "encoder": encoder, "state": state}
+
+
+def _learner(folder: Path, named: dict[str, Any], given: Learner | None) -> Learner:
+    """The learner of an index, made again or given."""
+    name = named["name"]
+    if given is not None:
+        if given.name != name:
+            raise ValueError(f"{folder} holds a state of {name!r}, not of {given.name!r}")
+        return given
+    if named["origin"] is None:
+        raise ValueError(f"learner {name!r} is no preset: give it, Index.load(folder, learner)")
+    preset, settings = named["origin"]
+    if preset not in presets.REGISTRY:
+        raise ValueError(f"preset {preset!r} is unknown: give it, Index.load(folder, learner)")
+    return presets.REGISTRY[preset](**presets.revived(settings))
+
+
+def _state(folder: Path, learner: Learner, arrays: dict[str, np.ndarray]) -> State:
+    """The learner's state from its leaves, whose shapes and types must be the learner's."""
+    theta, available = jnp.asarray(arrays["starts"]), jnp.zeros(len(arrays["starts"]), bool)
+    blank = jax.eval_shape(learner.init, theta, available)
+    kind = [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(blank)]
+    count = sum(name.startswith("state_") for name in arrays)
+    leaves = [arrays[f"state_{i}"] for i in range(count)]
+    if kind != [(leaf.shape, leaf.dtype) for leaf in leaves]:
+        raise ValueError(f"{folder} holds another state than {learner.name!r} has: other settings?")
+    return jax.tree.unflatten(jax.tree.structure(blank), [jnp.asarray(leaf) for leaf in leaves])
 
 
 def _encoder_words(encoder: TextEncoder) -> dict[str, str | None]:
