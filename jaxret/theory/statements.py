@@ -5,22 +5,25 @@
 
 The comparator follows the projection: the best rows in the ball where rows are kept in one, the
 proximal comparator for free rows and on the sphere. A statement whose assumptions fail, or whose
-comparator was not found to the certified gap, does not hold: its value then says nothing.
+comparator was not found to the certified gap, does not hold: its value then says nothing. Tools
+that are absent throughout are left out; where tools come or go, no statement applies.
 
 Letters: I items, d width, S seeds, T rounds.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from jaxret.estimate import Estimate
 from jaxret.online.learner import Rule
 from jaxret.online.run import Run
+from jaxret.task import Task
 from jaxret.theory import bounds as theorems
 from jaxret.theory import comparators, constrained, corollaries
 from jaxret.theory.bounds import Bound
@@ -44,8 +47,8 @@ class Regret:
         return Estimate.of(self.curve[:, -1])
 
     def __repr__(self) -> str:
-        found = "" if self.comparator.converged else " (the comparator did not converge)"
-        return f"regret {self.final} after {self.curve.shape[1]:,} rounds{found}"
+        doubt = "" if self.comparator.converged else " (the comparator did not converge)"
+        return f"regret {self.final} after {self.curve.shape[1]:,} rounds{doubt}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -75,43 +78,41 @@ class Statement:
         return self.bound.holds and bool(self.regret.comparator.converged)
 
     def __repr__(self) -> str:
-        measured = f"measured {self.regret.final}"
-        if bool(self.regret.comparator.converged):
-            return f"{theorems.describe(self.bound)}\n  {measured}"
-        return (
-            f"{theorems.describe(self.bound)}\n  {measured}; void: the comparator did not converge"
+        doubt = (
+            "" if self.regret.comparator.converged else "; void: the comparator did not converge"
         )
+        return f"{theorems.describe(self.bound)}\n  measured {self.regret.final}{doubt}"
 
 
-def regret(run: Run, against: Float[Array, "I d"] | Comparator | None = None) -> Regret:
-    """Cumulative regret of every seed.
+def regret(run: Run, against: Float[ArrayLike, "I d"] | Comparator | None = None) -> Regret:
+    """Measures the cumulative regret of every seed.
 
     Args:
-      run: of a learner that has logits.
+      run: of a rank-one learner on plain queries.
       against: one Theta for all seeds; None: the comparator that fits the projection.
 
     Raises:
-      ValueError: for a learner without a softmax.
+      ValueError: for a learner without a softmax, or with more than rows that move; for a run in
+        which tools came or went; for a Theta of another catalogue.
     """
-    rule = _rule(run)
+    rule, task = _rule(run), _there(run)
     if against is None:
         against = comparator(run)
     elif not isinstance(against, Comparator):
-        against = _given(jnp.asarray(against))
-    task = run.task
+        against = _given(jnp.asarray(against), run)
     theirs = losses(
-        against.theta,
-        jnp.asarray(task.queries),
-        jnp.asarray(task.labels),
-        tau=rule.tau,
-        available=None if task.available is None else jnp.asarray(task.available),
+        against.theta, jnp.asarray(task.queries), jnp.asarray(task.labels), tau=rule.tau
     )
     return Regret(cumulative_regret(run.trace.loss, theirs, run.order), against)
 
 
 def comparator(run: Run) -> Comparator:
-    """The rows that a run is held against: in the ball for the ball, else proximal."""
-    rule, task = _rule(run), run.task
+    """Finds the rows that a run is held against: in the ball for the ball, else proximal.
+
+    Raises:
+      ValueError: as `regret`; and for eta = 0 outside of a ball.
+    """
+    rule, task = _rule(run), _there(run)
     counts = np.bincount(run.order[0], minlength=len(task)).astype(np.float32)
     projection = rule.projection
     find: Callable[..., Comparator]
@@ -132,41 +133,76 @@ def comparator(run: Run) -> Comparator:
     return find(task.queries, task.labels, task.theta, tau=tau, eta=eta, counts=counts)
 
 
-def bounds(run: Run, against: Float[Array, "I d"] | Comparator | None = None) -> list[Statement]:
-    """Every statement that applies to a run, its assumptions measured on it.
+def bounds(
+    run: Run, against: Float[ArrayLike, "I d"] | Comparator | None = None
+) -> list[Statement]:
+    """Gives every statement that applies to a run, its assumptions measured on it.
 
-    Clean labels: Theorem 5.1 and Corollary 5.2. Noisy ones: Theorem B.2 and Corollary B.3, and for
-    the debiased estimator ours.
+    Clean labels: Theorem 5.1 and Corollary 5.2. Noisy ones: Theorem B.2 and Corollary B.3, and
+    where less than half of them are wrong the bound of the debiased estimator, which is ours.
 
     Args:
-      run: of a rank-one learner with eta > 0, several seeds as a rule.
+      run: of a rank-one learner with eta > 0, with several seeds as a rule.
       against: as in `regret`.
+
+    Raises:
+      ValueError: as `regret`; and for a learner with eta = 0.
     """
-    rule = _rule(run)
+    rule, task = _rule(run), _there(run)
+    if not float(rule.eta) > 0:
+        raise ValueError(f"{run.name} has eta = 0: it learns nothing that a bound could speak of")
     measured = regret(run, against)
     evidence = Evidence(
         rule=rule,
-        theta_1=jnp.asarray(run.task.theta),
+        theta_1=jnp.asarray(task.theta),
         stream=Stream(
-            queries=jnp.asarray(run.task.queries),
-            labels=jnp.asarray(run.task.labels),
+            queries=jnp.asarray(task.queries),
+            labels=jnp.asarray(task.labels),
             order=jnp.asarray(run.order),
         ),
         trace=run.trace,
         comparator=measured.comparator.theta,
     )
     constants = corollaries.measured_constants(evidence)
-    noise = run.environment.noise_rate
-    if noise is None or not float(noise):
-        found = [theorems.theorem_5_1(evidence), corollaries.corollary_5_2(evidence, constants)]
-    else:
-        rate = {"noise_rate": float(noise)}
-        found = [
-            theorems.theorem_b2(evidence, **rate),
-            corollaries.corollary_b3(evidence, constants, **rate),
-            theorems.debiased(evidence, **rate),
+    noise_rate = float(run.environment.noise_rate or 0.0)
+    if not noise_rate:
+        statements = [
+            theorems.theorem_5_1(evidence),
+            corollaries.corollary_5_2(evidence, constants),
         ]
-    return [Statement(bound, measured) for bound in found]
+    else:
+        statements = [
+            theorems.theorem_b2(evidence, noise_rate=noise_rate),
+            corollaries.corollary_b3(evidence, constants, noise_rate=noise_rate),
+        ]
+        if noise_rate < 0.5:
+            statements.append(theorems.debiased(evidence, noise_rate=noise_rate))
+    return [Statement(bound, measured) for bound in statements]
+
+
+def _there(run: Run) -> Task:
+    """The task as the run began: rows projected, without the tools that are absent throughout."""
+    world, task = run.environment, run.task
+    if world.arrives is not None or world.leaves is not None:
+        raise ValueError(
+            f"tools came or went while {run.name} ran: regret is that against one Theta, for a "
+            "catalogue that stays"
+        )
+    projected = run.learner.init(jnp.asarray(task.theta)).theta
+    start = replace(task, theta=np.asarray(projected))
+    if task.available is None:
+        return start
+    here = np.flatnonzero(task.available)
+    places = np.full(len(task.ids) + 1, -1, np.int32)  # the last one stands for padding
+    places[here] = np.arange(len(here))
+    return replace(
+        start,
+        ids=tuple(task.ids[row] for row in here),
+        theta=start.theta[here],
+        labels=places[task.labels],
+        available=None,
+        documents=None,
+    )
 
 
 def _rule(run: Run) -> Rule:
@@ -180,8 +216,13 @@ def _rule(run: Run) -> Rule:
     return rule
 
 
-def _given(theta: Float[Array, "I d"]) -> Comparator:
+def _given(theta: Float[Array, "I d"], run: Run) -> Comparator:
     """Any Theta: nothing was minimised, so there is nothing to certify."""
+    if theta.shape != run.task.theta.shape:
+        have, want = list(theta.shape), list(run.task.theta.shape)
+        raise ValueError(f"against must be rows {want}, a line for each tool, got {have}")
+    if run.task.available is not None:
+        theta = theta[run.task.available]
     unknown = jnp.asarray(jnp.nan)
     return Comparator(
         theta=theta,

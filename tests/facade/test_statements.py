@@ -1,0 +1,158 @@
+"""Regret and bounds of a run: by hand where that is short, in a sentence where none applies."""
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+import jaxret as jr
+from jaxret.theory import constrained
+
+
+@pytest.fixture(scope="module")
+def six(small):
+    return small(items=6, queries=40)
+
+
+@pytest.fixture(scope="module")
+def run(six):
+    learner = jr.orag(tau=0.2, eta=0.01, projection=jr.ball())
+    return jr.simulate(learner, six, exposures=4, seeds=4)
+
+
+def loss(theta, task, tau):
+    """Of every query, in float64."""
+    z = task.queries.astype(np.float64) @ np.asarray(theta, np.float64).T / tau
+    return logsumexp(z, axis=1) - z[np.arange(len(task)), task.labels[:, 0]]
+
+
+def test_regret_is_the_loss_less_that_of_one_theta(run, six):
+    got = jr.regret(run, against=six.theta)
+    theirs = loss(six.theta, six, 0.2)[run.order]
+    want = np.cumsum(np.asarray(run.trace.loss, np.float64) - theirs, axis=1)
+    np.testing.assert_allclose(got.curve, want, atol=1e-3)
+    assert got.final.mean == pytest.approx(want[:, -1].mean(), abs=1e-3)
+    assert repr(got) == f"regret {got.final} after 160 rounds"
+    assert jr.regret(run).final.mean > got.final.mean  # Theta_1 is not the best in the ball
+
+
+def test_the_comparator_follows_the_projection(run, six):
+    inside = jr.regret(run).comparator
+    assert inside.converged
+    assert np.linalg.norm(inside.theta, axis=1).max() <= 1 + 1e-5
+    best = constrained.in_ball(
+        six.queries, six.labels, tau=0.2, radius=1.0, theta_0=six.theta, counts=np.full(40, 4.0)
+    )
+    np.testing.assert_allclose(inside.theta, best.theta, atol=1e-4)
+    for projection in (jr.sphere(), jr.projections.none()):
+        eta = 0.01
+        other = jr.simulate(jr.orag(tau=0.2, eta=eta, projection=projection), six, exposures=4)
+        found = jr.regret(other).comparator
+        gradient = proximal_gradient(found.theta, six, 0.2, eta, times=4)
+        assert np.abs(gradient).max() < 0.05 * np.abs(six.theta - found.theta).max() / eta
+
+
+def proximal_gradient(theta, task, tau, eta, *, times):
+    """Of ``sum_t l_t + ||Theta - Theta_1||^2 / (2 eta)``, written out."""
+    theta, queries = np.asarray(theta, np.float64), task.queries.astype(np.float64)
+    z = queries @ theta.T / tau
+    c = np.exp(z - logsumexp(z, axis=1, keepdims=True))
+    c[np.arange(len(task)), task.labels[:, 0]] -= 1
+    return times * c.T @ queries / tau + (theta - task.theta) / eta
+
+
+def test_clean_labels_have_two_statements_that_hold(run):
+    statements = jr.bounds(run)
+    assert [one.name for one in statements] == ["Theorem 5.1", "Corollary 5.2"]
+    for one in statements:
+        assert one.holds
+        assert one.measured <= one.value
+        assert one.measured == pytest.approx(jr.regret(run).final.mean)
+        assert f"measured {one.regret.final}" in repr(one)
+
+
+@pytest.mark.parametrize(
+    ("rate", "names"),
+    [
+        (0.1, ["Theorem B.2", "Corollary B.3", "debiased"]),
+        (0.5, ["Theorem B.2", "Corollary B.3"]),
+    ],
+)
+def test_noisy_labels_have_others(six, rate, names):
+    learner = jr.orag(tau=0.2, eta=0.01, projection=jr.ball())
+    noisy = jr.simulate(learner, six, exposures=4, seeds=3, environment=jr.label_noise(rate))
+    statements = jr.bounds(noisy)
+    assert [one.name for one in statements] == names
+    assert [one.holds for one in statements] == [True, True, False][: len(names)]
+    if rate < 0.5:
+        mended = jr.debiased(noise_rate=rate, tau=0.2, eta=0.01, projection=jr.ball())
+        run = jr.simulate(mended, six, exposures=4, seeds=3, environment=jr.label_noise(rate))
+        assert [one.holds for one in jr.bounds(run)] == [False, False, True]
+
+
+def test_a_rule_that_the_theorems_do_not_speak_of_is_void(six):
+    run = jr.simulate(jr.greedy(tau=0.2), six, exposures=2, seeds=2)
+    for one in jr.bounds(run):
+        assert not one.holds
+        assert "void: an assumption fails" in repr(one)
+        assert "FAILS" in repr(one)
+
+
+def test_a_comparator_that_did_not_converge_voids_a_statement(run):
+    regret = jr.regret(run)
+    doubtful = jr.Regret(regret.curve, regret.comparator._replace(converged=np.asarray(False)))
+    statement = jr.Statement(jr.bounds(run)[0].bound, doubtful)
+    assert not statement.holds
+    assert "did not converge" in repr(statement)
+    assert "did not converge" in repr(doubtful)
+
+
+def test_rows_begin_where_the_projection_puts_them(six):
+    long = jr.Task.from_arrays(2 * six.theta, six.queries, six.labels)
+    learner = jr.orag(tau=0.2, eta=0.01, projection=jr.ball())
+    statements = jr.bounds(jr.simulate(learner, long, exposures=4, seeds=4))
+    assert all(one.holds for one in statements)
+
+
+def test_tools_that_are_absent_throughout_are_left_out(small):
+    there = np.arange(9) % 3 > 0
+    task = small(items=9, available=there)
+    rows = np.flatnonzero(there)
+    seen = task.select(there[task.labels[:, 0]])
+    bare = jr.Task.from_arrays(
+        task.theta[rows], seen.queries, np.searchsorted(rows, seen.labels[:, 0])
+    )
+    learner = jr.orag(tau=0.2, eta=0.01, projection=jr.ball())
+    runs = [jr.simulate(learner, one, exposures=3, seeds=2) for one in (seen, bare)]
+    np.testing.assert_array_equal(runs[0].trace.item, rows[runs[1].trace.item])
+    for one, other in zip(*map(jr.bounds, runs), strict=True):
+        assert one.value == pytest.approx(other.value, rel=1e-3)
+        assert one.measured == pytest.approx(other.measured, rel=1e-2)
+        assert one.holds
+    against = jr.regret(runs[0], against=seen.theta).final.mean
+    assert against == pytest.approx(jr.regret(runs[1], against=bare.theta).final.mean, rel=1e-3)
+
+
+def test_where_no_statement_applies_a_sentence_says_why(run, six):
+    def of(learner, **options):
+        return jr.simulate(learner, six, **options)
+
+    bare = jr.greedy()._replace(name="bare", logits=None, rule=None)
+    moving = jr.Environment(arrives=np.array([0, 0, 0, 0, 0, 9]))
+    cases = {
+        "bare has no softmax: so it has no loss, regret or bounds": of(bare),
+        "mapped moves more than its rows": of(jr.mapped()),
+        "paper_adamw moves more than its rows": of(jr.paper_adamw()),
+        "tools came or went while greedy ran": of(jr.greedy(), environment=moving),
+        "frozen has eta = 0": of(jr.frozen()),
+    }
+    for message, without in cases.items():
+        for function in (jr.bounds, jr.regret):
+            with pytest.raises(ValueError, match=message):
+                function(without)
+    assert np.isnan(
+        cases["bare has no softmax: so it has no loss, regret or bounds"].trace.loss
+    ).all()
+    still = jr.regret(of(jr.frozen(tau=0.2)), against=six.theta)
+    np.testing.assert_allclose(still.curve, 0, atol=1e-3)
+    with pytest.raises(ValueError, match=r"against must be rows \[6, 8\].*got \[5, 8\]"):
+        jr.regret(run, against=six.theta[:5])
