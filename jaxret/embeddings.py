@@ -152,9 +152,9 @@ def from_state(
     matrix = offset = None
     width = state.theta.shape[1]
     if learner.map_queries is not None:
-        origin = learner.map_queries(state, jnp.zeros((1, width), state.theta.dtype))[0]
-        axes = learner.map_queries(state, jnp.eye(width, dtype=state.theta.dtype))
-        matrix, offset = np.asarray((axes - origin).T), np.asarray(origin)
+        points = np.concatenate([np.zeros((1, width)), np.eye(width)])
+        offset, *axes = np.asarray(learner.map_queries(state, jnp.asarray(points, jnp.float32)))
+        matrix = np.stack(axes, axis=1) - offset[:, None]
     rule, origin = learner.rule, learner.origin
     numbers = {} if rule is None else {"tau": float(rule.tau), "eta": float(rule.eta)}
     given = {} if origin is None else origin[1]

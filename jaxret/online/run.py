@@ -24,6 +24,7 @@ from jaxret.online.environment import Environment
 from jaxret.online.learner import Learner
 from jaxret.task import Task
 from jaxret.types import State, Trace
+from jaxret.validate import require
 
 if TYPE_CHECKING:
     import pandas
@@ -122,6 +123,7 @@ def plot(runs: Sequence[Run], curve: str = "success", *, window: int | None = No
 
     if curve not in CURVES:
         raise ValueError(f"curve must be one of {', '.join(CURVES)}, got {curve!r}")
+    require("runs", runs, "one run or more", len)
     shortest = min(run.order.shape[1] for run in runs)
     width = max(1, shortest // 20) if window is None else window
     figure, ax = plots.new_figure("round", f"{curve}, mean of {width} rounds")
