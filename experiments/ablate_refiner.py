@@ -18,40 +18,64 @@ says what is learnt soonest, not what is best in the end.
 
 from typing import Any
 
-import hydra
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.parts import methods, show
-from experiments.parts.bench import CUTS, METRICS, Bench
-from experiments.parts.config import CONFIGS, plain
-from experiments.parts.fit import refiner
-from experiments.parts.run import Run, open_run
-from jaxret import plots, tracking
-from jaxret.retrieval.ranking import Ranking
+from experiments.common.config import plain
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.run_directory import RunDirectory
+from experiments.common.tables import results_table
+from experiments.parts import methods
+from experiments.parts.bench import Bench
+from jaxret import plots
+from jaxret.methods.common import CUTS
+from jaxret.retrieval.ranking import Ranking, mean_metrics, metrics_at
 from jaxret.retrieval.retriever import refine
 
 BASE = "refiner_tool2vec"
+METRICS = metrics_at(CUTS)
 
 
-@hydra.main(config_path=CONFIGS, config_name="ablate_refiner", version_base="1.3")
-def cli(cfg: DictConfig) -> dict[str, float]:
-    return main(cfg)
+@experiment("ablate_refiner")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Trains and tests every variant; returns the results, and draws the figure over N."""
+    bench, variants = Bench(cfg, run), named(cfg)
+    least, most = max(CUTS), bench.kept
+    if beyond := [n for n in cfg.at_test if not least <= n <= most]:
+        raise ValueError(f"at_test: candidates must be in {least} .. {most}, got {beyond}")
+    bench.recipes |= variants
+    labels, results = bench.tasks.test.labels, {}
+
+    def keep(name, rankings):
+        found = [mean_metrics(ranking, labels, CUTS) for ranking in rankings]
+        for metric in METRICS:
+            results[f"{name}/{metric}"] = np.array([one[metric] for one in found])
+        shown = {m: round(float(results[f"{name}/{m}"].mean()), 3) for m in METRICS}
+        print(name, shown, flush=True)
+
+    for name in (cfg.recipes[BASE].first, BASE):
+        keep(name, [methods.rank(bench, name, seed) for seed in methods.seeds(bench, name)])
+    for n in cfg.at_test:
+        keep(at_test(n), [given(bench, n, seed) for seed in methods.seeds(bench, BASE)])
+    figure_over_candidates(cfg, run, results)
+    for name in variants:
+        keep(name, [methods.rank(bench, name, seed) for seed in methods.seeds(bench, name)])
+    return results
 
 
-def main(cfg: DictConfig) -> dict[str, float]:
-    """Trains and tests every variant; returns the mean of every result."""
-    variants = named(cfg)
-    with open_run(cfg) as run:
-        if run is not None:
-            compute(cfg, run, variants)
-    results = tracking.read_results(cfg.directory)
+@main.check
+def check(cfg: DictConfig) -> None:
+    """Refuses settings that the recipe does not have."""
+    named(cfg)
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Prints the trained refiner with more and fewer candidates, then the variants."""
     given = [at_test(n) for n in cfg.at_test]
-    title = f"{cfg.dataset.name}, {cfg.document.recipe}: test"
-    show.results_table(results, [cfg.recipes[BASE].first, BASE, *given], METRICS, title)
-    show.results_table(results, list(variants), METRICS, f"{title}, with the budget")
-    print(f"results and figure: {cfg.directory}")
-    return {name: value["mean"] for name, value in results.items()}
+    title = f"{cfg.dataset.name}, {cfg.document}: test"
+    results_table(results, [cfg.recipes[BASE].first, BASE, *given], METRICS, title)
+    results_table(results, list(named(cfg)), METRICS, f"{title}, with the budget")
 
 
 def at_test(candidates: int) -> str:
@@ -79,41 +103,16 @@ def named(cfg: DictConfig) -> dict[str, dict[str, Any]]:
     return variants
 
 
-def compute(cfg: DictConfig, run: Run, variants: dict[str, dict[str, Any]]) -> None:
-    """Trains, tests, writes results and the figure over N."""
-    bench = Bench(cfg, run)
-    least, most = max(CUTS), bench.kept
-    if beyond := [n for n in cfg.at_test if not least <= n <= most]:
-        raise ValueError(f"at_test: candidates must be in {least} .. {most}, got {beyond}")
-    bench.recipes |= variants
-    rows, results = bench.parts.test, {}
-
-    def keep(name, rankings):
-        found = [bench.means(ranking, rows) for ranking in rankings]
-        for metric in METRICS:
-            results[f"{name}/{metric}"] = np.array([one[metric] for one in found])
-        shown = {m: round(float(results[f"{name}/{m}"].mean()), 3) for m in METRICS}
-        print(name, shown, flush=True)
-
-    for name in (cfg.recipes[BASE].first, BASE):
-        keep(name, [methods.rank(bench, name, seed) for seed in methods.seeds(bench, name)])
-    for n in cfg.at_test:
-        keep(at_test(n), [given(bench, n, seed) for seed in methods.seeds(bench, BASE)])
-    figure_over_candidates(cfg, run, results)
-    for name in variants:
-        keep(name, [methods.rank(bench, name, seed) for seed in methods.seeds(bench, name)])
-    run.finish(results)
-
-
 def given(bench: Bench, candidates: int, seed: int) -> Ranking:
     """The trained refiner's ranking of so many candidates of its first stage."""
-    rows = bench.parts.test
-    bench.recipes["given"] = {**bench.recipes[BASE], "candidates": candidates}
-    first = refiner.candidates(bench, "given", seed, "test", rows)
-    return refine(refiner.reranker(bench, BASE, seed), bench.texts(rows), first)
+    first = methods.rank(bench, bench.recipes[BASE]["first"], seed)
+    trained = methods.reranker(bench, BASE, seed)
+    return refine(trained, bench.texts(bench.parts.test), methods.cut(first, candidates))
 
 
-def figure_over_candidates(cfg: DictConfig, run: Run, results: dict[str, np.ndarray]) -> None:
+def figure_over_candidates(
+    cfg: DictConfig, run: RunDirectory, results: dict[str, np.ndarray]
+) -> None:
     """Recall over N, with the first stage as a dashed line."""
     sizes = sorted(cfg.at_test)
     figure, ax = plots.new_figure("candidates N", "recall on test queries")
@@ -125,9 +124,8 @@ def figure_over_candidates(cfg: DictConfig, run: Run, results: dict[str, np.ndar
     ax.set_xscale("log", base=2)
     ax.set_xticks(sizes, [str(size) for size in sizes])
     plots.label_curves(ax)
-    plots.save(figure, run.directory / "candidates.png")
-    run.tracker.figure("candidates", run.directory / "candidates.png")
+    run.save_figure(figure, "candidates")
 
 
 if __name__ == "__main__":
-    cli()
+    main.cli()

@@ -49,19 +49,20 @@ sqrt(9.04 (100 - 9.04)) = 28.7 %.
 import re
 from collections.abc import Mapping
 
-import hydra
 import numpy as np
 from jaxtyping import Float, Int
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from omegaconf import DictConfig
 
-from experiments.parts import methods, show, tsne
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.run_directory import RunDirectory
+from experiments.common.tables import results_table
+from experiments.parts import methods, tsne
 from experiments.parts.bench import Bench
-from experiments.parts.config import CONFIGS
 from experiments.parts.failures import missed
-from experiments.parts.run import Run, open_run
-from jaxret import plots, tracking
+from jaxret import plots
+from jaxret.methods.tool2vec import embeddings
 from jaxret.validate import require
 
 BY_TOOL = ("label", "rate", "sd", "sd_chance", "half", "half_chance")
@@ -69,47 +70,47 @@ BY_QUERY = tuple(f"{s}/{n}" for s in ("missed", "found") for n in ("n", "tokens"
 QUARTILES = {"q25": 25, "median": 50, "q75": 75}
 COSINES = ("auc", *(f"{side}/{q}" for side in ("positive", "negative") for q in QUARTILES))
 
-Results = dict[str, np.ndarray]
+
+@experiment("analyse_retrieval")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Analyses and draws."""
+    results: dict[str, np.ndarray] = {}
+    bench = Bench(cfg, run)
+    require("k", cfg.k, f"in 1 .. {bench.kept}", lambda k: 1 <= k <= bench.kept)
+    cosines(bench, results)
+    if cfg.tsne.queries:
+        neighbours(bench, results)
+    failures(bench, results)
+    return results
 
 
-@hydra.main(config_path=CONFIGS, config_name="analyse_retrieval", version_base="1.3")
-def cli(cfg: DictConfig) -> dict[str, float]:
-    return main(cfg)
-
-
-def main(cfg: DictConfig) -> dict[str, float]:
-    """Analyses and draws; returns the mean of every result."""
+@main.check
+def check(cfg: DictConfig) -> None:
+    """Refuses a picture that nothing here can draw."""
     if cfg.tsne.queries:
         tsne.require_sklearn("tsne.queries=0")
-    with open_run(cfg) as run:
-        if run is not None:
-            results: Results = {}
-            bench = Bench(cfg, run)
-            require("k", cfg.k, f"in 1 .. {bench.kept}", lambda k: 1 <= k <= bench.kept)
-            cosines(bench, results)
-            if cfg.tsne.queries:
-                neighbours(bench, results)
-            failures(bench, results)
-            run.finish(results)
-    found = tracking.read_results(cfg.directory)
-    title = f"{cfg.dataset.name}, {cfg.document.recipe}"
-    show.results_table(found, cfg.methods, BY_TOOL, f"{title}: tools missed in the top {cfg.k}")
-    show.results_table(found, cfg.methods, BY_QUERY, f"{title}: queries with and without a miss")
+
+
+@main.show
+def show(cfg: DictConfig, found: Found) -> None:
+    """Prints misses by tool and by query, and cosines."""
+    title = f"{cfg.dataset.name}, {cfg.document}"
+    results_table(found, cfg.methods, BY_TOOL, f"{title}: tools missed in the top {cfg.k}")
+    results_table(found, cfg.methods, BY_QUERY, f"{title}: queries with and without a miss")
     rows = [name.removesuffix("/auc") for name in found if name.endswith("/auc")]
-    show.results_table(found, rows, COSINES, f"{title}: cosine of queries and tools")
+    results_table(found, rows, COSINES, f"{title}: cosine of queries and tools")
     for name in (name for name in found if name.startswith("nearest/")):
         print(f"{name}: {found[name]['mean']:.3f}")
-    print(f"results, rankings and figures: {cfg.directory}")
-    return {name: value["mean"] for name, value in found.items()}
 
 
-def cosines(bench: Bench, results: Results) -> None:
+def cosines(bench: Bench, results: dict[str, np.ndarray]) -> None:
     """Figure 3, right."""
-    task, parts, usage = bench.task, bench.parts, bench.usage()
+    task, parts, train = bench.task, bench.parts, bench.tasks.train
+    usage = embeddings(train)
     groups = {
-        "documents": similarities(task.queries[parts.test], task.labels[parts.test], task.theta_1),
+        "documents": similarities(task.queries[parts.test], task.labels[parts.test], task.theta),
         "tool2vec": similarities(task.queries[parts.test], task.labels[parts.test], usage),
-        "tool2vec/train": similarities(*bench.trained_on, usage),
+        "tool2vec/train": similarities(train.queries, train.labels, usage),
     }
     for name, sides in groups.items():
         results[f"cosine/{name}/auc"] = np.array([auc(**sides)])
@@ -117,7 +118,7 @@ def cosines(bench: Bench, results: Results) -> None:
             found = np.percentile(values, list(QUARTILES.values()))
             for quartile, value in zip(QUARTILES, found, strict=True):
                 results[f"cosine/{name}/{side}/{quartile}"] = np.array([value])
-    keep(bench.run, boxes(groups, "cosine with the query"), "cosines")
+    bench.run.save_figure(boxes(groups, "cosine with the query"), "cosines")
 
 
 def similarities(
@@ -138,14 +139,15 @@ def auc(positive: Float[np.ndarray, " P"], negative: Float[np.ndarray, " Q"]) ->
     return float((below + upto).mean() / (2 * len(negative)))
 
 
-def neighbours(bench: Bench, results: Results) -> None:
+def neighbours(bench: Bench, results: dict[str, np.ndarray]) -> None:
     """Figure 3, left, and what it shows as numbers."""
     cfg, task = bench.cfg, bench.task
     rng = np.random.default_rng(cfg.seed)
     queries = task.queries[rng.permutation(bench.parts.test)[: cfg.tsne.queries]]
-    used = np.unique(bench.trained_on[1])  # the others have no Tool2Vec of their own
+    used = np.unique(bench.tasks.train.labels)  # the others have no Tool2Vec of their own
     tools = rng.permutation(used[used >= 0])[: cfg.tsne.tools]
-    groups = {"query": queries, "Tool2Vec": bench.usage()[tools], "document": task.theta_1[tools]}
+    usage = embeddings(bench.tasks.train)
+    groups = {"query": queries, "Tool2Vec": usage[tools], "document": task.theta[tools]}
     for name, vectors in groups.items():
         near = vectors @ queries.T
         if name == "query":
@@ -166,14 +168,14 @@ def neighbours(bench: Bench, results: Results) -> None:
     ax.set(xticks=[], yticks=[])
     ax.margins(0.02)
     ax.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, handletextpad=0.1)
-    keep(bench.run, figure, "tsne")
+    bench.run.save_figure(figure, "tsne")
 
 
-def failures(bench: Bench, results: Results) -> None:
+def failures(bench: Bench, results: dict[str, np.ndarray]) -> None:
     """Table B.1 and Figure B.1."""
     cfg, rows = bench.cfg, bench.parts.test
     labels = bench.task.labels[rows]
-    tokens = bench.task.encoder.tokens(bench.texts(rows), kind="query")
+    tokens = bench.encoder.tokens(bench.texts(rows), kind="query")
     lengths = np.array([len(text) for text in tokens])
     figure, ax = plots.new_figure("share of tools, worst first", f"missed in the top {cfg.k}")
     sides: dict[str, dict[str, np.ndarray]] = {}
@@ -195,8 +197,8 @@ def failures(bench: Bench, results: Results) -> None:
         sides[name] = {"at least one tool missed": each[where], "none missed": each[~where]}
     ax.plot([], [], ":", color=plots.GREY, label="same misses,\nshuffled")
     ax.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, handlelength=1.2)
-    keep(bench.run, figure, "failures")
-    keep(bench.run, boxes(sides, "tokens of the query"), "lengths")
+    bench.run.save_figure(figure, "failures")
+    bench.run.save_figure(boxes(sides, "tokens of the query"), "lengths")
 
 
 def boxes(groups: Mapping[str, Mapping[str, np.ndarray]], label: str) -> Figure:
@@ -225,12 +227,5 @@ def boxes(groups: Mapping[str, Mapping[str, np.ndarray]], label: str) -> Figure:
     return figure
 
 
-def keep(run: Run, figure: Figure, name: str) -> None:
-    """Into the run's directory, and to its tracker."""
-    path = run.directory / f"{name}.png"
-    plots.save(figure, path)
-    run.tracker.figure(name, path)
-
-
 if __name__ == "__main__":
-    cli()
+    main.cli()

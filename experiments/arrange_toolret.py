@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import hydra
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.parts.config import CONFIGS, plain
+from experiments.common.config import plain
+from experiments.common.experiment import command
 from jaxret import data
 from jaxret.data.dataset import Dataset, Document, select
 from jaxret.data.toolret import CATEGORIES
@@ -26,11 +26,7 @@ from jaxret.validate import require
 BESIDE = ("terse", "domain")  # ours, and no part of a documentation
 
 
-@hydra.main(config_path=CONFIGS, config_name="arrange_toolret", version_base="1.3")
-def cli(cfg: DictConfig) -> dict[str, float]:
-    return main(cfg)
-
-
+@command("arrange_toolret")
 def main(cfg: DictConfig) -> dict[str, float]:
     """Writes the folder; returns the number of tools and queries of each task."""
     root, tasks = Path(cfg.path), plain(cfg.tasks)
@@ -106,4 +102,4 @@ def append(path: Path, rows: list[dict[str, str]]) -> None:
 
 
 if __name__ == "__main__":
-    cli()
+    main.cli()

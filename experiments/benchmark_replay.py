@@ -24,16 +24,15 @@ import resource
 import time
 from collections.abc import Callable
 
-import hydra
 import jax
 import jax.numpy as jnp
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.parts import show
-from experiments.parts.config import CONFIGS
-from experiments.parts.run import open_run
-from jaxret import sharding, tracking
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.run_directory import RunDirectory
+from experiments.common.tables import cell
+from jaxret import sharding
 from jaxret.online import projections, streams
 from jaxret.online.blocked import BLOCK, simulate_blocked
 from jaxret.online.environment import Environment
@@ -44,50 +43,45 @@ from jaxret.types import Stream
 TAU, ETA = 0.05, 1e-4
 
 
-@hydra.main(config_path=CONFIGS, config_name="benchmark_replay", version_base="1.3")
-def cli(cfg: DictConfig) -> dict[str, float]:
-    return main(cfg)
+@experiment("benchmark_replay")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Times everything that the config names."""
+    torch = cfg.with_torch and importlib.util.find_spec("torch") is not None
+    results: dict[str, list[float]] = {}
+    for size in cfg.sizes:
+        items, width = (int(number) for number in size.split("x"))
+        forms = _forms(items, width, cfg.floats, torch)
+        for name, times in _in_turn(forms, cfg.repeats).items():
+            results[f"{size}/{name}_microseconds"] = list(times)
+        _ratios(results, size)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        results[f"{size}/peak_gib"] = [peak]
+        print(f"{size}: {_line(results, size)}; peak memory so far {peak:.2f} GiB", flush=True)
+    grid = _in_turn(_grid(**cfg.grid), cfg.repeats)
+    results["grid/one_program_over_runs"] = list(grid["runs"] / grid["one_program"])
+    if torch and cfg.with_encoder:
+        from experiments import benchmark_encode
+
+        results |= benchmark_encode.measure(repeats=cfg.repeats)
+    return results
 
 
-def main(cfg: DictConfig) -> dict[str, float]:
-    """Times everything that the config names; returns the means."""
-    with open_run(cfg) as run:
-        if run is not None:
-            torch = cfg.with_torch and importlib.util.find_spec("torch") is not None
-            results: dict[str, list[float]] = {}
-            for size in cfg.sizes:
-                items, width = (int(number) for number in size.split("x"))
-                forms = _forms(items, width, cfg.floats, torch)
-                for name, times in _in_turn(forms, cfg.repeats).items():
-                    results[f"{size}/{name}_microseconds"] = list(times)
-                _ratios(results, size)
-                peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-                results[f"{size}/peak_gib"] = [peak]
-                print(
-                    f"{size}: {_line(results, size)}; peak memory so far {peak:.2f} GiB", flush=True
-                )
-            grid = _in_turn(_grid(**cfg.grid), cfg.repeats)
-            results["grid/one_program_over_runs"] = list(grid["runs"] / grid["one_program"])
-            if torch and cfg.with_encoder:
-                from experiments import benchmark_encode
-
-                results |= benchmark_encode.measure(repeats=cfg.repeats)
-            run.finish(results)
-    results_read = tracking.read_results(cfg.directory)
-    for name, value in results_read.items():
-        print(f"{name:45s} {show.cell(value)}")
-    return {name: value["mean"] for name, value in results_read.items()}
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Prints a line a number."""
+    for name, value in results.items():
+        print(f"{name:45s} {cell(value)}")
 
 
 def _in_turn(forms: dict[str, tuple[Callable, int]], repeats: int) -> dict[str, np.ndarray]:
     """Microseconds a round of each form, [repeats]; the first call of each is not counted."""
     times: dict[str, list[float]] = {name: [] for name in forms}
     for repeat in range(repeats + 1):
-        for name, (form, rounds) in forms.items():
+        for name, (form, played) in forms.items():
             begin = time.perf_counter()
             form()
             if repeat:
-                times[name].append(1e6 * (time.perf_counter() - begin) / rounds)
+                times[name].append(1e6 * (time.perf_counter() - begin) / played)
     return {name: np.array(values) for name, values in times.items()}
 
 
@@ -167,9 +161,7 @@ def _grid(
         state = learner.init(theta, jnp.ones(items, bool))
         key = jax.random.key(0)
         stream_ = stream._replace(order=order)
-        return simulate_blocked(learner, state, Environment(), stream_, key)[
-            1
-        ].success.mean()
+        return simulate_blocked(learner, state, Environment(), stream_, key)[1].success.mean()
 
     one, program = jax.jit(run), jax.jit(lambda *grid: sharding.sweep(run, *grid))
     grid = tuple(jnp.stack(part) for part in zip(*runs, strict=True))
@@ -212,4 +204,4 @@ def _line(results: dict[str, list[float]], size: str) -> str:
 
 
 if __name__ == "__main__":
-    cli()
+    main.cli()

@@ -24,7 +24,6 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-import hydra
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -32,18 +31,19 @@ import optax
 from jaxtyping import Array, Float
 from omegaconf import DictConfig
 
-from experiments.parts import show
-from experiments.parts.config import CONFIGS
-from experiments.parts.run import open_run
-from jaxret import tracking
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.run_directory import RunDirectory
+from experiments.common.tables import results_table
 from jaxret.data import deskbank
 from jaxret.data.templates import full
 from jaxret.encoders import TextEncoder, encode, load_encoder
 from jaxret.encoders.padding import batches
+from jaxret.methods.mlc import classification
+from jaxret.methods.refiner_objective import refinement
 from jaxret.nn.backbone import Backbone, shallow
 from jaxret.nn.classifier import classifier
 from jaxret.nn.refiner import refiner
-from jaxret.training import loop, recipes
+from jaxret.training import loop
 from jaxret.types import Params
 
 RATE, DECAY = 1e-4, 0.01
@@ -60,25 +60,22 @@ class Model(NamedTuple):
     loss: loop.Loss
 
 
-@hydra.main(config_path=CONFIGS, config_name="benchmark_training", version_base="1.3")
-def cli(cfg: DictConfig) -> dict[str, float]:
-    return main(cfg)
+@experiment("benchmark_training")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Times everything."""
+    return measure(cfg)
 
 
-def main(cfg: DictConfig) -> dict[str, float]:
-    """Times everything; returns the means."""
-    with open_run(cfg) as run:
-        if run is not None:
-            run.finish(measure(cfg))
-    results = tracking.read_results(cfg.directory)
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Prints training and inference, then a query by refiner and cross-encoder."""
     rows = [f"{model}/{kind}" for model in ("mlc", "refiner") for kind in PASSES]
     columns = ["jax_milliseconds", "torch_milliseconds", "jax_over_torch"]
-    show.results_table(results, rows, columns, f"a batch of {cfg.batch} queries")
+    results_table(results, rows, columns, f"a batch of {cfg.batch} queries")
     rows = ["refiner/batch", "refiner/alone"]
     rows += [f"cross_encoder/{size}" for size in cfg.pair_batches]
     columns = ["milliseconds_a_query", "over_cross_encoder"]
-    show.results_table(results, rows, columns, f"{cfg.candidates} candidates a query")
-    return {name: value["mean"] for name, value in results.items()}
+    results_table(results, rows, columns, f"{cfg.candidates} candidates a query")
 
 
 def measure(cfg: DictConfig) -> dict[str, np.ndarray]:
@@ -140,8 +137,8 @@ def _models(
 
     mlc = classifier(backbone, cfg.classes, pool="mean")
     network = refiner(backbone, tools.shape[1])
-    fit_mlc = recipes.classification(mlc, tokens, labels, size=cfg.batch)
-    fit_refiner = recipes.refinement(network, tokens, labels, candidates, tools, size=cfg.batch)
+    fit_mlc = classification(mlc, tokens, labels, size=cfg.batch)
+    fit_refiner = refinement(network, tokens, labels, candidates, tools, size=cfg.batch)
 
     def classify(params, batch):
         return mlc.apply(params, batch["ids"], batch["mask"])
@@ -220,4 +217,4 @@ def _cross_encoder(
 
 
 if __name__ == "__main__":
-    cli()
+    main.cli()

@@ -25,44 +25,22 @@ NumPy 2.4.6, pandas 3.1.1 and botocore 1.44.5: 578, 2,073 and 1,336. 2 cores: 10
 from collections import Counter
 from pathlib import Path
 
-import hydra
 from omegaconf import DictConfig
 
-from experiments.parts import show
-from experiments.parts.config import CONFIGS
-from experiments.parts.run import Run, open_run
-from jaxret import tracking
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.run_directory import RunDirectory
+from experiments.common.tables import results_table
 from jaxret.files import json_lines, write_json_lines
-from jaxret.generation.catalogue import COUNTS, LIBRARIES, Catalogue, build_catalogue
+from jaxret.generation.catalogue import COUNTS, LIBRARIES, build_catalogue
 
 PAPER = {"numpy": 511, "pandas": 1655, "aws": 1002}
 AUTHORS = ("authors", "both")
 
 
-@hydra.main(config_path=CONFIGS, config_name="build_catalogue", version_base="1.3")
-def cli(cfg: DictConfig) -> dict[str, float]:
-    return main(cfg)
-
-
-def main(cfg: DictConfig) -> dict[str, float]:
-    """Builds the catalogues, or reads what was found before; returns the counts."""
-    if unknown := [name for name in cfg.libraries if name not in LIBRARIES]:
-        raise ValueError(f"libraries: unknown {unknown}; known: {', '.join(LIBRARIES)}")
+@experiment("build_catalogue")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Writes the tools; returns their counts."""
     found = {name: build_catalogue(name, words=cfg.words) for name in cfg.libraries}
-    with open_run(cfg) as run:
-        if run is not None:
-            compute(cfg, found, run)
-    results = tracking.read_results(cfg.directory)
-    rows = list(dict.fromkeys(name.rsplit("/", 1)[0] for name in results))
-    columns = (*COUNTS, *(AUTHORS if cfg.authors else ()))
-    show.results_table(results, rows, columns, f"tools: {cfg.directory}")
-    for name, catalogue in found.items():
-        print(f"{catalogue.source}: {len(catalogue.tools):,} tools; the paper: {PAPER[name]:,}")
-    return {name: value["mean"] for name, value in results.items()}
-
-
-def compute(cfg: DictConfig, found: dict[str, Catalogue], run: Run) -> None:
-    """Writes the tools and the counts."""
     results: dict[str, list[int]] = {}
     for name, catalogue in found.items():
         rows = [tool.row() for tool in catalogue.tools]
@@ -79,7 +57,23 @@ def compute(cfg: DictConfig, found: dict[str, Catalogue], run: Run) -> None:
             row = name if package in ("all", name) else f"{name}.{package}"
             row = f"{name}, all" if package == "all" else row
             results |= {f"{row}/{column}": [count[column]] for column in (*COUNTS, *AUTHORS)}
-    run.finish(results)
+    for name, catalogue in found.items():
+        print(f"{catalogue.source}: {len(catalogue.tools):,} tools; the paper: {PAPER[name]:,}")
+    return results
+
+
+@main.check
+def check(cfg: DictConfig) -> None:
+    """Refuses libraries that are not known."""
+    if unknown := [name for name in cfg.libraries if name not in LIBRARIES]:
+        raise ValueError(f"libraries: unknown {unknown}; known: {', '.join(LIBRARIES)}")
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Prints a line a package."""
+    rows = list(dict.fromkeys(name.rsplit("/", 1)[0] for name in results))
+    results_table(results, rows, (*COUNTS, *(AUTHORS if cfg.authors else ())), "tools")
 
 
 def _authors(path: Path) -> set[str]:
@@ -94,4 +88,4 @@ def _package(tool: str, packages: dict[str, Counter[str]], library: str) -> str:
 
 
 if __name__ == "__main__":
-    cli()
+    main.cli()

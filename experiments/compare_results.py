@@ -19,8 +19,15 @@ import numpy as np
 
 #: Last words of results that are times, which differ from run to run.
 TIMES = ("microseconds", "seconds", "milliseconds", "texts_per_second", "read", "search", "total")
-#: Names of results before the library was rebuilt -> now.
-RENAMED = {"rehearsed": "replayed", "step": "eta_over_tau", "worth": "rounds_to_match"}
+#: Names of results before the library was rebuilt -> now, word by word.
+RENAMED = {
+    "mapped_rehearsed": "mapped_replayed",
+    "centred_rehearsed": "centred_replayed",
+    "rehearsed": "greedy_replayed",
+    "step": "eta_over_tau",
+}
+#: Longer parts of names -> now.
+RENAMED_PARTS = {"/worth/rounds": "/rounds_to_match", "/step=": "/eta_over_tau="}
 TOLERANCE = 1e-6  # relative to the larger number, or absolute below 1
 
 
@@ -89,14 +96,9 @@ def _read(path: Path) -> dict[str, np.ndarray]:
 
 
 def _renamed(name: str) -> str:
-    return "/".join(_word(word) for word in name.split("/"))
-
-
-def _word(word: str) -> str:
-    for old, new in RENAMED.items():
-        if word == old or word.endswith(f"_{old}"):
-            return word.removesuffix(old) + new
-    return word
+    for old, new in RENAMED_PARTS.items():
+        name = name.replace(old, new)
+    return "/".join(RENAMED.get(word, word) for word in name.split("/"))
 
 
 def _compare_run(run: str, old: dict[str, np.ndarray], new: dict[str, np.ndarray]) -> Comparison:

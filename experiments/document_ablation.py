@@ -25,17 +25,16 @@ diluted: the cosine with the right tool rises by 0.034, with a random wrong one 
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
-import hydra
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.parts import problem, show
-from experiments.parts.config import CONFIGS
-from experiments.parts.problem import Problem
-from experiments.parts.run import Run, open_run
-from jaxret import encoders, metrics, plots, tracking
+from experiments.common.config import cache_folder
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.loading import TextTask, load_task
+from experiments.common.run_directory import RunDirectory
+from experiments.common.tables import results_table
+from jaxret import encoders, metrics, plots
 from jaxret.data.templates import template, with_profile
 from jaxret.documents import ablate, dilution
 from jaxret.retrieval.bm25 import bm25
@@ -47,39 +46,16 @@ from jaxret.validate import require
 RETRIEVERS = ("bm25", "dense")
 SIDES = ("positive", "negative", "margin")
 
-Results = dict[str, np.ndarray]
 
-
-@hydra.main(config_path=CONFIGS, config_name="document_ablation", version_base="1.3")
-def cli(cfg: DictConfig) -> dict[str, float]:
-    return main(cfg)
-
-
-def main(cfg: DictConfig) -> dict[str, float]:
-    """Ranks with every variant, compares and draws; returns the mean of every result."""
-    check(cfg)
-    with open_run(cfg) as run:
-        if run is not None:
-            run.finish(compute(cfg, problem.load(cfg), run))
-    return shown(cfg)
-
-
-def check(cfg: DictConfig) -> None:
-    """Refuses what cannot be, before anything is loaded."""
-    closed = {"retrievers": RETRIEVERS, "fields": ablate.FIELDS, "negatives": dilution.KINDS}
-    for name, known in closed.items():
-        if unknown := sorted(set(cfg[name]) - set(known)):
-            raise ValueError(f"{name}: unknown {unknown}; known: {', '.join(known)}")
-    require("cuts", list(cfg.cuts), "one or more numbers >= 1", lambda c: c and min(c) >= 1)
-
-
-def compute(cfg: DictConfig, task: Problem, run: Run) -> Results:
-    """Results, one value a tool (`per_tool`), and the figures."""
+@experiment("document_ablation")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Ranks with every variant, compares and draws; one value a tool (`per_tool`)."""
+    task = load_task(cfg)
     fields = ablate.present(task.dataset.documents, cfg.fields)
     if missing := [field for field in cfg.fields if field not in fields]:
         print(f"no document has {', '.join(missing)}: left out", flush=True)
     tools = task.labels[:, 0]
-    results: Results = {}
+    results: dict[str, np.ndarray] = {}
     for method in cfg.retrievers:
         found = {
             name: ranked(cfg, task, run, method, name, kept)
@@ -100,22 +76,47 @@ def compute(cfg: DictConfig, task: Problem, run: Run) -> Results:
     return results
 
 
-def texts(cfg: DictConfig, task: Problem, kept: Sequence[str]) -> list[str]:
+@main.check
+def check(cfg: DictConfig) -> None:
+    """Refuses what cannot be, before anything is loaded."""
+    closed = {"retrievers": RETRIEVERS, "fields": ablate.FIELDS, "negatives": dilution.KINDS}
+    for name, known in closed.items():
+        if unknown := sorted(set(cfg[name]) - set(known)):
+            raise ValueError(f"{name}: unknown {unknown}; known: {', '.join(known)}")
+    require("cuts", list(cfg.cuts), "one or more numbers >= 1", lambda c: c and min(c) >= 1)
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Prints the quality of every variant, the gains of every field, and the dilution."""
+    cut, steps = max(cfg.cuts), ["original", *(f"+{field}" for field in cfg.fields)]
+    quality = [f"recall@{k}" for k in cfg.cuts] + [f"ndcg@{cut}", f"completeness@{cut}"]
+    gains = [f"ndcg@{cut}{x}" for x in ("", "/p", "/holm")] + [f"recall@{cut}", quality[-1]]
+    for method in cfg.retrievers:
+        rows = [f"{method}/{name}" for name in ablate.variants(cfg.fields)]
+        table(results, rows, quality, method)
+        rows = [f"{method}/gain/{name}" for name in ablate.gains(cfg.fields)]
+        table(results, rows, gains, f"{method}, gains")
+    rows = [f"dilution/{kind}/{step}" for kind in cfg.negatives for step in steps]
+    table(results, rows, SIDES, "cosine of the original documents, and its change")
+
+
+def texts(cfg: DictConfig, task: TextTask, kept: Sequence[str]) -> list[str]:
     """The documents with some fields of their profiles."""
-    render = with_profile(kept, base=template(cfg.document.recipe))
+    render = with_profile(kept, base=template(cfg.document))
     return [render(document) for document in task.dataset.documents]
 
 
-def vectors(cfg: DictConfig, task: Problem, kept: Sequence[str]) -> np.ndarray:
+def vectors(cfg: DictConfig, task: TextTask, kept: Sequence[str]) -> np.ndarray:
     """Their embeddings, [I, d]."""
-    cache = encoders.cache_directory() if cfg.cache is None else Path(cfg.cache)
+    cache = cache_folder(cfg)
     documents = texts(cfg, task, kept)
     return encoders.encode(task.encoder, documents, kind="document", cache=cache, progress=False)
 
 
 def ranked(
-    cfg: DictConfig, task: Problem, run: Run, method: str, name: str, kept: Sequence[str]
-) -> Results:
+    cfg: DictConfig, task: TextTask, run: RunDirectory, method: str, name: str, kept: Sequence[str]
+) -> dict[str, np.ndarray]:
     """Every metric of every query, [N], kept as a unit of the run."""
 
     def measure():
@@ -131,7 +132,7 @@ def ranked(
     return run.result(f"{method}-{name.replace('/', '-')}", measure)
 
 
-def correct(results: Results) -> None:
+def correct(results: dict[str, np.ndarray]) -> None:
     """Adds ``holm`` beside each ``p``: corrected for all gains that a metric was tested for."""
     tested = [name.removesuffix("/p") for name in results if name.endswith("/p")]
     for metric in dict.fromkeys(name.rpartition("/")[2] for name in tested):
@@ -141,20 +142,24 @@ def correct(results: Results) -> None:
 
 
 def diluted(
-    cfg: DictConfig, task: Problem, run: Run, fields: Sequence[str], results: Results
+    cfg: DictConfig,
+    task: TextTask,
+    run: RunDirectory,
+    fields: Sequence[str],
+    results: dict[str, np.ndarray],
 ) -> None:
     """Figure 4, field by field."""
     theta = {f"+{field}": vectors(cfg, task, fields[: i + 1]) for i, field in enumerate(fields)}
     curves: dict[str, np.ndarray] = {}
     for kind in cfg.negatives:
         chosen = dilution.triples(
-            *(task.queries, task.labels, task.theta_1),
+            *(task.queries, task.labels, task.theta),
             negatives=kind,
             n=cfg.queries,
             seed=cfg.seed,
         )
         tools = task.labels[chosen.query, 0]
-        before = dilution.similarity(task.queries, task.theta_1, chosen)
+        before = dilution.similarity(task.queries, task.theta, chosen)
         after = {step: dilution.similarity(task.queries, x, chosen) for step, x in theta.items()}
         for side in SIDES:
             level = getattr(before, side)
@@ -169,7 +174,11 @@ def diluted(
 
 
 def gains_figure(
-    run: Run, method: str, fields: Sequence[str], metric: str, results: Results
+    run: RunDirectory,
+    method: str,
+    fields: Sequence[str],
+    metric: str,
+    results: dict[str, np.ndarray],
 ) -> None:
     """Figure 3 as dots: what each field brings, in both protocols."""
     figure, ax = plots.new_figure("", f"gain in {metric.replace('ndcg', 'nDCG')}")
@@ -180,10 +189,12 @@ def gains_figure(
     }
     plots.dots(ax, [field.replace("_", " ") for field in fields], rows)
     ax.tick_params(axis="x", colors="black", labelsize=12)
-    show.keep(run, figure, f"gains_{method}")
+    run.save_figure(figure, f"gains_{method}")
 
 
-def dilution_figure(run: Run, fields: Sequence[str], curves: dict[str, np.ndarray]) -> None:
+def dilution_figure(
+    run: RunDirectory, fields: Sequence[str], curves: dict[str, np.ndarray]
+) -> None:
     """Change of the cosine as the profile grows, against the original document."""
     figure, ax = plots.new_figure("", "change of the cosine")
     ax.axhline(0, color=plots.GREY, linewidth=1)
@@ -193,30 +204,14 @@ def dilution_figure(run: Run, fields: Sequence[str], curves: dict[str, np.ndarra
     ax.set_xticks(range(len(steps)), steps, rotation=30, ha="right", rotation_mode="anchor")
     ax.tick_params(axis="x", colors="black", labelsize=12)
     plots.label_curves(ax)
-    show.keep(run, figure, "dilution")
-
-
-def shown(cfg: DictConfig) -> dict[str, float]:
-    """Prints what a run has found; returns the mean of every result."""
-    results = tracking.read_results(cfg.directory)
-    cut, steps = max(cfg.cuts), ["original", *(f"+{field}" for field in cfg.fields)]
-    quality = [f"recall@{k}" for k in cfg.cuts] + [f"ndcg@{cut}", f"completeness@{cut}"]
-    gains = [f"ndcg@{cut}{x}" for x in ("", "/p", "/holm")] + [f"recall@{cut}", quality[-1]]
-    for method in cfg.retrievers:
-        rows = [f"{method}/{name}" for name in ablate.variants(cfg.fields)]
-        table(results, rows, quality, f"{method}: {cfg.directory}")
-        rows = [f"{method}/gain/{name}" for name in ablate.gains(cfg.fields)]
-        table(results, rows, gains, f"{method}, gains")
-    rows = [f"dilution/{kind}/{step}" for kind in cfg.negatives for step in steps]
-    table(results, rows, SIDES, "cosine of the original documents, and its change")
-    return {name: value["mean"] for name, value in results.items()}
+    run.save_figure(figure, "dilution")
 
 
 def table(results, rows: Sequence[str], columns: Sequence[str], title: str) -> None:
     """Prints the rows that there are: not every data set has every field."""
     there = [row for row in rows if f"{row}/{columns[0]}" in results]
-    show.results_table(results, there, columns, title)
+    results_table(results, there, columns, title)
 
 
 if __name__ == "__main__":
-    cli()
+    main.cli()

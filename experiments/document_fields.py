@@ -27,16 +27,17 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import hydra
 import numpy as np
 from matplotlib.figure import Figure
 from omegaconf import DictConfig
 from tokenizers import Tokenizer
 
-from experiments.parts import problem, show
-from experiments.parts.config import CONFIGS, plain
-from experiments.parts.run import Run, open_run
-from jaxret import data, encoders, plots, tracking
+from experiments.common.config import cache_folder, plain
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.loading import find_encoder, read_dataset
+from experiments.common.run_directory import RunDirectory
+from experiments.common.tables import results_table
+from jaxret import data, plots
 from jaxret.data.dataset import Document
 from jaxret.documents import audit
 from jaxret.documents.content import Lengths, coverage, lengths
@@ -49,37 +50,16 @@ JUDGES = ("rules", "llm")
 TOKENS = ("tokens/original", "tokens/profile", "tokens/expanded", "cut/original", "cut/expanded")
 AUDIT = ("states_function", "guides_use", *(f"incomplete/{x}" for x in ("original", "expanded")))
 
-Results = dict[str, np.ndarray]
 Judge = Callable[[Sequence[Document], bool], Sequence[bool | None]]
 
 
-@hydra.main(config_path=CONFIGS, config_name="document_fields", version_base="1.3")
-def cli(cfg: DictConfig) -> dict[str, float]:
-    return main(cfg)
-
-
-def main(cfg: DictConfig) -> dict[str, float]:
-    """Reads, counts and audits; returns the mean of every result."""
-    require("judge", cfg.judge, f"one of {', '.join(JUDGES)}", lambda judge: judge in JUDGES)
-    require("sample", cfg.sample, ">= 1", lambda n: n >= 1)
-    if cfg.more and cfg.folder is None:
-        raise ValueError(f"more={list(cfg.more)} needs folder=, which holds these data sets")
-    with open_run(cfg) as run:
-        if run is not None:
-            compute(cfg, run)
-    results = tracking.read_results(cfg.directory)
-    names = [cfg.dataset.name, *cfg.more]
-    for title, columns in (("coverage", GROUPS), ("tokens", TOKENS), ("audit", AUDIT)):
-        show.results_table(results, names, list(columns), f"{title}: {cfg.directory}")
-    return {name: value["mean"] for name, value in results.items()}
-
-
-def compute(cfg: DictConfig, run: Run) -> None:
-    """Writes results, ``fields.json`` and the figures."""
+@experiment("document_fields")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Reads, counts and audits; writes ``fields.json`` and the figures."""
     sets = documents(cfg)
     count, window = counter(cfg)
     judge, measured, found, forms = judge_of(cfg), {}, {}, {}
-    results: Results = {}
+    results: dict[str, np.ndarray] = {}
     for name, texts in sets.items():
         print(f"{name}: {len(texts):,} documents", flush=True)
         seen = coverage([original(document) for document in texts])
@@ -93,22 +73,39 @@ def compute(cfg: DictConfig, run: Run) -> None:
             results[f"{name}/{part}"] = np.array([np.mean([getattr(x, part) for x in rules])])
         results |= {f"{name}/{key}": x for key, x in audited(cfg, texts, judge).items()}
     (run.directory / "fields.json").write_text(json.dumps(forms, indent=1) + "\n")
-    show.keep(run, coverage_figure(found), "coverage")
-    show.keep(run, tokens_figure(measured, window), "tokens")
-    run.finish(results)
+    run.save_figure(coverage_figure(found), "coverage")
+    run.save_figure(tokens_figure(measured, window), "tokens")
+    return results
+
+
+@main.check
+def check(cfg: DictConfig) -> None:
+    """Refuses judges and data sets that cannot be."""
+    require("judge", cfg.judge, f"one of {', '.join(JUDGES)}", lambda judge: judge in JUDGES)
+    require("sample", cfg.sample, ">= 1", lambda n: n >= 1)
+    if cfg.more and cfg.folder is None:
+        raise ValueError(f"more={list(cfg.more)} needs folder=, which holds these data sets")
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Prints coverage, tokens and audit of each data set."""
+    names = [cfg.dataset.name, *cfg.more]
+    for title, columns in (("coverage", GROUPS), ("tokens", TOKENS), ("audit", AUDIT)):
+        results_table(results, names, list(columns), title)
 
 
 def documents(cfg: DictConfig) -> dict[str, tuple[Document, ...]]:
     """Name of a data set -> its documents."""
     more = {name: data.load("jsonl", Path(cfg.folder) / name) for name in cfg.more}
-    return {cfg.dataset.name: problem.read(cfg).documents} | {
+    return {cfg.dataset.name: read_dataset(cfg).documents} | {
         k: x.documents for k, x in more.items()
     }
 
 
 def counter(cfg: DictConfig) -> tuple[Callable[[str], int], int]:
     """Counts an encoder's tokens without cutting; and how many of them it reads."""
-    encoder = problem.find_encoder(cfg.encoder)
+    encoder = find_encoder(cfg.encoder)
     tokenizer = Tokenizer.from_file(str(encoder.directory / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
@@ -130,7 +127,7 @@ def judge_of(cfg: DictConfig) -> Judge:
         return lambda some, expanded: [
             audit.by_rules(x if expanded else original(x)).complete for x in some
         ]
-    cache = encoders.cache_directory() if cfg.cache is None else Path(cfg.cache)
+    cache = cache_folder(cfg)
     chat = Chat(Endpoint(**plain(cfg.llm)), cache / "llm")
 
     def ask(some, expanded):
@@ -214,4 +211,4 @@ def tokens_figure(measured: dict[str, Lengths], window: int) -> Figure:
 
 
 if __name__ == "__main__":
-    cli()
+    main.cli()

@@ -7,8 +7,8 @@ And beside learners that see bits alone?                                  (ORAG,
     uv run python -m experiments.evaluate_retrieval -m dataset.path=FOLDER \\
         methods=[documents,tool2vec] encoder.layers=1,3,null             # A.3: several encoders
 
-Every method of `experiments.parts.bench` on the test part: recall and nDCG at ``cuts``, and what it
-was allowed to see of the training part (`experiments.parts.methods`). Models are trained on the
+Every method of `experiments.parts.methods` on the test part: recall and nDCG at ``cuts``, and what
+it was allowed to see of the training part. Models are trained on the
 training part, stop where R@3 validates best, and are kept in ``runs/models``; rankings are written
 as TREC run files.
 
@@ -25,31 +25,39 @@ The cross-encoder sorts ten documents, so its R@10 is theirs.
 import time
 from collections.abc import Sequence
 
-import hydra
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.parts import methods, show
-from experiments.parts.bench import Bench, metrics_at
-from experiments.parts.config import CONFIGS
-from experiments.parts.run import open_run
-from jaxret import tracking
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.run_directory import RunDirectory
+from experiments.common.tables import results_table
+from experiments.parts import methods
+from experiments.parts.bench import Bench
 from jaxret.retrieval import runs
+from jaxret.retrieval.ranking import mean_metrics, metrics_at
 
 
-@hydra.main(config_path=CONFIGS, config_name="evaluate_retrieval", version_base="1.3")
-def cli(cfg: DictConfig) -> dict[str, float]:
-    return main(cfg)
+@experiment("evaluate_retrieval")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Trains what is missing and tests it all."""
+    return compute(Bench(cfg, run), named(cfg))
 
 
-def main(cfg: DictConfig) -> dict[str, float]:
-    """Trains what is missing and tests it all; returns the mean of every result."""
-    names = list(cfg.methods) or list(cfg.recipes)
-    methods.check(cfg, names)
-    with open_run(cfg) as run:
-        if run is not None:
-            run.finish(compute(Bench(cfg, run), names))
-    return shown(cfg, names, metrics_at(cfg.cuts))
+@main.check
+def check(cfg: DictConfig) -> None:
+    """Refuses methods that are not there or cannot be."""
+    methods.check(cfg, named(cfg))
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Prints a line a method."""
+    table(cfg, results, metrics_at(cfg.cuts))
+
+
+def named(cfg: DictConfig) -> list[str]:
+    """The methods that are asked for: all recipes where none is."""
+    return list(cfg.methods) or list(cfg.recipes)
 
 
 def compute(bench: Bench, names: Sequence[str]) -> dict[str, np.ndarray]:
@@ -61,7 +69,7 @@ def compute(bench: Bench, names: Sequence[str]) -> dict[str, np.ndarray]:
         f"test {len(parts.test):,} queries",
         flush=True,
     )
-    ids = [bench.task.dataset.query_ids[row] for row in rows]
+    task = bench.task.select(rows)
     results: dict[str, np.ndarray] = {}
     for name in names:
         begin = time.perf_counter()
@@ -69,8 +77,8 @@ def compute(bench: Bench, names: Sequence[str]) -> dict[str, np.ndarray]:
         for seed in methods.seeds(bench, name):
             found = methods.rank(bench, name, seed, bench.cfg.part)
             path = directory / "rankings" / f"{name}-{seed}.run"
-            runs.save_run(path, found, ids, bench.task.dataset.tool_ids, tag=name)
-            of_seeds.append(bench.means(found, rows, cuts))
+            runs.save_run(path, found, task.query_ids, task.ids, tag=name)
+            of_seeds.append(mean_metrics(found, task.labels, cuts))
         for metric in metrics_at(cuts):
             results[f"{name}/{metric}"] = np.array([one[metric] for one in of_seeds])
         means = ", ".join(f"{m} {results[f'{name}/{m}'].mean():.3f}" for m in metrics_at(cuts))
@@ -78,15 +86,13 @@ def compute(bench: Bench, names: Sequence[str]) -> dict[str, np.ndarray]:
     return results
 
 
-def shown(cfg: DictConfig, names: Sequence[str], columns: Sequence[str]) -> dict[str, float]:
-    """Prints what a run has found; returns the mean of every result."""
-    results = tracking.read_results(cfg.directory)
-    title = f"{cfg.dataset.name}, {cfg.document.recipe}: {cfg.part}"
+def table(cfg: DictConfig, results: Found, columns: Sequence[str]) -> None:
+    """Prints a line a method, and what it was allowed to see."""
+    names = named(cfg)
     sees = {name: methods.sees(cfg, name) for name in names}
-    show.results_table(results, names, columns, title, {"sees": sees})
-    print(f"results, rankings and figures: {cfg.directory}")
-    return {name: value["mean"] for name, value in results.items()}
+    title = f"{cfg.dataset.name}, {cfg.document}: {cfg.part}"
+    results_table(results, names, columns, title, {"sees": sees})
 
 
 if __name__ == "__main__":
-    cli()
+    main.cli()

@@ -28,18 +28,17 @@ The paper has nDCG@10, recall@10 and completeness@10 of, averaged over categorie
 It does not say whether with instruction; its scripts have one for BM25 and for rerankers alone.
 """
 
-import hydra
 import numpy as np
 from omegaconf import DictConfig
-from rich.console import Console
-from rich.table import Table
 
+from experiments.common.config import plain
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.run_directory import RunDirectory
+from experiments.common.tables import print_table
 from experiments.parts import toolret
-from experiments.parts.config import CONFIGS, plain
-from experiments.parts.run import Run, open_run
 from experiments.parts.toolret import SETTINGS, Asked, World
-from experiments.parts.toolret_stages import check, stage
-from jaxret import tracking
+from experiments.parts.toolret_stages import check as check_models
+from experiments.parts.toolret_stages import stage
 from jaxret.data.toolret import CATEGORIES, benchmark
 from jaxret.retrieval import runs
 from jaxret.validate import require
@@ -47,31 +46,10 @@ from jaxret.validate import require
 COLUMNS = (*CATEGORIES, "average", "tasks")
 
 
-@hydra.main(config_path=CONFIGS, config_name="evaluate_toolret", version_base="1.3")
-def cli(cfg: DictConfig) -> dict[str, float]:
-    return main(cfg)
-
-
-def main(cfg: DictConfig) -> dict[str, float]:
-    """Ranks what is missing and measures it all; returns the mean of every result."""
-    methods = list(cfg.methods)
-    check(plain(cfg.models), methods)
-    for name in ("depth", "k", "chunk", "devices"):
-        require(name, cfg[name], ">= 1", lambda x: x >= 1)
-    require("k", cfg.k, f"at most depth, {cfg.depth}", lambda k: k <= cfg.depth)
-    require("limit", cfg.limit, "null or >= 1", lambda x: x is None or x >= 1)
-    require("pool", cfg.pool, f"one of {', '.join(toolret.POOLS)}", lambda x: x in toolret.POOLS)
-    with open_run(cfg) as run:
-        if run is not None:
-            run.finish(compute(cfg, methods, run))
-    results = tracking.read_results(cfg.directory)
-    means = {name: value["mean"] for name, value in results.items()}
-    show(cfg, methods, means)
-    return means
-
-
-def compute(cfg: DictConfig, methods: list[str], run: Run) -> dict[str, np.ndarray]:
+@experiment("evaluate_toolret")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Ranks, writes run files, measures."""
+    methods = list(cfg.methods)
     world = World(cfg, run, benchmark(cfg.dataset.path, **plain(cfg.dataset.options)))
     print(toolret.counts(world.benchmark, world.rows), flush=True)
     results = {f"drawn/{task}": float(len(rows)) for task, rows in world.rows.items()}
@@ -94,8 +72,21 @@ def compute(cfg: DictConfig, methods: list[str], run: Run) -> dict[str, np.ndarr
     return {name: np.array([value]) for name, value in results.items()}
 
 
-def show(cfg: DictConfig, methods: list[str], means: dict[str, float]) -> None:
+@main.check
+def check(cfg: DictConfig) -> None:
+    """Refuses methods and numbers that cannot be."""
+    check_models(plain(cfg.models), list(cfg.methods))
+    for name in ("depth", "k", "chunk", "devices"):
+        require(name, cfg[name], ">= 1", lambda x: x >= 1)
+    require("k", cfg.k, f"at most depth, {cfg.depth}", lambda k: k <= cfg.depth)
+    require("limit", cfg.limit, "null or >= 1", lambda x: x is None or x >= 1)
+    require("pool", cfg.pool, f"one of {', '.join(toolret.POOLS)}", lambda x: x in toolret.POOLS)
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
     """Prints two tables in percent: averages as the paper has them, then nDCG of every task."""
+    methods, means = list(cfg.methods), {name: x["mean"] for name, x in results.items()}
     drawn = {name.split("/")[1]: int(n) for name, n in means.items() if name.startswith("drawn/")}
     limit = "all queries" if cfg.limit is None else f"at most {cfg.limit} a task, seed {cfg.seed}"
     title = (
@@ -105,12 +96,12 @@ def show(cfg: DictConfig, methods: list[str], means: dict[str, float]) -> None:
     rows = [f"{name}/{setting}" for name in methods for setting in SETTINGS]
     metrics = toolret.measures(cfg.k)
     columns = [(which, metric) for which in COLUMNS for metric in metrics]
-    table(
+    print_table(
         title,
         [f"{which if m == metrics[0] else ''}\n{m[0].upper()}@{cfg.k}" for which, m in columns],
         {row: [percent(means.get(f"{row}/{which}/{m}")) for which, m in columns] for row in rows},
     )
-    table(
+    print_table(
         f"N@{cfg.k} of every task",
         ["queries", *(row.replace("/", "\n") for row in rows)],
         {
@@ -118,18 +109,6 @@ def show(cfg: DictConfig, methods: list[str], means: dict[str, float]) -> None:
             for task, count in drawn.items()
         },
     )
-    print(f"results and run files: {cfg.directory}")
-
-
-def table(title: str, columns: list[str], rows: dict[str, list[str]]) -> None:
-    """Prints cells that are as wide as they need be."""
-    drawn = Table(title=title, title_justify="left", padding=(0, 0, 0, 1))
-    drawn.add_column("", no_wrap=True)
-    for column in columns:
-        drawn.add_column(column, justify="right", no_wrap=True)
-    for name, cells in rows.items():
-        drawn.add_row(name, *cells)
-    Console(width=max(150, Console().width)).print(drawn)
 
 
 def percent(value: float | None) -> str:
@@ -138,4 +117,4 @@ def percent(value: float | None) -> str:
 
 
 if __name__ == "__main__":
-    cli()
+    main.cli()

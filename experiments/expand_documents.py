@@ -25,22 +25,30 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import hydra
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.parts import asking, problem
-from experiments.parts.asking import Estimate, announce
-from experiments.parts.config import CONFIGS, plain
-from experiments.parts.run import Run, open_run
-from jaxret import tracking
+from experiments.common import asking
+from experiments.common.config import plain
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.loading import read_dataset
+from experiments.common.run_directory import RunDirectory
 from jaxret.data.dataset import Dataset, Document
 from jaxret.documents import output
 from jaxret.documents.pipeline import Outcome, Stages, expand_documents
 from jaxret.documents.questions import expand_question, judge_question
 from jaxret.documents.tool_profile import Rules
 from jaxret.files import write_json_lines, write_whole
-from jaxret.llm import Chat, Messages, Price, Problem, Stage
+from jaxret.llm import (
+    Chat,
+    Estimate,
+    Messages,
+    Price,
+    Problem,
+    Stage,
+    announce,
+    count_tokens,
+)
 from jaxret.validate import require
 
 STAGES = Stages._fields
@@ -48,34 +56,11 @@ NOT_ASKED = Outcome(profile=None, problem=Problem("not_asked", "beyond limit"), 
 PROFILE_TOKENS = 46  # on average in the paper (Table 1)
 
 
-@hydra.main(config_path=CONFIGS, config_name="expand_documents", version_base="1.3")
-def cli(cfg: DictConfig) -> dict[str, float]:
-    return main(cfg)
-
-
-def main(cfg: DictConfig) -> dict[str, float]:
-    """Expands a data set, or says what it would ask; returns the mean of every result."""
-    require("limit", cfg.limit, ">= 1 or null", lambda x: x is None or x >= 1)
-    require("sample", cfg.sample, ">= 0", lambda x: x >= 0)
-    prices = asking.prices(cfg, STAGES)
-    rules = Rules(**plain(cfg.rules))
-    if cfg.dry_run:
-        return plan(cfg, problem.read(cfg).documents[: cfg.limit], rules, prices)
-    chats = {name: asking.chat(cfg, name) for name in STAGES if name != "refine" or cfg.rounds}
-    with open_run(cfg) as run:
-        if run is not None:
-            compute(cfg, chats, rules, prices, run)
-    results = {name: x["mean"] for name, x in tracking.read_results(cfg.directory).items()}
-    print(f"{results['expanded']:,.0f} of {results['tools']:,.0f} tools have a profile")
-    print(f"data set: {cfg.directory}/expanded")
-    return results
-
-
-def compute(
-    cfg: DictConfig, chats: dict[str, Chat], rules: Rules, prices: dict[str, Price], run: Run
-) -> None:
-    """Runs the pipeline; writes the data set, the sample and the results."""
-    dataset = problem.read(cfg)
+@experiment("expand_documents")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Runs the pipeline; writes the data set and the sample, returns counts and cost."""
+    chats, prices, rules = chats_of(cfg), asking.prices(cfg, STAGES), Rules(**plain(cfg.rules))
+    dataset = read_dataset(cfg)
     print(dataset.summary(), flush=True)
 
     def before():
@@ -99,7 +84,32 @@ def compute(
     write_whole(run.directory / "expanded" / "provenance.json", provenance(cfg, dataset, rules))
     sample = output.sample(dataset, outcomes, cfg.sample, cfg.seed)
     write_json_lines(run.directory / "sample.jsonl", sample)
-    run.finish(measured(outcomes, stages, prices))
+    return measured(outcomes, stages, prices)
+
+
+@main.check
+def check(cfg: DictConfig) -> dict[str, float] | None:
+    """Refuses wrong settings; with ``dry_run`` says what would be asked, in place of a run."""
+    require("limit", cfg.limit, ">= 1 or null", lambda x: x is None or x >= 1)
+    require("sample", cfg.sample, ">= 0", lambda x: x >= 0)
+    prices, rules = asking.prices(cfg, STAGES), Rules(**plain(cfg.rules))
+    if cfg.dry_run:
+        return plan(cfg, read_dataset(cfg).documents[: cfg.limit], rules, prices)
+    chats_of(cfg)
+    return None
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Says how many tools have a profile."""
+    expanded, tools = (results[name]["mean"] for name in ("expanded", "tools"))
+    print(f"{expanded:,.0f} of {tools:,.0f} tools have a profile")
+    print(f"data set: {cfg.directory}/expanded")
+
+
+def chats_of(cfg: DictConfig) -> dict[str, Chat]:
+    """The model of each stage that is asked."""
+    return {name: asking.chat(cfg, name) for name in STAGES if name != "refine" or cfg.rounds}
 
 
 def measured(
@@ -160,12 +170,18 @@ def plan(
     for name, asked in questions.items():
         calls = len({json.dumps(question) for question in asked})
         extra, answer = (0, PROFILE_TOKENS) if name == "expand" else (PROFILE_TOKENS, 1)
-        prompt = round(sum(map(asking.tokens, asked))) + calls * extra
-        estimates[name] = Estimate(calls=calls, prompt=prompt, answer=calls * answer)
+        prompt = round(sum(map(count_tokens, asked))) + calls * extra
+        estimates[name] = Estimate(
+            model=asking.endpoint(cfg, name).model,
+            price=prices[name],
+            calls=calls,
+            prompt=prompt,
+            answer=calls * answer,
+        )
     model = asking.endpoint(cfg, "refine").model
     refines = f"refine, {model}: up to {cfg.rounds} calls a tool that fails"
     note = refines if cfg.rounds else "refine: never (rounds=0)"
-    return announce(cfg, estimates, prices, questions["expand"][0], note=note)
+    return announce(estimates, questions["expand"][0], note=note)
 
 
 def provenance(cfg: DictConfig, dataset: Dataset, rules: Rules) -> str:
@@ -188,4 +204,4 @@ def provenance(cfg: DictConfig, dataset: Dataset, rules: Rules) -> str:
 
 
 if __name__ == "__main__":
-    cli()
+    main.cli()

@@ -5,7 +5,7 @@
     uv run python -m experiments.exploration exposures=5
 
 The paper draws the tool from p = softmax(Theta q / tau) with tau = 1 and has no other exploration.
-Here each way to act is played at every tau and every step eta / tau, on the same streams:
+Here each way to act is played at every tau and every eta / tau, on the same streams:
 
     sampled              a tool drawn from p, importance weighting: the paper's
     sampled_likelihood   a tool drawn from p, the likelihood of the bit
@@ -20,96 +20,100 @@ would have chosen (by the rule of `experiments.orag`), with its numbers on the o
 never learns: it shows the best tool, or (``drawn``) draws it from p at each tau.
 
 2 cores: DeskBank 1 min. Expect there (each query once, 3 seeds), where the best tool of Theta_1 is
-right in 0.214 of the rounds: at the best step, ``sampled`` 0.224 at tau = 0.005, 0.13 at 0.04 and
-0.007 at 1; ``greedy`` 0.240 at 0.04, ``epsilon_greedy`` 0.225. The chosen cells end with nDCG@10
-0.411, 0.456 and 0.450 on their queries, static retrieval with 0.380 on all.
+right in 0.214 of the rounds: at the best eta / tau, ``sampled`` 0.224 at tau = 0.005, 0.13 at 0.04
+and 0.007 at 1; ``greedy`` 0.240 at 0.04, ``epsilon_greedy`` 0.225. The chosen cells end with
+nDCG@10 0.411, 0.456 and 0.450 on their queries, static retrieval with 0.380 on all.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import product
 
-import hydra
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from omegaconf import DictConfig
-from tqdm import tqdm
 
-from experiments.parts import alike, problem, show
+from experiments.common.config import plain
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.loading import Parts, draw_parts, load_task
+from experiments.common.run_directory import RunDirectory
+from experiments.common.tables import results_table
 from experiments.parts.comparator import solve
-from experiments.parts.config import CONFIGS, plain
-from experiments.parts.learners import Rival
 from experiments.parts.maps import Grid, figures
 from experiments.parts.player import Player
-from experiments.parts.problem import Parts, Problem
-from experiments.parts.run import Run, open_run
 from experiments.parts.tuning import METRICS, Ranker, catalogues, orders, tune
-from jaxret import tracking
 from jaxret.online.environment import Environment
+from jaxret.online.grids import LearnerGrid, shared_grid
+from jaxret.progress import Progress
 from jaxret.validate import require
 
-COLUMNS = ("tau", "step", "online/accuracy", "final/recall@{k}", "final/ndcg@{k}")
+COLUMNS = ("tau", "eta_over_tau", "online/accuracy", "final/recall@{k}", "final/ndcg@{k}")
 
 
-@hydra.main(config_path=CONFIGS, config_name="exploration", version_base="1.3")
-def cli(cfg: DictConfig) -> dict[str, float]:
-    return main(cfg)
-
-
-def main(cfg: DictConfig) -> dict[str, float]:
-    """Plays every cell, or reads what was found before; returns the mean of every result."""
-    rivals = alike.build(plain(cfg.ways), cfg)
-    for name in ("exposures", "seeds", "chunk"):
-        require(name, cfg[name], ">= 1", lambda x: x >= 1)
-    require("validation", cfg.validation, "in (0, 1)", lambda x: 0 < x < 1)
-    with open_run(cfg) as run:
-        if run is not None:
-            compute(cfg, rivals, problem.load(cfg), run)
-    results = tracking.read_results(cfg.directory)
-    columns = [column.format(k=cfg.k) for column in COLUMNS]
-    rows = [f"{rival.name}/{which}" for rival in rivals for which in ("chosen", "best")]
-    title = f"{cfg.dataset.name}, exposures={cfg.exposures}: {cfg.directory}"
-    show.results_table(results, ["frozen", *rows], columns, title)
-    cells, rounds = (int(results[name]["mean"]) for name in ("cells", "rounds"))
-    print(f"{cells:,} cells, {rounds:,} rounds in all")
-    return {name: value["mean"] for name, value in results.items()}
-
-
-def compute(cfg: DictConfig, rivals: list[Rival], task: Problem, run: Run) -> None:
-    """Plays every way on the grid; writes results, curves and figures."""
+@experiment("exploration")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Plays every way on the grid; returns the results, and writes curves and figures."""
+    task = load_task(cfg)
     # The same queries whatever share is held out: here none is.
-    validation = problem.part(task.dataset, cfg.validation, 0.5, cfg.seed).validation
+    validation = draw_parts(task.groups, cfg.validation, 0.5, cfg.seed).validation
     parts = Parts(validation=validation, heldout=~validation, training=~validation)
     seeds, ranker = range(cfg.seed, cfg.seed + cfg.seeds), Ranker(task, cfg.k)
     everyone = np.ones(len(task.queries), bool)
     stream = orders(everyone, cfg.exposures, seeds)
-    arrays = (task.theta_1, task.queries, task.labels)
+    arrays = (task.theta, task.queries, task.labels)
     _, comparator = solve(
         *arrays,
         tau=cfg.comparator.tau,
-        eta=cfg.comparator.tau * cfg.comparator.step,
+        eta=cfg.comparator.tau * cfg.comparator.eta_over_tau,
         counts=np.full(len(task.queries), cfg.exposures),
     )
     least = comparator.astype(np.float64).sum() * cfg.exposures
 
-    static = ranker(catalogues(task.theta_1), everyone)[0]
+    static = ranker(catalogues(task.theta), everyone)[0]
     results = {"frozen/online/accuracy": static[:1]}
     results |= {f"frozen/final/{m.format(k=cfg.k)}": static[[i]] for i, m in enumerate(METRICS)}
     for tau in cfg.tau:
         results[f"frozen/drawn/tau={tau:g}"] = np.array([drawn(*arrays, tau)])
     grids: dict[str, Grid] = {}
-    for rival in (bar := tqdm(rivals, unit="way")):
-        bar.set_postfix_str(rival.name)
-        player = Player(run, rival.make, *arrays, Environment(), seeds=seeds, chunk=cfg.chunk)
-        found = tune(rival.name, rival, player, ranker, stream, parts)
-        grids[rival.name] = grid(found, validation, stream.shape[1], least)
-        results |= measured(rival, grids[rival.name], cfg.k)
-    cells = sum(len(rival.settings) for rival in rivals)
+    pairs = list(product(cfg.tau, cfg.eta_over_tau))
+    for way in (bar := Progress(ways(cfg), unit="way")):
+        bar.set_postfix_str(way.name)
+        player = Player(run, way.make, *arrays, Environment(), seeds=seeds, chunk=cfg.chunk)
+        found = tune(way.name, way, player, ranker, stream, parts)
+        grids[way.name] = grid(found, validation, stream.shape[1], least)
+        results |= measured(way.name, pairs, grids[way.name], cfg.k)
+    cells = len(cfg.ways) * len(pairs)
     results |= {"cells": np.array([cells]), "rounds": np.array([cells * stream.size])}
-    flat = {f"{name}/{key}": x for name, one in grids.items() for key, x in one._asdict().items()}
-    np.savez(run.directory / "curves.npz", allow_pickle=False, **flat)
+    run.save_curves({name: found._asdict() for name, found in grids.items()})
     figures(cfg, run, grids, results)
-    run.finish(results)
+    return results
+
+
+@main.check
+def check(cfg: DictConfig) -> None:
+    """Refuses ways and numbers that cannot be."""
+    ways(cfg)
+    for name in ("exposures", "seeds", "chunk"):
+        require(name, cfg[name], ">= 1", lambda x: x >= 1)
+    require("validation", cfg.validation, "in (0, 1)", lambda x: 0 < x < 1)
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Prints the chosen and the best cell of each way."""
+    columns = [column.format(k=cfg.k) for column in COLUMNS]
+    rows = [f"{name}/{which}" for name in cfg.ways for which in ("chosen", "best")]
+    title = f"{cfg.dataset.name}, exposures={cfg.exposures}"
+    results_table(results, ["frozen", *rows], columns, title)
+    cells, rounds = (int(results[name]["mean"]) for name in ("cells", "rounds"))
+    print(f"{cells:,} cells, {rounds:,} rounds in all")
+
+
+def ways(cfg: DictConfig) -> list[LearnerGrid]:
+    """Every way to act, on the one grid."""
+    shared = {key: plain(cfg)[key] for key in ("projection", "schedule", "tau", "eta_over_tau")}
+    return shared_grid(plain(cfg.ways), shared)
 
 
 def grid(
@@ -134,20 +138,22 @@ def grid(
     )
 
 
-def measured(rival: Rival, found: Grid, k: int) -> dict[str, np.ndarray]:
+def measured(
+    way: str, pairs: Sequence[tuple[float, float]], found: Grid, k: int
+) -> dict[str, np.ndarray]:
     """Every cell, the one that would have been chosen, and the best, as results."""
     results = {}
     best = int(found.accuracy.mean(axis=1).argmax())
-    cells = {f"tau={tau:g}/step={step:g}": g for g, (tau, step) in enumerate(rival.steps)}
+    cells = {f"tau={tau:g}/eta_over_tau={rate:g}": g for g, (tau, rate) in enumerate(pairs)}
     for name, g in {**cells, "best": best}.items():
-        results |= one_cell(f"{rival.name}/{name}", found.accuracy[g], found.final[g], k)
-        results[f"{rival.name}/{name}/regret"] = found.regret[g]
+        results |= one_cell(f"{way}/{name}", found.accuracy[g], found.final[g], k)
+        results[f"{way}/{name}/regret"] = found.regret[g]
     chosen = found.chosen
-    name = f"{rival.name}/chosen"
+    name = f"{way}/chosen"
     results |= one_cell(name, found.rest_accuracy[chosen], found.rest_final[chosen], k)
     for which, g in {"best": best, "chosen": chosen}.items():
-        for i, number in enumerate(("tau", "step")):
-            results[f"{rival.name}/{which}/{number}"] = rival.steps[g, i][None]
+        for number, value in zip(("tau", "eta_over_tau"), pairs[g], strict=True):
+            results[f"{way}/{which}/{number}"] = np.array([value])
     return results
 
 
@@ -168,4 +174,4 @@ def drawn(theta, queries, labels, tau) -> Float[jax.Array, ""]:
 
 
 if __name__ == "__main__":
-    cli()
+    main.cli()

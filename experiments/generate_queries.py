@@ -18,89 +18,44 @@ A run that was killed goes on with the same command and pays for no answer twice
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import hydra
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.parts import asking, show
-from experiments.parts.config import CONFIGS, plain
-from experiments.parts.generation import STAGES, plan, shown
-from experiments.parts.run import Run, open_run
-from jaxret import tracking
+from experiments.common import asking
+from experiments.common.config import plain
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.run_directory import RunDirectory
+from experiments.common.tables import results_table
 from jaxret.data import jsonl
 from jaxret.files import json_lines, write_json_lines
 from jaxret.generation import catalogue, cooccurrence, judge, output
-from jaxret.generation.pipeline import Accepted, Settings, Writers, check_settings, generate
-from jaxret.generation.questions import descriptions, seed_examples
-from jaxret.llm import Chat, OutOfReach, Price, Stage
+from jaxret.generation.pipeline import (
+    Accepted,
+    Settings,
+    Writers,
+    batch_questions,
+    check_settings,
+    generate,
+)
+from jaxret.generation.questions import Draft, descriptions, polish_question, seed_examples
+from jaxret.llm import Chat, Estimate, OutOfReach, Price, Stage, announce, count_tokens
 from jaxret.validate import require
 
+STAGES = ("write", "polish", "judge")
+ANSWER = {"write": 120, "polish": 60, "judge": 30}  # tokens, without thoughts
 RATES = ("win", "tie", "loss", "position")
 
 
-@hydra.main(config_path=CONFIGS, config_name="generate_queries", version_base="1.3")
-def cli(cfg: DictConfig) -> dict[str, float]:
-    return main(cfg)
-
-
-def main(cfg: DictConfig) -> dict[str, float]:
-    """Generates a data set, or says what it would ask; returns the mean of every result."""
-    settings = Settings(seed=cfg.seed, **plain(cfg.generate))
-    prices = asking.prices(cfg, STAGES)
-    require("judge.pairs", cfg.judge.pairs, ">= 0", lambda x: x >= 0)
-    shares = cfg.split.validation, cfg.split.test
-    require("split", shares, "positive, sum below 1", lambda x: min(x) > 0 and sum(x) < 1)
-    rows = read_tools(cfg)
+@experiment("generate_queries")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Generates, splits and judges; writes the data set and its statistics."""
+    rows, prices, chats = read_tools(cfg), asking.prices(cfg, STAGES), chats_of(cfg)
     tools = describe(rows, cfg.words)
-    check_settings(settings, len(tools))
-    if cfg.dry_run:
-        return plan(cfg, tools, settings, prices)
-    used = [n for n in STAGES if n == "write" or (cfg.polish if n == "polish" else cfg.judge.pairs)]
-    chats = {name: asking.chat(cfg, name) for name in used}
-    with open_run(cfg) as run:
-        if run is not None:
-            compute(cfg, rows, tools, settings, chats, prices, run)
-    results = tracking.read_results(cfg.directory)
-    if judged := [name for name in judge.CRITERIA if f"judge/{name}/win" in results]:
-        title = f"polished against {cfg.judge.against or 'unpolished'}: {cfg.directory}"
-        show.results_table(results, [f"judge/{name}" for name in judged], RATES, title)
-    print(f"{results['queries']['mean']:,.0f} queries: {cfg.directory}/data")
-    return {name: value["mean"] for name, value in results.items()}
-
-
-def read_tools(cfg: DictConfig) -> list[dict[str, Any]]:
-    """Rows of ``tools.jsonl``: of a file, or of an installed library."""
-    name, path = cfg.dataset.name, cfg.dataset.path
-    if path is not None:
-        return list(json_lines(Path(path), holds="one tool a line", fields=("id", "documentation")))
-    if name not in catalogue.LIBRARIES:
-        known = ", ".join(catalogue.LIBRARIES)
-        raise ValueError(
-            f"dataset.name is {name!r}: give dataset.path, a tools.jsonl, or one of the "
-            f"libraries that are read as they are installed: {known}"
-        )
-    return [tool.row() for tool in catalogue.build_catalogue(name).tools]
-
-
-def describe(rows: Sequence[dict[str, Any]], words: int) -> dict[str, str]:
-    """What a question says of each tool, by id."""
-    return descriptions({row["id"]: jsonl.document(row) for row in rows}, words=words)
-
-
-def compute(
-    cfg: DictConfig,
-    rows: list[dict[str, Any]],
-    tools: dict[str, str],
-    settings: Settings,
-    chats: dict[str, Chat],
-    prices: dict[str, Price],
-    run: Run,
-) -> None:
-    """Generates, splits and judges; writes the data set, its statistics and the results."""
+    settings = Settings(seed=cfg.seed, **plain(cfg.generate))
 
     def before():
         run.pause(sum(chat.counts["asked"] + chat.counts["cached"] for chat in chats.values()))
@@ -140,8 +95,58 @@ def compute(
     for name, price in prices.items():
         cost = price.of(tokens[f"{name}/prompt"], tokens[f"{name}/completion"])
         single |= {} if cost is None or name not in stages else {f"cost/{name}": cost}
-    shown(single, failures)
-    run.finish({name: np.array([value], float) for name, value in single.items()} | judged)
+    say(single, failures)
+    return {name: np.array([value], float) for name, value in single.items()} | judged
+
+
+@main.check
+def check(cfg: DictConfig) -> dict[str, float] | None:
+    """Refuses wrong settings; with ``dry_run`` says what would be asked, in place of a run."""
+    settings = Settings(seed=cfg.seed, **plain(cfg.generate))
+    prices = asking.prices(cfg, STAGES)
+    require("judge.pairs", cfg.judge.pairs, ">= 0", lambda x: x >= 0)
+    shares = cfg.split.validation, cfg.split.test
+    require("split", shares, "positive, sum below 1", lambda x: min(x) > 0 and sum(x) < 1)
+    tools = describe(read_tools(cfg), cfg.words)
+    check_settings(settings, len(tools))
+    if cfg.dry_run:
+        return plan(cfg, tools, settings, prices)
+    chats_of(cfg)
+    return None
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Prints what the judge found, and the number of queries."""
+    if judged := [name for name in judge.CRITERIA if f"judge/{name}/win" in results]:
+        title = f"polished against {cfg.judge.against or 'unpolished'}"
+        results_table(results, [f"judge/{name}" for name in judged], RATES, title)
+    print(f"{results['queries']['mean']:,.0f} queries: {cfg.directory}/data")
+
+
+def chats_of(cfg: DictConfig) -> dict[str, Chat]:
+    """The model of each stage that is asked."""
+    used = [n for n in STAGES if n == "write" or (cfg.polish if n == "polish" else cfg.judge.pairs)]
+    return {name: asking.chat(cfg, name) for name in used}
+
+
+def read_tools(cfg: DictConfig) -> list[dict[str, Any]]:
+    """Rows of ``tools.jsonl``: of a file, or of an installed library."""
+    name, path = cfg.dataset.name, cfg.dataset.path
+    if path is not None:
+        return list(json_lines(Path(path), holds="one tool a line", fields=("id", "documentation")))
+    if name not in catalogue.LIBRARIES:
+        known = ", ".join(catalogue.LIBRARIES)
+        raise ValueError(
+            f"dataset.name is {name!r}: give dataset.path, a tools.jsonl, or one of the "
+            f"libraries that are read as they are installed: {known}"
+        )
+    return [tool.row() for tool in catalogue.build_catalogue(name).tools]
+
+
+def describe(rows: Sequence[dict[str, Any]], words: int) -> dict[str, str]:
+    """What a question says of each tool, by id."""
+    return descriptions({row["id"]: jsonl.document(row) for row in rows}, words=words)
 
 
 def pairs(cfg: DictConfig, accepted: Sequence[Accepted]) -> list[tuple[str, str]]:
@@ -159,5 +164,45 @@ def pairs(cfg: DictConfig, accepted: Sequence[Accepted]) -> list[tuple[str, str]
     return [both[i] for i in sorted(random.permutation(len(both))[: cfg.judge.pairs])]
 
 
+def plan(
+    cfg: DictConfig, tools: Mapping[str, str], settings: Settings, prices: Mapping[str, Price]
+) -> dict[str, float]:
+    """Prints calls, tokens, cost and the first prompt: nothing is sent, and no key is needed.
+
+    Of every stage one answer a question, and a query from every question: what is asked again
+    comes on top, what is left out is not polished.
+    """
+    pool = seed_examples(cfg.dataset.name)
+    first = [messages for _, messages in batch_questions(tools, settings, pool, [])]
+    example = pool[0] if pool else Draft("a request", tuple(list(tools)[:2]), "why")
+    wrote, instruction = settings.iterations * settings.batch, example.instruction
+    asked = judge.PROMPT.messages(first=instruction, second=instruction)
+    calls = {
+        "write": (wrote, sum(map(count_tokens, first)) / len(first)),
+        "polish": (wrote if cfg.polish else 0, count_tokens(polish_question(example))),
+        "judge": (2 * min(cfg.judge.pairs, wrote), count_tokens(asked)),
+    }
+    estimates = {
+        name: Estimate(
+            model=asking.endpoint(cfg, name).model,
+            price=prices[name],
+            calls=n,
+            prompt=round(n * each),
+            answer=n * ANSWER[name],
+        )
+        for name, (n, each) in calls.items()
+    }
+    return announce(estimates, first[0])
+
+
+def say(figures: Mapping[str, float], failures: Counter[str]) -> None:
+    """Prints failures of every kind, tokens and cost."""
+    wrong = ", ".join(f"{kind} {n:,}" for kind, n in failures.most_common())
+    print(f"answers and queries that failed: {wrong or 'none'}")
+    for kind in ("tokens", "cost"):
+        said = {k.split("/", 1)[1]: v for k, v in figures.items() if k.startswith(f"{kind}/")}
+        print(f"{kind}: {', '.join(f'{k} {v:,.6g}' for k, v in said.items()) or 'unknown'}")
+
+
 if __name__ == "__main__":
-    cli()
+    main.cli()

@@ -19,19 +19,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
-import hydra
 import jax
 import numpy as np
 from jaxtyping import Float
 from omegaconf import DictConfig
 
 from experiments import evaluate_retrieval
-from experiments.parts import methods, show
-from experiments.parts.bench import Bench, metrics_at
-from experiments.parts.config import CONFIGS
-from experiments.parts.run import open_run
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.run_directory import RunDirectory
+from experiments.parts import methods
+from experiments.parts.bench import Bench
 from jaxret import plots
-from jaxret.retrieval.ranking import Ranking
+from jaxret.retrieval.ranking import Ranking, metrics_at
 from jaxret.retrieval.retriever import search
 from jaxret.validate import require
 
@@ -43,24 +42,27 @@ TICKS = tuple(x * 10.0**power for power in range(-2, 6) for x in (1, 3))
 FIGURES = {"quality_latency": "recall", "ndcg_latency": "ndcg"}
 
 
-@hydra.main(config_path=CONFIGS, config_name="latency", version_base="1.3")
-def cli(cfg: DictConfig) -> dict[str, float]:
-    return main(cfg)
+@experiment("latency")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Tests and times what the config says, and draws it."""
+    names, bench = list(cfg.methods), Bench(cfg, run)
+    results = evaluate_retrieval.compute(bench, names) | measure(bench, names)
+    for file, metric in FIGURES.items():
+        figure(bench, results, names, f"{metric}@{max(cfg.cuts)}", file)
+    return results
 
 
-def main(cfg: DictConfig) -> dict[str, float]:
-    """Tests and times what the config says; returns the mean of every result."""
-    names = list(cfg.methods)
-    methods.check(cfg, names)
+@main.check
+def check(cfg: DictConfig) -> None:
+    """Refuses methods that are not there or cannot be."""
+    methods.check(cfg, list(cfg.methods))
     require("queries", cfg.queries, ">= 1", lambda n: n >= 1)
-    with open_run(cfg) as run:
-        if run is not None:
-            bench = Bench(cfg, run)
-            results = evaluate_retrieval.compute(bench, names) | measure(bench, names)
-            for file, metric in FIGURES.items():
-                figure(bench, results, names, f"{metric}@{max(cfg.cuts)}", file)
-            run.finish(results)
-    return evaluate_retrieval.shown(cfg, names, (*metrics_at(cfg.cuts), *COLUMNS))
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Prints quality and time of each method."""
+    evaluate_retrieval.table(cfg, results, (*metrics_at(cfg.cuts), *COLUMNS))
 
 
 def measure(bench: Bench, names: Sequence[str]) -> dict[str, np.ndarray]:
@@ -143,8 +145,8 @@ def figure(
     ax.legend(ncols=3, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1))
     ends = np.stack([high, quality], axis=1)
     plots.label_points(ax, ends, names, [COLOURS[kind] for kind in sees])
-    show.keep(bench.run, drawn, file)
+    bench.run.save_figure(drawn, file)
 
 
 if __name__ == "__main__":
-    cli()
+    main.cli()

@@ -36,27 +36,26 @@ share. A language model that judges is asked hop by hop: at a second an answer 2
 
 import json
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import hydra
 import jax
 import numpy as np
 from jaxtyping import Bool, Int
 from omegaconf import DictConfig
 
-from experiments.parts import answers, choosers, learners, problem, show, tasks
-from experiments.parts.config import CONFIGS, plain
-from experiments.parts.learners import Rival
+from experiments.common.config import cache_folder, plain
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.loading import Parts, TextTask, encode_dataset, read_dataset
+from experiments.common.run_directory import RunDirectory
+from experiments.common.tables import results_table
+from experiments.parts import answers, selectors, tasks
 from experiments.parts.player import Player
-from experiments.parts.problem import Parts, Problem
-from experiments.parts.run import Run, open_run
 from experiments.parts.tuning import METRICS, Ranker, orders, tune
-from jaxret import encoders, tracking
 from jaxret.data.dataset import Dataset, select, split_by_group
 from jaxret.data.hops import as_hops, by_evidence, by_plan
 from jaxret.llm import Chat, Endpoint
 from jaxret.online.environment import Environment, simulated_reranker
+from jaxret.online.grids import LearnerGrid, learner_grid
 from jaxret.online.learner import MapQueries
 from jaxret.retrieval import multihop
 from jaxret.retrieval.dense import inner_product
@@ -68,73 +67,36 @@ COLUMNS += ("final/recall@{k}", "final/ndcg@{k}", "final/complete@{k}", "answer/
 WHO = {"planner": ("gold", "llm"), "judge": ("gold", "llm"), "bit": ("gold", "judge")}
 
 
-@hydra.main(config_path=CONFIGS, config_name="multihop", version_base="1.3")
-def cli(cfg: DictConfig) -> dict[str, float]:
-    return main(cfg)
-
-
-def main(cfg: DictConfig) -> dict[str, float]:
-    """Runs what the config says, or reads it if it ran before; returns the mean of every result."""
-    rivals = [
-        learners.build(name, spec | {"policy": {**spec["policy"], "k": cfg.k}})
-        for name, spec in plain(cfg.learners).items()
-    ]
-    for name, known in WHO.items():
-        require(name, cfg[name], " or ".join(known), known.__contains__)
-    if cfg.bit == "judge" and cfg.judge != "llm":
-        raise ValueError("bit=judge is the word of a language model: set judge=llm, or bit=gold")
-    require("max_hops", cfg.max_hops, ">= 1", lambda x: x >= 1)
-    require("validation", cfg.validation, "in (0, 1)", lambda x: 0 < x < 1)
-    judge = Environment(reranker=simulated_reranker(accuracy=cfg.accuracy))
-    chat = None
-    if "llm" in (cfg.planner, cfg.judge) or cfg.answers:
-        cache = encoders.cache_directory() if cfg.cache is None else Path(cfg.cache)
-        chat = Chat(Endpoint(**plain(cfg.llm)), cache / "llm")
-    with open_run(cfg) as run:
-        if run is not None:
-            compute(cfg, rivals, judge, chat, run)
-    results = tracking.read_results(cfg.directory)
-    names = [rival.name for rival in rivals]
-    columns = [column.format(k=cfg.k) for column in COLUMNS]
-    columns = [column for column in columns if f"{names[0]}/{column}" in results]
-    show.results_table(results, names, columns, f"{cfg.dataset.name}: {cfg.directory}")
-    if chat is not None:
-        print("language model:", dict(chat.counts))
-    if cfg.answers and "answer/exact" not in columns:
-        print("answers are in answers.jsonl; the data set has none to hold them against")
-    return {name: value["mean"] for name, value in results.items()}
-
-
-def compute(
-    cfg: DictConfig, rivals: list[Rival], judge: Environment, chat: Chat | None, run: Run
-) -> None:
-    """Plans, plays every learner, asks for end answers; writes results, curves and figures."""
-    dataset, hops = planned(cfg, problem.read(cfg), chat, run)
-    parts, task = split(hops, cfg.validation, cfg.seed), problem.encoded(cfg, hops)
+@experiment("multihop")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Plans, plays every learner, asks for end answers; writes curves and figures."""
+    chat, judge = chat_of(cfg), Environment(reranker=simulated_reranker(accuracy=cfg.accuracy))
+    dataset, hops = planned(cfg, read_dataset(cfg), chat, run)
+    parts, task = split(hops, cfg.validation, cfg.seed), encode_dataset(cfg, hops)
     streamed, everything = parts.training, np.ones(len(hops.queries), bool)
     labels, groups = hops.labels[streamed], hops.groups[streamed]
     seeds, ranker = range(cfg.seed, cfg.seed + cfg.seeds), Ranker(task, cfg.k)
     stream = orders(streamed, cfg.exposures, seeds, hops.groups)
     rehearsal = orders(everything, cfg.exposures, seeds, hops.groups)
-    arrays = {"theta_1": task.theta_1, "queries": task.queries, "labels": task.labels}
+    arrays = {"theta_1": task.theta, "queries": task.queries, "labels": task.labels}
     make = partial(Player, run, **arrays, environment=judge, seeds=seeds, chunk=cfg.chunk)
     results = {"hops": np.array([len(hops.queries) / len(dataset.queries)])}
     curves: dict[str, dict[str, np.ndarray]] = {}
     said: list[dict[str, Any]] = []
-    for rival in rivals:
-        name, best, player = rival.name, 0, make(rival.make)
-        if len(rival.settings) > 1:
-            best = tune(f"{name}-rehearsal", rival, player, ranker, rehearsal, parts)["best"]
+    for grid in grids_of(cfg):
+        name, best, player = grid.name, 0, make(grid.make)
+        if len(grid.settings) > 1:
+            best = tune(f"{name}-rehearsal", grid, player, ranker, rehearsal, parts)["best"]
         if chat is not None and cfg.judge == "llm":
             own_bit = cfg.bit == "judge"
-            choose = choosers.by_judge(chat, task.texts, task.documents, own_bit=own_bit)
-            player = make(rival.make, choose=choose)
+            choose = selectors.by_judge(chat, task.texts, task.documents, own_bit=own_bit)
+            player = make(grid.make, choose=choose)
 
         def finish(states, scores=player.scores, mapped=player.map_queries):
             items = first_items(task, states, mapped, streamed, cfg.k)
             return {"final": ranker(states, streamed, scores), "items": items}
 
-        tau, eta = rival.settings[best]
+        tau, eta = grid.settings[best]
         online = player.record(f"{name}-online", player.setting(tau, eta), stream, finish)
         shares = tasks.by_visit(online, hops)
         final = np.stack([tasks.found(items, labels, groups) for items in online["items"]])
@@ -158,14 +120,56 @@ def compute(
     if cfg.answers:
         text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in said)
         (run.directory / "answers.jsonl").write_text(text)
-    flat = {f"{name}/{key}": x for name, curve in curves.items() for key, x in curve.items()}
-    np.savez(run.directory / "curves.npz", allow_pickle=False, **flat)
+    run.save_curves(curves)
     tasks.figures(run, {name: curve["found"] for name, curve in curves.items()})
-    run.finish(results)
+    if chat is not None:
+        print("language model:", dict(chat.counts))
+    return results
+
+
+@main.check
+def check(cfg: DictConfig) -> None:
+    """Refuses learners, judges and numbers that cannot be."""
+    grids_of(cfg)
+    for name, known in WHO.items():
+        require(name, cfg[name], " or ".join(known), known.__contains__)
+    if cfg.bit == "judge" and cfg.judge != "llm":
+        raise ValueError("bit=judge is the word of a language model: set judge=llm, or bit=gold")
+    require("max_hops", cfg.max_hops, ">= 1", lambda x: x >= 1)
+    require("validation", cfg.validation, "in (0, 1)", lambda x: 0 < x < 1)
+    simulated_reranker(accuracy=cfg.accuracy)
+    chat_of(cfg)
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Prints a line a learner."""
+    names = list(cfg.learners)
+    columns = [column.format(k=cfg.k) for column in COLUMNS]
+    columns = [column for column in columns if f"{names[0]}/{column}" in results]
+    results_table(results, names, columns, cfg.dataset.name)
+    if cfg.answers and "answer/exact" not in columns:
+        print("answers are in answers.jsonl; the data set has none to hold them against")
+
+
+def grids_of(cfg: DictConfig) -> list[LearnerGrid]:
+    """The learners, each showing k documents."""
+    specs = plain(cfg.learners)
+    for spec in specs.values():
+        policy = spec["policy"] if isinstance(spec["policy"], dict) else {"name": spec["policy"]}
+        spec["policy"] = policy | {"k": cfg.k}
+    return [learner_grid(name, spec) for name, spec in specs.items()]
+
+
+def chat_of(cfg: DictConfig) -> Chat | None:
+    """The language model, where one is asked."""
+    if "llm" in (cfg.planner, cfg.judge) or cfg.answers:
+        return Chat(Endpoint(**plain(cfg.llm)), cache_folder(cfg) / "llm")
+    return None
 
 
 def planned(
-    cfg: DictConfig, dataset: Dataset, chat: Chat | None, run: Run
+    cfg: DictConfig, dataset: Dataset, chat: Chat | None, run: RunDirectory
 ) -> tuple[Dataset, Dataset]:
     """The tasks and their hops; a hop's group is the row of its task.
 
@@ -197,7 +201,7 @@ def split(hops: Dataset, validation: float, seed: int) -> Parts:
 
 
 def first_items(
-    task: Problem, states: Any, mapped: MapQueries | None, part: Bool[np.ndarray, " N"], k: int
+    task: TextTask, states: Any, mapped: MapQueries | None, part: Bool[np.ndarray, " N"], k: int
 ) -> Int[np.ndarray, "S n k"]:
     """The k best items of a part of the hops by the embeddings of each seed."""
     lists = []
@@ -211,4 +215,4 @@ def first_items(
 
 
 if __name__ == "__main__":
-    cli()
+    main.cli()

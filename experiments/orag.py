@@ -24,93 +24,70 @@ full_information.
 
 from collections.abc import Mapping
 
-import hydra
 import numpy as np
 from jaxtyping import Float, Int
 from omegaconf import DictConfig
-from tqdm import tqdm
 
-from experiments.parts import environments, learners, problem, show
+from experiments.common.config import learner_grids, plain
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.figures import learning_figures
+from experiments.common.loading import draw_parts, load_task
+from experiments.common.run_directory import RunDirectory
+from experiments.common.tables import results_table
 from experiments.parts.comparator import solve
-from experiments.parts.config import CONFIGS, plain
 from experiments.parts.player import Player
-from experiments.parts.problem import Problem
-from experiments.parts.run import Run, open_run
 from experiments.parts.tuning import METRICS, Ranker, orders, tune
-from jaxret import tracking
+from jaxret.online.environment import environment_from
 from jaxret.online.streams import by_task
+from jaxret.progress import Progress
 from jaxret.theory.regret import regret
 
 COLUMNS = ("online/accuracy", "online/regret", "final/recall@{k}", "final/ndcg@{k}")
 COLUMNS += ("online/complete", "heldout/recall@{k}", "heldout/ndcg@{k}", "online/microseconds")
 
 
-@hydra.main(config_path=CONFIGS, config_name="orag", version_base="1.3")
-def cli(cfg: DictConfig) -> dict[str, float]:
-    return main(cfg)
-
-
-def main(cfg: DictConfig) -> dict[str, float]:
-    """Runs what the config says, or reads it if it ran before; returns the mean of every result."""
-    rivals = [learners.build(name, spec) for name, spec in plain(cfg.learners).items()]
-    environments.build(plain(cfg.environment), items=1000, rounds=1000, seed=0)  # or refuses it
-    with open_run(cfg) as run:
-        if run is not None:
-            task = problem.load(cfg)
-            compute(cfg, rivals, task, run)
-    results = tracking.read_results(cfg.directory)
-    title = f"{cfg.dataset.name}, {cfg.document.recipe}, exposures={cfg.exposures}: {cfg.directory}"
-    columns = [column.format(k=cfg.k) for column in COLUMNS]
-    columns = [column for column in columns if f"{rivals[0].name}/{column}" in results]
-    show.results_table(results, [rival.name for rival in rivals], columns, title)
-    return {name: value["mean"] for name, value in results.items()}
-
-
-def compute(
-    cfg: DictConfig,
-    rivals: list[learners.Rival],
-    task: Problem,
-    run: Run,
-) -> None:
-    """Plays every learner in every protocol; writes results, curves and figures."""
-    parts = problem.part(task.dataset, cfg.validation, cfg.heldout, cfg.seed)
+@experiment("orag")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Plays every learner in every protocol; returns the results, and writes curves and figures."""
+    grids, task = learner_grids(cfg), load_task(cfg)
+    parts = draw_parts(task.groups, cfg.validation, cfg.heldout, cfg.seed)
     streamed = ~parts.validation
     _, comparator = solve(
-        *(task.theta_1, task.queries, task.labels),
+        *(task.theta, task.queries, task.labels),
         tau=cfg.comparator.tau,
-        eta=cfg.comparator.tau * cfg.comparator.step,
+        eta=cfg.comparator.tau * cfg.comparator.eta_over_tau,
         counts=np.full(len(task.queries), cfg.exposures),
     )
     seeds = range(cfg.seed, cfg.seed + cfg.seeds)
     ranker = Ranker(task, cfg.k)
-    environment = environments.build(
+    environment = environment_from(
         plain(cfg.environment),
-        items=len(task.theta_1),
+        items=len(task.theta),
         rounds=int(streamed.sum()) * cfg.exposures,
         seed=cfg.seed,
     )
 
-    tasks = task.dataset.groups if cfg.dataset.get("hops") else None
+    tasks = task.groups if cfg.dataset.get("hops") else None
 
     def stream(mask):
         return orders(mask, cfg.exposures, seeds, tasks)
 
     results: dict[str, np.ndarray] = {}
     curves: dict[str, dict[str, np.ndarray]] = {}
-    bar = tqdm(rivals, unit="learner")
-    for rival in bar:
-        bar.set_postfix_str(rival.name)
-        arrays = (task.theta_1, task.queries, task.labels)
-        player = Player(run, rival.make, *arrays, environment, seeds=seeds, chunk=cfg.chunk)
-        name = rival.name
-        unseen = tune(f"{name}-heldout", rival, player, ranker, stream(parts.training), parts)
+    bar = Progress(grids, unit="learner")
+    for grid in bar:
+        bar.set_postfix_str(grid.name)
+        arrays = (task.theta, task.queries, task.labels)
+        player = Player(run, grid.make, *arrays, environment, seeds=seeds, chunk=cfg.chunk)
+        name = grid.name
+        unseen = tune(f"{name}-heldout", grid, player, ranker, stream(parts.training), parts)
         held = unseen["heldout"][unseen["best"]]
         best = 0
-        if len(rival.settings) > 1:
+        if len(grid.settings) > 1:
             everything = stream(np.ones_like(streamed))
-            rehearsal = tune(f"{name}-rehearsal", rival, player, ranker, everything, parts)
+            rehearsal = tune(f"{name}-rehearsal", grid, player, ranker, everything, parts)
             best = rehearsal["best"]
-        tau, eta = rival.settings[best]
+        tau, eta = grid.settings[best]
         online = player.record(
             f"{name}-online",
             player.setting(tau, eta),
@@ -135,10 +112,26 @@ def compute(
             results[f"{name}/final/{metric.format(k=cfg.k)}"] = online["final"][:, i]
             results[f"{name}/heldout/{metric.format(k=cfg.k)}"] = held[:, i]
 
-    flat = {f"{name}/{key}": values for name, c in curves.items() for key, values in c.items()}
-    np.savez(run.directory / "curves.npz", allow_pickle=False, **flat)
-    show.learning_figures(run.directory, run.tracker, curves)
-    run.finish(results)
+    run.save_curves(curves)
+    learning_figures(run, curves)
+    return results
+
+
+@main.check
+def check(cfg: DictConfig) -> None:
+    """Refuses learners and environments that cannot be."""
+    learner_grids(cfg)
+    environment_from(plain(cfg.environment), items=1000, rounds=1000, seed=0)
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Prints a line a learner."""
+    names = list(cfg.learners)
+    columns = [column.format(k=cfg.k) for column in COLUMNS]
+    columns = [column for column in columns if f"{names[0]}/{column}" in results]
+    title = f"{cfg.dataset.name}, {cfg.document}, exposures={cfg.exposures}"
+    results_table(results, names, columns, title)
 
 
 def complete(
@@ -155,4 +148,4 @@ def complete(
 
 
 if __name__ == "__main__":
-    cli()
+    main.cli()

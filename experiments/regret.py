@@ -22,24 +22,24 @@ the regret.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
-import hydra
 import jax
 import jax.numpy as jnp
 import numpy as np
 from omegaconf import DictConfig
-from tqdm import tqdm
 
-from experiments.parts import problem, show
-from experiments.parts.config import CONFIGS
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.loading import TextTask, load_task
+from experiments.common.run_directory import RunDirectory
+from experiments.common.tables import results_table
 from experiments.parts.player import Player
-from experiments.parts.problem import Problem
-from experiments.parts.run import Run, open_run
-from jaxret import plots, tracking
+from jaxret import plots
 from jaxret.online import estimators, policies, projections, streams
 from jaxret.online.environment import Environment
 from jaxret.online.learner import Learner, rank_one
+from jaxret.progress import Progress
 from jaxret.theory import bounds, checks, corollaries
 from jaxret.theory.comparators import Comparator, proximal
 from jaxret.theory.constrained import in_ball
@@ -81,33 +81,31 @@ class Curve(NamedTuple):
         return [bounds.theorem_5_1(run), corollaries.corollary_5_2(run, constants)]
 
 
-@hydra.main(config_path=CONFIGS, config_name="regret", version_base="1.3")
-def cli(cfg: DictConfig) -> dict[str, float]:
-    return main(cfg)
+@experiment("regret")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Plays every curve at every horizon; returns the results, and draws the figures."""
+    task = _single_label(load_task(cfg))
+    results: dict[str, np.ndarray] = {}
+    _proximal(cfg, task, run, results)
+    _ball(cfg, _first_tools(task, cfg.ball.tools), run, results)
+    return results
 
 
-def main(cfg: DictConfig) -> dict[str, float]:
-    """Plays every curve at every horizon; returns the mean of every result."""
-    with open_run(cfg) as run:
-        if run is not None:
-            task = _single_label(problem.load(cfg))
-            results: dict[str, np.ndarray] = {}
-            _proximal(cfg, task, run, results)
-            _ball(cfg, _first_tools(task, cfg.ball.tools), run, results)
-            run.finish(results)
-    means = tracking.read_results(cfg.directory)
-    rows = {name.rsplit("/", 1)[0] for name in means if "/T=" in name}
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Prints regrets and bounds at every horizon, and the slopes."""
+    rows = {name.rsplit("/", 1)[0] for name in results if "/T=" in name}
     rows = sorted(rows, key=lambda row: (row.split("T=")[0], int(row.split("T=")[1])))
     columns = ["regret", "Theorem 5.1", "Corollary 5.2", "Theorem B.2", "Corollary B.3", "debiased"]
-    show.results_table(means, rows, columns, f"{cfg.dataset.name}: regret and bounds")
-    for name in (name for name in means if name.endswith("slope")):
-        low, high = means[f"{name}_low"]["mean"], means[f"{name}_high"]["mean"]
-        print(f"{name}: {means[name]['mean']:.2f}, 95 % interval {low:.2f} to {high:.2f}")
-    print(f"written to {cfg.directory}")
-    return {name: value["mean"] for name, value in means.items()}
+    results_table(results, rows, columns, f"{cfg.dataset.name}: regret and bounds")
+    for name in (name for name in results if name.endswith("slope")):
+        low, high = results[f"{name}_low"]["mean"], results[f"{name}_high"]["mean"]
+        print(f"{name}: {results[name]['mean']:.2f}, 95 % interval {low:.2f} to {high:.2f}")
 
 
-def _proximal(cfg: DictConfig, task: Problem, run: Run, results: dict[str, np.ndarray]) -> None:
+def _proximal(
+    cfg: DictConfig, task: TextTask, run: RunDirectory, results: dict[str, np.ndarray]
+) -> None:
     part = cfg.proximal
     order = _sequence(task, max(part.horizons), cfg.seed)
 
@@ -126,10 +124,12 @@ def _proximal(cfg: DictConfig, task: Problem, run: Run, results: dict[str, np.nd
         dotted.set_label(f"Theorem 5.1, tau = {point.tau}")
     plots.log_axes(ax, part.horizons)
     plots.label_curves(ax)
-    _keep(run, figure, "proximal")
+    run.save_figure(figure, "proximal")
 
 
-def _ball(cfg: DictConfig, task: Problem, run: Run, results: dict[str, np.ndarray]) -> None:
+def _ball(
+    cfg: DictConfig, task: TextTask, run: RunDirectory, results: dict[str, np.ndarray]
+) -> None:
     part = cfg.ball
     order = _sequence(task, max(part.horizons), cfg.seed)
 
@@ -151,26 +151,26 @@ def _ball(cfg: DictConfig, task: Problem, run: Run, results: dict[str, np.ndarra
         plots.curve_with_band(ax, part.horizons, regrets, f"{label}: slope {slope:.2f}")
     plots.log_axes(ax, part.horizons)
     plots.label_curves(ax)
-    _keep(run, figure, "ball")
+    run.save_figure(figure, "ball")
 
 
 def _play(
     cfg: DictConfig,
     part: DictConfig,
     curve: Curve,
-    task: Problem,
+    task: TextTask,
     order: np.ndarray,
-    run: Run,
+    run: RunDirectory,
     comparator: Callable[[Curve, float, np.ndarray], Comparator],
     results: dict[str, np.ndarray],
 ) -> tuple[np.ndarray, dict[str, list[float]]]:
     """All horizons of one curve: regrets [S, n], and each bound's values [n]."""
     environment = Environment(noise_rate=curve.rho or None)
-    arrays = (task.theta_1, task.queries, task.labels)
+    arrays = (task.theta, task.queries, task.labels)
     seeds = range(cfg.seed, cfg.seed + cfg.seeds)
     player = Player(run, curve.learner, *arrays, environment, seeds=seeds, chunk=part.chunk)
     regrets, sides = [], {}
-    for rounds in tqdm(part.horizons, desc=curve.name, unit="horizon"):
+    for rounds in Progress(part.horizons, desc=curve.name, unit="horizon"):
         eta = curve.c / np.sqrt(rounds)
         name = f"{curve.name}/T={rounds}"
         orders = np.broadcast_to(order[:rounds], (cfg.seeds, rounds))
@@ -178,7 +178,7 @@ def _play(
         unit = player.record(name.replace("/", "-"), setting, orders, finish=lambda states: {})
         found = comparator(curve, eta, np.bincount(order[:rounds], minlength=len(task.queries)))
         learner = curve.learner(curve.tau, eta)
-        theta_1 = jnp.asarray(task.theta_1)
+        theta_1 = jnp.asarray(task.theta)
         assert learner.rule is not None
         played = Evidence(
             rule=learner.rule,
@@ -203,31 +203,31 @@ def _play(
     return regrets, sides
 
 
-def _sequence(task: Problem, rounds: int, seed: int) -> np.ndarray:
+def _sequence(task: TextTask, rounds: int, seed: int) -> np.ndarray:
     """The order of the queries: shuffled anew each time they have all been seen."""
     times = -(-rounds // len(task.queries))
     return streams.exposures(len(task.queries), times, seed)[:rounds]
 
 
-def _single_label(task: Problem) -> Problem:
+def _single_label(task: TextTask) -> TextTask:
     one = (task.labels >= 0).sum(axis=1) == 1
     if not one.any():
-        raise ValueError(f"{task.dataset.name} has no query with one label, which theorems need")
-    return task._replace(queries=task.queries[one], labels=task.labels[one][:, :1])
+        raise ValueError(f"{task.name} has no query with one label, which theorems need")
+    kept = task.select(one)
+    return replace(kept, labels=kept.labels[:, :1])
 
 
-def _first_tools(task: Problem, items: int) -> Problem:
+def _first_tools(task: TextTask, items: int) -> TextTask:
     """The first tools of the catalogue, and their queries."""
     some = (task.labels < items)[:, 0]
-    if not 2 <= items <= len(task.theta_1) or not some.any():
-        raise ValueError(f"ball.tools must be in 2 .. {len(task.theta_1)}, got {items}")
-    queries, labels = task.queries[some], task.labels[some]
-    return task._replace(theta_1=task.theta_1[:items], queries=queries, labels=labels)
+    if not 2 <= items <= len(task.theta) or not some.any():
+        raise ValueError(f"ball.tools must be in 2 .. {len(task.theta)}, got {items}")
+    return replace(task.select(some), theta=task.theta[:items], ids=task.ids[:items])
 
 
-def _float64(task: Problem, counts: np.ndarray) -> tuple[np.ndarray, ...]:
+def _float64(task: TextTask, counts: np.ndarray) -> tuple[np.ndarray, ...]:
     return (
-        task.theta_1.astype(np.float64),
+        task.theta.astype(np.float64),
         task.queries.astype(np.float64),
         task.labels,
         counts.astype(np.float64),
@@ -255,11 +255,5 @@ def _compiled_in_ball(theta_1, queries, labels, counts, tau):
     return in_ball(queries, labels, tau=tau, radius=1.0, theta_0=theta_1, counts=counts)
 
 
-def _keep(run: Run, figure, name: str) -> None:
-    path = run.directory / f"{name}.png"
-    plots.save(figure, path)
-    run.tracker.figure(name, path)
-
-
 if __name__ == "__main__":
-    cli()
+    main.cli()

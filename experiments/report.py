@@ -16,42 +16,38 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import hydra
 from omegaconf import DictConfig
 
 from experiments import (
     evaluate_retrieval,
     exploration,
+    forgetting,
     latency,
     multihop,
     orag,
-    printed,
+    paper_settings,
     regret,
     rerank,
-    starts,
-    temporal,
     transfer,
     tune,
     variance,
+    warm_start,
 )
+from experiments.common.config import plain
+from experiments.common.experiment import command
 from experiments.parts import page
-from experiments.parts.config import CONFIGS, plain
 from experiments.parts.jobs import Job, plan
 from experiments.parts.workers import Task, side_by_side
 from jaxret.validate import require
 
-MODULES = (evaluate_retrieval, exploration, latency, multihop, orag, printed, regret, rerank)
-MODULES += (starts, temporal, transfer, tune, variance)
+MODULES = (evaluate_retrieval, exploration, latency, multihop, orag, paper_settings, regret)
+MODULES += (rerank, warm_start, forgetting, transfer, tune, variance)
 EXPERIMENTS: dict[str, Callable[[DictConfig], Any]] = {
     module.__name__.removeprefix("experiments."): module.main for module in MODULES
 }
 
 
-@hydra.main(config_path=CONFIGS, config_name="report", version_base="1.3")
-def cli(cfg: DictConfig) -> dict[str, int]:
-    return main(cfg)
-
-
+@command("report")
 def main(cfg: DictConfig) -> dict[str, int]:
     """Writes the report; returns how many runs it shows, and how many are missing."""
     require("workers", cfg.workers, ">= 1", lambda n: n >= 1)
@@ -131,4 +127,4 @@ def throughput(directories: Iterable[Path]) -> str:
 
 
 if __name__ == "__main__":
-    cli()
+    main.cli()

@@ -15,18 +15,14 @@ import signal
 import webbrowser
 from pathlib import Path
 
-import hydra
 from omegaconf import DictConfig
 
-from experiments.parts.config import CONFIGS
-from jaxret.documents.review import Review, summary
+from experiments.common.experiment import command
+from jaxret.documents.review import Review
+from jaxret.documents.review_results import summary
 
 
-@hydra.main(config_path=CONFIGS, config_name="review_documents", version_base="1.3")
-def cli(cfg: DictConfig) -> dict[str, float]:
-    return main(cfg)
-
-
+@command("review_documents")
 def main(cfg: DictConfig) -> dict[str, float]:
     """Serves the page until it is ended; returns the shares that passed and of each problem."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # background jobs get no Ctrl-C
@@ -43,4 +39,4 @@ def main(cfg: DictConfig) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    cli()
+    main.cli()

@@ -19,23 +19,18 @@ without, both know the training queries by heart and hardly rank others.
 
 from pathlib import Path
 
-import hydra
 from omegaconf import DictConfig
 
-from experiments.parts import problem
-from experiments.parts.config import CONFIGS
+from experiments.common.experiment import command
+from experiments.common.loading import read_dataset
 from jaxret.data.templates import template
 from jaxret.encoders import tiny_qwen3
 
 
-@hydra.main(config_path=CONFIGS, config_name="tiny_qwen3", version_base="1.3")
-def cli(cfg: DictConfig) -> dict[str, float]:
-    return main(cfg)
-
-
+@command("tiny_qwen3")
 def main(cfg: DictConfig) -> dict[str, float]:
     """Writes the folder ``cfg.path``; returns the sizes."""
-    dataset, render = problem.read(cfg), template(cfg.document.recipe)
+    dataset, render = read_dataset(cfg), template(cfg.document)
     texts = [*map(render, dataset.documents), *dataset.queries]
     sizes = {name: cfg[name] for name in ("vocabulary", "width", "layers", "tied", "seed")}
     tiny_qwen3.write(Path(cfg.path), texts, **sizes)
@@ -44,4 +39,4 @@ def main(cfg: DictConfig) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    cli()
+    main.cli()

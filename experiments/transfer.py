@@ -37,96 +37,40 @@ the six layers its rows carry over when rotated (0.348, relearnt 0.308, the firs
 documents 0.270), the change alone less (0.214, from 0.160).
 """
 
-from pathlib import Path
-
-import hydra
 import numpy as np
 from omegaconf import DictConfig
-from tqdm import tqdm
 
-from experiments.parts import learners, other_encoder, problem, show
-from experiments.parts.config import CONFIGS, plain
+from experiments.common.config import cache_folder, plain
+from experiments.common.experiment import Found, experiment
+from experiments.common.figures import accuracy_figure
+from experiments.common.loading import draw_parts, find_encoder, load_task
+from experiments.common.run_directory import RunDirectory
+from experiments.common.tables import results_table
+from experiments.parts import other_encoder
 from experiments.parts.later_tools import KINDS, draw, later
-from experiments.parts.learners import PROJECTIONS, Rival
 from experiments.parts.other_encoder import WAYS
-from experiments.parts.problem import Problem
-from experiments.parts.run import Run, open_run
 from experiments.parts.transfer_plays import Results, Stage, online, unseen
 from experiments.parts.tuning import Ranker
-from jaxret import encoders, plots, tracking
-from jaxret.encoders import TextEncoder
+from jaxret import plots
+from jaxret.online import projections
 from jaxret.online.environment import Environment
+from jaxret.online.grids import LearnerGrid, learner_grid
+from jaxret.progress import Progress
 from jaxret.validate import require
 
 ONLINE = ("online/accuracy", "final/ndcg@{k}", "norms/mean", "norms/spread", "norms/used")
 WORDS = ("seen/ndcg@{k}", "heldout/ndcg@{k}", "seen/gain", "heldout/gain", "heldout/share")
 LATER = tuple(f"later/{kind}/{who}" for kind in KINDS for who in ("static", "learnt", "gain"))
 ENCODER = tuple(f"encoder/{way}" for way in dict.fromkeys([*WAYS.values(), *WAYS]))
-Rivals = dict[str, dict[str, Rival]]  # learner -> projection -> its settings
+Rivals = dict[str, dict[str, LearnerGrid]]  # learner -> projection -> its settings
 
 
-@hydra.main(config_path=CONFIGS, config_name="transfer", version_base="1.3")
-def cli(cfg: DictConfig) -> dict[str, float]:
-    return main(cfg)
-
-
-def main(cfg: DictConfig) -> dict[str, float]:
-    """Runs what the config says, or reads it if it ran before; returns the mean of every result."""
-    rivals = build(cfg)
-    require("later.share", cfg.later.share, "in (0, 1)", lambda share: 0 < share < 1)
-    other = problem.find_encoder(cfg.other)
-    with open_run(cfg) as run:
-        if run is not None:
-            compute(cfg, rivals, other, problem.load(cfg), run)
-    results = tracking.read_results(cfg.directory)
-    rows = [f"{name}/{kind}" for name, kinds in rivals.items() for kind in kinds]
-    where = f"{cfg.dataset.name}, exposures={cfg.exposures}: {cfg.directory}"
-    for title, names, columns in (
-        (where, rows, ONLINE),
-        ("the same tools in other words", rows, WORDS),
-        (f"tools added later, {cfg.carry}", learning(rivals), LATER[:6]),
-        ("a tool of the other kind is ranked first", learning(rivals), LATER[6:]),
-        (f"another encoder, {cfg.carry}", learning(rivals), ENCODER),
-    ):
-        show.results_table(results, names, [c.format(k=cfg.k) for c in columns], title)
-    cosine = results["encoder/cosine"]["mean"]
-    print(f"cosine of held-out queries and their rotated vectors: {cosine:.3f}")
-    return {name: value["mean"] for name, value in results.items()}
-
-
-def build(cfg: DictConfig) -> Rivals:
-    """Every learner with every projection; one that does not learn with its own alone."""
-    projections = list(cfg.projections)
-    if cfg.carry not in projections:
-        raise ValueError(f"carry must be one of projections={projections}, got {cfg.carry!r}")
-    rivals: Rivals = {}
-    for name, spec in plain(cfg.learners).items():
-        own = learners.build(name, spec)
-        if "lens" in spec:
-            raise ValueError(
-                f"learner {name!r} has a lens, which another encoder's queries do not fit: leave "
-                "it out"
-            )
-        if own.settings[:, 1].any():
-            each = {kind: spec | {"projection": {"name": kind}} for kind in projections}
-            rivals[name] = {kind: learners.build(name, one) for kind, one in each.items()}
-        else:
-            rivals[name] = {spec["projection"]["name"]: own}
-    return rivals
-
-
-def learning(rivals: Rivals) -> list[str]:
-    """The learners that learn: their step is not 0."""
-    return [
-        name
-        for name, kinds in rivals.items()
-        if any(rival.settings[:, 1].any() for rival in kinds.values())
-    ]
-
-
-def compute(cfg: DictConfig, rivals: Rivals, encoder: TextEncoder, task: Problem, run: Run) -> None:
-    """Plays every learner in every part; writes results, curves and figures."""
-    parts = problem.part(task.dataset, cfg.validation, cfg.heldout, cfg.seed)
+@experiment("transfer")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Plays every learner in every part; returns the results, and writes curves and figures."""
+    grids, encoder = build(cfg), find_encoder(cfg.other)
+    task = load_task(cfg)
+    parts = draw_parts(task.groups, cfg.validation, cfg.heldout, cfg.seed)
     stage = Stage(
         run=run,
         task=task,
@@ -135,49 +79,104 @@ def compute(cfg: DictConfig, rivals: Rivals, encoder: TextEncoder, task: Problem
         seeds=range(cfg.seed, cfg.seed + cfg.seeds),
         exposures=cfg.exposures,
         chunk=cfg.chunk,
-        tasks=task.dataset.groups if cfg.dataset.get("hops") else None,
+        tasks=task.groups if cfg.dataset.get("hops") else None,
         ranker=Ranker(task, cfg.k),
     )
     for seed in stage.seeds:
         draw(task, parts, cfg.later.share, seed)  # or refuses it
-    cache = encoders.cache_directory() if cfg.cache is None else Path(cfg.cache)
+    cache = cache_folder(cfg)
     there = other_encoder.encoded(task, encoder, cache)
-    other, cosine = other_encoder.bridge(stage, there, PROJECTIONS[cfg.carry]())
+    other, cosine = other_encoder.bridge(stage, there, projections.REGISTRY[cfg.carry]())
     results: Results = {"encoder/cosine": cosine}
     curves: dict[str, dict[str, np.ndarray]] = {}
 
     def carry(states):
-        return other.serve(np.asarray(states.theta), task.theta_1)
+        return other.serve(np.asarray(states.theta), task.theta)
 
-    pairs = [(name, kind) for name, kinds in rivals.items() for kind in kinds]
-    bar = tqdm(pairs, unit="learner")
+    pairs = [(name, kind) for name, kinds in grids.items() for kind in kinds]
+    bar = Progress(pairs, unit="learner")
     for name, kind in bar:
-        unit, rival = f"{name}-{kind}", rivals[name][kind]
+        unit, grid = f"{name}-{kind}", grids[name][kind]
         bar.set_postfix_str(unit)
-        learns = name in learning(rivals)
+        learns = name in learning(grids)
         goes_on = learns and kind == cfg.carry
-        player = stage.player(rival, Environment())
-        found, success = online(stage, unit, rival, player)
+        player = stage.player(grid, Environment())
+        found, success = online(stage, unit, grid, player)
         more = carry if goes_on else lambda states: {}
-        held, setting, kept = unseen(stage, unit, rival, player, more)
+        held, setting, kept = unseen(stage, unit, grid, player, more)
         results |= {f"{name}/{kind}/{key}": values for key, values in (found | held).items()}
         curves[f"{name}, {kind}" if learns else name] = {"success": success}
         if goes_on:
-            added = later(stage, unit, rival, setting, cfg.later.share)
+            added = later(stage, unit, grid, setting, cfg.later.share)
             served = {way: kept[way] for way in WAYS if way in kept}
-            served |= other.static(task.theta_1) | {"relearnt": other.relearnt(unit, rival)}
+            served |= other.static(task.theta) | {"relearnt": other.relearnt(unit, grid)}
             results |= {f"{name}/later/{key}": values for key, values in added.items()}
             results |= {f"{name}/encoder/{key}": values for key, values in served.items()}
 
-    flat = {f"{name}/success": curve["success"] for name, curve in curves.items()}
-    np.savez(run.directory / "curves.npz", allow_pickle=False, **flat)
-    show.accuracy_figure(run.directory, run.tracker, curves, "projection")
-    if learning(rivals):
-        figures(run, learning(rivals), results, cfg.k)
-    run.finish(results)
+    run.save_curves(curves)
+    accuracy_figure(run, curves, "projection")
+    if learning(grids):
+        figures(run, learning(grids), results, cfg.k)
+    return results
 
 
-def figures(run: Run, names: list[str], results: Results, k: int) -> None:
+@main.check
+def check(cfg: DictConfig) -> None:
+    """Refuses learners, shares and encoders that cannot be."""
+    build(cfg)
+    require("later.share", cfg.later.share, "in (0, 1)", lambda share: 0 < share < 1)
+    find_encoder(cfg.other)
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Prints each learner by projection, then what transfers of it."""
+    grids = build(cfg)
+    rows = [f"{name}/{kind}" for name, kinds in grids.items() for kind in kinds]
+    for title, names, columns in (
+        (f"{cfg.dataset.name}, exposures={cfg.exposures}", rows, ONLINE),
+        ("the same tools in other words", rows, WORDS),
+        (f"tools added later, {cfg.carry}", learning(grids), LATER[:6]),
+        ("a tool of the other kind is ranked first", learning(grids), LATER[6:]),
+        (f"another encoder, {cfg.carry}", learning(grids), ENCODER),
+    ):
+        results_table(results, names, [c.format(k=cfg.k) for c in columns], title)
+    cosine = results["encoder/cosine"]["mean"]
+    print(f"cosine of held-out queries and their rotated vectors: {cosine:.3f}")
+
+
+def build(cfg: DictConfig) -> Rivals:
+    """Every learner with every projection; one that does not learn with its own alone."""
+    projections = list(cfg.projections)
+    if cfg.carry not in projections:
+        raise ValueError(f"carry must be one of projections={projections}, got {cfg.carry!r}")
+    grids: Rivals = {}
+    for name, spec in plain(cfg.learners).items():
+        own = learner_grid(name, spec)
+        if "query_map" in spec:
+            raise ValueError(
+                f"learner {name!r} has a query map, which another encoder's queries do not fit: "
+                "leave it out"
+            )
+        if own.settings[:, 1].any():
+            each = {kind: spec | {"projection": kind} for kind in projections}
+            grids[name] = {kind: learner_grid(name, one) for kind, one in each.items()}
+        else:
+            kind = spec["projection"]
+            grids[name] = {kind if isinstance(kind, str) else kind["name"]: own}
+    return grids
+
+
+def learning(grids: Rivals) -> list[str]:
+    """The learners that learn: their step is not 0."""
+    return [
+        name
+        for name, kinds in grids.items()
+        if any(grid.settings[:, 1].any() for grid in kinds.values())
+    ]
+
+
+def figures(run: RunDirectory, names: list[str], results: Results, k: int) -> None:
     """Tools added later, and the other encoder: learnt rows beside documents."""
 
     def draw_dots(file, x_label, places):
@@ -186,8 +185,7 @@ def figures(run: Run, names: list[str], results: Results, k: int) -> None:
         rows |= {name: [results[f"{name}/{file}/{key}"] for key in after] for name in names}
         drawn, ax = plots.new_figure(x_label, f"nDCG@{k}")
         plots.dots(ax, list(places), rows)
-        plots.save(drawn, run.directory / f"{file}.png")
-        run.tracker.figure(file, run.directory / f"{file}.png")
+        run.save_figure(drawn, file)
 
     kinds = {f"{kind} tools": (f"{kind}/static", f"{kind}/learnt") for kind in KINDS[:2]}
     draw_dots("later", "held-out queries that need", kinds)
@@ -197,4 +195,4 @@ def figures(run: Run, names: list[str], results: Results, k: int) -> None:
 
 
 if __name__ == "__main__":
-    cli()
+    main.cli()

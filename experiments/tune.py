@@ -1,8 +1,8 @@
 """Which settings serve a learner best, searched as the paper does?                  (ORAG C.2)
 
     uv run python -m experiments.tune learner=greedy
-    uv run python -m experiments.tune learner=paper_adamw search.tau=[1.0] \\
-        search.step.low=1e-8 search.step.high=1e-5 +search.batch=[5,10,20,30,40,50]
+    uv run python -m experiments.tune learner=paper_adamw ~search.eta_over_tau \\
+        search.tau=[1.0] +search.eta={low:1e-8,high:1e-5} +search.batch=[5,10,20,30,40,50]
 
 Bayesian optimisation (TPE, optuna) over temperature, step size, schedule and batch, on the tenth of
 the queries that no other number is taken from: their nDCG by the final embeddings plus their
@@ -16,52 +16,97 @@ of the learner's config is tried too, so that the table says what the search was
 import hashlib
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
+from itertools import product
 from typing import Any
 
-import hydra
 import numpy as np
 from omegaconf import DictConfig
-from tqdm import tqdm
 
-from experiments.parts import learners, problem, show
-from experiments.parts.config import CONFIGS, plain
-from experiments.parts.learners import Rival
+from experiments.common.config import plain
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.loading import draw_parts, load_task
+from experiments.common.run_directory import RunDirectory
+from experiments.common.tables import results_table
 from experiments.parts.player import Player
-from experiments.parts.run import Run, open_run
 from experiments.parts.tuning import METRICS, Ranker, orders, tune
-from jaxret import tracking
 from jaxret.online.environment import Environment
+from jaxret.online.grids import learner_grid
+from jaxret.progress import Progress
+from jaxret.validate import require
 
-NUMBERS, CHOICES = ("tau", "step"), ("schedule", "batch")
+CHOICES = ("schedule", "batch")
 Setting = Mapping[str, Any]
 
 
-@hydra.main(config_path=CONFIGS, config_name="tune", version_base="1.3")
-def cli(cfg: DictConfig) -> dict[str, float]:
-    return main(cfg)
+@experiment("tune")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Runs the trials that are left; returns the best, and writes the table of all."""
+    import optuna
+
+    (name, spec), search = chosen(cfg), plain(cfg.search)
+    numbers = ("tau", rate_of(spec))
+    value = score_of(cfg, name, spec, run)
+    study = open_study(cfg, run)
+
+    def objective(trial):
+        return value({key: suggest(trial, key, space) for key, space in search.items()})
+
+    def left():
+        return cfg.trials - len(study.get_trials(states=[optuna.trial.TrialState.COMPLETE]))
+
+    with Progress(total=cfg.trials, initial=cfg.trials - left(), unit="trial") as bar:
+        while left() > 0:
+            run.pause(len(study.trials))
+            study.optimize(objective, n_trials=1)
+            bar.update()
+            bar.set_postfix(best=f"{study.best_value:.3f}")
+    run.tracker.curve("score", *_scores(study))
+    _write_table(study, run)
+    pairs = product(*(np.atleast_1d(spec[key]) for key in numbers))
+    grid = [{key: float(x) for key, x in zip(numbers, pair, strict=True)} for pair in pairs]
+    of_grid = [value(setting) for setting in grid]
+    results = {"search/score": study.best_value, "grid/score": max(of_grid)}
+    for row, best in {"search": study.best_params, "grid": grid[int(np.argmax(of_grid))]}.items():
+        results |= {f"{row}/{key}": best[key] for key in numbers if key in best}
+    results |= {"search/trials": len(study.trials), "grid/trials": len(grid)}
+    print("best:", study.best_params)
+    return {key: np.array([x]) for key, x in results.items()}
 
 
-def main(cfg: DictConfig) -> dict[str, float]:
-    """Searches, or reads what was found before; returns the mean of every result."""
+@main.check
+def check(cfg: DictConfig) -> None:
+    """Refuses what cannot be searched, before anything is loaded."""
     if find_spec("optuna") is None:
         raise ImportError("the search needs optuna: install jaxret[tune]")
-    [(name, spec)] = plain(cfg.learners).items()
-    search = plain(cfg.search)
-    check(search)
-    rival = learners.build(name, spec)
-    with open_run(cfg) as run:
-        if run is not None:
-            compute(cfg, name, spec, rival, search, run)
-    results = tracking.read_results(cfg.directory)
-    columns = ["score", *NUMBERS, "trials"]
-    show.results_table(results, ["search", "grid"], columns, f"{cfg.dataset.name}, {name}")
+    name, spec = chosen(cfg)
+    learner_grid(name, spec)
+    check_search(plain(cfg.search), spec)
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Prints the best of the search beside the best of the grid."""
+    name, spec = chosen(cfg)
+    columns = ["score", "tau", rate_of(spec), "trials"]
+    results_table(results, ["search", "grid"], columns, f"{cfg.dataset.name}, {name}")
     print(f"all trials: {cfg.directory}/trials.csv")
-    return {name: value["mean"] for name, value in results.items()}
 
 
-def check(search: Mapping[str, Any]) -> None:
+def chosen(cfg: DictConfig) -> tuple[str, dict[str, Any]]:
+    """The one learner that is searched for."""
+    learners = plain(cfg.learners)
+    require("learner", list(learners), "one learner", lambda names: len(names) == 1)
+    return next(iter(learners.items()))
+
+
+def rate_of(spec: Setting) -> str:
+    """What the learner's rate is called."""
+    return "eta" if "batch" in spec else "eta_over_tau"
+
+
+def check_search(search: Mapping[str, Any], spec: Setting) -> None:
     """Raises ValueError for what cannot be searched."""
-    known = (*NUMBERS, *CHOICES)
+    known = ("tau", rate_of(spec), *CHOICES)
     if unknown := sorted(set(search) - set(known)):
         raise ValueError(f"search: unknown {unknown}; known: {', '.join(known)}")
     for name, space in search.items():
@@ -73,69 +118,39 @@ def check(search: Mapping[str, Any]) -> None:
             raise ValueError(f"search: {name} needs 0 < low < high, got {space}")
 
 
-def compute(
-    cfg: DictConfig, name: str, spec: Setting, rival: Rival, search: Setting, run: Run
-) -> None:
-    """Runs the trials that are left; writes the best, and the table of all."""
-    import optuna
-
-    value = score_of(cfg, name, spec, run)
-    study = open_study(cfg, run)
-
-    def objective(trial):
-        return value({key: suggest(trial, key, space) for key, space in search.items()})
-
-    def left():
-        return cfg.trials - len(study.get_trials(states=[optuna.trial.TrialState.COMPLETE]))
-
-    with tqdm(total=cfg.trials, initial=cfg.trials - left(), unit="trial") as bar:
-        while left() > 0:
-            run.pause(len(study.trials))
-            study.optimize(objective, n_trials=1)
-            bar.update()
-            bar.set_postfix(best=f"{study.best_value:.3f}")
-    run.tracker.curve("score", *_scores(study))
-    _write_table(study, run)
-    grid = [{"tau": float(tau), "step": float(step)} for tau, step in rival.steps]
-    of_grid = [value(setting) for setting in grid]
-    results = {"search/score": study.best_value, "grid/score": max(of_grid)}
-    for row, best in {"search": study.best_params, "grid": grid[int(np.argmax(of_grid))]}.items():
-        results |= {f"{row}/{key}": best[key] for key in NUMBERS if key in best}
-    results |= {"search/trials": len(study.trials), "grid/trials": len(grid)}
-    run.finish({key: np.array([x]) for key, x in results.items()})
-    print("best:", study.best_params)
-
-
-def score_of(cfg: DictConfig, name: str, spec: Setting, run: Run) -> Callable[[Setting], float]:
+def score_of(
+    cfg: DictConfig, name: str, spec: Setting, run: RunDirectory
+) -> Callable[[Setting], float]:
     """What a setting is worth; what was computed before is read."""
-    task = problem.load(cfg)
-    parts = problem.part(task.dataset, cfg.validation, cfg.heldout, cfg.seed)
+    task = load_task(cfg)
+    parts = draw_parts(task.groups, cfg.validation, cfg.heldout, cfg.seed)
     seeds, ranker = range(cfg.seed, cfg.seed + cfg.seeds), Ranker(task, cfg.k)
     stream = orders(np.ones(len(task.queries), bool), cfg.exposures, seeds)
     players: dict[str, Player] = {}  # one compiled program for all numbers
 
     def value(setting: Setting) -> float:
-        made = {**spec, **{key: [setting[key]] for key in NUMBERS if key in setting}}
+        made = {**spec, **{key: [setting[key]] for key in ("tau", rate_of(spec)) if key in setting}}
         if "batch" in setting:
             made["batch"] = setting["batch"]
         if "schedule" in setting:
-            made["schedule"] = {"name": setting["schedule"]}
+            made["schedule"] = setting["schedule"]
             if setting["schedule"] == "cosine":
-                made["schedule"]["rounds"] = stream.shape[1] // made.get("batch", 1)
-        rival = learners.build(name, made)
+                rounds = stream.shape[1] // made.get("batch", 1)
+                made["schedule"] = {"name": "cosine", "rounds": rounds}
+        grid = learner_grid(name, made)
         structure = repr({key: setting.get(key) for key in CHOICES})
         if structure not in players:
-            arrays = (task.theta_1, task.queries, task.labels, Environment())
-            players[structure] = Player(run, rival.make, *arrays, seeds=seeds, chunk=cfg.chunk)
+            arrays = (task.theta, task.queries, task.labels, Environment())
+            players[structure] = Player(run, grid.make, *arrays, seeds=seeds, chunk=cfg.chunk)
         unit = hashlib.sha256(repr(sorted(setting.items())).encode()).hexdigest()[:12]
-        found = tune(f"trial-{unit}", rival, players[structure], ranker, stream, parts)
+        found = tune(f"trial-{unit}", grid, players[structure], ranker, stream, parts)
         ndcg = found["validation"][..., METRICS.index("ndcg@{k}")]
         return float((ndcg + found["online"]).mean(axis=1).max())
 
     return value
 
 
-def open_study(cfg: DictConfig, run: Run):
+def open_study(cfg: DictConfig, run: RunDirectory):
     """The study in the run's directory: new, or as it was left."""
     import optuna
 
@@ -164,7 +179,7 @@ def _scores(study) -> tuple[np.ndarray, np.ndarray]:
     return 1 + np.arange(len(values)), np.maximum.accumulate(values)
 
 
-def _write_table(study, run: Run) -> None:
+def _write_table(study, run: RunDirectory) -> None:
     names = sorted(study.best_params)
     lines = [",".join(["trial", "score", *names])]
     for trial in study.trials:
@@ -174,4 +189,4 @@ def _write_table(study, run: Run) -> None:
 
 
 if __name__ == "__main__":
-    cli()
+    main.cli()

@@ -16,4 +16,6 @@ from importlib import metadata
 import lazy_loader
 
 __version__ = metadata.version("jaxret")
+
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__all__ = [*__all__, "__version__"]

@@ -1,5 +1,7 @@
 """Reads files so that errors say what is missing and where, and writes them whole or not at all."""
 
+import functools
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -83,3 +85,18 @@ def write_whole(path: Path, text: str) -> None:
 def write_json_lines(path: Path, rows: Iterable[Any]) -> None:
     """Writes one JSON object a line, whole or not at all; what JSON has no form for as its text."""
     write_whole(path, "".join(json.dumps(row, default=str) + "\n" for row in rows))
+
+
+def content_digest(place: Path) -> str | None:
+    """Sums up what a file holds, or all files of a folder: 16 letters, None where there is none."""
+    files = [place] if place.is_file() else sorted(x for x in place.rglob("*") if x.is_file())
+    found = [_file_digest(path, (at := path.stat()).st_size, at.st_mtime_ns) for path in files]
+    return hashlib.sha256("".join(found).encode()).hexdigest()[:16] if found else None
+
+
+@functools.lru_cache
+def _file_digest(path: Path, size: int, changed: int) -> str:
+    """Read once, while size and time of change stay."""
+    del size, changed
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -13,14 +13,14 @@ _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8
 
 
 def retain_freed_memory() -> bool:
-    """Lets this process keep what it frees, for good: its size stays at the largest so far.
+    """Keeps what this process frees, for good: its size stays at the largest so far.
 
     For a training on CPU, and before the first JAX computation: threads that XLA has started keep
     to what they have. It changes how the whole process gets its memory, so nothing in the library
-    calls it unasked (the experiments do). Only glibc (most Linux systems) can be told.
+    calls it unasked (the experiments do). Only glibc (most Linux systems) takes such settings.
 
     Returns:
-      whether the allocator could be told.
+      whether the allocator took them.
     """
     if sys.platform != "linux":
         return False
@@ -28,5 +28,6 @@ def retain_freed_memory() -> bool:
     if mallopt is None:
         return False
     settings = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1), (_ARENA_MAX, 1))
-    told = [mallopt(name, value) == 1 for name, value in settings]  # all three, whatever one says
-    return all(told)
+    # a list: all three are tried, whatever one says
+    accepted = [mallopt(name, value) == 1 for name, value in settings]
+    return all(accepted)

@@ -106,9 +106,9 @@ def ranks_in(items: Int[ArrayLike, "*N k"], labels: Int[ArrayLike, "*N L"]) -> I
       the places [N, L]; without N for a single list [k].
     """
     items, labels = jnp.asarray(items), jnp.asarray(labels)
-    found = (labels[..., :, None] == items[..., None, :]) & (labels[..., :, None] >= 0)
-    place = jnp.argmax(found, axis=-1).astype(jnp.int32)
-    return jnp.where(found.any(axis=-1), place, UNRANKED)
+    same = (labels[..., :, None] == items[..., None, :]) & (labels[..., :, None] >= 0)
+    place = jnp.argmax(same, axis=-1).astype(jnp.int32)
+    return jnp.where(same.any(axis=-1), place, UNRANKED)
 
 
 def accuracy(ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"]) -> Float[Array, "*N"]:

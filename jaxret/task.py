@@ -10,7 +10,7 @@ part of a task shares the catalogue with the whole.
 Letters: I items (tools), d width, N queries, L labels a query (padded with -1).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float, Int
 
 from jaxret import data, encoders, metrics
 from jaxret.data import split as own
-from jaxret.data.dataset import Dataset, select, split_by_group
+from jaxret.data.dataset import Dataset, Document, select, split_by_group
 from jaxret.data.templates import normalise, template
 from jaxret.encoders import TextEncoder
 from jaxret.validate import (
@@ -58,7 +58,7 @@ class Task:
     documents: tuple[str, ...] | None = None  # I, as they were encoded
     texts: tuple[str, ...] | None = None  # N, as they were encoded
     encoder: TextEncoder | None = None  # whose vectors these are
-    document: str | None = None  # the template that made the documents
+    document: str | None = None  # the template that made the documents; None: no template
     dataset: Dataset | None = field(default=None)  # the source, where there is one
 
     @classmethod
@@ -156,6 +156,21 @@ class Task:
             dataset=None if self.dataset is None else select(self.dataset, chosen),
         )
 
+    def with_theta(self, theta: Float[ArrayLike, "I d"]) -> Self:
+        """Starts from other rows for the same tools: a warm start, such as Tool2Vec.
+
+        Args:
+          theta: [I, d], finite.
+
+        Raises:
+          ValueError: for another shape, or a row that is not finite.
+        """
+        rows = np.asarray(theta, np.float32)
+        if rows.shape != self.theta.shape:
+            raise ValueError(f"theta must be {list(self.theta.shape)}, got {list(rows.shape)}")
+        require_task(rows, self.queries, self.labels)
+        return replace(self, theta=rows)
+
     def split(self, shares: tuple[float, ...], seed: int = 0) -> tuple[Self, ...]:
         """Cuts the queries by question.
 
@@ -200,7 +215,7 @@ def load_task(
     path: str | Path | None = None,
     *,
     encoder: str | TextEncoder | None = "minilm",
-    document: str = "full",
+    document: str | Callable[[Document], str] = "full",
     cache: str | Path | None = None,
     **options,
 ) -> Task:
@@ -212,7 +227,8 @@ def load_task(
       path: the file or folder of the source.
       encoder: a name (`jaxret.encoders.ENCODERS`), or one from `load_encoder`. None encodes
         nothing: the vectors then have width 0, for methods that read texts alone.
-      document: the template that makes a text of a tool (`jaxret.data.templates.TEMPLATES`).
+      document: the template that makes a text of a tool (`jaxret.data.templates.TEMPLATES`), or a
+        function of one's own.
       cache: folder of encoded texts; None is ``$JAXRET_CACHE`` or ``~/.cache/jaxret``.
       **options: of the source.
 
@@ -227,12 +243,12 @@ def encoded(
     dataset: Dataset,
     encoder: str | TextEncoder | None = "minilm",
     *,
-    document: str = "full",
+    document: str | Callable[[Document], str] = "full",
     cache: str | Path | None = None,
 ) -> Task:
     """A data set as a task; the arguments are those of `load_task`."""
     metrics.check_labels(dataset.labels, len(dataset.tool_ids))
-    render = template(document)
+    render = template(document) if isinstance(document, str) else document
     documents = tuple(render(one) for one in dataset.documents)
     texts = tuple(normalise(query) for query in dataset.queries)
     if isinstance(encoder, str):
@@ -254,6 +270,6 @@ def encoded(
         documents=documents,
         texts=texts,
         encoder=encoder,
-        document=document,
+        document=document if isinstance(document, str) else None,
         dataset=dataset,
     )

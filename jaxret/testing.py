@@ -30,7 +30,7 @@ _TOLERANCE = 1e-9  # relative, in float64
 
 
 class _Case(NamedTuple):
-    """Everything happens here: flips, a reranker, tools that come, go, return or never are."""
+    """Everything happens here: noise, a reranker, tools that come, go, return or never are."""
 
     learner: Learner
     state: tuple
@@ -239,7 +239,7 @@ def _absent_tools_rest(case, whole, first):
 
 def _claim_of_no_bias_holds(case):
     estimator = case.learner.rule.estimator
-    # What an estimator for lying bits claims, it claims at the flip rate that it was built for.
+    # What an estimator for noisy bits claims, it claims at the rate that it was built for.
     probs = jax.nn.softmax(3 * case.state.theta @ case.stream.queries[0])
     for target in (0, 7):
         got = expected_coefficients(

@@ -8,6 +8,7 @@ run at its end.
 import json
 import math
 import os
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, SupportsFloat, TypeAlias
@@ -93,7 +94,7 @@ class WandbTracker:
     """Logs to Weights & Biases: offline unless ``mode`` or WANDB_MODE says otherwise.
 
     ``wandb sync`` uploads an offline run later. Values of ``log`` are drawn over ``step``, curves
-    over ``round``.
+    over ``round``. The run's id is kept in ``wandb_id.txt``: a resumed run is the same run there.
 
     Args:
       directory: the run's directory; its ``wandb`` folder holds the files.
@@ -116,15 +117,18 @@ class WandbTracker:
     ):
         import wandb
 
+        mode = mode or (None if "WANDB_MODE" in os.environ else "offline")
         Path(directory).mkdir(parents=True, exist_ok=True)
         self._image = wandb.Image
         self._run = wandb.init(
             dir=str(directory),
+            id=None if mode == "disabled" else _kept_id(Path(directory)),
+            resume="allow",
             project=project,
             name=name,
             group=group,
             config=dict(config or {}),
-            mode=mode or (None if "WANDB_MODE" in os.environ else "offline"),
+            mode=mode,
             reinit="create_new",  # several runs in one process, as in a sweep
             settings=wandb.Settings(silent=True),  # its banner would bury the results
         )
@@ -173,6 +177,14 @@ class CompositeTracker:
     def finish(self) -> None:
         for tracker in self._trackers:
             tracker.finish()
+
+
+def _kept_id(directory: Path) -> str:
+    """The id of the run in this directory: the one on file, or a new one."""
+    path = directory / "wandb_id.txt"
+    if not path.exists():
+        path.write_text(f"{uuid.uuid4().hex[:12]}\n")
+    return path.read_text().strip()
 
 
 def decimate(n: int, most: int = 512) -> Int[np.ndarray, "m"]:

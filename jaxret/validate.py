@@ -1,6 +1,8 @@
 """Refusing bad input where it enters: the name, the value, the allowed range."""
 
-from collections.abc import Sequence, Sized
+import inspect
+from collections.abc import Callable, Mapping, Sequence, Sized
+from typing import Any
 
 import numpy as np
 from jax.core import Tracer
@@ -17,6 +19,31 @@ def require(name: str, value, allowed: str, holds) -> None:
         return
     if not holds(value):
         raise ValueError(f"{name} must be {allowed}, got {value}")
+
+
+def from_registry(
+    owner: str, kind: str, registry: Mapping[str, Callable], spec: str | Mapping[str, Any]
+) -> Any:
+    """Makes what a name stands for.
+
+    Args:
+      owner: whose setting it is, for the message.
+      kind: what the registry holds, for the message.
+      registry: name -> factory.
+      spec: a name, or a mapping of ``name`` and the factory's arguments.
+
+    Raises:
+      ValueError: for an unknown name, and for arguments that the factory does not take.
+    """
+    arguments = dict(spec) if isinstance(spec, Mapping) else {"name": spec}
+    name = arguments.pop("name", None)
+    if name not in registry:
+        raise ValueError(f"{owner}: unknown {kind} {name!r}; known: {', '.join(registry)}")
+    try:
+        inspect.signature(registry[name]).bind(**arguments)
+    except TypeError as error:
+        raise ValueError(f"{owner}: {kind} {name!r}: {error}") from error
+    return registry[name](**arguments)
 
 
 def require_task(theta: ArrayLike, queries: ArrayLike, labels: ArrayLike) -> None:

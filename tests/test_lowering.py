@@ -11,6 +11,8 @@ import pytest
 from jax.sharding import AbstractMesh
 
 from jaxret import metrics
+from jaxret.methods.mlc import classification
+from jaxret.methods.refiner_objective import refinement
 from jaxret.nn import qwen3
 from jaxret.nn.classifier import classifier
 from jaxret.nn.layers import Compute, last_pool
@@ -21,7 +23,7 @@ from jaxret.online import presets, projections
 from jaxret.online.blocked import simulate_blocked, simulate_on_mesh
 from jaxret.online.environment import Environment, simulated_reranker
 from jaxret.online.rounds import scan_rounds
-from jaxret.training import loop, recipes
+from jaxret.training import loop
 from jaxret.types import State, Stream
 from tests.tiny import BACKBONES, DECODER
 
@@ -77,14 +79,14 @@ TEXT = {"ids": shape(8, 16, dtype=jnp.int32), "mask": shape(8, 16, dtype=bool)}
 
 def trained_mlc(backbone):
     network = classifier(backbone, ITEMS, compute=COMPUTE)
-    loss = recipes.classification(network, [[2]], np.zeros((1, 1), int), size=1).loss
+    loss = classification(network, [[2]], np.zeros((1, 1), int), size=1).loss
     return trained(network, loss, TEXT | {"labels": shape(8, 2, dtype=jnp.int32)})
 
 
 def trained_refiner(backbone):
     network = refiner(backbone, WIDTH, compute=COMPUTE)
     none = np.zeros((1, 1), int)
-    loss = recipes.refinement(network, [[2]], none, none, np.zeros((1, WIDTH)), size=1).loss
+    loss = refinement(network, [[2]], none, none, np.zeros((1, WIDTH)), size=1).loss
     batch = {
         "labels": shape(8, 2, dtype=jnp.int32),
         "candidates": shape(8, 6, dtype=jnp.int32),

@@ -123,9 +123,25 @@ def test_wandb_is_offline_unless_told_otherwise_and_writes_its_file(tmp_path, pi
     assert list((tmp_path / "run" / "wandb").glob("offline-run-*/files/media/images/curves_*.png"))
 
 
+def test_a_resumed_run_is_the_same_run_for_wandb(tmp_path, monkeypatch):
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    for step in (1, 2):
+        tracker = WandbTracker(tmp_path / "run", mode="offline")
+        tracker.log({"loss": 1.0}, step)
+        tracker.finish()
+    WandbTracker(tmp_path / "other", mode="offline").finish()
+    ids = {
+        name: {path.stem for path in (tmp_path / name).glob("wandb/offline-run-*/run-*.wandb")}
+        for name in ("run", "other")
+    }
+    assert len(ids["run"]) == len(ids["other"]) == 1
+    assert ids["run"] != ids["other"]
+
+
 def test_wandb_can_be_disabled(tmp_path, picture):
     tell_everything(WandbTracker(tmp_path / "run", mode="disabled"), picture)
     assert not list(tmp_path.rglob("*.wandb"))
+    assert not (tmp_path / "run" / "wandb_id.txt").exists()
 
 
 def test_wandb_is_imported_by_nothing_but_its_tracker():

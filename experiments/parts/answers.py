@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Int
 from omegaconf import DictConfig
 
-from experiments.parts.run import Run
+from experiments.common.run_directory import RunDirectory
 from jaxret.data.dataset import Dataset
 from jaxret.files import json_lines
 from jaxret.llm import Chat
@@ -36,7 +36,7 @@ def collect(items: Int[np.ndarray, "N k"], tasks: Int[np.ndarray, " N"]) -> list
 
 
 def answer(
-    run: Run,
+    run: RunDirectory,
     chat: Chat,
     name: str,
     dataset: Dataset,

@@ -4,7 +4,9 @@ The rate at which bits lie is data, like tau and eta: all rates share one compil
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
 
 import jax
@@ -12,14 +14,13 @@ import numpy as np
 from jaxtyping import Float, Int
 from omegaconf import DictConfig
 
-from experiments.parts import problem
+from experiments.common.loading import Parts, TextTask, draw_parts
+from experiments.common.run_directory import RunDirectory
 from experiments.parts.comparator import solve
-from experiments.parts.learners import Rival
 from experiments.parts.player import Player
-from experiments.parts.problem import Parts, Problem
-from experiments.parts.run import Run
 from experiments.parts.tuning import METRICS, Ranker, orders, tune
 from jaxret.online.environment import Environment
+from jaxret.online.grids import LearnerGrid
 from jaxret.theory.moments import over_queries
 from jaxret.theory.regret import regret
 
@@ -28,7 +29,7 @@ class Stage(NamedTuple):
     """A catalogue and all that is the same for every learner in it."""
 
     size: str
-    task: Problem
+    task: TextTask
     parts: Parts
     ranker: Ranker
     rehearsal: Int[np.ndarray, "S R"]  # all queries
@@ -37,29 +38,29 @@ class Stage(NamedTuple):
     comparator: Float[np.ndarray, " N"]  # losses
 
 
-def set_up(cfg: DictConfig, task: Problem, size: Any, seeds: range) -> Stage:
+def set_up(cfg: DictConfig, task: TextTask, size: Any, seeds: range) -> Stage:
     """Some tools at random (or all), the queries that one of them answers, and their parts."""
-    items = len(task.theta_1)
+    items = len(task.theta)
     if size != "all" and size > items:
         raise ValueError(f"sizes: {cfg.dataset.name} has {items} tools, fewer than {size}")
     generator = np.random.default_rng(cfg.seed)
     kept = np.sort(generator.permutation(items)[: items if size == "all" else size])
     rows = ((task.labels >= 0).sum(axis=1) == 1) & np.isin(task.labels[:, 0], kept)
     # The same queries whatever share is held out: here none is.
-    validation = problem.part(task.dataset, cfg.validation, 0.5, cfg.seed).validation
+    validation = draw_parts(task.groups, cfg.validation, 0.5, cfg.seed).validation
     ours, theirs = validation[rows], ~validation[rows]
     if not ours.any() or not theirs.any():
         raise ValueError(f"sizes: the {size} tools drawn answer too few queries with one label")
-    some = task._replace(
-        theta_1=task.theta_1[kept],
-        queries=task.queries[rows],
+    some = replace(
+        task.select(rows),
+        ids=tuple(task.ids[item] for item in kept),
+        theta=task.theta[kept],
         labels=np.searchsorted(kept, task.labels[rows][:, :1]).astype(np.int32),
-        tie_order=task.tie_order[kept],
     )
     _, comparator = solve(
-        *(some.theta_1, some.queries, some.labels),
+        *(some.theta, some.queries, some.labels),
         tau=cfg.comparator.tau,
-        eta=cfg.comparator.tau * cfg.comparator.step,
+        eta=cfg.comparator.tau * cfg.comparator.eta_over_tau,
         counts=cfg.exposures * theirs,
     )
     return Stage(
@@ -75,33 +76,34 @@ def set_up(cfg: DictConfig, task: Problem, size: Any, seeds: range) -> Stage:
 
 
 def play(
-    cfg: DictConfig, run: Run, stage: Stage, rival: Rival, seeds: range
+    cfg: DictConfig, run: RunDirectory, stage: Stage, grid: LearnerGrid, seeds: range
 ) -> dict[float, dict[str, np.ndarray]]:
     """At every rate: the moments at the first and the last embeddings, and what was reached."""
     task, streamed = stage.task, ~stage.parts.validation
     player = Player(
         run,
-        rival.make,
-        *(task.theta_1, task.queries, task.labels),
+        grid.make,
+        *(task.theta, task.queries, task.labels),
         lambda tau, eta, rate: Environment(noise_rate=rate),
         seeds=seeds,
         chunk=cfg.chunk,
     )
-    measured = measure(rival, task, stage.sample)
+    measured = measure(grid, task, stage.sample)
+    pairs = list(product(cfg.tau, cfg.eta_over_tau))
     found = {}
     for rate in cfg.rates:
-        unit = f"{rival.name}-{stage.size}-{rate:g}"
-        rates = np.full(len(rival.settings), rate)
-        at_rate = rival._replace(settings=np.column_stack([rival.settings, rates]))
+        unit = f"{grid.name}-{stage.size}-{rate:g}"
+        rates = np.full(len(grid.settings), rate)
+        at_rate = grid._replace(settings=np.column_stack([grid.settings, rates]))
         tuned = tune(f"{unit}-tuning", at_rate, player, stage.ranker, stage.rehearsal, stage.parts)
         best = int(tuned["best"])
-        tau, step = rival.steps[best]
+        tau, eta_over_tau = pairs[best]
 
         def finish(states, tau=tau, rate=rate):
             ranked = stage.ranker(states, streamed)
             return {"ranked": ranked, **measured(np.asarray(states.theta), tau, rate)}
 
-        at_start = partial(measured, task.theta_1[None], cfg.moments.tau, rate)
+        at_start = partial(measured, task.theta[None], cfg.moments.tau, rate)
         start = run.result(f"{unit}-moments", at_start)
         setting = player.setting(*at_rate.settings[best])
         online = player.record(f"{unit}-online", setting, stage.order, finish)
@@ -113,17 +115,17 @@ def play(
             "online/accuracy": online["success"].mean(axis=1),
             "online/regret": regret(online["loss"], stage.comparator, online["order"])[:, -1],
             "online/tau": np.full(len(seeds), tau),
-            "online/step": np.full(len(seeds), step),
+            "online/eta_over_tau": np.full(len(seeds), eta_over_tau),
         }
     return found
 
 
-def measure(rival: Rival, task: Problem, sample: Int[np.ndarray, " n"]) -> Callable:
+def measure(grid: LearnerGrid, task: TextTask, sample: Int[np.ndarray, " n"]) -> Callable:
     """Gives (thetas [S, I, d], tau, rate) -> bias and variance [S] over the sample, in float64."""
 
     @jax.jit
     def moments(theta, queries, labels, tau, rate):
-        rule = rival.make(tau, 0.0, rate).rule
+        rule = grid.make(tau, 0.0, rate).rule
         assert rule is not None
         found = over_queries(rule, theta, queries, labels, noise_rate=rate)
         return found.bias, found.variance

@@ -11,7 +11,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from experiments.parts.config import CONFIGS, plain
+from experiments.common.config import CONFIGS, plain
 
 
 class Job(NamedTuple):

@@ -12,13 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from experiments.parts.learners import Rival
-from experiments.parts.problem import Parts, Problem
+from experiments.common.loading import Parts, TextTask
 from experiments.parts.transfer_plays import Results, Setting, Stage
 from experiments.parts.tuning import Mask, catalogues
 from jaxret import sharding
 from jaxret.online import availability
 from jaxret.online.environment import Environment
+from jaxret.online.grids import LearnerGrid
 from jaxret.online.learner import Scores
 
 KINDS = ("old", "new", "new_for_old", "old_for_new")
@@ -34,10 +34,10 @@ class Draw(NamedTuple):
     new_needed: Mask
 
 
-def draw(task: Problem, parts: Parts, share: float, seed: int) -> Draw:
+def draw(task: TextTask, parts: Parts, share: float, seed: int) -> Draw:
     """Draws the new tools; ValueError where a part of the queries would be empty."""
-    presence = availability.later(len(task.theta_1), share, at=availability.FOREVER, seed=seed)
-    new = presence.arrives > 0
+    later_ones = availability.later(len(task.theta), share, at=availability.FOREVER, seed=seed)
+    new = later_ones.arrives > 0
     needs_new = ((task.labels >= 0) & new[task.labels]).any(axis=1)
     masks = {
         "streamed": parts.training & ~needs_new,
@@ -49,10 +49,10 @@ def draw(task: Problem, parts: Parts, share: float, seed: int) -> Draw:
             f"later.share={share} leaves no query {empty} in the draw of seed {seed}: "
             "choose another share in (0, 1), or a larger heldout"
         )
-    return Draw(environment=Environment(**presence._asdict()), new=new, **masks)
+    return Draw(environment=Environment(**later_ones._asdict()), new=new, **masks)
 
 
-def later(stage: Stage, name: str, rival: Rival, setting: Setting, share: float) -> Results:
+def later(stage: Stage, name: str, grid: LearnerGrid, setting: Setting, share: float) -> Results:
     """Streams without the new tools at a setting, and measures with them: static, learnt, gain.
 
     ``old`` and ``new`` are nDCG of held-out queries by the kind of tool that they need,
@@ -63,7 +63,7 @@ def later(stage: Stage, name: str, rival: Rival, setting: Setting, share: float)
     for seed in stage.seeds:
         drawn = draw(stage.task, stage.parts, share, seed)
         alone = stage._replace(seeds=range(seed, seed + 1))
-        player = alone.player(rival, drawn.environment)
+        player = alone.player(grid, drawn.environment)
         learnt = player.record(
             f"{name}-later-{seed}",
             player.setting(*setting),
@@ -72,7 +72,7 @@ def later(stage: Stage, name: str, rival: Rival, setting: Setting, share: float)
                 stage, drawn, states, scores
             ),
         )
-        static = measured(stage, drawn, catalogues(stage.task.theta_1), None)
+        static = measured(stage, drawn, catalogues(stage.task.theta), None)
         found.append({"static": static, "learnt": learnt})
     results = {
         f"{kind}/{who}": np.concatenate([one[who][kind] for one in found])

@@ -7,8 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from omegaconf import DictConfig
 
-from experiments.parts.run import Run
-from experiments.parts.show import keep
+from experiments.common.run_directory import RunDirectory
 from experiments.parts.tuning import METRICS
 from jaxret import plots
 
@@ -25,10 +24,10 @@ class Grid(NamedTuple):
 
 
 def figures(
-    cfg: DictConfig, run: Run, grids: Mapping[str, Grid], results: Mapping[str, np.ndarray]
+    cfg: DictConfig, run: RunDirectory, grids: Mapping[str, Grid], results: Mapping[str, np.ndarray]
 ) -> None:
     """Maps of the grid, and the best step's success over the temperature."""
-    shape, ndcg = (len(cfg.tau), len(cfg.step)), METRICS.index("ndcg@{k}")
+    shape, ndcg = (len(cfg.tau), len(cfg.eta_over_tau)), METRICS.index("ndcg@{k}")
     chosen = {name: divmod(found.chosen, shape[1]) for name, found in grids.items()}
     rounds = results["rounds"][0] / results["cells"][0] / cfg.seeds
     maps = {
@@ -44,12 +43,12 @@ def figures(
         figure = plots.heatmaps(
             {way: x.mean(axis=1).reshape(shape) for way, x in values.items()},
             rows=("temperature tau", cfg.tau),
-            columns=("step eta / tau", cfg.step),
+            columns=("eta / tau", cfg.eta_over_tau),
             label=f"{label} (framed: the cell that would have been chosen)",
             outlined=chosen,
             **more,
         )
-        keep(run, figure, name)
+        run.save_figure(figure, name)
     figure, ax = plots.new_figure("temperature tau", "online accuracy, best step")
     for name, found in grids.items():
         cells = found.accuracy.reshape(*shape, -1)
@@ -63,4 +62,4 @@ def figures(
     ax.set_xticks(cfg.tau, [f"{tau:g}" for tau in cfg.tau])
     ax.minorticks_off()
     plots.label_curves(ax)
-    keep(run, figure, "temperature")
+    run.save_figure(figure, "temperature")

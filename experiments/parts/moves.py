@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from omegaconf import DictConfig
 
-from experiments.parts.problem import Problem
-from experiments.parts.run import Run
+from experiments.common.loading import TextTask
+from experiments.common.run_directory import RunDirectory
 from experiments.parts.tsne import project
 from experiments.parts.tuning import Mask
 from jaxret import plots
@@ -25,17 +25,17 @@ class Sample(NamedTuple):
     queries: Int[np.ndarray, " b"]  # of the stream
 
 
-def sample(cfg: DictConfig, task: Problem, streamed: Mask) -> Sample:
+def sample(cfg: DictConfig, task: TextTask, streamed: Mask) -> Sample:
     """Draws at most ``tsne.tools`` of all tools and ``tsne.queries`` of the streamed queries."""
     rng = np.random.default_rng(cfg.seed)
     return Sample(
-        tools=rng.permutation(len(task.theta_1))[: cfg.tsne.tools],
+        tools=rng.permutation(len(task.theta))[: cfg.tsne.tools],
         queries=rng.permutation(np.flatnonzero(streamed))[: cfg.tsne.queries],
     )
 
 
 def measure(
-    task: Problem, streamed: Mask, states: Any, mapped: MapQueries | None
+    task: TextTask, streamed: Mask, states: Any, mapped: MapQueries | None
 ) -> dict[str, np.ndarray]:
     """`MEASURES` of every seed.
 
@@ -50,7 +50,7 @@ def measure(
       and after, both made to length 1 (so at most 2), averaged over all tools.
     """
     queries, labels = task.queries[streamed], task.labels[streamed]
-    needed, others = cosines(task.theta_1, queries, labels)
+    needed, others = cosines(task.theta, queries, labels)
     found: dict[str, list[float]] = {name: [] for name in MEASURES}
     for seed in range(len(states.theta)):
         state = jax.tree.map(lambda x, seed=seed: x[seed], states)
@@ -60,7 +60,7 @@ def measure(
             queries if mapped is None else np.asarray(mapped(state, jnp.asarray(queries))),
             labels,
         )
-        way = np.linalg.norm(unit(after) - unit(task.theta_1), axis=1).mean()
+        way = np.linalg.norm(unit(after) - unit(task.theta), axis=1).mean()
         for name, value in zip(MEASURES, (needed, then[0], others, then[1], way), strict=True):
             found[name].append(value)
     return {name: np.array(values) for name, values in found.items()}
@@ -88,7 +88,7 @@ def unit(rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
 
 def picture(
     cfg: DictConfig,
-    run: Run,
+    run: RunDirectory,
     before: Float[np.ndarray, "a d"],
     after: Float[np.ndarray, "a d"],
     queries: Float[np.ndarray, "b d"],

@@ -1,5 +1,6 @@
 """The same texts in another encoder, and rows learnt with the first carried over to it."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -9,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from experiments.parts.learners import Rival
-from experiments.parts.problem import Problem
+from experiments.common.loading import TextTask
 from experiments.parts.transfer_plays import NDCG, Stage
 from experiments.parts.tuning import Ranker, catalogues, tune
 from jaxret import encoders
 from jaxret.encoders import TextEncoder
 from jaxret.online.environment import Environment
+from jaxret.online.grids import LearnerGrid
 from jaxret.online.projections import Projection, project
 from jaxret.retrieval.align import procrustes
 
@@ -45,7 +46,7 @@ class Other(NamedTuple):
           ``rotated``, the rows; ``change``, this encoder's documents with the rotated change; and
           ``as_they_are`` where the widths agree. All are put where the projection wants them.
         """
-        start = self.stage.task.theta_1
+        start = self.stage.task.theta
         change = self.scale * (theta - theta_1) @ self.rotation
         ways = {"rotated": theta @ self.rotation, "change": start + change}
         if theta_1.shape[1] == start.shape[1]:
@@ -65,24 +66,25 @@ class Other(NamedTuple):
         found = self.serve(theta_1[None], theta_1)
         return {WAYS[way]: values for way, values in found.items()}
 
-    def relearnt(self, name: str, rival: Rival) -> Float[np.ndarray, " S"]:
+    def relearnt(self, name: str, grid: LearnerGrid) -> Float[np.ndarray, " S"]:
         """The same by rows learnt with this encoder on the same stream, tuned for it."""
         stage, parts = self.stage, self.stage.parts
-        player, stream = stage.player(rival, Environment()), stage.stream(parts.training)
-        found = tune(f"{name}-relearnt", rival, player, stage.ranker, stream, parts)
+        player, stream = stage.player(grid, Environment()), stage.stream(parts.training)
+        found = tune(f"{name}-relearnt", grid, player, stage.ranker, stream, parts)
         return found["heldout"][found["best"], :, NDCG]
 
 
-def encoded(task: Problem, encoder: TextEncoder, cache: Path) -> Problem:
-    """The problem in another encoder."""
-    return task._replace(
+def encoded(task: TextTask, encoder: TextEncoder, cache: Path) -> TextTask:
+    """The task in another encoder's vectors."""
+    return replace(
+        task,
         encoder=encoder,
-        theta_1=encoders.encode(encoder, task.documents, kind="document", cache=cache),
+        theta=encoders.encode(encoder, task.documents, kind="document", cache=cache),
         queries=encoders.encode(encoder, task.texts, kind="query", cache=cache),
     )
 
 
-def bridge(stage: Stage, second: Problem, projection: Projection) -> tuple[Other, np.ndarray]:
+def bridge(stage: Stage, second: TextTask, projection: Projection) -> tuple[Other, np.ndarray]:
     """The other side, its rotation fitted on documents and streamed queries.
 
     Documents and queries are centred, each kind by itself: the mean of a kind is the same for all
@@ -99,7 +101,7 @@ def bridge(stage: Stage, second: Problem, projection: Projection) -> tuple[Other
 
     def fit():
         texts = [
-            np.concatenate([task.theta_1 - task.theta_1.mean(axis=0), centred(task, streamed)])
+            np.concatenate([task.theta - task.theta.mean(axis=0), centred(task, streamed)])
             for task in (stage.task, second)
         ]
         return dict(zip(("rotation", "scale"), jax.jit(procrustes)(*texts), strict=True))

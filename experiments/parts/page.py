@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.parts import show
+from experiments.common.tables import cell
 from experiments.parts.jobs import Job
 from jaxret import plots, tracking
 
@@ -89,7 +89,7 @@ def table(
         rows = list(dict.fromkeys(name.removesuffix(e) for name, e in ends if name.endswith(e)))
     lines = [["", *columns], ["---"] * (1 + len(columns))]
     for row in rows:
-        cells = [show.cell(results.get(f"{row}/{column}")) for column in columns]
+        cells = [cell(results.get(f"{row}/{column}")) for column in columns]
         if any(cells):
             lines.append([f"`{row}`", *cells])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from experiments.parts.run import Run
+from experiments.common.run_directory import RunDirectory
 from jaxret import sharding
 from jaxret.online import rounds
 from jaxret.online.blocked import simulate_blocked
@@ -56,7 +56,7 @@ class Player:
 
     def __init__(
         self,
-        run: Run,
+        run: RunDirectory,
         make: Callable[..., Learner],
         theta_1: Float[np.ndarray, "I d"],
         queries: Float[np.ndarray, "N d"],

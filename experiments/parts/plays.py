@@ -10,14 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from experiments.common.loading import Parts, TextTask
+from experiments.common.run_directory import RunDirectory
 from experiments.parts.comparator import solve
-from experiments.parts.learners import Rival
 from experiments.parts.player import Player
-from experiments.parts.problem import Parts, Problem
-from experiments.parts.run import Run
 from experiments.parts.tuning import METRICS, Ranker, catalogues, tune
 from jaxret import plots
 from jaxret.online.environment import Environment
+from jaxret.online.grids import LearnerGrid
 from jaxret.theory import bounds
 from jaxret.theory.evidence import Evidence
 from jaxret.types import Stream, Trace
@@ -28,8 +28,8 @@ Setting = tuple[float, float]  # tau, eta
 class Stage(NamedTuple):
     """What all plays share."""
 
-    run: Run
-    task: Problem
+    run: RunDirectory
+    task: TextTask
     parts: Parts
     ranker: Ranker
     seeds: range
@@ -52,16 +52,16 @@ class Play(NamedTuple):
 
 def play(
     stage: Stage,
-    rival: Rival,
+    grid: LearnerGrid,
     start: str,
     theta_1: Float[np.ndarray, "I d"],
     shared: Setting | None,
 ) -> Play:
     """Streams at the start's own setting and at the shared one; None: its own is the shared one."""
     run, task, parts, ranker, seeds, order, rehearsal, chunk = stage
-    arrays, unit = (task.queries, task.labels), f"{rival.name}-{start}".replace("/", "-")
-    player = Player(run, rival.make, theta_1, *arrays, Environment(), seeds=seeds, chunk=chunk)
-    tuned = tune(f"{unit}-rehearsal", rival, player, ranker, rehearsal, parts)
+    arrays, unit = (task.queries, task.labels), f"{grid.name}-{start}".replace("/", "-")
+    player = Player(run, grid.make, theta_1, *arrays, Environment(), seeds=seeds, chunk=chunk)
+    tuned = tune(f"{unit}-rehearsal", grid, player, ranker, rehearsal, parts)
 
     def rankings(states):
         return {"final": ranker(states, parts.training), "heldout": ranker(states, parts.heldout)}
@@ -69,11 +69,11 @@ def play(
     def stream(protocol, setting):
         return player.record(f"{unit}-{protocol}", player.setting(*setting), order, rankings)
 
-    tau, eta = (float(number) for number in rival.settings[tuned["best"]])
+    tau, eta = (float(number) for number in grid.settings[tuned["best"]])
     own = stream("own", (tau, eta))
     shared = shared or (tau, eta)
     trace = own if shared == (tau, eta) else stream("shared", shared)
-    rule = rival.make(*shared).rule
+    rule = grid.make(*shared).rule
     assert rule is not None
     counts = np.bincount(order[0], minlength=len(task.queries))
     found, losses = solve(theta_1, *arrays, tau=shared[0], eta=shared[1], counts=counts)
@@ -132,9 +132,9 @@ def leads(ours: Play, base: Play) -> dict[str, np.ndarray]:
     }
     ahead = ours.static.mean() >= base.static.mean()
     better, worse = (ours, base) if ahead else (base, ours)
-    worth = rounds_until(worse.success - better.static, window=gain.shape[1] // 10)
-    if worth is not None:
-        found["worth/rounds"] = np.array([worth if ahead else -worth])
+    rounds = rounds_until(worse.success - better.static, window=gain.shape[1] // 10)
+    if rounds is not None:
+        found["rounds_to_match"] = np.array([rounds if ahead else -rounds])
     return found
 
 

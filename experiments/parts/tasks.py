@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Float, Int
 
-from experiments.parts.run import Run
+from experiments.common.run_directory import RunDirectory
 from jaxret import plots
 from jaxret.data.dataset import Dataset
 
@@ -79,7 +79,7 @@ def measured(
     }
 
 
-def figures(run: Run, shares: Mapping[str, Float[np.ndarray, "S V"]]) -> None:
+def figures(run: RunDirectory, shares: Mapping[str, Float[np.ndarray, "S V"]]) -> None:
     """``found.png``: what tasks found, averaged over a tenth of the stream.
 
     And ``more.png``, how much more than with ``frozen`` if that is there: the same tasks come in

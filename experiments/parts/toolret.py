@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from omegaconf import DictConfig
 
-from experiments.parts.config import plain
-from experiments.parts.run import Run
-from jaxret import encoders, metrics, sharding
+from experiments.common.config import cache_folder, plain
+from experiments.common.run_directory import RunDirectory
+from jaxret import metrics, sharding
 from jaxret.data.toolret import CATEGORIES, Benchmark
 from jaxret.encoders import ENCODERS
 from jaxret.retrieval.ranking import Ranking, in_trec_order
@@ -42,15 +42,13 @@ class Asked(NamedTuple):
 class World:
     """The benchmark, the queries that were drawn of each task, and the pools that are searched."""
 
-    def __init__(self, cfg: DictConfig, run: Run, benchmark: Benchmark):
+    def __init__(self, cfg: DictConfig, run: RunDirectory, benchmark: Benchmark):
         self.cfg, self.run, self.benchmark = cfg, run, benchmark
         self.models: dict[str, dict[str, Any]] = plain(cfg.models)
         self.documents = [str(text) for text in benchmark.dataset.documents]
         self.tool_ids, self.labels = benchmark.dataset.tool_ids, benchmark.dataset.labels
         self.tie_order = metrics.tie_order(self.tool_ids)
-        self.cache: Path | None = (
-            encoders.cache_directory() if cfg.cache is None else Path(cfg.cache)
-        )
+        self.cache: Path | None = cache_folder(cfg)
         split = np.asarray(benchmark.dataset.split)
         self.rows = {task: self._drawn(np.flatnonzero(split == task)) for task in benchmark.tasks}
 

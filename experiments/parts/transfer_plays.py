@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from experiments.parts.learners import Rival
+from experiments.common.loading import Parts, TextTask
+from experiments.common.run_directory import RunDirectory
 from experiments.parts.player import Player
-from experiments.parts.problem import Parts, Problem
-from experiments.parts.run import Run
 from experiments.parts.tuning import METRICS, Mask, Ranker, catalogues, orders, tune
 from jaxret.online.environment import Environment
+from jaxret.online.grids import LearnerGrid
 from jaxret.online.learner import Scores
 
 NDCG = METRICS.index("ndcg@{k}")
@@ -22,8 +22,8 @@ Setting = tuple[float, float]  # tau, eta
 class Stage(NamedTuple):
     """What all plays share."""
 
-    run: Run
-    task: Problem
+    run: RunDirectory
+    task: TextTask
     parts: Parts
     k: int
     seeds: range
@@ -32,10 +32,10 @@ class Stage(NamedTuple):
     tasks: Int[np.ndarray, " N"] | None  # whose hops are streamed together
     ranker: Ranker
 
-    def player(self, rival: Rival, environment: Environment) -> Player:
-        arrays = (self.task.theta_1, self.task.queries, self.task.labels)
+    def player(self, grid: LearnerGrid, environment: Environment) -> Player:
+        arrays = (self.task.theta, self.task.queries, self.task.labels)
         seeds, chunk = self.seeds, self.chunk
-        return Player(self.run, rival.make, *arrays, environment, seeds=seeds, chunk=chunk)
+        return Player(self.run, grid.make, *arrays, environment, seeds=seeds, chunk=chunk)
 
     def stream(self, mask: Mask) -> Int[np.ndarray, "S T"]:
         return orders(mask, self.exposures, self.seeds, self.tasks)
@@ -47,11 +47,11 @@ class Stage(NamedTuple):
 
     def static(self, mask: Mask) -> Float[np.ndarray, " 1"]:
         """nDCG by the documents."""
-        return self.ndcg(catalogues(self.task.theta_1), mask)
+        return self.ndcg(catalogues(self.task.theta), mask)
 
 
 def online(
-    stage: Stage, name: str, rival: Rival, player: Player
+    stage: Stage, name: str, grid: LearnerGrid, player: Player
 ) -> tuple[Results, Float[np.ndarray, "S T"]]:
     """Success while it learns, ranking and row norms afterwards; and the success of every round.
 
@@ -60,11 +60,11 @@ def online(
     """
     task, streamed = stage.task, ~stage.parts.validation
     best = 0
-    if len(rival.settings) > 1:
+    if len(grid.settings) > 1:
         everything = stage.stream(np.ones_like(streamed))
-        found = tune(f"{name}-rehearsal", rival, player, stage.ranker, everything, stage.parts)
+        found = tune(f"{name}-rehearsal", grid, player, stage.ranker, everything, stage.parts)
         best = found["best"]
-    tau, eta = rival.settings[best]
+    tau, eta = grid.settings[best]
     found = player.record(
         f"{name}-online",
         player.setting(tau, eta),
@@ -75,7 +75,7 @@ def online(
         },
     )
     right = task.labels[streamed]
-    uses = np.bincount(right[right >= 0], minlength=len(task.theta_1))
+    uses = np.bincount(right[right >= 0], minlength=len(task.theta))
     norms, ones = found["norms"].astype(np.float64), np.ones(len(stage.seeds))
     results = {
         "online/accuracy": found["success"].mean(axis=1),
@@ -92,7 +92,7 @@ def online(
 def unseen(
     stage: Stage,
     name: str,
-    rival: Rival,
+    grid: LearnerGrid,
     player: Player,
     more: Callable[[Any], Mapping[str, np.ndarray]],
 ) -> tuple[Results, Setting, dict[str, np.ndarray]]:
@@ -101,16 +101,16 @@ def unseen(
     Args:
       stage: what all plays share.
       name: of the units.
-      rival: the settings.
-      player: of that rival.
+      grid: the settings.
+      player: of that grid.
       more: the last states -> more to keep.
 
     Returns:
       results; the setting, chosen on the validation part; and the unit, with what ``more`` gave.
     """
     parts, stream = stage.parts, stage.stream(stage.parts.training)
-    best = tune(f"{name}-heldout", rival, player, stage.ranker, stream, parts)["best"]
-    tau, eta = map(float, rival.settings[best])
+    best = tune(f"{name}-heldout", grid, player, stage.ranker, stream, parts)["best"]
+    tau, eta = map(float, grid.settings[best])
     found = player.record(
         f"{name}-unseen",
         player.setting(tau, eta),

@@ -9,12 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from experiments.parts.learners import Rival
+from experiments.common.loading import Parts
 from experiments.parts.player import Player
-from experiments.parts.problem import Parts, Problem
 from jaxret import metrics, sharding
 from jaxret.online import streams
+from jaxret.online.grids import LearnerGrid
 from jaxret.online.learner import Scores
+from jaxret.task import Task
 from jaxret.types import Catalogue
 
 METRICS = ("accuracy", "recall@{k}", "ndcg@{k}", "completeness@{k}")
@@ -44,7 +45,7 @@ def catalogues(*thetas: Float[np.ndarray, "I d"]) -> Catalogue:
 class Ranker:
     """Ranks the catalogue by the rows of each seed."""
 
-    def __init__(self, task: Problem, k: int):
+    def __init__(self, task: Task, k: int):
         self._task = task
 
         @partial(jax.jit, static_argnames="scores")
@@ -83,7 +84,7 @@ class Ranker:
 
 def tune(
     name: str,
-    rival: Rival,
+    grid: LearnerGrid,
     player: Player,
     ranker: Ranker,
     streamed: Int[np.ndarray, "S T"],
@@ -93,8 +94,8 @@ def tune(
 
     Args:
       name: of the unit.
-      rival: the G settings.
-      player: of that rival.
+      grid: the G settings.
+      player: of that grid.
       ranker: of the problem.
       streamed: the orders of all seeds.
       parts: which queries are ranked.
@@ -107,12 +108,12 @@ def tune(
       rank well afterwards.
     """
     chunks = player.cut(streamed)
-    blank = np.zeros((len(rival.settings), len(streamed), len(METRICS)))
+    blank = np.zeros((len(grid.settings), len(streamed), len(METRICS)))
     counted = parts.validation[streamed]
     total = np.maximum(counted.sum(axis=1), 1)
 
     def start():
-        learner = player.start(player.setting(*rival.settings[0]))
+        learner = player.start(player.setting(*grid.settings[0]))
         scores = {
             "validation": blank.copy(),
             "heldout": blank.copy(),
@@ -122,7 +123,7 @@ def tune(
 
     def step(state, done):
         g, number = divmod(done, len(chunks))
-        setting = player.setting(*rival.settings[g])
+        setting = player.setting(*grid.settings[g])
         states = state["learner"] if number else player.start(setting)
         states, trace = player.step(states, setting, chunks[number])
         first = sum(chunk.shape[1] for chunk in chunks[:number])
@@ -144,7 +145,7 @@ def tune(
 
     return player.run.unit(
         name,
-        chunks=len(chunks) * len(rival.settings),
+        chunks=len(chunks) * len(grid.settings),
         start=start,
         step=step,
         finish=finish,

@@ -39,12 +39,12 @@ def load(path: str | Path, *, name: str | None = None) -> Dataset:
     }
     if unknown := [query for query in judged if query not in texts]:
         raise ValueError(f"{folder / 'qrels'} judges queries {unknown[:3]} not in {queries}")
-    found = (
+    kept = (
         Query(id=query, text=text, labels=tuple(judged[query][1]), split=judged[query][0])
         for query, text in texts.items()
         if query in judged
     )
-    return build(name or folder.resolve().name, _tools(folder / "corpus.jsonl"), found)
+    return build(name or folder.resolve().name, _tools(folder / "corpus.jsonl"), kept)
 
 
 def _tools(corpus: Path) -> Iterator[tuple[str, Document]]:

@@ -31,7 +31,7 @@ def as_hops(dataset: Dataset, *, template: str = TEMPLATE) -> Dataset:
       ValueError: if no query has steps.
     """
     steps = dataset.steps or ()
-    places = ((row, place) for row, some in enumerate(steps) for place in range(len(some)))
+    places = ((row, place) for row, one in enumerate(steps) for place in range(len(one)))
     hops = [(row, place, *steps[row][place]) for row, place in places]
     if not hops:
         raise ValueError(f"{dataset.name} has no queries with steps: there is nothing to plan")

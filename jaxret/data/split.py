@@ -82,8 +82,8 @@ def _sides(dataset: Dataset) -> Int[np.ndarray, " N"] | None:
     if len(names) < 2 or not names & PART_NAMES.keys():
         return None
     order = list(Split._fields)
-    found = {PART_NAMES.get(name) for name in names}
-    if None in found or not found >= {"train", "test"}:
+    sides = {PART_NAMES.get(name) for name in names}
+    if None in sides or not sides >= {"train", "test"}:
         raise ValueError(
             f"{dataset.name}: a split needs train and test, may have validation and no other "
             f"part, got {sorted(names)}; known names: {', '.join(PART_NAMES)}. Rename them with "
@@ -102,7 +102,7 @@ def _refuse_overlap(dataset: Dataset, sides: np.ndarray) -> None:
         "text": np.flatnonzero(later & (texts == texts[first])),
         "question": np.flatnonzero(later & (dataset.groups == dataset.groups[first])),
     }
-    shared, other = next((what, found[0]) for what, found in alike.items() if len(found))
+    shared, other = next((what, rows[0]) for what, rows in alike.items() if len(rows))
     raise ValueError(
         f"{dataset.name}: {len(marked):,} queries are also in a later part of the split. The "
         f"first is {dataset.query_ids[first]!r} of {Split._fields[sides[first]]} "
@@ -129,7 +129,7 @@ def _texts(dataset: Dataset) -> Int[np.ndarray, " N"]:
 
 def _spread(best: np.ufunc, values: np.ndarray, by: np.ndarray) -> np.ndarray:
     """For each query the best (maximum or minimum) value among those equal to it in ``by``."""
-    found = np.empty(by.max() + 1, values.dtype)
-    found[by] = values
-    best.at(found, by, values)
-    return found[by]
+    best_of_value = np.empty(by.max() + 1, values.dtype)
+    best_of_value[by] = values
+    best.at(best_of_value, by, values)
+    return best_of_value[by]

@@ -61,18 +61,18 @@ def _normalised(render: Callable[[Document], str]) -> Callable[[Document], str]:
 @_normalised
 def orag_ultratool(document: Document) -> str:
     """Name, description, arguments and results, the last two as JSON; empty ones left out."""
-    found = _fields(document)
-    return _lines({key: found.get(key) for key in ("name", "description", "arguments", "results")})
+    fields = _fields(document)
+    return _lines({key: fields.get(key) for key in ("name", "description", "arguments", "results")})
 
 
 @_normalised
 def orag_toolret(document: Document) -> str:
     """Name and the describing fields, values only; `raw` where nothing describes the tool."""
-    found = _fields(document)
-    about = [found[key] for key in DESCRIBING if not _is_empty(found.get(key))]
+    named = _fields(document)
+    about = [named[key] for key in DESCRIBING if not _is_empty(named.get(key))]
     if not about:
         return raw(document)
-    return "\n".join(_json(part) for part in (found.get("name"), *about) if not _is_empty(part))
+    return "\n".join(_json(part) for part in (named.get("name"), *about) if not _is_empty(part))
 
 
 @_normalised
@@ -85,17 +85,17 @@ def raw(document: Document) -> str:
 @_normalised
 def name_description(document: Document) -> str:
     """``name: description``; without one of them, the other."""
-    found = _fields(document)
+    fields = _fields(document)
     keys = (*DESCRIBING, "api_description", "documentation")
-    about = next((found[key] for key in keys if not _is_empty(found.get(key))), None)
-    return _headed(found, about)
+    about = next((fields[key] for key in keys if not _is_empty(fields.get(key))), None)
+    return _headed(fields, about)
 
 
 @_normalised
 def terse(document: Document) -> str:
     """``name: terse``, for data sets that have a deliberately short documentation."""
-    found = _fields(document)
-    return _headed(found, _needed(found, "terse"))
+    fields = _fields(document)
+    return _headed(fields, _needed(fields, "terse"))
 
 
 @_normalised
@@ -110,10 +110,10 @@ def full(document: Document) -> str:
 
     A document that is running text alone is its own full text.
     """
-    found = {k: v for k, v in _fields(document).items() if k not in ("terse", "tool_profile")}
-    if found.keys() == {"documentation"}:
-        return raw(found)
-    return _lines({key: _flat(value) for key, value in found.items()})
+    named = {k: v for k, v in _fields(document).items() if k not in ("terse", "tool_profile")}
+    if named.keys() == {"documentation"}:
+        return raw(named)
+    return _lines({key: _flat(value) for key, value in named.items()})
 
 
 def with_profile(
@@ -126,8 +126,8 @@ def with_profile(
 
     @_normalised
     def expanded(document):
-        found = _fields(document)
-        profile = {} if found.get("tool_profile") == {} else _needed(found, "tool_profile")
+        source = _fields(document)
+        profile = {} if source.get("tool_profile") == {} else _needed(source, "tool_profile")
         lines = _lines({key: _flat(profile.get(key)) for key in fields})
         return f"{base(document)}\n{lines}"
 
@@ -175,18 +175,18 @@ def parse(text: Any) -> tuple[str, dict[str, Any]] | None:
     return None
 
 
-def _headed(found: dict[str, Any], about: Any) -> str:
-    return ": ".join(_json(part) for part in (found.get("name"), about) if not _is_empty(part))
+def _headed(fields: dict[str, Any], about: Any) -> str:
+    return ": ".join(_json(part) for part in (fields.get("name"), about) if not _is_empty(part))
 
 
-def _needed(found: dict[str, Any], field: str) -> Any:
-    if _is_empty(found.get(field)):
+def _needed(fields: dict[str, Any], field: str) -> Any:
+    if _is_empty(fields.get(field)):
         others = ", ".join(name for name in TEMPLATES if name not in NEEDING)
         raise ValueError(
-            f"document {found.get('name', found)!r:.80} has no {field!r}, which this template "
+            f"document {fields.get('name', fields)!r:.80} has no {field!r}, which this template "
             f"needs; templates that work without: {others}"
         )
-    return found[field]
+    return fields[field]
 
 
 def _is_empty(value: Any) -> bool:
@@ -197,11 +197,11 @@ def _json(value: Any) -> str:
     return value.strip() if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _lines(found: dict[str, Any]) -> str:
+def _lines(values: dict[str, Any]) -> str:
     """``Field name: value`` lines, in order, empty fields left out."""
     return "\n".join(
         f"{key[:1].upper()}{key[1:].replace('_', ' ')}: {_json(value)}"
-        for key, value in found.items()
+        for key, value in values.items()
         if not _is_empty(value)
     )
 

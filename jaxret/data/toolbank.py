@@ -147,20 +147,20 @@ def _rows(file: Path) -> Iterator[tuple[int, Any]]:
 
 def _json(file: Path, kind: type) -> Any:
     try:
-        found = json.loads(
+        content = json.loads(
             file.read_text(encoding="utf-8"), object_pairs_hook=partial(_unique, file=file)
         )
     except json.JSONDecodeError as error:
         raise ValueError(f"{file}: not JSON: {error}") from error
-    if not isinstance(found, kind):
-        raise ValueError(f"{file}: expected a JSON {kind.__name__}, got {found!r:.60}")
-    return found
+    if not isinstance(content, kind):
+        raise ValueError(f"{file}: expected a JSON {kind.__name__}, got {content!r:.60}")
+    return content
 
 
 def _unique(pairs: Iterable[tuple[str, Any]], file: Path) -> dict[str, Any]:
     """A dict in which no later value overwrites an earlier one."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in pairs:
-        if found.setdefault(key, value) != value:
+        if values.setdefault(key, value) != value:
             raise ValueError(f"{file}: {key!r} is there twice, with different contents")
-    return found
+    return values

@@ -82,8 +82,8 @@ def _queries(folder: Path, part: str) -> tuple[list[Query], int]:
     labels: dict[str, list[str]] = {query: [] for query in texts}
     for line, (query, zero, tool, one) in _rows(judgements, JUDGEMENTS):
         if (zero, one) != ("0", "1"):
-            found = [query, zero, tool, one]
-            raise ValueError(f"{judgements}, line {line}: expected {JUDGEMENTS}, got {found}")
+            row = [query, zero, tool, one]
+            raise ValueError(f"{judgements}, line {line}: expected {JUDGEMENTS}, got {row}")
         if query not in labels:
             raise ValueError(f"{judgements}, line {line}: query {query!r} is not in {file}")
         labels[query].append(tool)

@@ -69,7 +69,7 @@ def load(path: str | Path | None = None, *, tasks: Sequence[str] | None = None) 
       OSError: no path was given and the hub is not to be reached.
     """
     queries, tools = _folders(path, tasks)
-    found = (
+    kept = (
         Query(
             id=row["id"],
             text=query_text(row["instruction"], row["query"]),
@@ -79,7 +79,7 @@ def load(path: str | Path | None = None, *, tasks: Sequence[str] | None = None) 
         for task, folder in queries.items()
         for row in _query_rows(folder)
     )
-    return build("toolret", ((tool, text) for _, tool, text in _tools(tools)), found)
+    return build("toolret", ((tool, text) for _, tool, text in _tools(tools)), kept)
 
 
 def benchmark(path: str | Path | None = None, *, tasks: Sequence[str] | None = None) -> Benchmark:
@@ -99,7 +99,7 @@ def benchmark(path: str | Path | None = None, *, tasks: Sequence[str] | None = N
         pools.setdefault(tool, category)
         documents.append((tool, text))
     rows = {task: list(_query_rows(folder)) for task, folder in queries.items()}
-    found = [
+    kept = [
         Query(
             id=f"{task}/{row['id']}",
             text=query_text(row["instruction"], row["query"]),
@@ -112,7 +112,7 @@ def benchmark(path: str | Path | None = None, *, tasks: Sequence[str] | None = N
     ]
     every = [row for of_task in rows.values() for row in of_task]
     return Benchmark(
-        dataset=build("toolret", documents, found),
+        dataset=build("toolret", documents, kept),
         ids=tuple(row["id"] for row in every),
         queries=tuple(row["query"] for row in every),
         instructions=tuple(row["instruction"] or "" for row in every),
@@ -177,8 +177,8 @@ def _category(task: str, rows: list[dict[str, Any]]) -> str:
 
 
 def _subfolders(folder: Path) -> dict[str, Path]:
-    found = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
-    return {path.name: path for path in found}
+    folders = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+    return {path.name: path for path in folders}
 
 
 def _rows(

@@ -62,10 +62,10 @@ def by_rules(document: Document) -> Audit:
     Raises:
       TypeError, ValueError: see `jaxret.documents.read`.
     """
-    found = canonical_fields(document)
-    nothing = {"", *(_letters(name) for name in found["name"])}
-    stated = any(_letters(text) not in nothing for text in found["description"])
-    guided = bool(found["example_usage"] or found["limitations"])
+    fields = canonical_fields(document)
+    nothing = {"", *(_letters(name) for name in fields["name"])}
+    stated = any(_letters(text) not in nothing for text in fields["description"])
+    guided = bool(fields["example_usage"] or fields["limitations"])
     return Audit(states_function=stated, guides_use=guided)
 
 
@@ -93,10 +93,10 @@ def parse(answer: str) -> bool:
     """
     plain = re.sub(r"[*`\"'.]", "", without_thoughts(answer)).strip().lower()
     last = plain.splitlines()[-1].strip() if plain else ""
-    found = _ENDS.search(last)
-    if found is None or len(set(re.findall(r"true|false", last))) > 1:
+    ending = _ENDS.search(last)
+    if ending is None or len(set(re.findall(r"true|false", last))) > 1:
         raise Malformed(f"ends neither in true nor in false: {answer[-80:]!r}")
-    return found[1] == "true"
+    return ending[1] == "true"
 
 
 def sample(domains: Sequence[Hashable], n: int, seed: int) -> Int[np.ndarray, " M"]:
@@ -155,10 +155,10 @@ def _variance(share: float, *, n: int, of: int) -> float | None:
 
 
 def _rows(domains: Sequence[Hashable]) -> dict[Hashable, list[int]]:
-    found: dict[Hashable, list[int]] = {}
+    rows: dict[Hashable, list[int]] = {}
     for row, domain in enumerate(domains):
-        found.setdefault(domain, []).append(row)
-    return found
+        rows.setdefault(domain, []).append(row)
+    return rows
 
 
 def _letters(value: object) -> str:

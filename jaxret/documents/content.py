@@ -51,19 +51,19 @@ def coverage(documents: Sequence[Document]) -> Coverage:
     """
     if not documents:
         raise ValueError("there are no documents to look at")
-    kinds, present, strange = Counter(), Counter(), Counter()
+    kinds, present, unknown_names = Counter(), Counter(), Counter()
     for number, document in enumerate(documents):
         try:
             kinds[read(document).kind] += 1
         except (TypeError, ValueError) as error:
             raise ValueError(f"document {number} of {len(documents)}: {error}") from error
         present.update(group for group, values in canonical_fields(document).items() if values)
-        strange.update(unknown_fields(document).keys())
+        unknown_names.update(unknown_fields(document).keys())
     return Coverage(
         documents=len(documents),
         kinds={kind: kinds[kind] for kind in KINDS if kinds[kind]},
         share={group: present[group] / len(documents) for group in GROUPS},
-        unknown=dict(strange.most_common()),
+        unknown=dict(unknown_names.most_common()),
     )
 
 
@@ -76,8 +76,8 @@ def lengths(documents: Sequence[Document], count: Callable[[str], int]) -> Lengt
     """
     full, expanded = template("full"), template("expanded")
     bare = [count(full(document)) for document in documents]
-    grown = [
+    of_expanded = [
         count(expanded(document)) if profile(document) else length
         for document, length in zip(documents, bare, strict=True)
     ]
-    return Lengths(original=np.array(bare, np.int64), expanded=np.array(grown, np.int64))
+    return Lengths(original=np.array(bare, np.int64), expanded=np.array(of_expanded, np.int64))

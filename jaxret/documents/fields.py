@@ -110,11 +110,11 @@ def canonical_fields(document: Document) -> dict[str, list[Any]]:
     Raises:
       TypeError, ValueError: see `jaxret.documents.read`.
     """
-    found: dict[str, list[Any]] = {group: [] for group in GROUPS}
+    by_group: dict[str, list[Any]] = {group: [] for group in GROUPS}
     for group, _, value in _sorted(document):
         if group is not None:
-            found[group].append(value)
-    return found
+            by_group[group].append(value)
+    return by_group
 
 
 def unknown_fields(document: Document) -> dict[str, Any]:

@@ -50,14 +50,14 @@ def read(document: Document | None) -> Reading:
     if document is not None and not isinstance(document, dict | str):
         raise TypeError(f"a document must be a dict or a string, got {document!r:.60}")
     outer = {"documentation": document} if not isinstance(document, dict) else document
-    held = outer.get("documentation")
+    documentation = outer.get("documentation")
     beside = {key: value for key, value in outer.items() if key != "documentation"}
-    if isinstance(held, str):
-        kind, inside = _inside(held)
-    elif isinstance(held, dict):
-        kind, inside = "object", held
+    if isinstance(documentation, str):
+        kind, inside = _inside(documentation)
+    elif isinstance(documentation, dict):
+        kind, inside = "object", documentation
     else:
-        kind, inside = "object", {} if held is None else {"documentation": held}
+        kind, inside = "object", {} if documentation is None else {"documentation": documentation}
     fields = _opened(beside | inside)
     if is_empty(fields):
         raise ValueError(f"a document must hold something, got {document!r:.60}")
@@ -79,10 +79,10 @@ def profile(document: Document) -> dict[str, Any]:
     Raises:
       TypeError: what stands under ``tool_profile`` is no object.
     """
-    found = read(document).fields.get("tool_profile") or {}
-    if not isinstance(found, dict):
-        raise TypeError(f"a tool_profile must be an object, got {found!r:.60}")
-    return found
+    content = read(document).fields.get("tool_profile") or {}
+    if not isinstance(content, dict):
+        raise TypeError(f"a tool_profile must be an object, got {content!r:.60}")
+    return content
 
 
 def is_empty(value: Any) -> bool:
@@ -105,12 +105,12 @@ def _inside(text: str) -> Reading:
 
 def _labelled(text: str) -> dict[str, Any] | None:
     """The labels' values, if the text begins with one and has more of them, in order."""
-    found = list(_LABEL.finditer(text))
-    names = [match[1] for match in found]
-    if len(found) < 2 or found[0].start() != 0 or names != [x for x in LABELS if x in names]:
+    matches = list(_LABEL.finditer(text))
+    names = [match[1] for match in matches]
+    if len(matches) < 2 or matches[0].start() != 0 or names != [x for x in LABELS if x in names]:
         return None
-    ends = [match.start() for match in found[1:]] + [len(text)]
-    return {m[1]: _value(text[m.end() : end]) for m, end in zip(found, ends, strict=True)}
+    ends = [match.start() for match in matches[1:]] + [len(text)]
+    return {m[1]: _value(text[m.end() : end]) for m, end in zip(matches, ends, strict=True)}
 
 
 def _value(text: str) -> Any:

@@ -41,18 +41,18 @@ def tidy(profile: Any) -> Any:
     """What is not worth a question: blanks around texts, capitals in tags, fields that are null."""
     if not isinstance(profile, dict):
         return profile
-    found = {key: _stripped(value) for key, value in profile.items() if value is not None}
-    if isinstance(tags := found.get("tags"), list):
-        found["tags"] = [tag.lower() if isinstance(tag, str) else tag for tag in tags]
-    return found
+    tidied = {key: _stripped(value) for key, value in profile.items() if value is not None}
+    if isinstance(tags := tidied.get("tags"), list):
+        tidied["tags"] = [tag.lower() if isinstance(tag, str) else tag for tag in tags]
+    return tidied
 
 
 def violations(profile: Any, rules: Rules) -> list[str]:
     """What is wrong with a profile, one message a violation; empty if nothing is."""
     if not isinstance(profile, dict):
         return [f"the profile must be a JSON object, got {profile!r:.60}"]
-    found = [f"{field} is missing" for field in REQUIRED if field not in profile]
-    found += [
+    messages = [f"{field} is missing" for field in REQUIRED if field not in profile]
+    messages += [
         f"{field} is no field of a profile; these are: {', '.join(FIELDS)}"
         for field in profile
         if field not in FIELDS
@@ -60,12 +60,12 @@ def violations(profile: Any, rules: Rules) -> list[str]:
     words = {"function": rules.text_words, "when_to_use": rules.text_words}
     for field, limit in (words | {"limitation": rules.limitation_words}).items():
         if field in profile:
-            found += _text(field, profile[field], limit - 1)
+            messages += _text(field, profile[field], limit - 1)
     if "tags" in profile:
-        found += _tags(profile["tags"], rules)
+        messages += _tags(profile["tags"], rules)
     if "example_usage" in profile:
-        found += _examples(profile["example_usage"], rules)
-    return found
+        messages += _examples(profile["example_usage"], rules)
+    return messages
 
 
 def expand(document: Document, profile: dict[str, Any]) -> dict[str, Any]:
@@ -78,14 +78,14 @@ def expand(document: Document, profile: dict[str, Any]) -> dict[str, Any]:
 def _tags(tags: Any, rules: Rules) -> list[str]:
     if not isinstance(tags, list):
         return [f"tags must be a list of texts, got {tags!r:.60}"]
-    found = []
+    messages = []
     if not rules.tags_least <= len(tags) <= rules.tags_most:
-        found.append(f"tags must be {rules.tags_least} to {rules.tags_most}, got {len(tags)}")
+        messages.append(f"tags must be {rules.tags_least} to {rules.tags_most}, got {len(tags)}")
     for i, tag in enumerate(tags):
-        found += _text(f"tags[{i}]", tag, rules.tag_words)
+        messages += _text(f"tags[{i}]", tag, rules.tag_words)
     texts = [tag for tag in tags if isinstance(tag, str)]
     again = sorted({tag for tag in texts if texts.count(tag) > 1})
-    return found + [f"tags has {tag!r} more than once" for tag in again]
+    return messages + [f"tags has {tag!r} more than once" for tag in again]
 
 
 def _examples(examples: Any, rules: Rules) -> list[str]:
@@ -93,15 +93,15 @@ def _examples(examples: Any, rules: Rules) -> list[str]:
         return [f"example_usage must be a list, got {examples!r:.60}"]
     if not 1 <= len(examples) <= rules.examples:
         return [f"example_usage must be 1 to {rules.examples}, or left out; got {len(examples)}"]
-    found = []
+    messages = []
     for i, example in enumerate(examples):
         if not isinstance(example, dict) or set(example) != set(EXAMPLE_FIELDS):
             wanted = " and ".join(EXAMPLE_FIELDS)
-            found.append(f"example_usage[{i}] must have {wanted} alone, got {example!r:.60}")
+            messages.append(f"example_usage[{i}] must have {wanted} alone, got {example!r:.60}")
             continue
         for field in EXAMPLE_FIELDS:
-            found += _text(f"example_usage[{i}].{field}", example[field], None)
-    return found
+            messages += _text(f"example_usage[{i}].{field}", example[field], None)
+    return messages
 
 
 def _text(name: str, value: Any, most: int | None) -> list[str]:

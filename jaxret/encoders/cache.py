@@ -23,7 +23,7 @@ def read_vectors(folder: Path, width: int) -> dict[str, np.ndarray]:
     Raises:
       ValueError: naming the shard that is damaged, which can be deleted.
     """
-    found = {}
+    by_hash = {}
     for path in folder.glob("*.npy"):
         try:
             shard = np.load(path)
@@ -34,8 +34,10 @@ def read_vectors(folder: Path, width: int) -> dict[str, np.ndarray]:
                 f"the cache file {path} is damaged ({error}): delete it, "
                 "and its texts will be encoded again"
             ) from error
-        found |= zip((key.decode() for key in shard["key"].tolist()), shard["vector"], strict=True)
-    return found
+        by_hash |= zip(
+            (key.decode() for key in shard["key"].tolist()), shard["vector"], strict=True
+        )
+    return by_hash
 
 
 def write_vectors(folder: Path, vectors: Mapping[str, np.ndarray]) -> None:

@@ -13,12 +13,12 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float32, Int
-from tqdm import tqdm
 
 from jaxret.encoders.cache import read_vectors, write_vectors
 from jaxret.encoders.padding import batches
 from jaxret.encoders.specs import Kind
 from jaxret.encoders.text_encoder import TextEncoder, digest, with_prefix
+from jaxret.progress import Progress
 
 SHARD = 512  # texts between two writes to the cache: what an interruption can lose
 
@@ -57,7 +57,7 @@ def encode(
     todo = {key: text for key, text in zip(keys, prefixed, strict=True) if key not in vectors}
     names = sorted(todo, key=lambda key: -len(todo[key]))  # so that a shard's lengths are alike
     total = len(set(keys))
-    with tqdm(
+    with Progress(
         desc=f"{encoder.spec.name}, {kind} ({total - len(todo)} of {total} cached)",
         total=total,
         initial=total - len(todo),

@@ -149,10 +149,10 @@ class TextEncoder:
           limit: cuts texts further than the encoder's ``max_tokens`` does; the closing token stays.
         """
         prefixed = with_prefix(texts, self.spec.prefix(kind))
-        found = [text.ids for text in self.tokenizer.encode_batch(prefixed)]
+        numbers = [text.ids for text in self.tokenizer.encode_batch(prefixed)]
         if limit is None:
-            return found
-        return [ids if len(ids) <= limit else [*ids[: limit - 1], ids[-1]] for ids in found]
+            return numbers
+        return [ids if len(ids) <= limit else [*ids[: limit - 1], ids[-1]] for ids in numbers]
 
     @cached_property
     def fingerprint(self) -> str:

@@ -112,22 +112,22 @@ def _tensors(config: Qwen3Config, seed: int) -> dict[str, np.ndarray]:
     params = jax.tree.map_with_path(
         lambda path, x: x / (0.02 * len(x) ** 0.5) if path[-1].key == "kernel" else x, params
     )
-    found = {"embed_tokens.weight": params["word"]["embedding"]}
-    found["norm.weight"] = params["norm"]["scale"]
+    weights = {"embed_tokens.weight": params["word"]["embedding"]}
+    weights["norm.weight"] = params["norm"]["scale"]
     for i, block in params["blocks"].items():
         layer = f"layers.{i}."
-        for ours, theirs in {"query": "q", "key": "k", "value": "v", "out": "o"}.items():
-            found[f"{layer}self_attn.{theirs}_proj.weight"] = block[ours]["kernel"].T
+        for part, published in {"query": "q", "key": "k", "value": "v", "out": "o"}.items():
+            weights[f"{layer}self_attn.{published}_proj.weight"] = block[part]["kernel"].T
         for name in ("gate", "up", "down"):
-            found[f"{layer}mlp.{name}_proj.weight"] = block[name]["kernel"].T
-        for ours, theirs in {
+            weights[f"{layer}mlp.{name}_proj.weight"] = block[name]["kernel"].T
+        for part, published in {
             "query_norm": "self_attn.q_norm",
             "key_norm": "self_attn.k_norm",
             "attention_norm": "input_layernorm",
             "mlp_norm": "post_attention_layernorm",
         }.items():
-            found[f"{layer}{theirs}.weight"] = block[ours]["scale"]
-    tensors = {f"model.{name}": np.ascontiguousarray(x) for name, x in found.items()}
+            weights[f"{layer}{published}.weight"] = block[part]["scale"]
+    tensors = {f"model.{name}": np.ascontiguousarray(x) for name, x in weights.items()}
     if not config.tied:
         shape = (config.vocab_size, config.hidden)
         head = 0.02 * jax.random.normal(jax.random.key(seed + 1), shape)

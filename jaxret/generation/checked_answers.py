@@ -69,8 +69,8 @@ def ask_checked(
     conversations, failures = [list(question) for question in questions], Counter()
     waiting = list(range(len(questions)))
     for attempt in range(attempts):
-        said = stage.ask([conversations[i] for i in waiting], title)
-        problems = [one for one in said if isinstance(one, Problem)]
+        replies = stage.ask([conversations[i] for i in waiting], title)
+        problems = [one for one in replies if isinstance(one, Problem)]
         if attempt == 0 and questions and len(problems) == len(questions):
             raise OutOfReach(
                 f"{stage.chat.endpoint.model} answered none of {len(questions)} questions "
@@ -78,7 +78,7 @@ def ask_checked(
                 "same command goes on"
             )
         wrong = []
-        for i, text in zip(waiting, said, strict=True):
+        for i, text in zip(waiting, replies, strict=True):
             if isinstance(text, Problem):
                 failures[text.kind] += 1
                 continue
@@ -105,12 +105,12 @@ def json_object(text: str, fields: Collection[str]) -> dict[str, Any]:
     text = without_thoughts(text)
     begin, end = text.find("{"), text.rfind("}")
     try:
-        found = json.loads(text[begin : end + 1])
+        content = json.loads(text[begin : end + 1])
     except json.JSONDecodeError as error:
         raise Wrong("not_json", f"it holds no valid JSON object ({error.msg})") from error
-    if missing := sorted(set(fields) - set(found)):
+    if missing := sorted(set(fields) - set(content)):
         raise Wrong("fields", f"the JSON object lacks {', '.join(missing)}")
-    return found
+    return content
 
 
 def sentence(value: Any, field: str) -> str:

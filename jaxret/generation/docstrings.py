@@ -51,13 +51,15 @@ def parameters(docstring: str) -> dict[str, bool]:
     begin = next((i for i in heads if lines[i].strip() == "Parameters"), None)
     if begin is None:
         return {}
-    found: dict[str, bool] = {}
+    required_by_name: dict[str, bool] = {}
     for line in lines[begin + 2 : min((i for i in heads if i > begin), default=len(lines))]:
         if match := _PARAMETER.match(line):
             names, kind = match.groups()
             required = not re.search(r"optional|default", kind or "")
-            found |= {name.strip(): required for name in names.split(",") if "*" not in name}
-    return found
+            required_by_name |= {
+                name.strip(): required for name in names.split(",") if "*" not in name
+            }
+    return required_by_name
 
 
 def strip_html(text: str) -> str:

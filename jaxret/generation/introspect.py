@@ -117,11 +117,11 @@ def _is_tool(thing: Any, library: str) -> bool:
 
 
 def _merged(
-    found: Iterable[tuple[str, str, Any]], counts: dict[str, Counter[str]]
+    candidates: Iterable[tuple[str, str, Any]], counts: dict[str, Counter[str]]
 ) -> dict[str, Any]:
     """Path to object, each object once: by its own name, in the highest package."""
     names: dict[int, list[tuple[str, str, Any]]] = {}
-    for package, path, thing in found:
+    for package, path, thing in candidates:
         counts.setdefault(package, Counter())["found"] += 1
         names.setdefault(id(thing), []).append((package, path, thing))
     merged = {}
@@ -178,8 +178,8 @@ def _package(path: str, name: str, library: Library) -> str:
 
 def _documentation(thing: Any) -> str:
     """Its own docstring; not what every object, number or function of Python has."""
-    found = inspect.getdoc(thing) or ""
-    return "" if found in _COMMON else found
+    own = inspect.getdoc(thing) or ""
+    return "" if own in _COMMON else own
 
 
 def _parameters(thing: Any, docstring: str) -> dict[str, dict[str, bool]]:

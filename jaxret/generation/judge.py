@@ -40,15 +40,15 @@ def compare(stage: Stage, pairs: Sequence[tuple[str, str]], *, attempts: int = 3
     """
     asked = [PROMPT.messages(first=a, second=b) for a, b in pairs]
     asked += [PROMPT.messages(first=b, second=a) for a, b in pairs]
-    found = ask_checked(stage, asked, [check] * len(asked), attempts=attempts, title="judge")
+    answers = ask_checked(stage, asked, [check] * len(asked), attempts=attempts, title="judge")
     n = len(pairs)
     both = [
         (there, back)
-        for there, back in zip(found.values[:n], found.values[n:], strict=True)
+        for there, back in zip(answers.values[:n], answers.values[n:], strict=True)
         if there is not None and back is not None
     ]
-    said = np.array(both, np.int32).reshape(len(both), 2, len(CRITERIA))
-    return Verdicts(forward=said[:, 0], backward=said[:, 1], failures=found.failures)
+    verdicts = np.array(both, np.int32).reshape(len(both), 2, len(CRITERIA))
+    return Verdicts(forward=verdicts[:, 0], backward=verdicts[:, 1], failures=answers.failures)
 
 
 def check(text: str) -> tuple[int, ...]:
@@ -57,11 +57,11 @@ def check(text: str) -> tuple[int, ...]:
     Raises:
       Wrong: ``not_json``, ``fields``, or ``verdict`` where one is neither A, B nor tie.
     """
-    found = json_object(text, CRITERIA)
+    content = json_object(text, CRITERIA)
     for criterion in CRITERIA:
-        if not isinstance(found[criterion], str) or found[criterion] not in VALUE:
+        if not isinstance(content[criterion], str) or content[criterion] not in VALUE:
             raise Wrong("verdict", f'{criterion} must be "A", "B" or "tie"')
-    return tuple(VALUE[found[criterion]] for criterion in CRITERIA)
+    return tuple(VALUE[content[criterion]] for criterion in CRITERIA)
 
 
 def outcomes(verdicts: Verdicts) -> dict[str, Float[np.ndarray, " n"]]:
@@ -72,10 +72,10 @@ def outcomes(verdicts: Verdicts) -> dict[str, Float[np.ndarray, " n"]]:
       preferred the same place in both orders, whatever stood there.
     """
     a, b = verdicts.forward, -verdicts.backward  # both: 1 if a is better
-    found = {}
+    by_name = {}
     for column, criterion in enumerate(CRITERIA):
         x, y = a[:, column], b[:, column]
         win, loss = (x == 1) & (y == 1), (x == -1) & (y == -1)
         rows = {"win": win, "tie": ~(win | loss), "loss": loss, "position": x * y == -1}
-        found |= {f"{criterion}/{name}": row.astype(np.float64) for name, row in rows.items()}
-    return found
+        by_name |= {f"{criterion}/{name}": row.astype(np.float64) for name, row in rows.items()}
+    return by_name

@@ -32,7 +32,7 @@ def assign(
     Raises:
       ValueError: the shares are out of range, or there are too few queries for three parts.
     """
-    found = [
+    rows = [
         Query(
             id=_id(one),
             text=one.query,
@@ -41,7 +41,7 @@ def assign(
         )
         for one in accepted
     ]
-    dataset = build("generated", [(tool, {}) for tool in tools], found)
+    dataset = build("generated", [(tool, {}) for tool in tools], rows)
     cut = own_split(dataset, validation=validation, test=test, seed=seed)
     names = {dataset.query_ids[i]: part for part in Split._fields for i in getattr(cut, part)}
     return [names[_id(one)] for one in accepted]  # no two texts are equal: they would be near

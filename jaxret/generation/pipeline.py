@@ -200,13 +200,13 @@ def _under(stage: str, counts: Counter[str]) -> Counter[str]:
 
 def _tokens(writers: Writers) -> Counter[str]:
     """Those of answers from the cache too: they were paid for once."""
-    found: Counter[str] = Counter()
+    tokens: Counter[str] = Counter()
     for name, stage in writers._asdict().items():
         for side in ("prompt", "completion"):
             counts = stage.chat.counts if stage is not None else {}
             for key in (f"{side}_tokens", f"cached_{side}_tokens"):
-                found[f"{name}/{side}"] += counts.get(key, 0)
-    return found
+                tokens[f"{name}/{side}"] += counts.get(key, 0)
+    return tokens
 
 
 def _read(path: Path) -> Iteration:

@@ -104,8 +104,8 @@ def read_draft(
       Wrong: ``not_json``, ``fields``, ``repeated``, ``not_offered``, ``invented``, ``count`` or
         ``named``.
     """
-    found = json_object(text, Draft._fields)
-    functions = found["functions"]
+    content = json_object(text, Draft._fields)
+    functions = content["functions"]
     if not isinstance(functions, list) or not all(isinstance(f, str) for f in functions):
         raise Wrong("fields", f"functions must be a list of names, got {functions!r:.60}")
     if len(set(functions)) < len(functions):
@@ -115,12 +115,12 @@ def read_draft(
         raise Wrong(kind, f"these functions are not in the list: {', '.join(strangers)}")
     if not fewest <= len(functions) <= most:
         raise Wrong("count", f"{len(functions)} functions instead of {fewest} to {most}")
-    instruction = sentence(found["instruction"], "instruction")
+    instruction = sentence(content["instruction"], "instruction")
     _refuse_names(instruction, functions)
     return Draft(
         instruction=instruction,
         functions=tuple(functions),
-        explanation=sentence(found["explanation"], "explanation"),
+        explanation=sentence(content["explanation"], "explanation"),
     )
 
 

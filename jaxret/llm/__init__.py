@@ -2,12 +2,14 @@
 and models as stages of a pipeline."""
 
 from jaxret.llm.chat import Chat, Endpoint, Malformed, Messages, Unanswered
+from jaxret.llm.estimates import Estimate, announce, count_tokens
 from jaxret.llm.prompts import Prompt, load_prompt
 from jaxret.llm.stages import OutOfReach, Price, Problem, Stage, without_thoughts
 
 __all__ = [
     "Chat",
     "Endpoint",
+    "Estimate",
     "Malformed",
     "Messages",
     "OutOfReach",
@@ -16,6 +18,8 @@ __all__ = [
     "Prompt",
     "Stage",
     "Unanswered",
+    "announce",
+    "count_tokens",
     "load_prompt",
     "without_thoughts",
 ]

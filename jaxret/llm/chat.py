@@ -19,9 +19,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from tqdm import tqdm
-
 from jaxret.files import write_whole
+from jaxret.progress import Progress
 from jaxret.validate import require
 
 Messages: TypeAlias = Sequence[dict[str, str]]  # {"role": .., "content": ..}
@@ -114,17 +113,17 @@ class Chat:
         if path is not None and path.exists():
             try:
                 kept = json.loads(path.read_text())
-                found = parse(kept["answer"])
+                parsed = parse(kept["answer"])
                 used = kept.get("usage", {})
                 self._count(cached=1, **{f"cached_{name}": used[name] for name in used})
-                return found
+                return parsed
             except (Malformed, KeyError, json.JSONDecodeError):
                 path.unlink()  # torn, or of an older parser: asked again
         last: Exception | None = None
         for _ in range(self.endpoint.attempts):
             text, usage = self._complete(messages)
             try:
-                found = parse(text)
+                parsed = parse(text)
             except Malformed as error:
                 last = error
                 self._count(malformed=1)
@@ -132,7 +131,7 @@ class Chat:
             if path is not None:
                 kept = {"messages": list(messages), "answer": text, "usage": usage}
                 write_whole(path, json.dumps(kept))
-            return found
+            return parsed
         self._count(unanswered=1)
         raise Unanswered(
             f"{self.endpoint.model}: no valid answer in {self.endpoint.attempts} attempts: {last}"
@@ -177,7 +176,7 @@ class Chat:
 
         with ThreadPoolExecutor(self.endpoint.concurrency) as pool:
             jobs = pool.map(one, questions, parsers)
-            bar = tqdm(jobs, total=len(questions), desc=title, disable=not progress)
+            bar = Progress(jobs, total=len(questions), desc=title, disable=not progress)
             try:
                 return list(bar)
             except BaseException:
@@ -209,8 +208,8 @@ class Chat:
                 "completion_tokens": answer.usage.completion_tokens,
             }
             self._count(**usage)
-        said = answer.choices[0].message if answer.choices else None
-        return (said and (said.content or said.refusal)) or "", usage
+        message = answer.choices[0].message if answer.choices else None
+        return (message and (message.content or message.refusal)) or "", usage
 
     def _name(self, messages: Messages) -> str:
         end = self.endpoint

@@ -59,8 +59,8 @@ def load_prompt(path: Path, placeholders: Sequence[str]) -> Prompt:
     templates = [Template(message) for message in messages]
     if not all(template.is_valid() for template in templates):
         raise ValueError(f"{path}: a lone $; write $$ for a dollar, $name for a placeholder")
-    found = {name for template in templates for name in template.get_identifiers()}
-    _refuse(str(path), "the file", found, set(placeholders))
+    names = {name for template in templates for name in template.get_identifiers()}
+    _refuse(str(path), "the file", names, set(placeholders))
     return Prompt(
         name=path.stem,
         placeholders=tuple(placeholders),
@@ -68,9 +68,9 @@ def load_prompt(path: Path, placeholders: Sequence[str]) -> Prompt:
     )
 
 
-def _refuse(prompt: str, where: str, found: set[str], expected: set[str]) -> None:
-    if found != expected:
+def _refuse(prompt: str, where: str, given: set[str], expected: set[str]) -> None:
+    if given != expected:
         raise ValueError(
-            f"{prompt}: {where} lack the placeholders {sorted(expected - found)} and have the "
-            f"unknown {sorted(found - expected)}; there must be {sorted(expected)}"
+            f"{prompt}: {where} lack the placeholders {sorted(expected - given)} and have the "
+            f"unknown {sorted(given - expected)}; there must be {sorted(expected)}"
         )

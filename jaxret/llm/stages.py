@@ -78,14 +78,14 @@ class Stage:
         """
         keys = [str(question) for question in questions]
         different = dict(zip(keys, questions, strict=True))
-        said = self.chat.ask_all(
+        replies = self.chat.ask_all(
             list(different.values()),
             self._heard,
             title=title,
             before=self._before,
             failed=self._failed,
         )
-        answers = dict(zip(different, said, strict=True))
+        answers = dict(zip(different, replies, strict=True))
         return [self.noted(answers[key]) for key in keys]
 
     def noted(self, answer):
@@ -122,5 +122,5 @@ def without_thoughts(text: str) -> str:
     The opening tag may be part of the model's template, and then only the closing one is seen.
     """
     _, closed, end = text.rpartition("</think>")
-    said = end if closed else text
-    return "" if "<think>" in said else said.strip()
+    answer = end if closed else text
+    return "" if "<think>" in answer else answer.strip()

@@ -94,8 +94,19 @@ def read_backbone(path: Path) -> Backbone:
 
 def shallow(backbone: Backbone, params: Params, layers: int) -> tuple[Backbone, Params]:
     """The first few blocks of a backbone: a smaller network that starts from the same weights."""
+    smaller = shallower(backbone, layers)
+    blocks = {str(i): params["blocks"][str(i)] for i in range(layers)}
+    return smaller, {**params, "blocks": blocks}
+
+
+def shallower(backbone: Backbone, layers: int | None) -> Backbone:
+    """The network of `shallow` without weights; None leaves it whole.
+
+    Raises:
+      ValueError: if the backbone has fewer blocks.
+    """
+    if layers is None:
+        return backbone
     if not 1 <= layers <= backbone.config.layers:
         raise ValueError(f"layers must be in 1 .. {backbone.config.layers}, got {layers}")
-    blocks = {str(i): params["blocks"][str(i)] for i in range(layers)}
-    smaller = backbone._replace(config=replace(backbone.config, layers=layers))
-    return smaller, {**params, "blocks": blocks}
+    return backbone._replace(config=replace(backbone.config, layers=layers))

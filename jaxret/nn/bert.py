@@ -73,11 +73,11 @@ class BertConfig:
             "hidden_act": "gelu",
             "position_embedding_type": "absolute",
         }.items():
-            if (found := config.get(setting, wanted)) != wanted:
-                raise ValueError(f"{name}: {setting} must be {wanted!r}, got {found!r}")
+            if (actual := config.get(setting, wanted)) != wanted:
+                raise ValueError(f"{name}: {setting} must be {wanted!r}, got {actual!r}")
         if missing := sorted(set(_JSON_NAMES.values()) - set(config)):
             raise ValueError(f"{name}: no value for {missing}, which a BERT config.json has")
-        sizes = cls(**{ours: config[theirs] for ours, theirs in _JSON_NAMES.items()})
+        sizes = cls(**{own: config[published] for own, published in _JSON_NAMES.items()})
         if sizes.hidden % sizes.heads:
             raise ValueError(
                 f"{name}: num_attention_heads must divide hidden_size, "

@@ -27,19 +27,19 @@ FILES = ("config.json", "tokenizer.json", WEIGHTS)
 KeyTable: TypeAlias = Mapping[str, tuple[str, bool] | None]
 
 
-def linear_keys(theirs: str, ours: str) -> KeyTable:
+def linear_keys(published: str, own: str) -> KeyTable:
     """The two tensors of a linear map: PyTorch keeps the matrix as [out, in], we as [in, out]."""
     return {
-        rf"{theirs}\.weight": (f"{ours}/kernel", True),
-        rf"{theirs}\.bias": (f"{ours}/bias", False),
+        rf"{published}\.weight": (f"{own}/kernel", True),
+        rf"{published}\.bias": (f"{own}/bias", False),
     }
 
 
-def norm_keys(theirs: str, ours: str) -> KeyTable:
+def norm_keys(published: str, own: str) -> KeyTable:
     """The two tensors of a layer norm."""
     return {
-        rf"{theirs}\.weight": (f"{ours}/scale", False),
-        rf"{theirs}\.bias": (f"{ours}/bias", False),
+        rf"{published}\.weight": (f"{own}/scale", False),
+        rf"{published}\.bias": (f"{own}/bias", False),
     }
 
 
@@ -103,24 +103,28 @@ def convert(
     """
     leaves, tree = jax.tree.flatten_with_path(shapes)
     wanted = {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
-    found, problems = {}, []
+    tensors_by_path, problems = {}, []
     for name, tensor in tensors.items():
         path, transpose = _translate(name.removeprefix(prefix), keys)
         if path is None:
             continue
-        if path not in wanted or path in found:
+        if path not in wanted or path in tensors_by_path:
             problems.append(f"surplus {name} {tensor.shape}")
             continue
-        found[path] = tensor, transpose
+        tensors_by_path[path] = tensor, transpose
         shape = tensor.shape[::-1] if transpose else tensor.shape
         if shape != wanted[path].shape:
             problems.append(f"misshapen {name}: {shape} for {path} {wanted[path].shape}")
-    problems += [f"missing {path} {wanted[path].shape}" for path in wanted if path not in found]
+    problems += [
+        f"missing {path} {wanted[path].shape}" for path in wanted if path not in tensors_by_path
+    ]
     if problems:
         raise ValueError(
             f"{len(problems)} tensors do not fit the configuration:\n  " + "\n  ".join(problems)
         )
-    return jax.tree.unflatten(tree, [_put(*found.pop(p), leaf) for p, leaf in wanted.items()])
+    return jax.tree.unflatten(
+        tree, [_put(*tensors_by_path.pop(p), leaf) for p, leaf in wanted.items()]
+    )
 
 
 def sha256(path: Path) -> str:
@@ -135,9 +139,9 @@ def verify_sha256(path: Path, expected: str) -> None:
     Raises:
       ValueError: naming the file and both hashes.
     """
-    if (found := sha256(path)) != expected:
+    if (actual := sha256(path)) != expected:
         raise ValueError(
-            f"{path} has sha256 {found}, expected {expected}: it is not the published file; "
+            f"{path} has sha256 {actual}, expected {expected}: it is not the published file; "
             "fetch it again"
         )
 

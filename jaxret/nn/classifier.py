@@ -43,13 +43,13 @@ def classifier(
 def classifier_keys(backbone: Backbone) -> KeyTable:
     """Names of a HuggingFace sequence classifier with the context pool."""
     prefix = backbone.prefix.replace(".", r"\.")
-    theirs = prefix + r"pooler\.dense" if backbone.module is Bert else r"pooler\.dense"
+    pooler = prefix + r"pooler\.dense" if backbone.module is Bert else r"pooler\.dense"
     body = {
         prefix + pattern: None if target is None else (f"backbone/{target[0]}", target[1])
         for pattern, target in backbone.keys.items()
     }
     return {
-        **linear_keys(theirs, "dense"),  # before the backbone's table, which leaves poolers out
+        **linear_keys(pooler, "dense"),  # before the backbone's table, which leaves poolers out
         **linear_keys("classifier", "head"),
         **body,
     }

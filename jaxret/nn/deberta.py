@@ -76,7 +76,7 @@ class DebertaConfig:
             name, config = str(source), json.loads(Path(source).read_text())
         if missing := sorted(set(_JSON_NAMES.values()) - set(config)):
             raise ValueError(f"{name}: no value for {missing}, which a DeBERTa-V3 config.json has")
-        sizes = cls(**{ours: config[theirs] for ours, theirs in _JSON_NAMES.items()})
+        sizes = cls(**{own: config[published] for own, published in _JSON_NAMES.items()})
         if (distance := config.get("max_relative_positions", -1)) > 0:  # published ones say -1
             sizes = replace(sizes, max_distance=distance)
         if sizes.hidden % sizes.heads:
@@ -95,8 +95,8 @@ class DebertaConfig:
             "attention_head_size": (sizes.hidden // sizes.heads, None),
         }
         for setting, allowed in computed.items():
-            if (found := config.get(setting)) not in allowed:
-                raise ValueError(f"{name}: {setting} must be {allowed[0]!r}, got {found!r}")
+            if (actual := config.get(setting)) not in allowed:
+                raise ValueError(f"{name}: {setting} must be {allowed[0]!r}, got {actual!r}")
         return sizes
 
 

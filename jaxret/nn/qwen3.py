@@ -82,13 +82,13 @@ class Qwen3Config:
         rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
         config |= {"rope_type": rope.get("type", "default")} | rope  # of transformers 4 | 5
         for setting, allowed in _COMPUTED.items():
-            if (found := config.get(setting)) not in allowed:
-                raise ValueError(f"{name}: {setting} must be {allowed[0]!r}, got {found!r}")
+            if (actual := config.get(setting)) not in allowed:
+                raise ValueError(f"{name}: {setting} must be {allowed[0]!r}, got {actual!r}")
         if other := set(config.get("layer_types") or ()) - {"full_attention"}:
             raise ValueError(f"{name}: layer_types must be 'full_attention' alone, got {other}")
         if missing := sorted(set(_JSON_NAMES.values()) - set(config)):
             raise ValueError(f"{name}: no value for {missing}, which a Qwen3 config.json has")
-        sizes = cls(**{ours: config[theirs] for ours, theirs in _JSON_NAMES.items()})
+        sizes = cls(**{own: config[published] for own, published in _JSON_NAMES.items()})
         if sizes.heads % sizes.kv_heads:
             raise ValueError(
                 f"{name}: num_key_value_heads must divide num_attention_heads, "

@@ -46,8 +46,8 @@ def load_safetensors(path: Path) -> dict[str, np.ndarray]:
     shards = {file.name: _windows(file) for file in weight_files(path)}
     if set(shards) != {WEIGHTS}:
         promised = set(_read_index(path / INDEX).items())
-        held = {(tensor, name) for name, shard in shards.items() for tensor in shard}
-        if odd := sorted(f"{tensor} in {name}" for tensor, name in promised ^ held):
+        stored = {(tensor, name) for name, shard in shards.items() for tensor in shard}
+        if odd := sorted(f"{tensor} in {name}" for tensor, name in promised ^ stored):
             raise ValueError(
                 f"{path / INDEX} and the shards beside it do not belong together: only one of "
                 f"them has {', '.join(odd)}"

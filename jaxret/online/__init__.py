@@ -1,1 +1,1 @@
-"""Learning from one bit a round: policies, estimators, learners, environments, replay."""
+"""Learning from one bit a round: policies, estimators, learners, environments, simulation."""

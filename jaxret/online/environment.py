@@ -11,14 +11,16 @@ The four go together as they like. A plain environment is ``Environment()``.
 Letters: I items, k items shown, L labels.
 """
 
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxret.online import availability
 from jaxret.types import Choice, Feedback, PRNGKey, Slate
-from jaxret.validate import require
+from jaxret.validate import from_registry, require
 
 
 class Reranker(Protocol):
@@ -87,6 +89,22 @@ def available_at(
     return available & jnp.where(leaves < arrives, come | stays, come & stays)
 
 
+def always_available(
+    environment: Environment, rounds: int, available: Bool[Array, " I"]
+) -> Bool[Array, " I"]:
+    """The items that are there in every round from 0 to ``rounds - 1``.
+
+    Returns:
+      [I].
+    """
+    arrives, leaves = environment.arrives, environment.leaves
+    comes = True if arrives is None else arrives <= 0
+    stays = True if leaves is None else rounds <= leaves
+    if arrives is None or leaves is None:
+        return available & comes & stays
+    return available & jnp.where(leaves < arrives, comes | stays, comes & stays)
+
+
 def respond(
     environment: Environment,
     key: PRNGKey,
@@ -97,8 +115,8 @@ def respond(
     """Uses one item of the slate and says whether it worked. ``key`` is consumed.
 
     Returns:
-      the choice, the feedback (without labels), and the success [], which the learner may have
-      been told the wrong way round.
+      the choice, the feedback (without labels), and the success [], which a noisy reward
+      contradicts.
     """
     coin, lot = jax.random.split(key)
     if environment.reranker is None:
@@ -114,4 +132,38 @@ def respond(
     return choice, Feedback(reward=reward.astype(dtype)), success.astype(dtype)
 
 
+def environment_from(spec: Mapping[str, Any], *, items: int, rounds: int, seed: int) -> Environment:
+    """Reads the settings of an environment.
+
+    Args:
+      spec: ``noise_rate``; ``reranker`` and ``availability``, each None, a name, or a mapping of
+        ``name`` and settings, whose times are shares of the stream in [0, 1].
+      items: I, of the catalogue.
+      rounds: T, of the stream.
+      seed: draws the tools that come and go.
+
+    Raises:
+      ValueError: for anything that is unknown or out of range.
+    """
+    if unknown := sorted(set(spec) - set(_SETTINGS)):
+        raise ValueError(f"environment: unknown {unknown}; known: {', '.join(_SETTINGS)}")
+    settings = _SETTINGS | dict(spec)
+    environment = label_noise(settings["noise_rate"]) if settings["noise_rate"] else Environment()
+    if settings["reranker"] is not None:
+        reranker = from_registry("environment", "reranker", RERANKERS, settings["reranker"])
+        environment = environment._replace(reranker=reranker)
+    if (given := settings["availability"]) is not None:
+        given = dict(given) if isinstance(given, Mapping) else {"name": given}
+        times = {key: value for key, value in given.items() if key in _TIMES}
+        if wrong := {key: value for key, value in times.items() if not 0 <= value <= 1}:
+            raise ValueError(f"environment: times are shares of the stream in [0, 1], got {wrong}")
+        given |= {key: round(share * rounds) for key, share in times.items()}
+        given |= {"items": items, "seed": seed}
+        found = from_registry("environment", "availability", availability.REGISTRY, given)
+        environment = environment._replace(**found._asdict())
+    return environment
+
+
 RERANKERS = {"simulated": simulated_reranker}
+_SETTINGS: dict[str, Any] = {"noise_rate": 0.0, "reranker": None, "availability": None}
+_TIMES = ("at", "first", "last", "leaves", "back")

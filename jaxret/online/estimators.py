@@ -7,7 +7,7 @@ model's probabilities ``p``, the chosen item ``a``, its propensity ``pi`` and th
     importance_weighted   c = p - 1[a] y / pi              unbiased   ORAG Eq. (4)
     chosen_only           c = 1[a] (1 - y / pi)            unbiased   ORAG App. B.2
     full_information      c = p - 1[i*]                    the gradient itself, not a bandit
-    debiased              Eq. (4) with (y - rho)/(1 - 2 rho) for y: unbiased under label noise  (ours)
+    debiased              Eq. (4) with (y - rho)/(1 - 2 rho) for y: unbiased under noise  (ours)
     implicit_exploration  Eq. (4) with pi + gamma for pi   biased, low variance           (ours)
     clipped               Eq. (4) with max(pi, floor)      biased, low variance           (ours)
     bandit_likelihood     c = grad of -log P(y | a)        biased, low variance           (ours)
@@ -63,7 +63,7 @@ class Estimator(NamedTuple):
     coefficients: Coefficients
     unbiased: bool  # Lemma 3.1 holds when a ~ p
     bandit: bool = True  # reads the bit only, never the target
-    noise_rate: float | Float[Array, ""] = 0.0  # how often bits lie where ``unbiased`` is claimed
+    noise_rate: float | Float[Array, ""] = 0.0  # for which ``unbiased`` is claimed
 
 
 def importance_weighted(*, divide_by: str = "propensity") -> Estimator:
@@ -196,6 +196,9 @@ def expected_coefficients(
       target: the right item i*.
       propensity: how items are really chosen; None means by p.
       noise_rate: rho; the bit is wrong with this probability.
+
+    Returns:
+      E[c] [I].
     """
     pi = probs if propensity is None else propensity
     n = probs.shape[0]

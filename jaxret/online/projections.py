@@ -1,7 +1,7 @@
 """Where a row may lie: anywhere, in a ball, on a sphere   (ORAG Algorithm 1, line 6).
 
 Each projection rescales a row, so it is a function of the squared norm alone. That is what
-lets the blocked replay project exactly without touching Theta: after a rank-one step
+lets the blocked form project exactly without touching Theta: after a rank-one step
 
     ||theta - e q||^2 = ||theta||^2 - 2 e (theta . q) + e^2 ||q||^2.
 
@@ -53,7 +53,11 @@ def sphere(*, radius: float = 1.0) -> Projection:
 
 
 def project(projection: Projection, theta: Float[Array, "I d"]) -> Float[Array, "I d"]:
-    """Applies a projection to every row."""
+    """Applies a projection to every row.
+
+    Returns:
+      [I, d].
+    """
     if projection.factor is None:
         return theta
     return theta * projection.factor(jnp.sum(theta**2, axis=1))[:, None]

@@ -7,7 +7,9 @@
 chooses from the slate (a language model, a judge, a person), the halves are compiled apart, and the
 choice comes in as ``position``:
 
-    slate = jit(show_slate)(...);  position = ask(slate.items);  state, trace = jit(learn)(..., position)
+    slate = jit(show_slate)(...)
+    position = ask(slate.items)
+    state, trace = jit(learn)(..., slate, position)
 
 Round t uses ``fold_in(key, t)`` either way, so both give the same run for the same choices.
 

@@ -119,6 +119,8 @@ class Run:
 
 def plot(runs: Sequence[Run], curve: str = "success", *, window: int | None = None) -> "Figure":
     """Draws a curve of several runs in one figure; the arguments are those of `Run.plot`."""
+    import matplotlib
+
     from jaxret import plots
 
     if curve not in CURVES:
@@ -131,4 +133,6 @@ def plot(runs: Sequence[Run], curve: str = "success", *, window: int | None = No
         values = plots.running_mean(np.asarray(run.curves[curve], np.float64), width)
         plots.curve_with_band(ax, 1 + np.arange(values.shape[1]), values, run.name)
     plots.label_curves(ax)
+    if "inline" in matplotlib.get_backend():
+        plots.plt.close(figure)  # a notebook shows what a cell returns, and would show it twice
     return figure

@@ -17,13 +17,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
-from tqdm import tqdm
 
 from jaxret import sharding
 from jaxret.online.blocked import simulate_blocked, simulate_on_mesh
 from jaxret.online.environment import Environment
 from jaxret.online.learner import Learner
 from jaxret.online.rounds import scan_rounds
+from jaxret.progress import Progress
 from jaxret.task import Task
 from jaxret.types import Catalogue, State, Stream, Trace
 from jaxret.validate import require, require_length, require_task
@@ -161,9 +161,7 @@ class Simulation:
           the last states, and the trace with fields [R, T], on the host; absent of padding.
         """
         chunks, rounds = self.cut(orders), orders.shape[1]
-        with tqdm(
-            total=rounds, desc=title, unit="round", delay=3, disable=None, leave=False
-        ) as bar:
+        with Progress(total=rounds, desc=title, unit="round", delay=3, leave=False) as bar:
 
             def start():
                 kinds = dict.fromkeys(Trace._fields, np.float32) | {"item": np.int32}

@@ -1,7 +1,7 @@
 """In which order queries come: exposures, and the hops of tasks that take several tools.
 
 Orders are positions into the queries; they are made on the host, once, and are data to the
-compiled replay.
+compiled simulation.
 """
 
 import numpy as np

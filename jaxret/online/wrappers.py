@@ -185,7 +185,11 @@ def with_experience_replay(
 
 
 def draw_key(seed: int, t: Int[Array, ""]) -> PRNGKey:
-    """The key of round t's draws from the past: they do not depend on what the policy draws."""
+    """The key of round t's draws from the past: they do not depend on what the policy draws.
+
+    Returns:
+      a key [].
+    """
     return jax.random.fold_in(jax.random.key(seed), t)
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from jaxret.lazy import lazy
 
 if TYPE_CHECKING:
-    from jaxret.retrieval import bm25, dense, multihop, rankgpt, verdict
+    from jaxret.retrieval import bm25, dense, multihop, rankgpt
     from jaxret.retrieval.align import procrustes
     from jaxret.retrieval.ranking import Ranking, in_trec_order
     from jaxret.retrieval.retriever import Reranker, Retriever, refine, search
@@ -27,7 +27,6 @@ __all__ = [
     "refine",
     "save_run",
     "search",
-    "verdict",
 ]
 __getattr__, __dir__ = lazy(
     __name__,
@@ -41,6 +40,5 @@ __getattr__, __dir__ = lazy(
         "retriever": ("Reranker", "Retriever", "refine", "search"),
         "runs": ("load_run", "save_run"),
         "testing": ("check_retriever",),
-        "verdict": (),
     },
 )

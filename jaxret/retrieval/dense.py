@@ -24,27 +24,28 @@ from jaxret.retrieval.retriever import Retriever
 def dense(
     name: str,
     theta: Float[ArrayLike, "I d"],
-    encoder: TextEncoder,
+    encoder: TextEncoder | None,
     *,
-    cache: Path | None,
+    cache: Path | None = None,
     kind: Kind = "query",
 ) -> Retriever:
-    """A retriever whose queries are texts.
+    """A retriever whose queries are texts, or vectors where there is no encoder.
 
     Args:
       name: shown in the progress bar and in errors.
       theta: tool embeddings of the encoder's width.
-      encoder: turns queries into unit vectors.
+      encoder: turns queries into unit vectors; None is `inner_product`.
       cache: where these are kept; None keeps nothing. See `jaxret.encoders.encode`.
       kind: which prefix queries get.
     """
-
     by_vector = inner_product(name, theta)
+    if encoder is None:
+        return by_vector
 
     def read(texts):
         return by_vector.read(encode(encoder, texts, kind=kind, cache=cache, progress=False))
 
-    return by_vector._replace(read=read)
+    return by_vector._replace(read=read, encoder=encoder)
 
 
 def inner_product(name: str, theta: Float[ArrayLike, "I d"]) -> Retriever:

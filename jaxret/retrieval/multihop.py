@@ -65,12 +65,12 @@ def plan(answer: str, *, max_hops: int) -> list[str]:
     Raises:
       Malformed: unless they are a list of 1 to ``max_hops`` strings, none of them blank.
     """
-    found = _field(answer, "sub_questions")
-    if not isinstance(found, list) or not 1 <= len(found) <= max_hops:
-        raise Malformed(f"sub_questions must be a list of 1 to {max_hops}, got {found!r:.80}")
-    if wrong := [text for text in found if not isinstance(text, str) or not text.strip()]:
+    parts = _field(answer, "sub_questions")
+    if not isinstance(parts, list) or not 1 <= len(parts) <= max_hops:
+        raise Malformed(f"sub_questions must be a list of 1 to {max_hops}, got {parts!r:.80}")
+    if wrong := [text for text in parts if not isinstance(text, str) or not text.strip()]:
         raise Malformed(f"sub_questions must be texts, got {wrong[0]!r:.80}")
-    return [text.strip() for text in found]
+    return [text.strip() for text in parts]
 
 
 def verdict_question(
@@ -88,10 +88,10 @@ def verdict(answer: str, n: int) -> int:
     Raises:
       Malformed: for anything but a whole number in -1 .. n - 1.
     """
-    found = _field(answer, "index")
-    if type(found) is not int or not -1 <= found < n:  # bool is an int to isinstance
-        raise Malformed(f"index must be a whole number in -1 .. {n - 1}, got {found!r:.80}")
-    return found
+    index = _field(answer, "index")
+    if type(index) is not int or not -1 <= index < n:  # bool is an int to isinstance
+        raise Malformed(f"index must be a whole number in -1 .. {n - 1}, got {index!r:.80}")
+    return index
 
 
 def answer_question(
@@ -107,10 +107,10 @@ def final_answer(answer: str) -> str:
     Raises:
       Malformed: if it is not a text, or blank.
     """
-    found = _field(answer, "answer")
-    if not isinstance(found, str) or not found.strip():
-        raise Malformed(f"answer must be a text, got {found!r:.80}")
-    return found.strip()
+    content = _field(answer, "answer")
+    if not isinstance(content, str) or not content.strip():
+        raise Malformed(f"answer must be a text, got {content!r:.80}")
+    return content.strip()
 
 
 def exact(answer: str, gold: str) -> bool:
@@ -120,8 +120,8 @@ def exact(answer: str, gold: str) -> bool:
 
 def contains(answer: str, gold: str) -> bool:
     """Whether the gold answer's words stand in the answer, one after the other."""
-    ours, theirs = _words(answer), _words(gold)
-    return bool(theirs) and f" {' '.join(theirs)} " in f" {' '.join(ours)} "
+    answer_words, gold_words = _words(answer), _words(gold)
+    return bool(gold_words) and f" {' '.join(gold_words)} " in f" {' '.join(answer_words)} "
 
 
 def _words(text: str) -> list[str]:
@@ -141,8 +141,8 @@ def _numbered(documents: Sequence[str], words: int) -> str:
 
 def _field(answer: str, name: str) -> Any:
     """A field of the JSON object in an answer, whatever stands around the object."""
-    found = re.search(r"\{.*\}", answer, re.DOTALL)
+    match = re.search(r"\{.*\}", answer, re.DOTALL)
     try:
-        return json.loads(found[0] if found else answer)[name]
+        return json.loads(match[0] if match else answer)[name]
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise Malformed(f"no JSON object with {name!r}: {answer!r:.80}") from error

@@ -94,6 +94,6 @@ def rank(
     for start, end in windows(len(order), size=size, step=step):
         part = order[start:end]
         asked = question(query, [documents[i] for i in part], words=words)
-        found = chat.ask(asked, partial(permutation, n=len(part)))
-        order[start:end] = [part[i] for i in found]
+        places = chat.ask(asked, partial(permutation, n=len(part)))
+        order[start:end] = [part[i] for i in places]
     return order

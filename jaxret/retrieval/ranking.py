@@ -1,9 +1,12 @@
 """What retrievers and rerankers return, and metrics and run files read."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float32, Int, Int32
+
+from jaxret import metrics
 
 
 class Ranking(NamedTuple):
@@ -25,3 +28,22 @@ def in_trec_order(ranking: Ranking, tie_order: Int[np.ndarray, " I"]) -> Ranking
     place = np.where(ranking.items < 0, len(tie_order), tie_order[ranking.items])
     order = np.lexsort((place, -ranking.scores), axis=1)
     return Ranking(*(np.take_along_axis(part, order, axis=1) for part in ranking))
+
+
+def metrics_at(cuts: Sequence[int]) -> tuple[str, ...]:
+    """The names of what `mean_metrics` measures: recall at each cut, then nDCG."""
+    return tuple(f"{metric}@{k}" for metric in ("recall", "ndcg") for k in cuts)
+
+
+def mean_metrics(
+    ranking: Ranking, labels: Int[np.ndarray, "N L"], cuts: Sequence[int]
+) -> dict[str, float]:
+    """Recall and nDCG at the cuts, averaged over queries.
+
+    Args:
+      ranking: of the N queries.
+      labels: their tools, -1 pads.
+      cuts: each at most k.
+    """
+    values = metrics.evaluate_ranking(ranking.items, labels, cuts)
+    return {name: float(np.asarray(values[name], np.float64).mean()) for name in metrics_at(cuts)}

@@ -27,9 +27,10 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
-from tqdm import tqdm
 
 from jaxret import sharding
+from jaxret.encoders import TextEncoder
+from jaxret.progress import Progress
 from jaxret.retrieval.ranking import Ranking
 from jaxret.types import Params
 from jaxret.validate import require
@@ -52,6 +53,8 @@ class Retriever(NamedTuple):
     score: Callable[[Params, Features], Float[Array, "B I"]]  # pure
     split: tuple[Any, Any]
     items: int  # I
+    encoder: TextEncoder | None = None  # of the queries, where they become vectors
+    config: Any = None  # of the method that made it
 
 
 class Reranker(NamedTuple):
@@ -62,6 +65,7 @@ class Reranker(NamedTuple):
     params: Params
     score: Callable[[Params, Features, Int[Array, "B k"]], Float[Array, "B k"]]
     prior: float = 0.0  # weight of the first stage's score, which is added
+    config: Any = None  # of the method that made it
 
 
 def search(
@@ -97,23 +101,23 @@ def search(
     lay_out = partial(_lay_out, retriever, None if tie_order is None else order, mesh)
     params = lay_out(retriever.params, retriever.split[0])
     leaves, tree = jax.tree.flatten(retriever.split)
-    found = Ranking(
+    ranking = Ranking(
         items=np.empty((len(texts), k), np.int32), scores=np.empty((len(texts), k), np.float32)
     )
-    for rows, some in _chunks(retriever.name, texts, chunk, progress):
+    for rows, batch in _chunks(retriever.name, texts, chunk, progress):
         scores, items = best_items(
             params,
-            lay_out(retriever.read(some), retriever.split[1]),
+            lay_out(retriever.read(batch), retriever.split[1]),
             score=retriever.score,
             split=(tree, tuple(leaves)),
             items=size,
             k=k,
             mesh=mesh,
         )
-        found.scores[rows] = np.asarray(scores)[: len(rows)]
-        found.items[rows] = order[np.asarray(items)[: len(rows)]]
-        _require_finite(retriever.name, rows, np.isposinf(found.scores[rows]))
-    return found
+        ranking.scores[rows] = np.asarray(scores)[: len(rows)]
+        ranking.items[rows] = order[np.asarray(items)[: len(rows)]]
+        _require_finite(retriever.name, rows, np.isposinf(ranking.scores[rows]))
+    return ranking
 
 
 @partial(jax.jit, static_argnames=("score", "split", "items", "k", "mesh"))
@@ -175,11 +179,11 @@ def refine(
         raise ValueError(f"there are {len(texts)} texts and rankings of {len(ranking.items)}")
     params, absent = jax.device_put(reranker.params), ranking.items < 0
     scores = np.full(ranking.items.shape, -np.inf, np.float32)
-    for rows, some in _chunks(reranker.name, texts, chunk, progress):
-        candidates = np.pad(ranking.items[rows], ((0, len(some) - len(rows)), (0, 0)), mode="edge")
-        got = _rescored(params, reranker.read(some), candidates, score=reranker.score)
+    for rows, batch in _chunks(reranker.name, texts, chunk, progress):
+        candidates = np.pad(ranking.items[rows], ((0, len(batch) - len(rows)), (0, 0)), mode="edge")
+        rescored = _rescored(params, reranker.read(batch), candidates, score=reranker.score)
         prior = reranker.prior * np.where(absent[rows], 0, ranking.scores[rows])  # not 0 * -inf
-        mixed = np.asarray(got)[: len(rows)] + prior
+        mixed = np.asarray(rescored)[: len(rows)] + prior
         scores[rows] = np.where(absent[rows], -np.inf, mixed)
         wrong = np.isnan(scores[rows]) | np.isposinf(scores[rows])
         _require_finite(reranker.name, rows, wrong)
@@ -197,7 +201,7 @@ def _chunks(name, texts, chunk, progress) -> Iterator[tuple[np.ndarray, list]]:
     require("chunk", chunk, ">= 1", lambda x: x >= 1)
     order = np.argsort([-len(text) for text in texts], kind="stable")
     size = min(chunk, len(order))
-    with tqdm(desc=name, total=len(order), unit="query", disable=not progress) as bar:
+    with Progress(desc=name, total=len(order), unit="query", disable=not progress) as bar:
         for start in range(0, len(order), chunk):
             rows = order[start : start + chunk]
             yield rows, [texts[row] for row in np.pad(rows, (0, size - len(rows)), mode="edge")]

@@ -51,10 +51,10 @@ def save_run(
         real = items >= 0
         if not real.any() or not np.isfinite(scores[real]).all():
             raise ValueError(f"query {query!r} has no items, or a score that is not finite")
-        found = zip(items[real].tolist(), scores[real].astype(np.float32), strict=True)
+        ranked = zip(items[real].tolist(), scores[real].astype(np.float32), strict=True)
         lines += [
             f"{query} Q0 {tools[item]} {rank} {score!s} {tag}\n"
-            for rank, (item, score) in enumerate(found, start=1)
+            for rank, (item, score) in enumerate(ranked, start=1)
         ]
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,14 +88,14 @@ def load_run(path: Path, query_ids: Sequence[str], tool_ids: Sequence[str]) -> R
                 raise ValueError(f"{path}, line {number}: {error}: {line.strip()!r}") from error
             seen.add((query, tool))
             lists[query][rank] = (tool, score)
-    if missing := [name for name, found in zip(query_ids, lists, strict=True) if not found]:
+    if missing := [name for name, ranked in zip(query_ids, lists, strict=True) if not ranked]:
         raise ValueError(f"{path} lacks {len(missing)} of {len(lists)} queries, as {missing[:5]}")
-    longest = max((len(found) for found in lists), default=0)
+    longest = max((len(ranked) for ranked in lists), default=0)
     items = np.full((len(lists), longest), -1, np.int32)
     scores = np.full(items.shape, -np.inf, np.float32)
-    for row, found in enumerate(lists):
-        ordered = [found[rank] for rank in sorted(found)]
-        items[row, : len(found)], scores[row, : len(found)] = zip(*ordered, strict=True)
+    for row, ranked in enumerate(lists):
+        ordered = [ranked[rank] for rank in sorted(ranked)]
+        items[row, : len(ranked)], scores[row, : len(ranked)] = zip(*ordered, strict=True)
     rises = (scores[:, 1:] > scores[:, :-1]).any(axis=1)
     if rises.any():
         name = query_ids[int(rises.argmax())]

@@ -42,17 +42,17 @@ def check_retriever(retriever: Retriever, texts: Texts, *, k: int = 5) -> None:
         return retriever.score(params, features)
 
     for _ in range(2):
-        found = search(retriever._replace(score=counted), texts, k, progress=False)
+        ranking = search(retriever._replace(score=counted), texts, k, progress=False)
     if len(calls) != 1:
         _fail(retriever, f"search compiled its scores {len(calls)} times for two equal calls")
-    _agree(retriever, "search and a sort of all scores", found, scores, whole)
+    _agree(retriever, "search and a sort of all scores", ranking, scores, whole)
     backwards = np.arange(retriever.items)[::-1]
-    found = search(retriever, texts, k, tie_order=backwards, progress=False)
-    _agree(retriever, "the catalogue in another order", found, scores, whole)
+    ranking = search(retriever, texts, k, tie_order=backwards, progress=False)
+    _agree(retriever, "the catalogue in another order", ranking, scores, whole)
     if len(jax.devices()) >= _DEVICES:
         mesh = sharding.make_mesh(item=_DEVICES)
-        found = search(retriever, texts, k, mesh=mesh, progress=False)
-        _agree(retriever, f"{_DEVICES} devices and one", found, scores, whole)
+        ranking = search(retriever, texts, k, mesh=mesh, progress=False)
+        _agree(retriever, f"{_DEVICES} devices and one", ranking, scores, whole)
 
 
 def _scores(retriever, texts):
@@ -71,12 +71,12 @@ def _scores(retriever, texts):
     return together
 
 
-def _agree(retriever, what, found: Ranking, scores, whole):
-    if any(len(set(row)) < len(row) for row in found.items.tolist()):
+def _agree(retriever, what, ranking: Ranking, scores, whole):
+    if any(len(set(row)) < len(row) for row in ranking.items.tolist()):
         _fail(retriever, f"{what}: an item is returned twice")
     for name, got in {
-        "lists": found.scores,
-        "items": np.take_along_axis(scores, found.items, axis=1),
+        "lists": ranking.scores,
+        "items": np.take_along_axis(scores, ranking.items, axis=1),
     }.items():
         gap = _gap(got, whole, scores)
         if not gap <= _TOLERANCE:

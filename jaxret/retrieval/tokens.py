@@ -1,8 +1,13 @@
-"""What retrievers that read words read: token numbers, padded to few lengths."""
+"""What retrievers that read words read: token numbers, padded to few lengths.
+
+Letters: B queries, L tokens of a query, M of a document.
+"""
 
 from collections.abc import Callable, Sequence
 
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool, Int
 
 from jaxret.encoders import TextEncoder
 from jaxret.encoders.padding import COARSE, pad
@@ -18,3 +23,22 @@ def reader(
         return {"ids": ids, "mask": mask}
 
     return read
+
+
+def pair(
+    query: Int[Array, " L"],
+    query_mask: Bool[Array, " L"],
+    document: Int[Array, " M"],
+    document_mask: Bool[Array, " M"],
+) -> tuple[Int[Array, " L+M"], Bool[Array, " L+M"], Int[Array, " L+M"]]:
+    """Token numbers, mask and types of one pair, the document right behind the query."""
+    first, second = query_mask.sum(), document_mask.sum()
+    place = jnp.arange(len(query) + len(document))
+    behind = place - first
+    ids = jnp.where(
+        place < first,
+        query[jnp.minimum(place, len(query) - 1)],
+        document[jnp.clip(behind, 0, len(document) - 1)],
+    )
+    mask = place < first + second
+    return jnp.where(mask, ids, 0), mask, (mask & (behind >= 0)).astype(jnp.int32)

@@ -1,7 +1,7 @@
 """The regret bounds, each with its terms and with its assumptions measured on a run.
 
     theorem_5_1   ||Theta_1 - U||^2 / (2 eta) + eta/2 sum_t (1/p* - 2 p* + 1) ||q_t||^2
-    theorem_b2    labels noisy at rate rho: a larger variance and the bias - sum_t <B_t, Theta_t - U>
+    theorem_b2    labels noisy at rate rho: more variance, and the bias - sum_t <B_t, Theta_t - U>
     debiased      ours: the bit put right on average; no bias, and variance for it
 
 p* is the probability of the right item, expectations are means over the seeds of a run, and
@@ -51,7 +51,7 @@ class Bound(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether every assumption does."""
+        """Whether no assumption is refuted; `Assumption.is_measured` says which were measured."""
         return all(a.holds for a in self.assumptions)
 
 
@@ -100,13 +100,17 @@ def debiased(run: Evidence, *, noise_rate: float) -> Bound:
 
 
 def describe(bound: Bound) -> str:
-    """The bound, its terms and its assumptions, a line each; failing ones are marked."""
+    """The bound, its terms and its assumptions, a line each; failing ones are marked.
+
+    So are those of which the run says nothing.
+    """
     terms = " + ".join(f"{value:.4g} ({name})" for name, value in bound.terms.items())
     verdict = "" if bound.holds else "   void: an assumption fails"
     lines = [f"{bound.name}: regret <= {bound.value:.4g} = {terms}{verdict}"]
     for a in bound.assumptions:
-        mark = "holds" if a.holds else "FAILS"
-        lines.append(f"  {mark}  {a.name} {a.measured:.4g}, required {a.required}")
+        mark = "?    " if not a.is_measured else "holds" if a.holds else "FAILS"
+        measured = f"{a.measured:.4g}" if a.is_measured else "were not measured"
+        lines.append(f"  {mark}  {a.name} {measured}, required {a.required}")
     return "\n".join(lines)
 
 
@@ -133,6 +137,7 @@ def _bound(
         terms={term: float(values.mean()) for term, values in terms.items()},
         assumptions=(
             assumptions.same_start(run),
+            assumptions.every_item_available(run),
             assumptions.constant_step(run),
             assumptions.comparator_inside(run),
             assumptions.drawn_from_model(run),
@@ -140,6 +145,7 @@ def _bound(
             assumptions.estimator_second_moment(run, noise_rate=noise_rate, allowed=variance),
             assumptions.one_label(run),
             assumptions.label_noise(run, noise_rate),
+            assumptions.label_noise_by_tool(run, noise_rate),
         ),
     )
 

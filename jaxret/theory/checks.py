@@ -73,13 +73,13 @@ def monte_carlo_coefficients(
     Holds n I numbers at once.
     """
     require("n", n, ">= 2", lambda x: x >= 2)
-    item_key, flip_key = jax.random.split(key)
+    item_key, noise_key = jax.random.split(key)
     ids = jnp.arange(probs.shape[0])
 
     def mask(item):
         return (ids == item).astype(probs.dtype)
 
-    def sample(item, flip):
+    def sample(item, turned):
         obs = Observation(
             probs=probs,
             chosen=mask(item),
@@ -87,13 +87,13 @@ def monte_carlo_coefficients(
             target=mask(target),
             p_chosen=probs[item],
             propensity=probs[item],
-            reward=((item == target) ^ flip).astype(probs.dtype),
+            reward=((item == target) ^ turned).astype(probs.dtype),
         )
         return estimator.coefficients(obs)
 
     items = jax.random.categorical(item_key, jnp.log(probs), shape=(n,))
-    flips = jax.random.bernoulli(flip_key, noise_rate, (n,))
-    c = jax.vmap(sample)(items, flips)
+    turned = jax.random.bernoulli(noise_key, noise_rate, (n,))
+    c = jax.vmap(sample)(items, turned)
     return Sampled(mean=c.mean(axis=0), stderr=c.std(axis=0, ddof=1) / jnp.sqrt(n))
 
 

@@ -150,6 +150,9 @@ def margin(
     Positive means that the data are separable: the loss of ``s * theta`` falls to 0 as s grows,
     so Eq. (2) has no minimiser. Not positive proves nothing: another Theta may do better.
     For one label a query; labels beyond the first count as wrong items.
+
+    Returns:
+      [].
     """
 
     def lead(query_and_label):

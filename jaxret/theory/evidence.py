@@ -8,7 +8,7 @@ Letters: I items, d width, N queries, L labels, T rounds, S seeds.
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from jaxret.online.learner import Rule
 from jaxret.theory.regret import Estimate, losses, over_seeds, regret
@@ -18,7 +18,8 @@ from jaxret.types import Stream, Trace
 class Evidence(NamedTuple):
     """Runs of one learner that differ in their seed, and what they are compared with.
 
-    Every item is available in every round: strip absent rows first.
+    The bounds take it that every item is available in every round: strip rows that never are, and
+    give ``always_available``, so that the others are counted.
     """
 
     rule: Rule
@@ -26,6 +27,8 @@ class Evidence(NamedTuple):
     stream: Stream  # order [S, T]
     trace: Trace  # fields [S, T]
     comparator: Float[Array, "I d"]  # U: any Theta that does not depend on the draws
+    #: from `jaxret.online.environment.always_available`; None: nobody measured it
+    always_available: Bool[Array, " I"] | None = None
 
 
 def require_seeds(run: Evidence) -> None:
@@ -39,10 +42,14 @@ def require_seeds(run: Evidence) -> None:
 
 
 def final_regrets(run: Evidence) -> Float[np.ndarray, " S"]:
-    """Regret of each seed after the last round."""
+    """Regret of each seed after the last round.
+
+    Returns:
+      [S].
+    """
     require_seeds(run)
-    theirs = losses(run.comparator, run.stream.queries, run.stream.labels, tau=run.rule.tau)
-    return regret(run.trace.loss, theirs, run.stream.order)[:, -1]
+    compared = losses(run.comparator, run.stream.queries, run.stream.labels, tau=run.rule.tau)
+    return regret(run.trace.loss, compared, run.stream.order)[:, -1]
 
 
 def measured_regret(run: Evidence) -> Estimate:
@@ -57,23 +64,39 @@ def distance2(run: Evidence) -> float:
 
 
 def norm2(run: Evidence) -> Float[np.ndarray, "S T"]:
-    """``||q_t||^2``."""
+    """``||q_t||^2``.
+
+    Returns:
+      [S, T].
+    """
     each = (np.asarray(run.stream.queries, np.float64) ** 2).sum(axis=1)
     return each[np.asarray(run.stream.order)] / float(run.rule.tau) ** 2
 
 
 def p_label(run: Evidence) -> Float[np.ndarray, "S T"]:
-    """The probability of the right item, from the loss: ``p_success`` underflows sooner."""
+    """The probability of the right item, from the loss: ``p_success`` underflows sooner.
+
+    Returns:
+      [S, T].
+    """
     return np.exp(-np.asarray(run.trace.loss, np.float64))
 
 
 def inverse_p(run: Evidence) -> Float[np.ndarray, "S T"]:
-    """``sum_i 1 / p_i``."""
+    """``sum_i 1 / p_i``.
+
+    Returns:
+      [S, T].
+    """
     return np.asarray(run.trace.inverse_p, np.float64)
 
 
 def bias_product(run: Evidence) -> Float[np.ndarray, "S T"]:
-    """``<B_t, Theta_t - U> / rho``: with z = Theta q, ``2 z_{i*} - sum_i z_i`` less that of U."""
+    """``<B_t, Theta_t - U> / rho``: with z = Theta q, ``2 z_{i*} - sum_i z_i`` less that of U.
+
+    Returns:
+      [S, T].
+    """
     u = np.asarray(run.comparator, np.float64)
     q = np.asarray(run.stream.queries, np.float64) / float(run.rule.tau)
     label = (u[np.asarray(run.stream.labels)[:, 0]] * q).sum(axis=1)

@@ -46,6 +46,9 @@ def losses(
       labels: [N, L], -1 pads; a query without labels costs 0.
       tau: temperature, > 0.
       available: items that are there; None means all.
+
+    Returns:
+      [N].
     """
     here = jnp.ones(theta.shape[0], bool) if available is None else available
 
@@ -68,12 +71,17 @@ def regret(
       trace_losses: `Trace.loss`, of one run or of several.
       comparator_losses: `losses` of the comparator.
       order: the query of each round.
+
+    Returns:
+      [T], or [S, T].
     """
-    ours = np.asarray(trace_losses, np.float64)
-    theirs = np.asarray(comparator_losses, np.float64)[np.asarray(order)]
-    if ours.shape != theirs.shape:
-        raise ValueError(f"losses {ours.shape} and order {theirs.shape} must have one shape")
-    return np.cumsum(ours - theirs, axis=-1)
+    losses_of_run = np.asarray(trace_losses, np.float64)
+    compared = np.asarray(comparator_losses, np.float64)[np.asarray(order)]
+    if losses_of_run.shape != compared.shape:
+        raise ValueError(
+            f"losses {losses_of_run.shape} and order {compared.shape} must have one shape"
+        )
+    return np.cumsum(losses_of_run - compared, axis=-1)
 
 
 def over_seeds(values: Float[np.ndarray, " S"]) -> Estimate:

@@ -30,6 +30,9 @@ def adam_ratio(steps: int, *, b1: float = 0.9, b2: float = 0.999) -> Float[np.nd
       steps: >= 1.
       b1: of the mean, in [0, 1).
       b2: of the squares, in (b1^2, 1).
+
+    Returns:
+      [steps].
     """
     require("steps", steps, ">= 1", lambda n: n >= 1)
     require("b1", b1, "in [0, 1)", lambda x: 0 <= x < 1)
@@ -77,5 +80,5 @@ def sgd_mean_score_drift(
     for name, value in {"share": share, "highest": highest}.items():
         require(name, value, "in [0, 1]", lambda x: 0 <= x <= 1)
     sizes = np.sort(np.asarray(steps, np.float64))[::-1]
-    ours = sizes[: round(share * len(sizes))].sum()
-    return float((highest * sizes.sum() + ours) / tau)
+    of_label = sizes[: round(share * len(sizes))].sum()
+    return float((highest * sizes.sum() + of_label) / tau)

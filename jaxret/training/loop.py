@@ -17,9 +17,9 @@ import optax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
-from tqdm import tqdm
 
 from jaxret import sharding
+from jaxret.progress import Progress
 from jaxret.tracking import NoopTracker, Tracker
 from jaxret.training.batches import Batches
 from jaxret.types import Params, PRNGKey
@@ -165,7 +165,7 @@ def fit(
     where = None if mesh is None else jax.tree.map(lambda x: x.sharding, placed)
     compiled = jax.jit(step, donate_argnums=0, out_shardings=(where, None))
     chunks = -(-steps // every)
-    bar = tqdm(total=steps, desc=title, unit="step", disable=not progress)
+    bar = Progress(total=steps, desc=title, unit="step", disable=not progress)
 
     def chunk(now: Fit, number: int) -> Fit:
         inner, losses = now.state, []

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from jaxret.documents import review
-from jaxret.documents.review import QUESTIONS, Review
+from jaxret.documents import review_results
+from jaxret.documents.review import Review
+from jaxret.documents.review_results import QUESTIONS
 from tests.browser import browsing
 
 EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
@@ -87,7 +88,7 @@ def test_answers_are_lines_and_the_last_one_of_a_tool_counts(sample):
     assert lines(sample)[0]["note"] == "x\ny"
     assert state["answers"]["c"]["completeness"] == "problem"
     assert [tool["id"] for tool in state["tools"]] == ["a", EVIL, "c"]
-    assert review.summary(sample.with_name("reviews.jsonl")) == {
+    assert review_results.summary(sample.with_name("reviews.jsonl")) == {
         "reviewed": 2.0,
         "passed": 0.5,
         "problem/faithfulness": 0.0,
@@ -141,7 +142,7 @@ def test_an_answer_that_cannot_be_written_whole_is_not_written(sample, monkeypat
         def full(number):
             raise OSError("no space left on device")
 
-        monkeypatch.setattr(review.os, "fsync", full)
+        monkeypatch.setattr(review_results.os, "fsync", full)
         status, reply = post(page, answer("c"))
     assert (status, reply) == (500, {"error": "not saved: no space left on device"})
     assert results.read_bytes() == before

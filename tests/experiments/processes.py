@@ -11,7 +11,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from experiments.parts.config import CONFIGS
+from experiments.common.config import CONFIGS
 from experiments.parts.player import Player
 from jaxret.checkpoint import Interrupted
 

@@ -9,8 +9,8 @@ from hydra import compose, initialize_config_dir
 from sklearn.metrics import roc_auc_score
 
 from experiments import analyse_retrieval as analysis
+from experiments.common.config import CONFIGS
 from experiments.parts import failures
-from experiments.parts.config import CONFIGS
 from jaxret import data, encoders
 from jaxret.data.split import own_split
 from jaxret.data.templates import template

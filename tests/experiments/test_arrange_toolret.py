@@ -7,7 +7,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments import arrange_toolret
-from experiments.parts.config import CONFIGS
+from experiments.common.config import CONFIGS
 from jaxret import data
 from jaxret.data.toolret import benchmark
 

@@ -1,18 +1,18 @@
 """Baselines and online learners on one split, end to end on a small world."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments import evaluate_retrieval
+from experiments.common.config import CONFIGS, plain, table
 from experiments.parts import methods
-from experiments.parts.config import CONFIGS
-from experiments.parts.learners import ESTIMATORS
 from jaxret import data
 from jaxret.data.split import own_split
+from jaxret.online.estimators import REGISTRY as ESTIMATORS
+from jaxret.validate import from_registry
 from tests.experiments.processes import stopped_at
 
 LEARNERS = ("greedy", "mapped", "full_information")
@@ -36,9 +36,9 @@ SMALL = [
     f"learner=[{','.join(LEARNERS)}]",
     "online={exposures:3,seeds:2,k:10,chunk:128}",
     *(f"learners.{name}.tau=[0.04]" for name in LEARNERS),
-    "learners.greedy.step=[0.05,0.3]",
-    "learners.mapped.step=[0.03]",
-    "learners.full_information.step=[0.1]",
+    "learners.greedy.eta_over_tau=[0.05,0.3]",
+    "learners.mapped.eta_over_tau=[0.03]",
+    "learners.full_information.eta_over_tau=[0.1]",
     "recipes.cross_encoder.layers=1",
     "recipes.cross_encoder.epochs=0.1",
     "recipes.cross_encoder.limit=16",
@@ -83,18 +83,18 @@ def test_every_method_ranks_the_test_part_and_the_table_says_what_it_saw(world, 
 
 
 def test_what_a_learner_sees_is_what_its_estimator_declares(world):
-    names = [path.stem for path in Path(CONFIGS, "learner").glob("*.yaml")]
+    names = list(table("learners"))
     names.remove("debiased")  # refers to an environment
     cfg = configure(world, "unused", f"learner=[{','.join(names)}]")
     for name in names:
-        spec = dict(cfg.learners[name].estimator)
-        estimator = ESTIMATORS[spec.pop("name")](**spec)
+        spec = plain(cfg.learners)[name]["estimator"]
+        estimator = from_registry(name, "estimator", ESTIMATORS, spec)
         assert methods.sees(cfg, name) in (("bits", "nothing") if estimator.bandit else ("labels",))
     assert methods.sees(cfg, "frozen") == "nothing"
 
 
 def test_a_learner_ranks_as_the_held_out_protocol_says(finished):
-    """Through the search of the bench, lenses too; by the setting that validates best."""
+    """Through the search of the bench, query maps too; by the setting that validates best."""
     directory, results = finished
     for name in ("greedy", "greedy+once", "mapped", "full_information"):
         tuned = unit(directory, f"{name}-tuning")
@@ -147,7 +147,7 @@ def test_bits_make_retrieval_better_and_labels_more_so(world, tmp_path):
         ("methods=[greddy]", "unknown method 'greddy'; known: bm25, documents, .*refit, .*greedy"),
         ("methods=[documents+once]", r"method 'documents\+once': '\+first' is for refiners"),
         ("methods=[greedy+first]", r"'\+once' for learners"),
-        ("learners.greedy.policy.name=bold", "learner 'greedy': unknown policy 'bold'"),
+        ("learners.greedy.policy=bold", "learner 'greedy': unknown policy 'bold'"),
         ("online.exposures=0", "online.exposures must be >= 1, got 0"),
         ("recipes.refit.first=dpr", "recipes.refit.first must be a recipe of a reranker on one"),
         ("recipes.cross_encoder.first=bm25", "recipes.refit.first must be a recipe of a reranker"),

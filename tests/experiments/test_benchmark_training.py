@@ -6,7 +6,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments import benchmark_training
-from experiments.parts.config import CONFIGS
+from experiments.common.config import CONFIGS
 from jaxret.encoders import load_encoder
 
 MODELS = [f"{model}/{kind}" for model in ("mlc", "refiner") for kind in ("training", "inference")]

@@ -5,7 +5,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments import document_ablation
-from experiments.parts.config import CONFIGS
+from experiments.common.config import CONFIGS
 from jaxret import data, encoders
 from jaxret.data.templates import template
 from jaxret.tracking import read_results

@@ -8,7 +8,7 @@ from hydra import compose, initialize_config_dir
 from transformers import AutoTokenizer
 
 from experiments import document_fields
-from experiments.parts.config import CONFIGS
+from experiments.common.config import CONFIGS
 from jaxret import data, encoders
 from jaxret.data.templates import template
 from tests.fake_llm import Reply, serving

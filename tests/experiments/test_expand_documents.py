@@ -10,10 +10,10 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments import expand_documents
-from experiments.parts.config import CONFIGS
+from experiments.common.config import CONFIGS
 from jaxret import data
 from jaxret.data.templates import template
-from jaxret.documents.review import QUESTIONS
+from jaxret.documents.review_results import QUESTIONS
 from tests.experiments.processes import start
 from tests.fake_llm import Reply, serving
 

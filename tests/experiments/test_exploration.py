@@ -7,11 +7,11 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments import exploration
-from experiments.parts.config import CONFIGS
+from experiments.common.config import CONFIGS
 from tests.experiments.processes import stopped_at
 
 WAYS = ("sampled", "greedy")
-CELLS = [f"tau={tau}/step={step}" for tau in ("0.05", "5") for step in ("0", "0.1")]
+CELLS = [f"tau={tau}/eta_over_tau={step}" for tau in ("0.05", "5") for step in ("0", "0.1")]
 
 
 def configure(world, directory, *more):
@@ -22,7 +22,12 @@ def configure(world, directory, *more):
         f"cache={world / 'cache'}",
         f"directory={directory}",
     ]
-    grid = ["tau=[0.05,5.0]", "step=[0.0,0.1]", "~ways.sampled_likelihood", "~ways.epsilon_greedy"]
+    grid = [
+        "tau=[0.05,5.0]",
+        "eta_over_tau=[0.0,0.1]",
+        "~ways.sampled_likelihood",
+        "~ways.epsilon_greedy",
+    ]
     with initialize_config_dir(CONFIGS, version_base="1.3"):
         return compose("exploration", [*small, *where, *grid, *more])
 
@@ -38,10 +43,10 @@ def test_a_step_of_nothing_is_static_retrieval_in_every_cell(finished):
     for way in WAYS:
         for tau in ("0.05", "5"):
             for metric in ("ndcg@10", "recall@10", "accuracy"):
-                still = results[f"{way}/tau={tau}/step=0/final/{metric}"]
+                still = results[f"{way}/tau={tau}/eta_over_tau=0/final/{metric}"]
                 assert still == pytest.approx(results[f"frozen/final/{metric}"])
     for tau in ("0.05", "5"):
-        shown = results[f"greedy/tau={tau}/step=0/online/accuracy"]
+        shown = results[f"greedy/tau={tau}/eta_over_tau=0/online/accuracy"]
         assert shown == pytest.approx(results["frozen/online/accuracy"])
 
 
@@ -52,7 +57,7 @@ def test_drawing_without_learning_succeeds_as_often_as_p_says(world, finished):
     labels = np.mean([len(json.loads(line)["labels"]) for line in lines])
     assert results["frozen/drawn/tau=5"] == pytest.approx(labels / 24, rel=0.05)
     chance, rounds = results["frozen/drawn/tau=5"], results["rounds"] / results["cells"]
-    seen = results["sampled/tau=5/step=0/online/accuracy"]
+    seen = results["sampled/tau=5/eta_over_tau=0/online/accuracy"]
     assert abs(seen - chance) < 4 * np.sqrt(chance / rounds)
 
 
@@ -102,9 +107,9 @@ def test_a_run_that_is_stopped_resumes_within_a_way_and_ends_with_the_same_numbe
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("ways.greedy.policy.name=bold", "learner 'greedy': unknown policy 'bold'; known: softmax"),
+        ("ways.greedy.policy=bold", "learner 'greedy': unknown policy 'bold'; known: softmax"),
         ("+ways.greedy.tau=[0.1]", "'greedy' needs policy and estimator, got .* given once"),
-        ("tau=[0.1,0.0]", r"needs tau > 0 and step >= 0, got tau=\[0.1, 0.0\]"),
+        ("tau=[0.1,0.0]", r"needs tau > 0 and eta_over_tau >= 0, got tau=\[0.1, 0.0\]"),
         ("exposures=0", "exposures must be >= 1, got 0"),
         ("validation=1.0", r"validation must be in \(0, 1\), got 1.0"),
     ],

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
-from experiments.parts.problem import find_encoder
+from experiments.common.loading import find_encoder
 from jaxret import encoders
 from jaxret.encoders import tiny_qwen3
 

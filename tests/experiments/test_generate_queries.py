@@ -6,7 +6,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments import build_catalogue, generate_queries, orag
-from experiments.parts.config import CONFIGS
+from experiments.common.config import CONFIGS
 from jaxret import data
 from jaxret.checkpoint import Interrupted
 from jaxret.data.split import own_split
@@ -88,7 +88,7 @@ def test_learners_take_the_data_set_as_it_is(world, finished, tmp_path):
         "document=name_description",
         "learner=[frozen,greedy]",
         "learners.greedy.tau=[0.04]",
-        "learners.greedy.step=[0.1]",
+        "learners.greedy.eta_over_tau=[0.1]",
         *("exposures=1", "seeds=1", "chunk=32", "tracking=files"),
     ]
     results = orag.main(configure("orag", tmp_path, *small))
@@ -101,7 +101,7 @@ def test_a_run_that_is_stopped_resumes_with_the_same_data_and_repeats_no_call(
 ):
     monkeypatch.setenv("OPENAI_API_KEY", "any")
     directory, results, requests = finished
-    writer, pause = Writer(faults), generate_queries.Run.pause
+    writer, pause = Writer(faults), generate_queries.RunDirectory.pause
 
     def stopped(run, done):
         if done == 40:
@@ -111,7 +111,7 @@ def test_a_run_that_is_stopped_resumes_with_the_same_data_and_repeats_no_call(
     with serving(writer) as server:
         cfg = generation(world, tmp_path, server, *PRICE)
         with monkeypatch.context() as patch:
-            patch.setattr(generate_queries.Run, "pause", stopped)
+            patch.setattr(generate_queries.RunDirectory, "pause", stopped)
             with pytest.raises(Interrupted):
                 generate_queries.main(cfg)
         assert len(server.requests) == 40

@@ -7,9 +7,9 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments import latency
+from experiments.common.config import CONFIGS
+from experiments.common.run_directory import open_run
 from experiments.parts.bench import Bench
-from experiments.parts.config import CONFIGS
-from experiments.parts.run import open_run
 from tests.experiments.processes import stopped_at
 
 METHODS = ("bm25", "documents", "cross_encoder", "refit", "greedy", "mapped")
@@ -24,7 +24,11 @@ def configure(world, directory, *more):
         "queries=8",
         "learner=[greedy,mapped]",
         "online={exposures:1,seeds:1,k:10,chunk:128}",
-        *(f"learners.{name}.{x}=[0.04]" for name in ("greedy", "mapped") for x in ("tau", "step")),
+        *(
+            f"learners.{name}.{x}=[0.04]"
+            for name in ("greedy", "mapped")
+            for x in ("tau", "eta_over_tau")
+        ),
         "recipes.cross_encoder.layers=1",
         "recipes.cross_encoder.epochs=0.1",
         "recipes.cross_encoder.limit=16",

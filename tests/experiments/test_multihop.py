@@ -10,8 +10,9 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments import multihop
-from experiments.parts import choosers, problem, tasks
-from experiments.parts.config import CONFIGS
+from experiments.common.config import CONFIGS
+from experiments.common.loading import load_task
+from experiments.parts import selectors, tasks
 from jaxret import data
 from jaxret.checkpoint import Interrupted
 from jaxret.data.dataset import Query, build
@@ -21,7 +22,7 @@ from tests.experiments.conftest import TOOLS
 from tests.fake_llm import Reply, serving
 
 SMALL = ["dataset=jsonl", "tracking=files", "seeds=2", "chunk=256"]
-GREEDY = [f"learners.reranked_greedy.{x}" for x in ("tau=[0.01]", "step=[0.03,0.1]")]
+GREEDY = [f"learners.reranked_greedy.{x}" for x in ("tau=[0.01]", "eta_over_tau=[0.03,0.1]")]
 BOTH = ["learner=[frozen,reranked_greedy]", *GREEDY, "exposures=8"]
 ASKED = ["planner=llm", "judge=llm", "chunk=8"]
 
@@ -51,8 +52,8 @@ def finished(world):
 def test_static_retrieval_finds_what_the_documents_rank_first(world, finished):
     """Computed again by NumPy: of a task's labels, those among the first five for its words."""
     directory, results = finished
-    task = problem.load(configure(world, directory))
-    scores = task.queries @ task.theta_1.T
+    task = load_task(configure(world, directory))
+    scores = task.queries @ task.theta.T
     right = np.take_along_axis(scores, np.maximum(task.labels, 0), axis=1)
     rank = (scores[:, None] > right[:, :, None]).sum(axis=2)
     hit = (rank < 5) & (task.labels >= 0)
@@ -236,7 +237,7 @@ def test_an_index_outside_the_slate_is_asked_for_again_and_then_the_first_is_use
 
     with serving(answer) as server:
         chat = Chat(Endpoint(model="m", base_url=server.url, attempts=2, concurrency=1))
-        choose = choosers.by_judge(chat, ["mild", "stubborn"], list("abcde"), own_bit=True)
+        choose = selectors.by_judge(chat, ["mild", "stubborn"], list("abcde"), own_bit=True)
         positions, bits = choose(np.array([0, 1]), np.array([[4, 0, 2], [1, 3, 0]]))
     assert positions.tolist() == [1, 0]
     assert bits.tolist() == [1, 0]

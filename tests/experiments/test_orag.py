@@ -9,7 +9,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments import orag
-from experiments.parts.config import CONFIGS
+from experiments.common.config import CONFIGS
 from jaxret import data, encoders, metrics
 from jaxret.data.hops import as_hops
 from jaxret.data.templates import template
@@ -19,12 +19,12 @@ SMALL = [
     "exposures=1",
     "seeds=2",
     "chunk=512",
-    "learner=[frozen,greedy,mapped_rehearsed]",
+    "learner=[frozen,greedy,mapped_replayed]",
     "learners.greedy.tau=[0.04]",
-    "learners.greedy.step=[0.1,0.3]",
-    "learners.mapped_rehearsed.tau=[0.04]",
-    "learners.mapped_rehearsed.step=[0.03]",
-    "learners.mapped_rehearsed.rehearsal.again=2",
+    "learners.greedy.eta_over_tau=[0.1,0.3]",
+    "learners.mapped_replayed.tau=[0.04]",
+    "learners.mapped_replayed.eta_over_tau=[0.03]",
+    "learners.mapped_replayed.experience_replay.per_round=2",
     "tracking=files",
 ]
 
@@ -42,7 +42,7 @@ def finished(tmp_path_factory):
 
 def test_results_have_the_names_that_others_build_on(finished):
     _, results = finished
-    for learner in ("frozen", "greedy", "mapped_rehearsed"):
+    for learner in ("frozen", "greedy", "mapped_replayed"):
         for protocol in ("final", "heldout"):
             for metric in ("accuracy", "recall@10", "ndcg@10", "completeness@10"):
                 assert 0.0 <= results[f"{learner}/{protocol}/{metric}"] <= 1.0
@@ -77,7 +77,7 @@ def test_one_bit_a_query_makes_retrieval_better(finished):
 
 def test_what_all_tools_learn_together_serves_queries_that_were_never_streamed(finished):
     _, results = finished
-    assert results["mapped_rehearsed/heldout/ndcg@10"] > results["greedy/heldout/ndcg@10"] + 0.01
+    assert results["mapped_replayed/heldout/ndcg@10"] > results["greedy/heldout/ndcg@10"] + 0.01
 
 
 def test_a_finished_run_is_read_and_not_repeated(finished, capsys):
@@ -110,17 +110,23 @@ def test_a_directory_with_other_settings_is_refused(finished):
     ("override", "message"),
     [
         ("dataset=ultratool", "'ultratool' needs path="),
-        ("learners.greedy.policy.name=bold", "learner 'greedy': unknown policy 'bold'; known: so"),
+        ("learners.greedy.policy=bold", "learner 'greedy': unknown policy 'bold'; known: so"),
         ("learners.greedy.tau=[0.0]", "needs tau > 0"),
-        ("+learners.greedy.lens.name=curved", "unknown lens 'curved'; known: linear, low_rank"),
-        ("+learners.frozen.rehearsal={again:0,capacity:9}", "again must be >= 1, got 0"),
-        ("learners.mapped_rehearsed.estimator.name=full_information", "is told labels, and reh"),
+        (
+            "+learners.greedy.query_map=curved",
+            "unknown query_map 'curved'; known: linear, lo",
+        ),
+        ("+learners.frozen.experience_replay={per_round:0,capacity:9}", "per_round must be >= 1"),
+        ("learners.mapped_replayed.estimator=full_information", "gets labels, and exp"),
         ("environment.noise_rate=0.7", r"noise_rate must be in \[0, 0.5\], got 0.7"),
-        ("environment.presence={name:never}", "unknown presence 'never'; known: later, one_by"),
-        ("environment=away environment.presence.back=2", r"in \[0, 1\], got {'back': 2}"),
-        ("environment=half_later ~environment.presence.at", "presence 'later': missing a req"),
+        (
+            "environment.availability={name:never}",
+            "unknown availability 'never'; known: la",
+        ),
+        ("environment=away environment.availability.back=2", r"in \[0, 1\], got {'back': 2}"),
+        ("environment=half_later ~environment.availability.at", "'later': missing a req"),
         ("environment=reranked environment.reranker.accuracy=2", r"accuracy must be in \[0, 1\]"),
-        ("document=terse document.recipe=bad", "unknown template 'bad'"),
+        ("document=bad", "document must be one of .*, got bad"),
         ("encoder.path=nowhere", "nowhere"),
     ],
 )

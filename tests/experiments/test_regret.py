@@ -5,7 +5,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments import benchmark_replay, regret
-from experiments.parts.config import CONFIGS
+from experiments.common.config import CONFIGS
 from tests.experiments.processes import stopped_at
 
 

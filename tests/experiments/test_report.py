@@ -8,8 +8,8 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
 from experiments import report
+from experiments.common.config import CONFIGS, plain
 from experiments.parts import jobs
-from experiments.parts.config import CONFIGS, plain
 
 QUICK = [
     "tracking=files",
@@ -31,7 +31,7 @@ def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        cfg = configure("only=[printed]", "run=true", f"always={json.dumps(QUICK)}")
+        cfg = configure("only=[paper_settings]", "run=true", f"always={json.dumps(QUICK)}")
         counts = report.main(cfg)
         again = report.main(cfg)
     return folder, counts, again
@@ -40,20 +40,20 @@ def finished(tmp_path_factory):
 def test_what_is_missing_is_run_once_and_then_read(finished):
     folder, counts, again = finished
     assert counts == again == {"runs": 1, "missing": 0}
-    assert len(list((folder / "runs" / "printed").iterdir())) == 1
+    assert len(list((folder / "runs" / "paper_settings").iterdir())) == 1
 
 
 def test_the_page_holds_the_table_the_figure_and_the_throughput(finished):
     folder, _, _ = finished
     page = (folder / "runs" / "report" / "report.md").read_text()
-    [run] = (folder / "runs" / "printed").iterdir()
+    [run] = (folder / "runs" / "paper_settings").iterdir()
     results = json.loads((run / "results.json").read_text())
     largest = results["adamw/1e-05/largest"]["mean"]
     line = next(line for line in page.splitlines() if line.startswith("| `adamw/1e-05`"))
     assert f"{largest:.3f}" in line or f"{largest:.2g}" in line
-    figure = folder / "runs" / "report" / "figures" / "printed" / run.name / "change.png"
+    figure = folder / "runs" / "report" / "figures" / "paper_settings" / run.name / "change.png"
     assert figure.stat().st_size > 5_000
-    assert f"figures/printed/{run.name}/change.png" in page
+    assert f"figures/paper_settings/{run.name}/change.png" in page
     speed = json.loads((run / "speed.json").read_text())
     assert f"{speed['rounds']:,} rounds in" in page
 

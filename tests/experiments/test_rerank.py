@@ -1,4 +1,4 @@
-"""ORAG with rerankers, end to end on a small world; choosers against the rerankers they wrap."""
+"""ORAG with rerankers, end to end on a small world; selectors against the rerankers they wrap."""
 
 import json
 from functools import partial
@@ -9,11 +9,11 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments import rerank
-from experiments.parts import choosers
-from experiments.parts.config import CONFIGS
+from experiments.common.config import CONFIGS
+from experiments.parts import selectors
 from jaxret.llm import Chat, Endpoint
+from jaxret.methods.cross_encoder import reranker as cross_encoder
 from jaxret.nn.classifier import classifier
-from jaxret.retrieval.cross_encoder import cross_encoder
 from tests.experiments.processes import stopped_at
 from tests.fake_llm import Reply, serving
 from tests.tiny import encoder, weights
@@ -24,7 +24,7 @@ SMALL = [
     "seeds=2",
     "learner=[reranked]",
     "learners.reranked.tau=[0.04]",
-    "learners.reranked.step=[0.1]",
+    "learners.reranked.eta_over_tau=[0.1]",
     "~learners.frozen",
     "recipes.refiner_tool2vec.layers=1",
     "recipes.refiner_tool2vec.epochs=2",
@@ -134,14 +134,14 @@ def test_pairs_are_read_once_and_the_best_of_each_slate_is_picked(tmp_path):
         jax.debug.callback(lambda x: read.append(x.size), candidates)
         return reranker.score(params, features, candidates)
 
-    choose = choosers.pairwise(reranker._replace(score=counted), TEXTS, 5)
+    choose = selectors.pairwise(reranker._replace(score=counted), TEXTS, 5)
     queries, items = np.array([2, 0]), np.array([[4, 0, 2], [1, 3, 0]])
     expected = np.take_along_axis(scores[queries], items, axis=1).argmax(axis=1)
     for _ in range(2):
         np.testing.assert_array_equal(choose(queries, items), expected)
     jax.effects_barrier()
-    assert read == [choosers.PAIRS]  # one batch, the first time
-    together = choosers.listwise(reranker, TEXTS)
+    assert read == [selectors.PAIRS]  # one batch, the first time
+    together = selectors.listwise(reranker, TEXTS)
     np.testing.assert_array_equal(together(queries, items), expected)
 
 
@@ -153,7 +153,7 @@ def test_where_a_model_says_nothing_the_first_of_the_slate_is_used(monkeypatch):
 
     with serving(answer) as server:
         chat = Chat(Endpoint(model="m", base_url=server.url, attempts=1))
-        choose = choosers.by_language_model(chat, TEXTS, DOCUMENTS)
+        choose = selectors.by_language_model(chat, TEXTS, DOCUMENTS)
         picked = partial(choose, np.array([0, 1]), np.array([[4, 0, 2], [1, 3, 0]]))
         assert picked().tolist() == [1, 0]
     assert chat.counts["unanswered"] == 1

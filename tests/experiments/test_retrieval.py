@@ -12,7 +12,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from experiments import ablate_refiner, evaluate_retrieval
-from experiments.parts.config import CONFIGS
+from experiments.common.config import CONFIGS
 from jaxret import data
 from jaxret.data.split import own_split
 from jaxret.retrieval.runs import load_run
@@ -182,7 +182,7 @@ def test_the_whole_ablations_train_no_recipe_twice():
         ("recipes.refiner_tool2vec.tools=names", "tools must be one of"),
         ("recipes.refiner_tool2vec.places=best", "places must be one of"),
         ("recipes.refiner_tool2vec.layers=9", r"layers must be in 1 .. 2, got 9"),
-        ("recipes.query2query.mine=best", "mine must be"),
+        ("recipes.query2query.model=best", "recipes.query2query.model must be one of"),
     ],
 )
 def test_wrong_settings_are_refused_by_name(world, tmp_path, override, message):

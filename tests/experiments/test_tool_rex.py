@@ -7,7 +7,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments import evaluate_retrieval, tiny_qwen3
-from experiments.parts.config import CONFIGS
+from experiments.common.config import CONFIGS
 
 LORA = "{rank: 2, alpha: 4, dropout: 0.1, targets: '.*blocks/.*/kernel'}"
 SMALL = [
@@ -101,7 +101,10 @@ def test_a_tiny_qwen3_serves_as_encoder_and_as_reranker(written, tmp_path):
             "recipes.tool_rank.first=bm26",
             "recipes.tool_rank.first must be one of bm25, .*tool_embed",
         ),
-        ("recipes.tool_rank.lora={rank: 2, alpha: 2, dropout: 1.0, targets: '.*kernel'}", "rate"),
+        (
+            "recipes.tool_rank.lora={rank: 2, alpha: 2, dropout: 1.0, targets: '.*kernel'}",
+            "lora.dropout must",
+        ),
         ("recipes.tool_rank.drop_words=1.5", "drop_words must be in 0 .. 1, got 1.5"),
         ("recipes.tool_embed.drop_words=-1", "drop_words must be in 0 .. 1, got -1"),
         ("encoder.width=17", r"width must be null or in 1 .. 16, got 17"),

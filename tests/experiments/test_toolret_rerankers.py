@@ -11,11 +11,11 @@ from experiments import evaluate_toolret
 from experiments.parts import toolret_stages
 from jaxret.data.toolret import benchmark
 from jaxret.encoders import load_encoder, tiny_qwen3
-from jaxret.retrieval import cross_encoder, tool_rank
+from jaxret.methods import cross_encoder, tool_rank_model
+from jaxret.methods.tool_rank_prompt import verdict
 from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import Reranker, refine
 from jaxret.retrieval.runs import load_run
-from jaxret.retrieval.verdict import verdict
 from tests.experiments.conftest import WIDTH
 from tests.experiments.toolret_copy import QUERIES, TASKS, configure, write_copy
 
@@ -50,8 +50,8 @@ def test_a_cross_encoder_reads_instruction_and_query_and_sorts_the_list(world, c
     names, file = found.dataset.tool_ids, "mnms-with.run"
     first = first_list(tmp_path / "run", "minilm-mnms-with")
     got = load_run(tmp_path / "run" / "rankings" / "cross_encoder" / file, found.ids, names)
-    reranker = cross_encoder.cross_encoder(
-        *cross_encoder.load(folder),
+    reranker = cross_encoder.reranker(
+        *cross_encoder.read_published(folder),
         load_encoder("minilm", folder),
         found.dataset.documents,
         query_limit=128,
@@ -84,7 +84,7 @@ def test_a_language_model_is_asked_about_every_tool_on_the_list(world, copy, tmp
     first = first_list(tmp_path / "run", "bm25-mnms-with")
     got = load_run(tmp_path / "run" / "rankings" / "tool_rank" / file, found.ids, names)
     np.testing.assert_array_equal(np.sort(got.items, axis=1), np.sort(first.items, axis=1))
-    model = tool_rank.load("tool_rank_4b", tmp_path / "model")
+    model = tool_rank_model.load_language_model("tool_rank_4b", tmp_path / "model")
     asked = verdict(model.tokenizer, instruction="", query_limit=64, document_limit=32)
     query = f"{found.instructions[1]} {found.queries[1]}"
     ids = asked.heads([query])[0] + asked.tails([found.dataset.documents[got.items[1, 0]]])[0]

@@ -1,6 +1,7 @@
 """Projections and transfer, end to end on a small configuration."""
 
 import shutil
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,8 +9,9 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments import transfer
-from experiments.parts import later_tools, other_encoder, problem
-from experiments.parts.config import CONFIGS
+from experiments.common.config import CONFIGS
+from experiments.common.loading import draw_parts, find_encoder, load_task
+from experiments.parts import later_tools, other_encoder
 from jaxret.online import projections
 from tests.experiments.processes import stopped_at
 
@@ -21,7 +23,7 @@ SMALL = [
     "chunk=512",
     "learner=[frozen,greedy]",
     "learners.greedy.tau=[0.03]",
-    "learners.greedy.step=[0.1,0.3]",
+    "learners.greedy.eta_over_tau=[0.1,0.3]",
     "other.layers=null",
 ]
 
@@ -41,8 +43,8 @@ def finished(tmp_path_factory):
 def loaded(finished):
     """The problem, and its parts."""
     cfg = configure(finished[0])
-    task = problem.load(cfg)
-    return task, problem.part(task.dataset, cfg.validation, cfg.heldout, cfg.seed)
+    task = load_task(cfg)
+    return task, draw_parts(task.groups, cfg.validation, cfg.heldout, cfg.seed)
 
 
 def ndcg(scores, labels, k=10):
@@ -59,7 +61,7 @@ def test_static_numbers_are_those_of_the_documents(finished, loaded):
     """Computed again by NumPy."""
     _, results = finished
     task, parts = loaded
-    scores = task.queries @ task.theta_1.T
+    scores = task.queries @ task.theta.T
     for part, mask in {"seen": parts.training, "heldout": parts.heldout}.items():
         expected = ndcg(scores[mask], task.labels[mask])
         assert results[f"frozen/none/{part}/ndcg@10"] == pytest.approx(expected, abs=1e-3)
@@ -104,7 +106,7 @@ def test_who_is_ranked_first_in_place_of_whom_is_counted(finished, loaded):
     """Static shares, computed again by NumPy."""
     _, results = finished
     task, parts = loaded
-    first = (task.queries @ task.theta_1.T).argmax(axis=1)
+    first = (task.queries @ task.theta.T).argmax(axis=1)
     shares = []
     for seed in (0, 1):
         drawn = later_tools.draw(task, parts, 0.2, seed)
@@ -116,8 +118,9 @@ def test_who_is_ranked_first_in_place_of_whom_is_counted(finished, loaded):
 
 def test_fewer_layers_are_another_encoder_with_a_cache_of_its_own(loaded, tmp_path):
     cfg = configure(tmp_path, "other.layers=1")
-    task = loaded[0]._replace(documents=loaded[0].documents[:2], texts=loaded[0].texts[:8])
-    there = other_encoder.encoded(task, problem.find_encoder(cfg.other), tmp_path)
+    task = loaded[0]
+    task = replace(task, documents=task.documents[:2], texts=task.texts[:8])
+    there = other_encoder.encoded(task, find_encoder(cfg.other), tmp_path)
     assert there.encoder.fingerprint != task.encoder.fingerprint
     assert (tmp_path / there.encoder.fingerprint).is_dir()
     assert list(there.encoder.params["blocks"]) == ["0"]
@@ -127,7 +130,7 @@ def test_fewer_layers_are_another_encoder_with_a_cache_of_its_own(loaded, tmp_pa
 
 def test_rows_are_carried_to_an_encoder_of_another_width():
     """Turned by 90 degrees into a plane of a space of three, and half as long there."""
-    there = SimpleNamespace(task=SimpleNamespace(theta_1=np.array([[0.0, 0.0, 1.0]])))
+    there = SimpleNamespace(task=SimpleNamespace(theta=np.array([[0.0, 0.0, 1.0]])))
     rotation = np.array([[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0]])
     other = other_encoder.Other(there, rotation, 0.5, projections.none())
     found = other.carried(np.array([[[1.0, 4.0]]]), np.array([[1.0, 0.0]]))
@@ -179,7 +182,10 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(finished, 
     [
         ("carry=cube", r"carry must be one of projections=\['none', 'sphere'\], got 'cube'"),
         ("projections=[sphere,cube]", "unknown projection 'cube'; known: none, ball, sphere"),
-        ("learner=[mapped]", "learner 'mapped' has a lens, which another encoder's queries do"),
+        (
+            "learner=[mapped]",
+            "learner 'mapped' has a query map, which another encoder's q",
+        ),
         ("later.share=1", r"later.share must be in \(0, 1\), got 1"),
         ("later.share=0.001", r"leaves no query \['new_needed'\] in the draw of seed 0: choose"),
         ("other.layers=9", r"layers must be in 1 .. 6, got 9"),

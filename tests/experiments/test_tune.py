@@ -6,15 +6,15 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments import tune
-from experiments.parts.config import CONFIGS
-from experiments.parts.run import Run
+from experiments.common.config import CONFIGS
+from experiments.common.run_directory import RunDirectory
 from jaxret.checkpoint import Interrupted
 
 SMALL = [
     "trials=4",
     "search.schedule=[constant]",
     "learners.greedy.tau=[0.04]",
-    "learners.greedy.step=[0.1]",
+    "learners.greedy.eta_over_tau=[0.1]",
     "tracking=files",
 ]
 
@@ -25,17 +25,17 @@ def configure(directory, *overrides):
 
 
 def test_a_search_that_is_stopped_does_the_trials_that_are_left(tmp_path, monkeypatch):
-    directory, pause = tmp_path / "run", Run.pause
+    directory, pause = tmp_path / "run", RunDirectory.pause
 
     def stop(self, done):
         if done == 2:
             raise Interrupted(self.directory, done)
 
-    monkeypatch.setattr(Run, "pause", stop)
+    monkeypatch.setattr(RunDirectory, "pause", stop)
     with pytest.raises(SystemExit):
         tune.main(configure(directory))
     assert not (directory / "results.json").exists()
-    monkeypatch.setattr(Run, "pause", pause)
+    monkeypatch.setattr(RunDirectory, "pause", pause)
     results = tune.main(configure(directory))
     with (directory / "trials.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -44,17 +44,17 @@ def test_a_search_that_is_stopped_does_the_trials_that_are_left(tmp_path, monkey
     assert results["search/score"] == pytest.approx(float(best["score"]))
     assert results["search/tau"] == pytest.approx(float(best["tau"]))
     assert 0.005 <= results["search/tau"] <= 0.2
-    assert (results["grid/tau"], results["grid/step"]) == pytest.approx((0.04, 0.1))
+    assert (results["grid/tau"], results["grid/eta_over_tau"]) == pytest.approx((0.04, 0.1))
     assert results["grid/score"] > 0.3
 
 
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("+search.size=[1]", r"search: unknown \['size'\]; known: tau, step, schedule, batch"),
+        ("+search.size=[1]", r"search: unknown \['size'\]; known: tau, eta_over_tau, schedule, ba"),
         ("search.schedule=[]", "search: schedule must be a list"),
         ("search.tau.low=0", "search: tau needs 0 < low < high"),
-        ("search.step=3", "search: step must be a list"),
+        ("search.eta_over_tau=3", "search: eta_over_tau must be a list"),
     ],
 )
 def test_what_cannot_be_searched_is_refused_before_any_work(tmp_path, override, message):

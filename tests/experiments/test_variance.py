@@ -5,8 +5,9 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments import variance
-from experiments.parts import bits, problem
-from experiments.parts.config import CONFIGS
+from experiments.common.config import CONFIGS
+from experiments.common.loading import load_task
+from experiments.parts import bits
 from tests.experiments.processes import stopped_at
 
 KEPT = ("importance_weighted", "debiased", "full_information")
@@ -15,7 +16,12 @@ LEFT_OUT = ("chosen_only", "clipped", "implicit_exploration", "bandit_likelihood
 
 def configure(directory, *more):
     small = ["tracking=files", "seeds=2", "exposures=2", "chunk=128", "sizes=[12]"]
-    small += ["tau=[0.02,0.04]", "step=[0.1]", "rates=[0.0,0.2]", "moments={tau:0.1,queries:40}"]
+    small += [
+        "tau=[0.02,0.04]",
+        "eta_over_tau=[0.1]",
+        "rates=[0.0,0.2]",
+        "moments={tau:0.1,queries:40}",
+    ]
     small += [f"~learners.{name}" for name in LEFT_OUT]
     with initialize_config_dir(CONFIGS, version_base="1.3"):
         return compose("variance", [*small, f"directory={directory}", *more])
@@ -83,9 +89,9 @@ def test_gaps_lie_between_what_never_learns_and_what_is_told(finished):
 
 def test_a_part_of_the_catalogue_keeps_the_queries_that_it_answers(finished):
     cfg = configure(finished[0])
-    task = problem.load(cfg)
+    task = load_task(cfg)
     stage = bits.set_up(cfg, task, 12, range(2))
-    kept = [int(np.flatnonzero((task.theta_1 == row).all(axis=1))[0]) for row in stage.task.theta_1]
+    kept = [int(np.flatnonzero((task.theta == row).all(axis=1))[0]) for row in stage.task.theta]
     assert len(set(kept)) == 12
     one = (task.labels >= 0).sum(axis=1) == 1
     answered = np.flatnonzero(one & np.isin(task.labels[:, 0], kept))
@@ -115,13 +121,13 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(tmp_path, 
         ("~learners.full_information", "learners must hold 'full_information'"),
         ("rates=[0.5]", r"rates must be in \[0, 0.5\), got 0.5"),
         ("sizes=[some]", "sizes must be 'all' or a number >= 2, got some"),
-        ("learners.debiased.estimator.name=right", "'debiased': unknown estimator 'right'; known"),
+        ("learners.debiased.estimator=right", "'debiased': unknown estimator 'right'; known"),
         (
             "~learners.debiased.policy",
             r"'debiased' needs policy and estimator, got \['estimator'\]",
         ),
-        ("+learners.debiased.policy.k=2", "'debiased' must show one item"),
-        ("+learners.debiased.lens={name:linear}", "'debiased' needs policy and estimator, got"),
+        ("learners.debiased.policy={name:softmax,k:2}", "'debiased' must show one item"),
+        ("+learners.debiased.query_map=linear", "'debiased' needs policy and estimator, got"),
     ],
 )
 def test_wrong_settings_are_refused_before_any_work(tmp_path, override, message):

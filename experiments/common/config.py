@@ -1,0 +1,107 @@
+"""Settings: names that stand for blocks of them, configs as plain data, and the name of a run.
+
+``encoder=NAME``, ``environment=NAME`` and ``learner=[NAME, ...]`` are chosen by name on the command
+line; what a name stands for is a line of a table: `ENCODERS` here, ``configs/environments.yaml``
+and ``configs/learners.yaml``. Each setting of a block can be overridden
+(``encoder.path=FOLDER``, ``learners.orag.tau=[0.02]``).
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import DictConfig, OmegaConf
+
+from jaxret import __version__, data, encoders
+from jaxret.data.templates import TEMPLATES
+from jaxret.files import content_digest
+from jaxret.online.grids import LearnerGrid, learner_grid
+from jaxret.validate import require
+
+CONFIGS = str(Path(__file__).resolve().parents[2] / "configs")
+#: The mode of W&B.
+TRACKING: dict[str, Literal["online", "disabled"] | None] = {
+    "files": "disabled",
+    "offline": None,
+    "online": "online",
+}
+_WHERE_NOT_WHAT = ("directory", "again", "cache", "tracking", "project", "hydra")  # no result
+
+_ENCODER = {
+    "path": None,  # a folder in HuggingFace layout; null: the installed package, or the hub
+    "instruction": None,  # the task that queries name; null: the encoder's own, '': none
+    "width": None,  # the first so many numbers of a vector; null: all
+    "layers": None,  # the first so many of the network; null: all
+    "dtype": "float32",
+    "devices": 1,  # that share the weights
+}
+ENCODERS = {name: {"name": name, **_ENCODER} for name in encoders.ENCODERS}
+for _large in ("qwen3_4b", "qwen3_8b", "tool_embed_4b"):
+    ENCODERS[_large]["dtype"] = "bfloat16"
+#: Random weights, to be trained: ``python -m experiments.tiny_qwen3`` writes the folder.
+ENCODERS["qwen3_tiny"] = ENCODERS["qwen3_0_6b"] | {"path": "runs/models/tiny_qwen3"}
+
+
+def table(name: str) -> dict[str, Any]:
+    """A file of ``configs`` with a block for each name; interpolations stay as they are."""
+    content = OmegaConf.to_container(OmegaConf.load(f"{CONFIGS}/{name}.yaml"))
+    assert isinstance(content, dict)
+    return {str(key): value for key, value in content.items()}
+
+
+def plain(config: DictConfig, *, resolve: bool = True) -> dict[str, Any]:
+    """The config as a dict of dicts, lists and numbers."""
+    content = OmegaConf.to_container(config, resolve=resolve)
+    assert isinstance(content, dict)
+    return {str(key): value for key, value in content.items()}
+
+
+def check_names(cfg: DictConfig) -> None:
+    """Refuses names of documents and trackers that are not known."""
+    for setting, known in (("document", TEMPLATES), ("tracking", TRACKING)):
+        if setting in cfg:
+            allowed = f"one of {', '.join(known)}"
+            require(setting, cfg[setting], allowed, known.__contains__)
+
+
+def learner_grids(cfg: DictConfig) -> list[LearnerGrid]:
+    """The learners that ``learner=[...]`` names, with their grids."""
+    return [learner_grid(name, spec) for name, spec in plain(cfg.learners).items()]
+
+
+def cache_folder(cfg: DictConfig) -> Path:
+    """Where encoded texts and answers of language models are kept."""
+    return encoders.cache_directory() if cfg.cache is None else Path(cfg.cache)
+
+
+def settings(cfg: DictConfig) -> dict[str, Any]:
+    """All that can change a result: settings, what the data hold, and the version of the code."""
+    content = plain(cfg, resolve=False)
+    kept = {key: value for key, value in content.items() if key not in _WHERE_NOT_WHAT}
+    name, path = (OmegaConf.select(cfg, f"dataset.{key}") for key in ("name", "path"))
+    place = Path(data.__file__).with_name(str(name)) if path is None else Path(path)  # or built in
+    return kept | {"data": content_digest(place), "version": __version__}
+
+
+def fingerprint(*, _root_: DictConfig) -> str:
+    """Eight letters that stand for the settings; ``${fingerprint:}`` in a config."""
+    return hashlib.sha256(json.dumps(settings(_root_), sort_keys=True).encode()).hexdigest()[:8]
+
+
+#: What each of these can be called.
+NAMES = {"encoder": ENCODERS, "environment": table("environments"), "learner": table("learners")}
+
+
+def _register_names() -> None:
+    """Makes the tables known to Hydra, as if each name were a file of a config group."""
+    store = ConfigStore.instance()
+    for group, blocks in NAMES.items():
+        for name, block in blocks.items():
+            package = f"learners.{name}" if group == "learner" else None
+            store.store(group=group, name=name, node=block, package=package)
+
+
+_register_names()
+OmegaConf.register_new_resolver("fingerprint", fingerprint, replace=True)

@@ -1,0 +1,154 @@
+"""What turns a function into a command: settings from Hydra, one line for wrong input, a table.
+
+    @experiment("orag")                       # configs/orag.yaml
+    def main(cfg, run):                       # computes; returns name -> one value a seed
+        ...
+
+    @main.check
+    def check(cfg):                           # refuses wrong settings, before anything is written
+        ...
+
+    @main.show
+    def show(cfg, results):                   # prints what was found, now or before
+        ...
+
+    if __name__ == "__main__":
+        main.cli()
+
+``main(cfg)`` opens the run's directory, computes what is not there yet, shows it, and returns the
+mean of every result. `command` is for functions that have no run: they take ``cfg`` alone.
+"""
+
+import functools
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn, TypeAlias, TypeVar
+
+import hydra
+from hydra.errors import HydraException
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from experiments.common.config import CONFIGS, NAMES, check_names
+from experiments.common.run_directory import RunDirectory, open_run
+from jaxret import tracking
+from jaxret.llm import OutOfReach
+
+Results: TypeAlias = Mapping[str, Any]  # name -> one value a seed
+Means: TypeAlias = dict[str, float]
+Found: TypeAlias = dict[str, dict[str, Any]]  # of `tracking.read_results`
+Hook = TypeVar("Hook", bound=Callable)
+
+#: What wrong input raises.
+WRONG_INPUT = (ValueError, KeyError, TypeError, ImportError, OSError, OutOfReach)
+WRONG_CONFIG = (HydraException, OmegaConfBaseException)
+
+
+class Command:
+    """A function of a config that is also a command."""
+
+    def __init__(self, function: Callable[..., Any], config: str):
+        functools.update_wrapper(self, function)
+        self.function, self.config = function, config
+
+    def __call__(self, cfg: DictConfig) -> Any:
+        check_names(cfg)
+        return self.function(cfg)
+
+    def __reduce__(self) -> str:
+        return vars(self)["__name__"]  # to another process by name, as functions go
+
+    def cli(self, config: str | None = None) -> None:
+        """Runs as a command; wrong input ends in one line on standard error and status 2.
+
+        ``-v`` or HYDRA_FULL_ERROR=1 gives the traceback in its place.
+
+        Args:
+          config: the file of ``configs``; None: the function's own.
+        """
+        verbose = "-v" in sys.argv or os.environ.get("HYDRA_FULL_ERROR") == "1"
+        sys.argv = [word for word in sys.argv if word != "-v"]
+        os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises what is wrong: it is said here
+
+        def job(cfg: DictConfig) -> None:
+            try:
+                self(cfg)
+            except (*WRONG_INPUT, *WRONG_CONFIG) as error:
+                _refuse(error, verbose)
+
+        job.__module__ = _module()  # names the job
+        run = hydra.main(config_path=CONFIGS, config_name=config or self.config, version_base="1.3")
+        try:
+            run(job)()
+        except (*WRONG_INPUT, *WRONG_CONFIG) as error:
+            _refuse(error, verbose)
+
+
+class Experiment(Command):
+    """A command with a run: ``function(cfg, run)`` computes its results."""
+
+    def __init__(self, function: Callable[[DictConfig, RunDirectory], Results], config: str):
+        super().__init__(function, config)
+        self._check: Callable[[DictConfig], Means | None] = lambda cfg: None
+        self._show: Callable[[DictConfig, Found], None] = lambda cfg, results: None
+
+    def check(self, hook: Hook) -> Hook:
+        """``check(cfg)`` refuses what cannot be; what it returns is in the place of a run."""
+        self._check = hook
+        return hook
+
+    def show(self, hook: Hook) -> Hook:
+        """``show(cfg, results)`` prints the results, as `tracking.read_results` has them."""
+        self._show = hook
+        return hook
+
+    def __call__(self, cfg: DictConfig) -> Means:
+        check_names(cfg)
+        if (instead := self._check(cfg)) is not None:
+            return instead
+        with open_run(cfg) as run:
+            if run is not None:
+                run.finish(self.function(cfg, run))
+        found = tracking.read_results(cfg.directory)
+        self._show(cfg, found)
+        print(f"results and figures: {cfg.directory}")
+        return {name: value["mean"] for name, value in found.items()}
+
+
+def command(config: str) -> Callable[[Callable], Command]:
+    """Makes a command of ``main(cfg)``, with the settings of ``configs/CONFIG.yaml``."""
+    return lambda function: Command(function, config)
+
+
+def experiment(config: str) -> Callable[[Callable], Experiment]:
+    """Makes an experiment of ``main(cfg, run)``, with the settings of ``configs/CONFIG.yaml``."""
+    return lambda function: Experiment(function, config)
+
+
+def one_line(error: Exception) -> str:
+    """An error as one line; Hydra's without the paths where it has looked."""
+    text = str(error)
+    found = re.search(r"Could not (?:find|load) '(\w+)/(\w+)'", text)
+    if found and found[1] in NAMES:
+        return f"unknown {found[1]} {found[2]!r}; known: {', '.join(NAMES[found[1]])}"
+    if isinstance(error, (KeyError, TypeError)):
+        text = f"{type(error).__name__}: {text}"
+    text = re.split(r"\n *full_key:|Config search path:", text)[0].strip()
+    text = re.sub(r":\n\t", ": ", text).replace("\n\t", ", ")
+    return ". ".join(line.strip().rstrip(".") for line in text.splitlines() if line.strip())
+
+
+def _refuse(error: Exception, verbose: bool) -> NoReturn:
+    if verbose:
+        raise error
+    print(one_line(error), file=sys.stderr)
+    raise SystemExit(2)
+
+
+def _module() -> str:
+    """The experiment's module, whose last word is the name of the job."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return Path(sys.argv[0]).stem if spec is None else spec.name

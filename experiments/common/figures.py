@@ -1,0 +1,44 @@
+"""Figures that several experiments draw of their learners."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from experiments.common.run_directory import RunDirectory
+from jaxret import plots
+
+
+def learning_figures(run: RunDirectory, curves: Mapping[str, Mapping[str, np.ndarray]]) -> None:
+    """Accuracy and regret of every learner over the rounds, drawn and tracked.
+
+    Args:
+      run: where the figures go, and whose tracker gets the mean curves.
+      curves: learner -> ``success [S, T]`` and ``regret [S, T]``.
+    """
+    accuracy_figure(run, curves)
+    rounds = 1 + np.arange(min(curve["regret"].shape[1] for curve in curves.values()))
+    figure, ax = plots.new_figure("round", "regret")
+    for name, curve in curves.items():
+        plots.curve_with_band(ax, rounds, curve["regret"][:, : len(rounds)], name)
+        run.tracker.curve(f"regret/{name}", rounds, curve["regret"][:, : len(rounds)].mean(axis=0))
+    plots.label_curves(ax)
+    run.save_figure(figure, "regret")
+
+
+def accuracy_figure(
+    run: RunDirectory,
+    curves: Mapping[str, Mapping[str, np.ndarray]],
+    file: str = "accuracy",
+) -> None:
+    """Success over the rounds, averaged over a twentieth of the stream."""
+    rounds = 1 + np.arange(min(curve["success"].shape[1] for curve in curves.values()))
+    window = max(1, len(rounds) // 20)
+    figure, ax = plots.new_figure("round", f"success, mean of {window} rounds")
+    for name, curve in curves.items():
+        accuracy = plots.running_mean(curve["success"], window)[:, : len(rounds)]
+        shown = plots.curve_with_band(ax, rounds, accuracy, name)
+        if name == "frozen":
+            shown.set_linestyle("--")
+        run.tracker.curve(f"accuracy/{name}", rounds, accuracy.mean(axis=0))
+    plots.label_curves(ax)
+    run.save_figure(figure, file)

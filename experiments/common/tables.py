@@ -1,0 +1,88 @@
+"""Tables of results in the terminal: columns that do not fit are folded below, digits never cut."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+EDGES = 3  # of a column: two blanks and a line
+
+
+def results_table(
+    results: Mapping[str, Mapping[str, Any]],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    title: str,
+    words: Mapping[str, Mapping[str, str]] | None = None,
+) -> None:
+    """Prints mean ± standard error of the results ``row/column``.
+
+    Args:
+      results: of `jaxret.tracking.read_results`.
+      rows: first half of the names.
+      columns: second half of the names.
+      title: above the table.
+      words: columns before these: column -> row -> what is written there.
+    """
+    heads = [column.replace("/", "\n") for column in columns]
+    cells = {row: [cell(results.get(f"{row}/{column}")) for column in columns] for row in rows}
+    print_table(title, heads, cells, words)
+
+
+def print_table(
+    title: str,
+    columns: Sequence[str],
+    rows: Mapping[str, Sequence[str]],
+    words: Mapping[str, Mapping[str, str]] | None = None,
+) -> None:
+    """Prints cells; a terminal too narrow for all columns gets one block of them after the other.
+
+    Args:
+      title: above the first block.
+      columns: heads, which may have several lines.
+      rows: name -> a cell a column.
+      words: columns that are in every block: head -> row -> what is written there.
+    """
+    words, console = words or {}, Console()
+    left = [_width(["", *rows])] + [_width([head, *of.values()]) for head, of in words.items()]
+    widths = [_width([head, *(r[i] for r in rows.values())]) for i, head in enumerate(columns)]
+    for block in _blocks(widths, console.width - sum(w + EDGES for w in left) - 1):
+        table = Table(title=title, title_justify="left")
+        for head in ("", *words):
+            table.add_column(head, no_wrap=True)
+        for i in block:
+            table.add_column(columns[i], justify="right", no_wrap=True)
+        for name, cells in rows.items():
+            table.add_row(name, *(of[name] for of in words.values()), *(cells[i] for i in block))
+        needed = sum(w + EDGES for w in (*left, *(widths[i] for i in block))) + 1
+        Console(width=max(needed, console.width)).print(table)
+        title = ""
+
+
+def cell(value: Mapping[str, Any] | None) -> str:
+    """Mean ± standard error, as short as it is useful."""
+    if value is None:
+        return ""
+    if abs(value["mean"]) >= 1e6 or 0 < abs(value["mean"]) < 5e-4:
+        return f"{value['mean']:.2g}"
+    digits = 1 if abs(value["mean"]) >= 100 else 3
+    error = "" if not value["stderr"] else f" ±{value['stderr']:.{digits}f}"
+    return f"{value['mean']:.{digits}f}{error}"
+
+
+def _width(texts: Sequence[str]) -> int:
+    return max(len(line) for text in texts for line in text.split("\n"))
+
+
+def _blocks(widths: Sequence[int], room: int) -> Iterator[list[int]]:
+    """Positions of the columns of each block: as many as there is room for, and at least one."""
+    block: list[int] = []
+    for i, width in enumerate(widths):
+        taken = sum(widths[j] + EDGES for j in block)
+        if block and taken + width + EDGES > room:
+            yield block
+            block = []
+        block.append(i)
+    if block:
+        yield block

@@ -1,0 +1,183 @@
+"""ReFIT: the query itself is corrected by what a reranker says about its candidates.
+
+With the candidates d_1 .. d_K of the first retrieval, p = softmax(q . d / tau) and the reranker's
+r = softmax(scores / reranker_tau), the query vector descends
+
+    KL(r || p)          with gradient          sum_i (p_i - r_i) d_i / tau
+
+and the catalogue is searched once more with what it has become. Nothing else moves, so the second
+list may hold tools that the first one missed:
+
+    judged = refine(reranker, validation.texts, search(first, validation.texts, k=10))
+    second = fit(train, Config(), validation=validation, judged=judged)
+    better = second(texts, refine(reranker, texts, search(first, texts, k=10)))
+
+(Gangi Reddy et al. 2023.) ORAG compares with it and gives no settings, so the defaults are ours: a
+tau for unit vectors, and tau^2 for the learning rate, which is the largest for which the divergence
+surely falls: with unit candidates its curvature is at most 1 / tau^2.
+
+Letters: N queries, I tools, K candidates, d width.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from jaxret.methods.common import KEPT, scores
+from jaxret.retrieval.dense import dense, inner_product
+from jaxret.retrieval.ranking import Ranking
+from jaxret.retrieval.retriever import Features, Texts, search
+from jaxret.task import Task
+from jaxret.validate import require
+
+_BATCH = 64  # queries at a time: 64 x K x d numbers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Gradient descent on the query.
+
+    Raises:
+      ValueError: for a value out of its range, naming the field.
+    """
+
+    steps: tuple[int, ...] = (10, 30, 100, 300)  # the number that validates best is taken
+    learning_rate: float = 2.5e-3
+    tau: float = 0.05  # temperature of the inner products
+    reranker_tau: float = 1.0  # and of the reranker's logits
+
+    def __post_init__(self):
+        allowed = "one or more numbers >= 0"
+        require("steps", self.steps, allowed, lambda x: len(x) > 0 and min(x) >= 0)
+        for field in ("learning_rate", "tau", "reranker_tau"):
+            require(field, getattr(self, field), "> 0", lambda x: x > 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecondSearch:
+    """``second(texts, judged) -> ranking``: a reranker's list becomes one of the whole catalogue.
+
+    So it is no reranker, whose tools are those it was given, and no retriever, which needs no list.
+    """
+
+    name: str
+    theta: Float[Array, "I d"]
+    read: Callable[[Texts], Features]  # texts -> vectors
+    steps: int
+    config: Config
+    tie_order: Int[np.ndarray, " I"] | None  # as of `jaxret.retrieval.retriever.search`
+    kept: int = KEPT  # items of a ranking
+
+    def __call__(self, texts: Texts, judged: Ranking, *, progress: bool = True) -> Ranking:
+        """Searches again with corrected queries.
+
+        Args:
+          texts: the N queries.
+          judged: the reranker's list of each.
+          progress: whether to show a bar.
+        """
+        queries = _corrected(
+            self.read(texts),
+            self.theta,
+            *judged,
+            steps=self.steps,
+            learning_rate=self.config.learning_rate,
+            tau=self.config.tau,
+            reranker_tau=self.config.reranker_tau,
+        )
+        k = min(self.kept, len(self.theta))
+        catalogue = inner_product(self.name, self.theta)
+        order = self.tie_order
+        return search(catalogue, np.asarray(queries), k, tie_order=order, progress=progress)
+
+
+def fit(
+    task: Task,
+    config: Config,
+    *,
+    validation: Task,
+    judged: Ranking,
+    theta: Float[np.ndarray, "I d"] | None = None,
+    name: str = "refit",
+) -> SecondSearch:
+    """Chooses the number of steps. Nothing else is trained, so there is nothing to save.
+
+    Args:
+      task: whose catalogue is searched.
+      config: the numbers of steps to try, and the scales.
+      validation: chooses by recall at the first of `jaxret.methods.common.CUTS`.
+      judged: what the reranker says of the validation queries.
+      theta: of the first retrieval; None: the task's.
+      name: shown in the progress bar and in errors.
+    """
+    rows = jnp.asarray(task.theta if theta is None else theta)
+
+    def of(steps: int, read: Callable[[Texts], Features]) -> SecondSearch:
+        order = task.tie_order
+        return SecondSearch(
+            name=name, theta=rows, read=read, steps=steps, config=config, tie_order=order
+        )
+
+    def score(steps):
+        found = of(steps, np.asarray)(validation.queries, judged, progress=False)
+        return next(iter(scores(found, validation).values()))
+
+    return of(max(config.steps, key=score), dense(name, rows, task.encoder).read)
+
+
+def refit(
+    queries: Float[Array, "N d"],
+    theta: Float[Array, "I d"],
+    items: Int[Array, "N K"],
+    reranker_scores: Float[Array, "N K"],
+    *,
+    steps: int = 100,
+    learning_rate: float = 2.5e-3,
+    tau: float = 0.05,
+    reranker_tau: float = 1.0,
+) -> Float[Array, "N d"]:
+    """Query vectors that agree with the reranker.
+
+    Args:
+      queries: that found the candidates.
+      theta: tool embeddings.
+      items: candidates, -1 pads; a query without any stays as it is.
+      reranker_scores: of the candidates, on the scale of logits.
+      steps: of gradient descent.
+      learning_rate: size of a step.
+      tau: temperature of ``q . theta``.
+      reranker_tau: temperature of the scores.
+    """
+    require("steps", steps, ">= 0", lambda x: x >= 0)
+    positive = {"learning_rate": learning_rate, "tau": tau, "reranker_tau": reranker_tau}
+    for name, value in positive.items():
+        require(name, value, "> 0", lambda x: x > 0)
+    theta = jnp.asarray(theta)
+
+    def one(query, candidates, scores):
+        present, documents = candidates >= 0, theta[candidates]
+        wanted = _softmax(scores / reranker_tau, present)
+
+        def step(_, q):
+            p = _softmax(documents @ q / tau, present)
+            return q - learning_rate / tau * ((p - wanted) @ documents)
+
+        return jax.lax.fori_loop(0, steps, step, query)
+
+    rows = (jnp.asarray(queries), jnp.asarray(items), jnp.asarray(reranker_scores))
+    return jax.lax.map(lambda row: one(*row), rows, batch_size=_BATCH)
+
+
+def _softmax(logits, present):
+    """Zero where nothing is present, even everywhere."""
+    logits = jnp.where(present, logits, -jnp.inf)
+    top = jnp.where(present.any(), logits.max(), 0)
+    weights = jnp.exp(logits - top)
+    return weights / jnp.maximum(weights.sum(), 1)  # the largest weight is 1
+
+
+_corrected = jax.jit(refit)

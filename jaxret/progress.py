@@ -1,0 +1,30 @@
+"""Progress on standard error: a bar on a terminal, a line now and then elsewhere."""
+
+import time
+
+from tqdm import tqdm
+
+EVERY = 30.0  # seconds between two lines where nobody watches a bar
+
+
+class Progress(tqdm):
+    """`tqdm.tqdm` that fills no log: without a terminal, a line each `EVERY` seconds."""
+
+    def __init__(self, *args, **kwargs):
+        self._next_line = time.monotonic() + EVERY
+        super().__init__(*args, **kwargs)
+
+    def display(self, msg: str | None = None, pos: int | None = None) -> bool:
+        if self.fp.isatty():
+            return super().display(msg, pos)
+        if msg is None and time.monotonic() >= self._next_line:
+            self._next_line = time.monotonic() + EVERY
+            self.fp.write(f"{self}\n")
+        return True
+
+    def close(self) -> None:
+        if self.disable or self.fp.isatty():
+            return super().close()
+        self.disable = True
+        self._decr_instances(self)
+        self.fp.write(f"{self}\n")

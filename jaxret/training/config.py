@@ -1,0 +1,97 @@
+"""How a network is trained: the settings that all trained methods share.
+
+A method's own ``Config`` adds its fields and sets its defaults:
+
+    mlc.Config(epochs=3, learning_rate=1e-4).optimizer(steps=900)
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypeVar
+
+import optax
+
+from jaxret.nn.layers import Compute
+from jaxret.training import schedules
+from jaxret.training.trainable import Lora
+from jaxret.validate import require
+
+SCHEDULES = {
+    "warmup_cosine": schedules.warmup_cosine,
+    "reference": schedules.reference_warmup_cosine,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """Batches, optimiser, precision and validation.
+
+    Raises:
+      ValueError: for a value out of its range, naming the field.
+    """
+
+    limit: int = 64  # tokens a query is cut to
+    size: int = 32  # examples a batch
+    accumulate: int = 1  # parts a batch is cut into, for memory
+    epochs: float = 1
+    learning_rate: float = 5e-5
+    schedule: Literal["warmup_cosine", "reference"] = "warmup_cosine"
+    warmup: float = 0.05  # share of all steps, or a number of steps from 1 on
+    weight_decay: float = 0.01
+    clip: float | None = 1.0  # largest norm of a gradient; None: no limit
+    dropout: float = 0.0
+    dtype: Literal["float32", "bfloat16"] = "float32"  # of the matrix products
+    remat: bool = False  # saves memory: blocks are computed again in the backward pass
+    validate: float = 0.25  # epochs between two validations
+
+    def __post_init__(self):
+        for name in ("limit", "size", "accumulate"):
+            require(name, getattr(self, name), ">= 1", lambda x: x >= 1)
+        for name in ("epochs", "learning_rate", "validate"):
+            require(name, getattr(self, name), "> 0", lambda x: x > 0)
+        for name in ("warmup", "weight_decay"):
+            require(name, getattr(self, name), ">= 0", lambda x: x >= 0)
+        require("clip", self.clip, "None or > 0", lambda x: x is None or x > 0)
+        require_one_of("schedule", self.schedule, SCHEDULES)
+        _ = self.compute  # refuses dtype and dropout
+
+    @property
+    def compute(self) -> Compute:
+        """How the network is computed while it is trained."""
+        return Compute(dropout=self.dropout, dtype=self.dtype, remat=self.remat)
+
+    def optimizer(self, steps: int) -> optax.GradientTransformation:
+        """AdamW with warm-up, cosine and clipping, for a run of so many steps."""
+        warmup = max(1, round(self.warmup * steps)) if self.warmup < 1 else int(self.warmup)
+        rate = SCHEDULES[self.schedule](self.learning_rate, warmup=min(warmup, steps), total=steps)
+        optimizer = optax.adamw(rate, weight_decay=self.weight_decay)
+        if self.clip is None:
+            return optimizer
+        return optax.chain(optax.clip_by_global_norm(self.clip), optimizer)
+
+
+C = TypeVar("C")
+
+
+def from_plain(kind: type[C], values: Mapping[str, Any]) -> C:
+    """Makes a config of what YAML and JSON can hold: lists become tuples, ``lora`` a `Lora`.
+
+    Raises:
+      ValueError: for a field that the config does not have, or a value that it refuses.
+    """
+    known = [field.name for field in fields(kind)]  # ty: ignore[invalid-argument-type]
+    if unknown := sorted(set(values) - set(known)):
+        raise ValueError(f"unknown settings {', '.join(unknown)}; known: {', '.join(known)}")
+
+    def typed(value):
+        if isinstance(value, Mapping):
+            return from_plain(Lora, value)
+        return tuple(value) if isinstance(value, list) else value
+
+    return kind(**{name: typed(value) for name, value in values.items()})
+
+
+def require_one_of(name: str, value: object, known: Collection[str]) -> None:
+    """Raises ValueError unless the value is one of the known names."""
+    if value not in known:
+        raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")

@@ -1,0 +1,51 @@
+"""Experiments as commands: wrong input ends in one line, in processes of their own."""
+
+import subprocess
+import sys
+
+import pytest
+from hydra.errors import HydraException
+
+from experiments.common.experiment import one_line
+from tests.experiments.processes import ROOT
+
+
+def run(*words, module="experiments.orag"):
+    return subprocess.run(
+        [sys.executable, "-m", module, *words], cwd=ROOT, capture_output=True, text=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["learner=[greddy]"], "unknown learner 'greddy'; known: frozen, orag, "),
+        (["learners.greedy.policy=bold"], "learner 'greedy': unknown policy 'bold'; known: "),
+        (["foo=1"], "Could not override 'foo'. "),
+    ],
+)
+def test_wrong_input_ends_in_one_line_and_status_2(tmp_path, words, line):
+    """Of names, of values, of what Hydra does not know."""
+    ended = run(*words, f"hydra.run.dir={tmp_path}")
+    assert ended.returncode == 2
+    [said] = ended.stderr.splitlines()
+    assert said.startswith(line)
+    assert ended.stdout == ""
+
+
+def test_the_traceback_is_there_for_who_asks(tmp_path):
+    ended = run("document=bad", "-v", f"hydra.run.dir={tmp_path}")
+    assert ended.returncode == 1
+    assert "Traceback" in ended.stderr
+    assert "ValueError: document must be one of" in ended.stderr
+
+
+def test_an_error_is_one_line():
+    text = (
+        "In 'orag': Could not find 'dataset/x'\n\nAvailable options in 'dataset':\n\tbeir\n\tbfcl\n"
+        "Config search path:\n\tprovider=hydra, path=pkg://hydra.conf"
+    )
+    assert one_line(HydraException(text)) == (
+        "In 'orag': Could not find 'dataset/x'. Available options in 'dataset': beir, bfcl"
+    )
+    assert one_line(KeyError("tau")) == "KeyError: 'tau'"

@@ -1,0 +1,122 @@
+"""Names of learners, encoders and environments; the name that a run gets from what it is."""
+
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+
+from experiments.common import config
+from experiments.common.config import CONFIGS, NAMES, learner_grids, plain, settings
+from experiments.parts.jobs import composed
+from jaxret import encoders
+from jaxret.online.environment import Environment, environment_from
+from jaxret.online.rounds import scan_rounds
+from jaxret.types import Stream
+
+
+def configure(*overrides, name="orag"):
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose(name, list(overrides))
+
+
+@pytest.fixture(scope="module")
+def everyone():
+    """A grid of every learner in the file."""
+    names = ",".join(NAMES["learner"])
+    return {grid.name: grid for grid in learner_grids(configure(f"learner=[{names}]"))}
+
+
+@pytest.mark.parametrize("name", list(NAMES["learner"]))
+def test_every_learner_of_the_file_plays(everyone, name):
+    """Three rounds, with the first setting of its grid."""
+    rng = np.random.default_rng(0)
+    theta, queries = (rng.standard_normal((n, 6)).astype(np.float32) for n in (12, 3))
+    theta, queries = (jnp.asarray(x / np.linalg.norm(x, axis=1)[:, None]) for x in (theta, queries))
+    learner = everyone[name].make(*everyone[name].settings[0])
+    stream = Stream(queries, jnp.array([[0], [1], [2]]), jnp.arange(3))
+    state, trace = jax.jit(
+        lambda: scan_rounds(learner, learner.init(theta), Environment(), stream, jax.random.key(0))
+    )()
+    assert trace.item.shape == (3,)
+    assert jnp.isfinite(state.theta).all()
+    assert state.t == 3
+
+
+@pytest.mark.parametrize("name", list(NAMES["environment"]))
+def test_every_environment_of_the_file_can_be_made(name):
+    cfg = configure(f"environment={name}")
+    environment_from(plain(cfg.environment), items=20, rounds=100, seed=0)
+
+
+def test_every_encoder_has_a_block_and_its_settings_can_be_changed():
+    assert set(encoders.ENCODERS) < set(NAMES["encoder"])
+    cfg = configure("encoder=qwen3_4b", "encoder.path=here", "encoder.layers=2")
+    assert plain(cfg.encoder) == {
+        "name": "qwen3_4b",
+        "path": "here",
+        "instruction": None,
+        "width": None,
+        "layers": 2,
+        "dtype": "bfloat16",
+        "devices": 1,
+    }
+
+
+def test_what_is_chosen_by_name_can_be_changed_by_name():
+    cfg = configure("learner=[greedy,orag]", "learners.orag.tau=[0.5]")
+    assert list(cfg.learners) == ["greedy", "orag"]
+    assert list(cfg.learners.orag.tau) == [0.5]
+    assert NAMES["learner"]["orag"]["tau"] == [0.01, 0.02, 0.04]
+
+
+def test_a_name_is_a_name_in_configs_too():
+    """`rerank` gives one of the learners a policy with settings of its own."""
+    assert plain(configure(name="rerank").learners.frozen)["policy"] == {"name": "greedy", "k": 10}
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [("document=bad", "document must be one of .*, got bad"), ("tracking=no", "tracking must be")],
+)
+def test_unknown_names_are_refused_in_one_sentence(override, message):
+    with pytest.raises(ValueError, match=message) as error:
+        config.check_names(configure(override))
+    assert "\n" not in str(error.value)
+
+
+@pytest.fixture
+def data(world, tmp_path):
+    """A copy of the small data set, that can be changed."""
+    shutil.copytree(world / "data", tmp_path / "data")
+    return tmp_path / "data"
+
+
+def directory(data, *more):
+    return composed("orag", ["dataset=jsonl", f"dataset.path={data}", *more]).directory
+
+
+def test_a_run_is_named_by_its_settings_the_content_of_its_data_and_the_version(data, monkeypatch):
+    first = directory(data)
+    assert first.startswith("runs/orag/jsonl-")
+    assert directory(data, "again=true", "tracking=files", "cache=there") == first
+    assert directory(data, "seeds=3") != first
+    with (data / "queries.jsonl").open("a") as file:
+        file.write("\n")
+    second = directory(data)
+    assert second != first
+    monkeypatch.setattr(config, "__version__", "9.9")
+    assert directory(data) not in (first, second)
+
+
+def test_the_same_data_give_the_same_name_after_they_were_touched(data):
+    first = directory(data)
+    (data / "queries.jsonl").touch()
+    assert directory(data) == first
+
+
+def test_built_in_data_have_a_content_too_and_data_that_are_missing_none(tmp_path):
+    assert settings(configure())["data"] is not None
+    assert settings(configure("dataset=jsonl", f"dataset.path={tmp_path / 'no'}"))["data"] is None

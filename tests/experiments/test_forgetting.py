@@ -1,0 +1,262 @@
+"""Rankings along a stream, end to end on a small world; the measures of forgetting by hand."""
+
+import os
+import signal
+import sys
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+
+from experiments import forgetting
+from experiments.common.config import CONFIGS, plain
+from experiments.common.loading import draw_parts, load_task
+from experiments.common.run_directory import open_run
+from experiments.parts import follow, moves
+from experiments.parts import forgetting as measures
+from experiments.parts.player import Player
+from experiments.parts.tuning import Ranker, orders
+from jaxret.checkpoint import Interrupted
+from jaxret.online.environment import Environment
+from jaxret.online.grids import learner_grid
+
+SMALL = [
+    "dataset=jsonl",
+    "tracking=files",
+    "seeds=2",
+    "points=5",
+    "learner=[frozen,greedy,mapped]",
+    "learners.greedy.tau=[0.04]",
+    "learners.greedy.eta_over_tau=[0.1,0.3]",
+    "learners.mapped.tau=[0.04]",
+    "learners.mapped.eta_over_tau=[0.03]",
+    "tsne.tools=10",
+    "tsne.queries=30",
+]
+LEARNERS = ("frozen", "greedy", "mapped")
+
+
+def configure(world, directory, *more):
+    where = [
+        f"dataset.path={world / 'data'}",
+        f"encoder.path={world / 'encoder'}",
+        f"cache={world / 'cache'}",
+        f"directory={directory}",
+    ]
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose("forgetting", [*SMALL, *where, *more])
+
+
+@pytest.fixture(scope="module")
+def finished(world):
+    """The picture has the first two coordinates: t-SNE itself is tested elsewhere."""
+    cfg = configure(world, world / "forgetting")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(moves, "project", lambda vectors, seed: vectors[:, :2])
+        results = forgetting.main(cfg)
+    task = load_task(cfg)
+    parts = draw_parts(task.groups, cfg.validation, cfg.heldout, cfg.seed)
+    return world / "forgetting", results, task, parts
+
+
+def ndcg(theta, queries, labels, k=10):
+    """By a sort of all scores, for queries with one label or more."""
+    values = []
+    for query, right in zip(queries, labels, strict=True):
+        best = np.argsort(-(theta @ query), kind="stable")[:k]
+        right = right[right >= 0]
+        gains = 1 / np.log2(2 + np.flatnonzero(np.isin(best, right)))
+        values.append(gains.sum() / (1 / np.log2(2 + np.arange(min(k, len(right))))).sum())
+    return np.array(values)
+
+
+def test_curves_of_static_retrieval_are_means_over_the_queries_that_arrived(finished):
+    """Computed again by NumPy: only the mix of queries changes."""
+    directory, _, task, parts = finished
+    static = ndcg(task.theta, task.queries, task.labels)
+    with np.load(directory / "curves.npz") as curves:
+        rounds, seen = curves["rounds"], curves["frozen/seen/ndcg@10"]
+        ten, held = curves["frozen/first_ten/ndcg@10"], curves["frozen/heldout/ndcg@10"]
+    many = int((~parts.validation).sum())
+    assert rounds.tolist() == [*range(0, many, -(-many // 5)), many]
+    for seed in range(2):
+        order = orders(~parts.validation, 1, range(seed, seed + 1))[0]
+        arrived = [static[order[:i]].mean() for i in rounds[1:]]
+        np.testing.assert_allclose(seen[seed], arrived, atol=2e-3)
+        np.testing.assert_allclose(ten[seed], static[order[:10]].mean(), atol=2e-3)
+    np.testing.assert_allclose(held, static[parts.heldout].mean(), atol=2e-3)
+
+
+@pytest.mark.parametrize(("learner", "protocol"), [("greedy", "heldout"), ("mapped", "seen")])
+def test_stopping_to_look_changes_nothing_of_what_is_learnt(
+    finished, world, tmp_path, learner, protocol
+):
+    """The stream played in one go ends with the rankings of the last point."""
+    _, results, task, parts = finished
+    cfg = configure(world, tmp_path)
+    make = learner_grid(learner, plain(cfg.learners)[learner]).make
+    streamed, ranked = {
+        "heldout": (parts.training, parts.heldout),
+        "seen": (~parts.validation, ~parts.validation),
+    }[protocol]
+    order = orders(streamed, 1, range(2))
+    arrays = (task.theta, task.queries, task.labels)
+    with open_run(cfg) as run:
+        assert run is not None
+        player = Player(run, make, *arrays, Environment(), seeds=range(2), chunk=order.shape[1])
+        setting = player.setting(results[f"{learner}/tau"], results[f"{learner}/eta"])
+        states, _ = player.step(player.start(setting), setting, order)
+    _, recall, ndcg, _ = Ranker(task, 10)(states, ranked, player.scores).mean(axis=0)
+    assert results[f"{learner}/{protocol}/recall@10/last"] == pytest.approx(recall, abs=2e-3)
+    assert results[f"{learner}/{protocol}/ndcg@10/last"] == pytest.approx(ndcg, abs=2e-3)
+
+
+def test_learning_lifts_the_rankings_of_queries_seen_and_moves_rows_towards_them(finished):
+    _, results, _, _ = finished
+    assert results["greedy/gain/ndcg@10/last"] > 0.02
+    assert results["greedy/moved"] > 0.05
+    before, after = (results[f"greedy/needed/{when}"] for when in ("before", "after"))
+    others = results["greedy/others/after"] - results["greedy/others/before"]
+    assert after - before > others
+
+
+def test_who_does_not_learn_forgets_nothing(finished):
+    _, results, _, _ = finished
+    for name in ("learnt", "lost", "forgotten", "drop", "moved", "gain/ndcg@10/fall"):
+        assert results[f"frozen/{name}"] == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_what_is_learnt_less_what_is_lost_is_the_rise_of_accuracy(finished, learner):
+    directory, results, _, _ = finished
+    with np.load(directory / "units" / f"{learner}-stream.npz") as unit:
+        accuracy = unit["values"][:, :, 0].mean(axis=(0, 2))
+    rise = results[f"{learner}/learnt"] - results[f"{learner}/lost"]
+    assert rise == pytest.approx(accuracy[-1] - accuracy[0], abs=1e-6)
+
+
+def test_fates_of_queries_counted_by_hand():
+    """One seed; four queries at rounds 0, 1, 2, 4: two arrive in the third chunk."""
+    right = np.array(
+        [
+            [[0, 1, 1, 1], [1, 1, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]],
+        ],
+        bool,
+    )
+    rounds = np.array([0, 1, 2, 4])
+    # The first was right after it arrived and is wrong at the end; the second likewise, at the
+    # second point. The fourth was right by Theta_1 alone, before it arrived.
+    curve = measures.forgotten(right, rounds)
+    np.testing.assert_allclose(curve, [[0, 0, 0.5, 0.5]])
+    found = measures.fates(right, rounds)
+    assert {name: value.tolist() for name, value in found.items()} == {
+        "learnt": [0.0],
+        "lost": [0.5],
+        "forgotten": [0.5],
+        "drop": [1.0],  # of the first two; those of the last chunk had no time to be forgotten
+    }
+    np.testing.assert_allclose(
+        measures.seen(right[:, :, None].astype(float), rounds)[0, :, 0], [1.0, 0.5, 0.25]
+    )
+
+
+def test_a_group_that_is_best_at_the_end_has_a_negative_drop():
+    right = np.array([[[0], [0], [0], [1]]], bool)
+    assert measures.drop(right, np.array([0, 1, 2, 3])).tolist() == [-1.0]
+
+
+def test_moments_name_the_deepest_fall_and_not_the_last():
+    found = measures.moments(np.array([[0.2, 0.5, 0.1, 0.6, 0.4]]))
+    assert found["first"] == 0.2
+    assert found["half"] == 0.1
+    assert found["last"] == 0.4
+    assert found["fall"] == pytest.approx(0.4)
+
+
+def test_queries_are_put_in_the_order_in_which_they_come_first():
+    streamed = np.array([True, False, True, True])
+    values = np.array([10.0, 20.0, 30.0])[None, None, None]  # of the queries 0, 2 and 3
+    order = np.array([[3, 0, 2, 0, 2, 3]])
+    np.testing.assert_array_equal(
+        follow.by_arrival(values, order, streamed)[0, 0, 0], [30.0, 10.0, 20.0]
+    )
+
+
+def test_mean_cosines_are_those_of_all_pairs():
+    rng = np.random.default_rng(0)
+    theta, queries = rng.normal(size=(4, 3)), rng.normal(size=(5, 3))
+    labels = np.array([[0, 1], [2, -1], [3, -1], [1, 0], [2, 3]])
+    sides = {True: [], False: []}
+    for query, right in zip(queries, labels, strict=True):
+        for tool, row in enumerate(theta):
+            cosine = query @ row / (np.linalg.norm(query) * np.linalg.norm(row))
+            sides[tool in right].append(cosine)
+    expected = np.mean(sides[True]), np.mean(sides[False])
+    np.testing.assert_allclose(moves.cosines(theta, queries, labels), expected)
+
+
+def test_the_picture_has_tools_before_and_after_among_queries_of_the_stream(finished):
+    directory, _, task, parts = finished
+    with np.load(directory / "units" / "tsne.npz") as unit:
+        before, after, asked = np.split(unit["points"], [10, 20])
+    with np.load(directory / "units" / "greedy-stream.npz") as unit:
+        rows = unit["rows"]
+    tools = [np.abs(task.theta[:, :2] - place).sum(axis=1).argmin() for place in before]
+    np.testing.assert_allclose(task.theta[tools, :2], before, atol=1e-6)
+    assert len(set(tools)) == 10
+    assert np.abs(rows - task.theta[tools]).sum(axis=1).max() > 0.1
+    np.testing.assert_allclose(rows[:, :2], after, atol=1e-6)
+    streamed = task.queries[~parts.validation, :2]
+    assert np.abs(asked[:, None] - streamed).sum(axis=-1).min(axis=1).max() < 1e-6
+    assert len(asked) == 30
+    for name in ("heldout", "seen", "first_ten", "forgotten", "embeddings"):
+        assert (directory / f"{name}.png").stat().st_size > 10_000
+
+
+def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(
+    finished, world, tmp_path, monkeypatch
+):
+    """Stopped within the stream; without the picture and other learners, which change nothing."""
+    _, results, _, parts = finished
+    alone = ["tsne.tools=0", "~learners.frozen", "~learners.mapped"]
+    cfg = configure(world, tmp_path / "run", *alone)
+    each, looked = Ranker.each, []
+
+    def stop_at_third(self, states, part, scores):
+        looked.append(part.sum())
+        if looked.count((~parts.validation).sum()) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return each(self, states, part, scores)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ranker, "each", stop_at_third)
+        with pytest.raises(Interrupted, match="greedy-stream"):
+            forgetting.main(cfg)
+    steps = (tmp_path / "run" / "checkpoints" / "greedy-stream").glob("[0-9]*")
+    assert [path.name for path in steps] == ["2"]
+    assert not (tmp_path / "run" / "results.json").exists()
+    expected = {name: value for name, value in results.items() if name.startswith("greedy/")}
+    assert forgetting.main(cfg) == expected
+    assert not (tmp_path / "run" / "embeddings.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("points=1", "points must be >= 2, got 1"),
+        ("tsne.tools=-1", "tsne.tools must be >= 0, got -1"),
+        ("tsne.learner=orag", r"tsne.learner must be one of \['frozen', 'greedy', 'mapped'\], got"),
+        ("learners.greedy.policy=bold", "learner 'greedy': unknown policy 'bold'"),
+    ],
+)
+def test_wrong_settings_are_refused_before_any_work(world, tmp_path, override, message):
+    with pytest.raises(ValueError, match=message):
+        forgetting.main(configure(world, tmp_path / "run", override))
+    assert not (tmp_path / "run").exists()
+
+
+def test_without_scikit_learn_the_extra_is_named(world, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(ImportError, match=r"jaxret\[tsne\], or leave it out by tsne.tools=0"):
+        forgetting.main(configure(world, tmp_path / "run"))
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,67 @@
+"""Tables: folded where they do not fit, never cut."""
+
+import pytest
+
+from experiments.common.tables import cell, results_table
+
+ROWS = ("frozen", "mapped_full_information")
+COLUMNS = [f"{part}/{metric}" for part in ("online", "final", "heldout") for metric in "abcd"]
+
+
+def printed(capsys, monkeypatch, width, words=None):
+    monkeypatch.setenv("COLUMNS", str(width))
+    number = {"mean": 0.757, "stderr": 0.0123, "n": 5}
+    results = {f"{row}/{column}": number for row in ROWS for column in COLUMNS}
+    results_table(results, ROWS, COLUMNS, "a title", words)
+    return capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize("width", [40, 80, 100, 250])
+def test_every_cell_is_whole_and_no_line_too_long(capsys, monkeypatch, width):
+    lines = printed(capsys, monkeypatch, width)
+    text = "\n".join(lines)
+    assert text.count("0.757 ±0.012") == len(ROWS) * len(COLUMNS)
+    assert "…" not in text
+    assert max(map(len, lines)) <= max(width, 42)  # a name and one column, at least
+    assert text.count("a title") == 1
+
+
+def test_a_wide_terminal_has_one_block_and_a_narrow_one_repeats_the_names(capsys, monkeypatch):
+    wide, narrow = (printed(capsys, monkeypatch, width) for width in (250, 80))
+    assert sum(line.startswith("│ frozen") for line in wide) == 1
+    assert sum(line.startswith("│ frozen") for line in narrow) == 4
+
+
+def test_words_stand_beside_the_names_in_every_block(capsys, monkeypatch):
+    words = {"sees": dict(zip(ROWS, ("nothing", "labels"), strict=True))}
+    lines = printed(capsys, monkeypatch, 80, words)
+    blocks = [line for line in lines if line.startswith("│ frozen")]
+    assert len(blocks) > 1
+    assert all("nothing" in line for line in blocks)
+
+
+def test_columns_keep_their_order(capsys, monkeypatch):
+    lines = printed(capsys, monkeypatch, 80)
+    heads = [
+        word
+        for line in lines
+        if line.startswith("┃")
+        for word in line.replace("┃", " ").split()
+        if word in "abcd"
+    ]
+    assert heads == list("abcd") * 3
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, ""),
+        ({"mean": 0.75712, "stderr": 0.01234}, "0.757 ±0.012"),
+        ({"mean": 0.5, "stderr": None}, "0.500"),
+        ({"mean": 5303.52, "stderr": 12.34}, "5303.5 ±12.3"),
+        ({"mean": 1e-5, "stderr": None}, "1e-05"),
+        ({"mean": 2.5e7, "stderr": 1.0}, "2.5e+07"),
+    ],
+)
+def test_a_cell_is_as_short_as_it_is_useful(value, expected):
+    assert cell(value) == expected

@@ -1,0 +1,207 @@
+"""The grid starts, end to end on a small configuration."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+
+from experiments import warm_start
+from experiments.common.config import CONFIGS
+from experiments.common.loading import load_task
+from experiments.parts import plays
+from experiments.parts.comparator import solve
+from experiments.parts.tuning import Ranker
+from jaxret.data.dataset import Query, build
+from tests.experiments.processes import stopped_at
+
+SMALL = [
+    "exposures=1",
+    "seeds=2",
+    "chunk=512",
+    "templates.deskbank=[terse,full]",
+    "learner=[orag]",
+    "learners.orag.projection=none",
+    "learners.orag.tau=[0.5]",
+    "learners.orag.eta_over_tau=[0.001,0.0001]",
+    "tracking=files",
+]
+STARTS = ("document/terse", "document/full", "tool2vec", "mixture")
+
+
+def configure(directory, *overrides):
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose("warm_start", [*SMALL, f"directory={directory}", *overrides])
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("warm_start")
+    return directory, warm_start.main(configure(directory))
+
+
+def read(directory, unit):
+    with np.load(directory / "units" / f"orag-{unit}.npz") as file:
+        return dict(file)
+
+
+def shared_loss(directory, start):
+    """Losses at the setting of the base, which has no unit of its own where it is the start's."""
+    unit = start.replace("/", "-")
+    has_own = (directory / "units" / f"orag-{unit}-shared.npz").exists()
+    return read(directory, f"{unit}-{'shared' if has_own else 'own'}")["loss"].astype(np.float64)
+
+
+def test_no_start_streams_the_usage_and_all_stream_the_same_queries(finished):
+    directory, results = finished
+    cfg = configure(directory)
+    task = load_task(cfg)
+    usage, parts = warm_start.part(task.groups, cfg)
+    masks = np.stack([usage, parts.validation, parts.heldout, parts.training])
+    np.testing.assert_array_equal(masks.sum(axis=0), 1)
+    assert usage.sum() == pytest.approx(0.1 * len(usage), abs=1)
+    assert results["usage/queries"] == usage.sum()
+    orders = [read(directory, f"{start.replace('/', '-')}-own")["order"] for start in STARTS]
+    for order in orders:
+        np.testing.assert_array_equal(order, orders[0])
+    np.testing.assert_array_equal(np.unique(orders[0]), np.flatnonzero(parts.training))
+
+
+def test_usage_is_parted_by_question(finished):
+    tools = [("a", "one"), ("b", "two")]
+    queries = [Query(f"q{i}", f"text {i}", ("a",), group=i // 10) for i in range(400)]
+    dataset = build("toy", tools, queries)
+    usage, parts = warm_start.part(dataset.groups, configure(finished[0]))
+    for mask in (usage, *parts):
+        assert not set(dataset.groups[mask]) & set(dataset.groups[~mask])
+
+
+def test_static_numbers_of_tool2vec_are_those_of_the_mean_queries(finished):
+    """Computed again by NumPy: unit means of the usage, documents where there is none."""
+    directory, results = finished
+    cfg = configure(directory)
+    task = load_task(cfg)
+    usage, parts = warm_start.part(task.groups, cfg)
+    theta = task.theta.copy()
+    labels = task.labels[:, 0]
+    for tool in np.unique(labels[usage]):
+        mean = task.queries[usage & (labels == tool)].mean(axis=0)
+        theta[tool] = mean / np.linalg.norm(mean)
+    right = (task.queries @ theta.T).argmax(axis=1) == labels
+    for protocol, mask in (("static", parts.training), ("heldout_static", parts.heldout)):
+        expected = right[mask].mean()
+        assert results[f"orag/tool2vec/{protocol}/accuracy"] == pytest.approx(expected, abs=2e-3)
+
+
+def test_regret_differences_are_differences_of_losses(finished):
+    """All starts are counted against one comparator, at one setting."""
+    directory, results = finished
+    base = shared_loss(directory, "document/full")
+    for start in ("document/terse", "tool2vec", "mixture"):
+        less = base - shared_loss(directory, start)
+        quarter = less[:, : less.shape[1] // 4].sum(axis=1).mean()
+        assert results[f"orag/{start}/saved/whole"] == pytest.approx(less.sum(axis=1).mean())
+        assert results[f"orag/{start}/saved/quarter"] == pytest.approx(quarter)
+
+
+def test_theorem_5_1_holds_from_every_start_where_its_assumptions_do(finished):
+    """Rows are free and the estimator is unbiased here: no regret exceeds its bound."""
+    directory, results = finished
+    cfg = configure(directory)
+    task = load_task(cfg)
+    usage, parts = warm_start.part(task.groups, cfg)
+    ranker = Ranker(task, cfg.k)
+    _, from_usage = warm_start.build(task, usage, parts, ranker, cfg.mixes)
+    tau, eta = (results[f"orag/document/full/online/{name}"] for name in ("tau", "eta"))
+    counts = parts.training.astype(float)
+    for start, theta_1 in ({"document/full": task.theta} | from_usage).items():
+        found, theirs = solve(theta_1, task.queries, task.labels, tau=tau, eta=eta, counts=counts)
+        distance2 = np.sum((np.asarray(found.theta, np.float64) - theta_1) ** 2)
+        term = results[f"orag/{start}/shared/first_term"]
+        assert term == pytest.approx(distance2 / (2 * eta), rel=1e-4)
+        loss = shared_loss(directory, start).sum(axis=1).mean()
+        regret = loss - theirs[parts.training].sum()
+        assert term < results[f"orag/{start}/shared/theorem_5_1"]
+        assert regret < results[f"orag/{start}/shared/theorem_5_1"]
+        if start == "document/full":
+            assert results[f"orag/{start}/shared/regret"] == pytest.approx(regret, abs=0.1)
+
+
+def test_rounds_are_counted_until_the_difference_is_never_negative_again():
+    below, above = np.full(10, -1.0), np.full(10, 1.0)
+    assert plays.rounds_until(np.concatenate([below, above])[None], window=1) == 10
+    # The window of 4 that ends in round 11 still sums to -2, that of round 12 to 0.
+    assert plays.rounds_until(np.concatenate([below, above])[None], window=4) == 11
+    assert plays.rounds_until(np.stack([above, above]), window=3) == 0
+    assert plays.rounds_until(np.concatenate([above, below])[None], window=1) is None
+    # Seeds are averaged first.
+    assert plays.rounds_until(np.stack([below, 2 * above]), window=1) == 0
+    # A rise that does not last is not counted.
+    assert plays.rounds_until(np.concatenate([below, above, below, above])[None], window=1) == 30
+
+
+def test_a_start_that_is_worse_is_worth_negative_rounds():
+    """Untouched it is right every other round, and after 20 rounds of learning in all."""
+
+    def stub(static, success):
+        success, static = (np.tile(x, (2, 1)).astype(float) for x in (success, static))
+        return plays.Play((1.0, 1.0), success, static, {}, success, success[0], None)
+
+    half, full = np.tile([0, 1], 20), np.ones(40)
+    slow = np.concatenate([half[:20], full[:20]])
+    worse, better = stub(half, slow), stub(full, full)
+    found = plays.leads(worse, better)
+    assert found["rounds_to_match"] == -22  # the last miss is round 19: in windows of 4 up to 22
+    np.testing.assert_allclose(found["lead/first"], -0.5)
+    np.testing.assert_allclose(found["lead/last"], 0.0)
+    assert plays.leads(better, worse)["rounds_to_match"] == 22
+
+
+def test_a_finished_run_is_read_and_not_repeated(finished, capsys):
+    directory, results = finished
+    before = (directory / "results.json").stat().st_mtime_ns
+    assert warm_start.main(configure(directory)) == results
+    assert (directory / "results.json").stat().st_mtime_ns == before
+    assert "finished before" in capsys.readouterr().out
+
+
+def test_files_hold_the_curves_and_figures(finished):
+    directory, results = finished
+    with np.load(directory / "curves.npz") as curves:
+        regret = curves["orag/mixture/regret"]
+    assert regret[:, -1].mean() == pytest.approx(results["orag/mixture/shared/regret"])
+    assert (directory / "regret_orag.png").stat().st_size > 10_000
+    assert (directory / "accuracy_orag.png").stat().st_size > 10_000
+    lines = (directory / "metrics.jsonl").read_text().splitlines()
+    assert any("regret/orag/tool2vec" in json.loads(line) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("learner=[frozen]", "learner 'frozen' has no step size of Theorem 5.1"),
+        ("learner=[paper_adamw]", "learner 'paper_adamw' has no step size of Theorem 5.1"),
+        ("document=raw", r"document=raw must be one of templates.deskbank: \['terse', 'full'\]"),
+    ],
+)
+def test_wrong_settings_are_refused_before_any_work(tmp_path, override, message):
+    kept = [part for part in SMALL if "learner" not in part]
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        cfg = compose("warm_start", [*kept, f"directory={tmp_path / 'run'}", override])
+    with pytest.raises(ValueError, match=message):
+        warm_start.main(cfg)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(finished, tmp_path):
+    """One unit is left to do; the signal comes in its first step."""
+    units = tmp_path / "units"
+    shutil.copytree(finished[0] / "units", units)
+    left = units / "orag-mixture-own.npz"
+    left.unlink()
+    with stopped_at(1):
+        warm_start.main(configure(tmp_path))
+    assert not left.exists()
+    assert [path.name for path in (tmp_path / "checkpoints" / left.stem).glob("[0-9]*")] == ["1"]
+    assert warm_start.main(configure(tmp_path)) == finished[1]

@@ -1,0 +1,286 @@
+"""Every method from Python in a few lines: fitted, saved, loaded again, ranking alike."""
+
+from dataclasses import FrozenInstanceError, replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxret.checkpoint import Interrupted
+from jaxret.encoders import tiny_qwen3
+from jaxret.methods import (
+    cross_encoder,
+    dpr,
+    files,
+    mlc,
+    nudge,
+    query2desc,
+    query2query,
+    refiner,
+    refit,
+    tool2vec,
+    tool_embed,
+    tool_rank,
+)
+from jaxret.metrics import evaluate_ranking
+from jaxret.retrieval.dense import dense
+from jaxret.retrieval.retriever import Reranker, refine, search
+from jaxret.task import Task
+from jaxret.tracking import NoopTracker
+from jaxret.training.config import TrainingConfig
+from jaxret.training.store import Hooks
+from jaxret.training.trainable import Lora
+
+QUIET = Hooks(progress=False)
+FEW = {"epochs": 1, "validate": 0.5, "size": 12, "learning_rate": 3e-3}
+LORA = Lora(rank=2, alpha=4, dropout=0.0, targets=".*blocks/.*/kernel")
+CONFIGS = {
+    mlc: mlc.Config(**FEW),
+    query2query: query2query.Config(**FEW, window=20),
+    query2desc: query2desc.Config(**FEW),
+    dpr: dpr.Config(**FEW),
+    tool_embed: tool_embed.Config(**FEW, lora=LORA),
+    refiner: refiner.Config(**FEW, layers=1, candidates=8, prior=2.0),
+    cross_encoder: cross_encoder.Config(**FEW, layers=1, candidates=8, limit=12),
+}
+NAMES = {method: method.__name__.rpartition(".")[2] for method in CONFIGS}
+
+
+def ranked(model, task, validation):
+    """What a retriever, or a reranker on Tool2Vec, ranks."""
+    texts = list(validation.texts)
+    if not isinstance(model, Reranker):
+        return search(model, texts, 8, progress=False)
+    first = tool2vec.fit(task, tool2vec.Config())
+    return refine(model, texts, search(first, texts, 8, progress=False), progress=False)
+
+
+def assert_alike(one, other):
+    np.testing.assert_array_equal(one.items, other.items)
+    np.testing.assert_allclose(one.scores, other.scores, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", CONFIGS, ids=NAMES.values())
+def test_it_is_fitted_saved_and_loaded_and_ranks_alike(method, parts, tmp_path):
+    train, validation = parts
+    more = {}
+    if method is dpr:  # BM25 knows no word of one letter
+        more = {"first": dense("documents", train.theta, train.encoder)}
+    fitted = method.fit(train, CONFIGS[method], validation=validation, hooks=QUIET, **more)
+    method.save(fitted, tmp_path)
+    again = method.load(tmp_path, train.encoder)
+    assert (
+        (again.name, again.config)
+        == (fitted.name, CONFIGS[method])
+        == (NAMES[method], again.config)
+    )
+    assert_alike(ranked(again, train, validation), ranked(fitted, train, validation))
+
+
+def test_a_trained_classifier_knows_its_training_queries(parts):
+    train, _ = parts
+    config = mlc.Config(epochs=100, validate=25, size=12, learning_rate=3e-3, head="random")
+    found = ranked(mlc.fit(train, config, validation=train, hooks=QUIET), train, train)
+    recall = evaluate_ranking(found.items, train.labels, (2,))["recall@2"]
+    assert np.mean(recall) > 0.8  # chance: 0.25
+
+
+def test_tool_rank_is_fitted_saved_and_loaded_and_ranks_alike(parts, tmp_path):
+    train, validation = parts
+    tiny_qwen3.write(tmp_path / "qwen3", train.texts, vocabulary=400, width=16, layers=1)
+    options = FEW | {"limit": 24, "document_limit": 24, "candidates": 4, "redraws": 1}
+    config = tool_rank.Config(path=str(tmp_path / "qwen3"), lora=LORA, **options)
+    fitted = tool_rank.fit(train, config, validation=validation, hooks=QUIET)
+    tool_rank.save(fitted, tmp_path / "saved")
+    again = tool_rank.load(tmp_path / "saved")
+    assert again.config == config
+    assert_alike(ranked(again, train, validation), ranked(fitted, train, validation))
+
+
+@pytest.mark.parametrize("with_encoder", [True, False])
+@pytest.mark.parametrize("method", [tool2vec, nudge])
+def test_rows_are_saved_and_loaded_for_texts_and_for_vectors(method, with_encoder, parts, tmp_path):
+    train, validation = parts
+    if not with_encoder:
+        arrays = (Task.from_arrays(one.theta, one.queries, one.labels) for one in parts)
+        train, validation = arrays
+    more = {"validation": validation} if method is nudge else {}
+    fitted = method.fit(train, method.Config(), **more)
+    method.save(fitted, tmp_path)
+    again = method.load(tmp_path, train.encoder)
+    queries = list(validation.texts) if with_encoder else validation.queries
+    one, other = (search(model, queries, 8, progress=False) for model in (fitted, again))
+    np.testing.assert_array_equal(one.items, other.items)
+    np.testing.assert_array_equal(one.scores, other.scores)
+
+
+def test_tool2vec_is_the_mean_of_the_queries(parts):
+    train, _ = parts
+    theta = tool2vec.fit(train, tool2vec.Config(normalise=False)).params
+    for tool in range(len(train.ids)):
+        used = train.queries[(train.labels == tool).any(axis=1)]
+        np.testing.assert_allclose(theta[tool], used.mean(axis=0), atol=1e-6)
+
+
+def test_refit_takes_the_number_of_steps_that_validates_best(parts):
+    """With a judge that knows the right tools, more steps find more of them."""
+    train, validation = parts
+    documents = dense("documents", train.theta, train.encoder)
+    first = search(documents, list(validation.texts), 8, progress=False)
+    right = (first.items[:, :, None] == validation.labels[:, None, :]).any(axis=2)
+    judged = first._replace(scores=np.where(right, 20.0, 0.0).astype(np.float32))
+    config = refit.Config(steps=(0, 300))
+    second = refit.fit(train, config, validation=validation, judged=judged)
+    assert second.steps == 300
+    found = second(list(validation.texts), judged, progress=False)
+    before, after = (
+        np.mean(evaluate_ranking(one.items, validation.labels, (3,))["recall@3"])
+        for one in (first, found)
+    )
+    assert after > before
+
+
+def test_the_first_stages_score_is_added_with_the_weight_that_validates_best(parts):
+    """A first stage that knows the answer is given all the weight there is."""
+    train, validation = parts
+    fitted = refiner.fit(train, CONFIGS[refiner], validation=validation, hooks=QUIET)
+    first = tool2vec.fit(train, tool2vec.Config())
+    knowing = refiner.FirstStage(lambda task, k: oracle(task, k), "oracle")
+    mixed = refiner.with_first(fitted, (0.0, 100.0), validation=validation, first=knowing)
+    assert mixed.prior == 100.0
+    kept = refiner.with_first(fitted, (3.0,), validation=validation, first=first)
+    assert kept.prior == 3.0
+
+
+def oracle(task, k):
+    items = np.stack(
+        [np.argsort([i not in row for i in range(8)], kind="stable") for row in task.labels]
+    )
+    scores = -np.arange(8.0, dtype=np.float32) * np.ones((len(items), 1), np.float32)
+    return tool2vec.Ranking(items=items[:, :k].astype(np.int32), scores=scores[:, :k])
+
+
+def test_a_model_is_trained_once_for_its_settings_and_its_data(parts, tmp_path):
+    train, validation = parts
+
+    class Counting(NoopTracker):
+        validations = 0
+
+        def log(self, metrics, step):
+            self.validations += 1
+
+    tracker, config = Counting(), CONFIGS[mlc]
+
+    def fit(config, train=train, seed=0):
+        hooks = Hooks(tracker=tracker, progress=False)
+        options = {"validation": validation, "folder": tmp_path, "hooks": hooks, "seed": seed}
+        before = tracker.validations
+        return mlc.fit(train, config, **options), tracker.validations - before
+
+    first, trained = fit(config)
+    again, found = fit(mlc.Config(**FEW))
+    assert (trained, found) == (2, 0)
+    for one, other in zip(
+        jax.tree.leaves(first.params), jax.tree.leaves(again.params), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+    texts = train.select(np.arange(len(train))[::-1])
+    others = [fit(replace(config, limit=20)), fit(config, seed=1), fit(config, texts)]
+    assert [count for _, count in others] == [2, 2, 2]
+    assert len(list(tmp_path.glob("mlc-letters-*"))) == 4
+
+
+def test_training_that_is_stopped_resumes_to_the_same_bits(parts, tmp_path):
+    train, validation = parts
+    config = CONFIGS[mlc]
+    whole = mlc.fit(train, config, validation=validation, hooks=QUIET)
+    options = {"validation": validation, "folder": tmp_path}
+    stopping = Hooks(interrupted=lambda: True, progress=False)
+    with pytest.raises(Interrupted):
+        mlc.fit(train, config, **options, hooks=stopping)
+    resumed = mlc.fit(train, config, **options, hooks=QUIET)
+    for one, other in zip(
+        jax.tree.leaves(whole.params), jax.tree.leaves(resumed.params), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("method", CONFIGS, ids=NAMES.values())
+def test_a_task_of_vectors_alone_is_refused_where_words_are_read(method, parts):
+    train, validation = (Task.from_arrays(one.theta, one.queries, one.labels) for one in parts)
+    with pytest.raises(ValueError, match=f"{NAMES[method]} reads words and 'arrays' holds vectors"):
+        method.fit(train, CONFIGS[method], validation=validation)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: mlc.Config(epochs=0), "epochs must be > 0, got 0"),
+        (lambda: mlc.Config(size=0), "size must be >= 1, got 0"),
+        (lambda: mlc.Config(warmup=-1), "warmup must be >= 0, got -1"),
+        (lambda: mlc.Config(clip=0), "clip must be None or > 0, got 0"),
+        (lambda: mlc.Config(dropout=1.0), r"dropout must be in \[0, 1\), got 1.0"),
+        (lambda: mlc.Config(dtype="float16"), "dtype must be float32 or bfloat16, got float16"),
+        (lambda: mlc.Config(schedule="flat"), "schedule must be one of warmup_cosine, reference"),
+        (lambda: mlc.Config(head="best"), "head must be one of tool2vec, random, got 'best'"),
+        (lambda: mlc.Config(pool="max"), "pool must be one of mean, context, got 'max'"),
+        (lambda: mlc.Config(objective="mse"), "objective must be one of softmax_ce, bce"),
+        (lambda: refiner.Config(tools="names"), "tools must be one of tool2vec, documents"),
+        (lambda: refiner.Config(places="best"), "places must be one of shared, rank, reference"),
+        (lambda: refiner.Config(projection="id"), "projection must be one of identity, normal"),
+        (lambda: refiner.Config(candidates=0), "candidates must be >= 1, got 0"),
+        (lambda: cross_encoder.Config(candidates=1), "candidates must be >= 2, got 1"),
+        (lambda: cross_encoder.Config(validated=0), "validated must be >= 1, got 0"),
+        (lambda: query2query.Config(window=0), "window must be >= 1, got 0"),
+        (lambda: query2query.Config(per_anchor=0), "per_anchor must be None or >= 1, got 0"),
+        (lambda: query2desc.Config(margin=-1), "margin must be >= 0, got -1"),
+        (lambda: dpr.Config(temperature=0), "temperature must be > 0, got 0"),
+        (lambda: tool_embed.Config(drop_words=2), r"drop_words must be in 0 \.\. 1, got 2"),
+        (lambda: tool_rank.Config(hard="worst"), "hard must be one of candidates, random"),
+        (lambda: tool_rank.Config(place="end"), "place must be one of query, line"),
+        (lambda: tool_rank.Config(redraws=0), "redraws must be >= 1, got 0"),
+        (lambda: Lora(rank=0), "lora.rank must be >= 1, got 0"),
+        (lambda: refit.Config(steps=()), "steps must be one or more numbers >= 0"),
+        (lambda: refit.Config(tau=0), "tau must be > 0, got 0"),
+        (lambda: nudge.Config(form="x"), "form must be one of m, n, got 'x'"),
+        (lambda: tool2vec.Config(mix=2), r"mix must be in \[0, 1\], got 2"),
+    ],
+)
+def test_a_setting_out_of_range_is_refused_by_name(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_a_config_cannot_be_changed():
+    config: TrainingConfig = mlc.Config()
+    with pytest.raises(FrozenInstanceError):
+        config.epochs = 3  # ty: ignore
+
+
+def test_a_model_is_not_read_as_that_of_another_method(parts, tmp_path):
+    train, _ = parts
+    tool2vec.save(tool2vec.fit(train, tool2vec.Config()), tmp_path)
+    with pytest.raises(ValueError, match="holds a model of tool2vec, not of nudge"):
+        nudge.load(tmp_path, train.encoder)
+    with pytest.raises(FileNotFoundError, match=r"it has no model\.json"):
+        mlc.load(tmp_path / "none", train.encoder)
+    with pytest.raises(ValueError, match=r"has no config: save what nudge\.fit returned"):
+        nudge.save(dense("mine", train.theta, train.encoder), tmp_path)
+
+
+def test_arrays_of_every_type_come_back_as_they_were(parts, tmp_path):
+    model = tool2vec.fit(parts[0], tool2vec.Config())
+    params = {
+        "a": {
+            "b": jnp.arange(6, dtype=jnp.bfloat16).reshape(2, 3).T,
+            "c": jnp.array([True, False]),
+        },
+        "d": np.arange(3, dtype=np.int32),
+    }
+    files.write(tmp_path, "any", model, params)
+    found = files.read(tmp_path, "any").params
+    assert jax.tree.structure(found) == jax.tree.structure(params)
+    for one, other in zip(jax.tree.leaves(params), jax.tree.leaves(found), strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(np.asarray(one), np.asarray(other))

@@ -1,0 +1,171 @@
+"""NUDGE against brute force over gamma, and numbers worked by hand."""
+
+import jax
+import numpy as np
+import pytest
+
+from jaxret.methods.nudge import GRID, nudge_m, nudge_n
+
+I, D, N, V = 40, 8, 90, 60
+UNUSED, AWAY, NEAR = 39, 0, 1  # no training query; one that points away; one close by
+
+
+def problem(seed):
+    """Documents, and queries in a corner of the space of their own: moving helps."""
+    rng = np.random.default_rng(seed)
+    theta = rng.normal(size=(I, D)) * rng.uniform(0.5, 2, (I, 1))
+    usage = unit(theta) + 0.25 * rng.normal(size=(I, D))
+
+    def asked(count, items):
+        labels = np.full((count, 2), -1, np.int32)
+        for row in labels:
+            used = rng.choice(items, rng.choice([1, 2], p=[0.7, 0.3]), replace=False)
+            row[: len(used)] = used
+        means = np.stack([usage[row[row >= 0]].mean(axis=0) for row in labels])
+        return means + 0.3 * rng.normal(size=means.shape), labels
+
+    queries, labels = asked(N, np.arange(2, UNUSED))
+    close = theta[NEAR] + 0.02 * rng.normal(size=D)
+    queries = np.concatenate([queries, [-theta[AWAY], close]])
+    labels = np.concatenate([labels, [[AWAY, -1], [NEAR, -1]]]).astype(np.int32)
+    return theta, queries, labels, *asked(V, np.arange(I))
+
+
+@pytest.fixture(params=[0, 1, 2], ids="seed {}".format)
+def case(request):
+    return problem(request.param)
+
+
+def run(nudge, *arguments):
+    """Embeddings and gamma in float64, compiled."""
+    with jax.enable_x64(True):
+        moved, gamma = jax.jit(nudge)(*arguments)
+        return np.asarray(moved), float(gamma)
+
+
+def unit(rows):
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def pulls(theta, queries, labels):
+    """The sum of each tool's queries, tool by tool."""
+    return np.stack([queries[(labels == i).any(axis=1)].sum(axis=0) for i in range(len(theta))])
+
+
+def hits(theta, queries, labels):
+    first = (queries @ theta.T).argmax(axis=1)
+    return (first[:, None] == labels).any(axis=1).sum()
+
+
+def test_m_moves_every_used_tool_by_gamma_towards_its_queries(case):
+    theta, queries, labels, *validation = case
+    moved, gamma = run(nudge_m, theta, queries, labels, *validation)
+    step, sums = moved - unit(theta), pulls(theta, queries, labels)
+    used = (sums != 0).any(axis=1)
+    assert gamma > 0
+    assert not used[UNUSED]
+    np.testing.assert_allclose(step[used], gamma * unit(sums[used]), atol=1e-12)
+    np.testing.assert_allclose(step[~used], 0, atol=1e-15)
+
+
+def test_m_takes_the_smallest_gamma_with_the_most_first_places(case):
+    theta, queries, labels, *validation = case
+    _, gamma = run(nudge_m, theta, queries, labels, *validation)
+    sums = pulls(theta, queries, labels)
+    towards = sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-300)
+
+    def at(gamma):
+        return hits(unit(theta) + gamma * towards, *validation)
+
+    best = at(gamma * (1 + 1e-9))  # at gamma itself a label is level with its rival
+    grid = {step: at(step) for step in np.linspace(0, 3, 3001)}
+    assert best >= max(grid.values())
+    assert best > at(0)
+    assert all(count < best for step, count in grid.items() if step < gamma)
+
+
+def test_m_stays_where_it_is_when_every_first_place_is_right_already():
+    theta, every = np.eye(3), np.arange(3)[:, None]
+    moved, gamma = run(nudge_m, theta, np.array([[0.6, 0.8, 0]]), np.array([[0]]), theta, every)
+    assert gamma == 0
+    np.testing.assert_array_equal(moved, theta)
+
+
+def on_the_circle(nudge, query, wanted):
+    """Two tools, (1, 0) and (0, 1); ``query`` used tool 0, and so should ``wanted``."""
+    first = np.array([[0]])
+    return run(nudge, np.eye(2), np.array([query]), first, np.array([wanted]), first)
+
+
+def test_m_worked_by_hand():
+    # Tool 0 scores 0.6 + 0.8 gamma, and tool 1, which stays, 0.8: level at gamma = 0.25.
+    moved, gamma = on_the_circle(nudge_m, [0.0, 1.0], [0.6, 0.8])
+    np.testing.assert_allclose(gamma, 0.25, rtol=1e-12)
+    np.testing.assert_allclose(moved, [[1, 0.25], [0, 1]], rtol=1e-12)
+
+
+def test_m_leaves_a_label_that_can_never_win():
+    moved, gamma = on_the_circle(nudge_m, [0.0, -1.0], [0.0, 1.0])  # it moves away from the query
+    assert gamma == 0
+    np.testing.assert_array_equal(moved, np.eye(2))
+
+
+def test_n_worked_by_hand():
+    # Turned by an angle a, tool 0 scores cos(53.13 - a degrees), which passes 0.8 at a = 16.26, so
+    # at gamma = 2 - 2 cos a = 0.08. Wanted is a little less than that, so 0.08 of the grid does it.
+    moved, gamma = on_the_circle(nudge_n, [0.0, 1.0], [0.6, 0.7999])
+    np.testing.assert_allclose(gamma, 0.08, rtol=1e-12)
+    np.testing.assert_allclose(moved, [[0.96, 0.28], [0, 1]], rtol=1e-12)
+
+
+def test_n_keeps_rows_of_length_one_within_gamma(case):
+    theta, queries, labels, *validation = case
+    moved, gamma = run(nudge_n, theta, queries, labels, *validation)
+    step = moved - unit(theta)
+    assert gamma > 0
+    np.testing.assert_allclose(np.linalg.norm(moved, axis=1), 1, rtol=1e-12)
+    assert ((step**2).sum(axis=1) <= gamma * (1 + 1e-12)).all()
+    np.testing.assert_allclose(step[[UNUSED, AWAY]], 0, atol=1e-15)
+    assert ((step**2).sum(axis=1) > gamma * (1 - 1e-12)).any()  # some go as far as they may
+    np.testing.assert_allclose(moved[NEAR], unit(queries[-1:])[0], atol=1e-12)  # and one arrives
+
+
+def test_n_goes_further_than_any_other_unit_row_within_gamma(case):
+    theta, queries, labels, *validation = case
+    moved, gamma = run(nudge_n, theta, queries, labels, *validation)
+    rng = np.random.default_rng(5)
+    for e, new, g in zip(unit(theta), moved, pulls(theta, queries, labels), strict=True):
+        if e @ g <= 0:
+            continue
+        ways = unit(rng.normal(size=(2000, D)) + 2 * g / np.linalg.norm(g))
+        tries = unit(e + np.sqrt(gamma) * rng.uniform(0.5, 1.2, (2000, 1)) * ways)
+        near = tries[((tries - e) ** 2).sum(axis=1) <= gamma]
+        assert len(near) > 100
+        assert (near @ g).max() <= new @ g + 1e-12
+
+
+def test_n_takes_the_smallest_gamma_of_the_grid_with_the_most_first_places(case):
+    theta, queries, labels, *validation = case
+    _, gamma = run(nudge_n, theta, queries, labels, *validation)
+    e, g = unit(theta), pulls(theta, queries, labels)
+    turns = (g != 0).any(axis=1) & ((e * g).sum(axis=1) >= 0)
+    counts = []
+    for distance in GRID:
+        rows = e.copy()
+        angle = np.arccos(1 - distance / 2)  # between unit vectors that far apart
+        for i in np.flatnonzero(turns):
+            to = g[i] / np.linalg.norm(g[i])
+            between = np.arccos(np.clip(e[i] @ to, -1, 1))
+            share = min(1.0, angle / between)  # spherical interpolation
+            rows[i] = np.sin((1 - share) * between) * e[i] + np.sin(share * between) * to
+            rows[i] /= np.sin(between)
+        counts.append(hits(rows, *validation))
+    assert gamma == GRID[int(np.argmax(counts))]
+    assert max(counts) > counts[0]
+
+
+@pytest.mark.parametrize("nudge", [nudge_m, nudge_n])
+def test_without_validation_queries_there_is_no_gamma(nudge):
+    none = np.zeros((0, 2)), np.zeros((0, 1), int)
+    with pytest.raises(ValueError, match="the number of validation queries must be >= 1, got 0"):
+        nudge(np.eye(2), np.eye(2), np.zeros((2, 1), int), *none)

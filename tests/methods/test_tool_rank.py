@@ -1,0 +1,156 @@
+"""Prompts against the whole tokenised at once, scores against one pair at a time."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxret.encoders import tiny_qwen3
+from jaxret.methods import tool_rank_model as tr
+from jaxret.methods.tool_rank_prompt import PLACES, verdict
+from jaxret.nn.functional import Module
+from jaxret.retrieval.ranking import Ranking
+from jaxret.retrieval.retriever import refine
+
+QUERIES = ["Book a table for two.", "what is the weather in Köln tomorrow, please?", "pay rent"]
+DOCUMENTS = [
+    "reserve_table: Books a table. Takes the number of guests.",
+    '{"name": "forecast", "description": "The weather, 14 days ahead."}',
+    "transfer",
+    "Sends money. " * 12,
+]
+FOUND = np.array([[3, 0, 2], [1, -1, -1], [2, 3, 1]], np.int32)
+FIRST = Ranking(items=FOUND, scores=np.where(FOUND < 0, -np.inf, 0.0).astype(np.float32))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tiny")
+    tiny_qwen3.write(folder, [*QUERIES, *DOCUMENTS], vocabulary=400, width=16, layers=1)
+    return tr.load_language_model("tool_rank_4b", folder)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_the_two_parts_of_a_question_are_the_tokens_of_the_whole(model, place):
+    asked = verdict(model.tokenizer, place=place, instruction="Find a tool.")
+    heads, tails = asked.heads(QUERIES), asked.tails(DOCUMENTS)
+    for query, head in zip(QUERIES, heads, strict=True):
+        for document, tail in zip(DOCUMENTS, tails, strict=True):
+            whole = asked.text(query, document)
+            assert head + tail == model.tokenizer.encode(whole, add_special_tokens=False).ids
+            assert whole.endswith("<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n")
+            for part in (query, document.strip(), "Find a tool.", "true", "false"):
+                assert part in whole
+
+
+def test_an_instruction_stands_before_the_query_or_on_a_line_of_its_own(model):
+    def lines(**options):
+        return verdict(model.tokenizer, **options).text("pay", "transfer").splitlines()
+
+    assert "Find a tool. pay" in lines(instruction="Find a tool.")
+    assert {"Find a tool.", "pay"} <= set(lines(instruction="Find a tool.", place="line"))
+    without = lines(instruction="")
+    assert "pay" in without
+    assert len(without) == len(lines(instruction="Find a tool."))
+
+
+def test_documents_and_queries_are_cut_and_the_end_of_the_question_is_not(model):
+    asked = verdict(model.tokenizer, instruction="", query_limit=2, document_limit=5)
+    (head,), (tail,) = asked.heads(QUERIES[:1]), asked.tails(DOCUMENTS[3:])
+    of_document = model.tokenizer.encode(DOCUMENTS[3], add_special_tokens=False).ids
+    end = model.tokenizer.encode(tr_end(), add_special_tokens=False).ids
+    assert tail == [*of_document[:5], *end]
+    text = model.tokenizer.decode(head, skip_special_tokens=False)
+    assert "Bo" in text
+    assert "table" not in text
+    assert text.endswith("tool:\n")
+
+
+def tr_end():
+    return "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+
+
+@pytest.fixture(scope="module")
+def one_by_one(model):
+    """Network, parameters, and the log probability of each candidate from one pair alone."""
+    asked = verdict(model.tokenizer, instruction="Find a tool.")
+    network = model.network(asked)
+    params = jax.tree.map(lambda x: 6 * x if x.ndim == 2 else x, model.params(asked))
+    apply = jax.jit(network.apply)
+
+    def log_true(row, item):
+        text = asked.text(QUERIES[row], DOCUMENTS[item])
+        ids = jnp.array([model.tokenizer.encode(text, add_special_tokens=False).ids])
+        yes, no = np.asarray(apply(params, ids, jnp.ones(ids.shape, bool)))[0]
+        return -np.log1p(np.exp(no - yes))
+
+    return (
+        asked,
+        network,
+        params,
+        {(row, item): log_true(row, item) for row in range(3) for item in FOUND[row] if item >= 0},
+    )
+
+
+@pytest.mark.parametrize("pairs", [1, 4])
+def test_candidates_are_sorted_by_the_probability_of_the_answer(one_by_one, pairs):
+    asked, network, params, wanted = one_by_one
+    reranker = tr.reranker(network, params, asked, DOCUMENTS, pairs=pairs)
+    found = refine(reranker, QUERIES, FIRST, chunk=2, progress=False)
+    for row in range(len(QUERIES)):
+        items = FOUND[row][FOUND[row] >= 0]
+        want = np.array([wanted[row, item] for item in items])
+        order = np.argsort(-want)
+        np.testing.assert_array_equal(found.items[row, : len(items)], items[order])
+        np.testing.assert_allclose(found.scores[row, : len(items)], want[order], atol=2e-5)
+    assert np.ptp(found.scores[0]) > 1e-3
+
+
+def test_short_pairs_run_at_a_shorter_length(model):
+    lengths = []
+
+    def apply(params, ids, mask):
+        jax.debug.callback(lambda: lengths.append(ids.shape[1]))
+        return jnp.stack([mask.sum(axis=1), jnp.zeros(len(ids), int)], axis=1).astype(jnp.float32)
+
+    asked = verdict(model.tokenizer, instruction="", query_limit=20)
+    documents = ["a", "b", "c", "Sends money. " * 200]
+    reranker = tr.reranker(Module(None, apply), None, asked, documents, pairs=2)
+    features = {k: jnp.asarray(v) for k, v in reranker.read(["pay", "send"]).items()}
+    score = jax.jit(reranker.score)
+    score(reranker.params, features, jnp.array([[0, 1], [2, 0]])).block_until_ready()
+    jax.effects_barrier()
+    longest = features["ids"].shape[1] + reranker.params[1][0].shape[1]
+    assert lengths == [-(-longest // 2)] * 2  # two groups of two pairs
+    lengths.clear()
+    score(reranker.params, features, jnp.array([[0, 3], [2, 0]])).block_until_ready()
+    jax.effects_barrier()
+    assert lengths[0] == -(-longest // 2)
+    assert lengths[1] > lengths[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"place": "end"}, r"place must be one of \['query', 'line'\], got end"),
+        ({"place": "line", "instruction": ""}, "an empty instruction has no line"),
+        ({"document_limit": 0}, "document_limit must be >= 1, got 0"),
+        ({"answers": ("true", "true")}, "two words that are a token each"),
+        ({"answers": ("true", "certainly not")}, "two words that are a token each"),
+    ],
+)
+def test_questions_that_cannot_be_asked_are_refused(model, options, message):
+    with pytest.raises(ValueError, match=message):
+        verdict(model.tokenizer, **options)
+
+
+def test_a_prompt_whose_document_comes_first_is_refused(model, tmp_path):
+    file = tmp_path / "mine.txt"
+    file.write_text("$document\nDoes it do this: $query? $yes or $no")
+    with pytest.raises(ValueError, match="the document must come once, and after the query"):
+        verdict(model.tokenizer, prompt=file)
+
+
+def test_an_unknown_reranker_is_refused():
+    with pytest.raises(ValueError, match=r"reranker must be one of .*'tool_rank_4b'.* got 'bert'"):
+        tr.load_language_model("bert")

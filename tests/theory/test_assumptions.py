@@ -1,0 +1,135 @@
+"""Assumptions on runs that break them in one place alone: one seed, one tool, one round."""
+
+from math import comb
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxret.online import availability, presets, projections
+from jaxret.online.environment import Environment, always_available
+from jaxret.theory import assumptions
+from jaxret.theory.bounds import describe, theorem_5_1
+
+RULE = presets.orag(tau=0.3, eta=0.003, projection=projections.none())
+
+
+@pytest.fixture(scope="module")
+def clean(toy):
+    return toy.play(RULE)
+
+
+def test_the_start_is_measured_on_the_worst_seed(clean):
+    assert assumptions.same_start(clean).holds
+    for seed in (0, 17, 95):
+        loss = np.array(clean.trace.loss)
+        loss[seed, 0] += 0.1
+        found = assumptions.same_start(clean._replace(trace=clean.trace._replace(loss=loss)))
+        assert not found.holds
+        start = float(clean.trace.loss[seed, 0])
+        assert found.measured == pytest.approx(0.1 / (1 + start), rel=1e-3)
+    assert "the run starts at Theta_1: first loss off by" in [
+        a.name for a in theorem_5_1(clean).assumptions
+    ]
+
+
+TOOLS, ROUNDS, RHO = 30, 2000, 0.1
+
+
+def with_rewards(run, item, wrong):
+    """The run, had it chosen these tools, all of them wrongly, and some rewards said otherwise."""
+    success = np.zeros(np.shape(item), np.float32)
+    trace = run.trace._replace(item=item, success=success, reward=success + wrong)
+    return run._replace(trace=trace)
+
+
+def noise_holds(run, rate=RHO):
+    return [
+        assumptions.label_noise(run, rate).holds,
+        assumptions.label_noise_by_tool(run, rate).holds,
+    ]
+
+
+@pytest.mark.parametrize("rho", [0.1, 0.4])
+def test_honest_noise_holds_in_two_hundred_draws(clean, rho):
+    """Of a learner that turns away from what fails: which tools come depends on the noise."""
+    rng = np.random.default_rng(0)
+    weights = np.tile(1.0 / np.arange(1, TOOLS + 1), (200, 1))
+    item, wrong = np.zeros((2, 200, ROUNDS), int)
+    for t in range(ROUNDS):
+        cumulative = weights.cumsum(axis=1)
+        drawn = rng.random((200, 1)) * cumulative[:, -1:]
+        item[:, t] = (cumulative < drawn).sum(axis=1)
+        wrong[:, t] = rng.random(200) < rho
+        weights[np.arange(200), item[:, t]] *= np.where(wrong[:, t], 1.02, 0.99)
+    runs = [with_rewards(clean, *pair) for pair in zip(item, wrong, strict=True)]
+    assert len({tuple(np.bincount(row) < 20) for row in item}) > 1  # some tools are rare
+    assert all(all(noise_holds(run, rho)) for run in runs)
+
+
+@pytest.mark.parametrize(("liar", "times"), [(3, 40), (29, 20)])
+def test_one_tool_that_always_lies_is_found(clean, liar, times):
+    rng = np.random.default_rng(1)
+    item = rng.integers(0, 29, ROUNDS)
+    item[item == liar] = (liar + 1) % 29
+    item[:times] = liar
+    wrong = rng.random(ROUNDS) < RHO
+    assert noise_holds(with_rewards(clean, item, wrong)) == [True, True]
+    wrong[:times] = True
+    lied_to = with_rewards(clean, item, wrong)
+    assert noise_holds(lied_to) == [True, False]  # of all rounds the share still fits
+    found = assumptions.label_noise_by_tool(lied_to, RHO)
+    assert f"{times} of {times} rewards of tool {liar} are wrong" in found.required
+
+
+def test_so_is_one_that_never_lies(clean):
+    rng = np.random.default_rng(2)
+    item, wrong = rng.integers(0, 10, ROUNDS), rng.random(ROUNDS) < 0.4
+    wrong[item == 4] = False
+    assert not assumptions.label_noise_by_tool(with_rewards(clean, item, wrong), 0.4).holds
+
+
+def test_tools_that_are_chosen_rarely_are_tested_together(clean):
+    rng = np.random.default_rng(3)
+    item, wrong = rng.integers(0, 5, ROUNDS), rng.random(ROUNDS) < RHO
+    item[:100] = 5 + np.arange(100) % 25  # four times each
+    assert noise_holds(with_rewards(clean, item, wrong)) == [True, True]
+    wrong[:100] = np.arange(100) % 5 < 2
+    found = assumptions.label_noise_by_tool(with_rewards(clean, item, wrong), RHO)
+    assert not found.holds
+    assert "40 of 100 rewards of the rarely chosen tools are wrong" in found.required
+
+
+def test_without_noise_one_wrong_reward_is_one_too_many(clean):
+    item, wrong = np.arange(ROUNDS) % TOOLS, np.zeros(ROUNDS, int)
+    assert noise_holds(with_rewards(clean, item, wrong), 0.0) == [True, True]
+    wrong[5] = 1
+    assert noise_holds(with_rewards(clean, item, wrong), 0.0) == [False, False]
+
+
+def test_the_least_p_is_that_of_the_binomial_test(clean):
+    item, wrong = np.zeros(50, int), np.arange(50) < 9
+    found = assumptions.label_noise_by_tool(with_rewards(clean, item, wrong), RHO)
+    chances = np.array([comb(50, k) * RHO**k * (1 - RHO) ** (50 - k) for k in range(51)])
+    assert found.measured == pytest.approx(2 * chances[9:].sum())
+
+
+def test_a_tool_that_came_late_voids_the_bounds(clean):
+    assert assumptions.every_item_available(clean).holds
+    world = Environment(**availability.later(8, 0.25, at=100)._asdict())
+    late = clean._replace(always_available=always_available(world, 320, jnp.ones(8, bool)))
+    found = assumptions.every_item_available(late)
+    assert (found.holds, found.measured, found.is_measured) == (False, 2, True)
+    bound = theorem_5_1(late)
+    assert not bound.holds
+    assert "FAILS  items that are absent in some round 2, required <= 0" in describe(bound)
+
+
+def test_where_nobody_says_who_was_there_the_bounds_say_so(clean):
+    silent = clean._replace(always_available=None)
+    found = assumptions.every_item_available(silent)
+    assert (found.holds, found.is_measured) == (True, False)
+    bound = theorem_5_1(silent)
+    assert bound.holds
+    assert "  ?      items that are absent in some round were not measured" in describe(bound)
+    assert "not measured" not in describe(theorem_5_1(clean))
