@@ -37,7 +37,7 @@ def evaluate(
 
 @overload
 def evaluate(
-    ranked: Ranked, task: Task, metrics: Sequence[str] = ..., *, by: ArrayLike
+    ranked: Ranked, task: Task, metrics: Sequence[str] = ..., *, by: ArrayLike | Sequence
 ) -> dict[Any, dict[str, Estimate]]: ...
 
 
@@ -45,7 +45,7 @@ def evaluate(
     ranked: Ranked,
     task: Task,
     metrics: Sequence[str] = METRICS,
-    by: ArrayLike | None = None,
+    by: ArrayLike | Sequence | None = None,
 ) -> dict[Any, Any]:
     """Ranks a task's queries and averages metrics over them.
 

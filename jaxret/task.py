@@ -66,11 +66,11 @@ class Task:
         cls,
         theta: Float[ArrayLike, "I d"],
         queries: Float[ArrayLike, "N d"],
-        labels: ArrayLike | Sequence[Sequence[int]],
+        labels: ArrayLike | Sequence[int] | Sequence[Sequence[int]],
         *,
         ids: Sequence[str] | None = None,
-        groups: ArrayLike | None = None,
-        available: ArrayLike | None = None,
+        groups: ArrayLike | Sequence[int] | Sequence[str] | None = None,
+        available: ArrayLike | Sequence[bool] | None = None,
         name: str = "arrays",
     ) -> Self:
         """Makes a task from vectors.
@@ -134,7 +134,7 @@ class Task:
         """
         return metrics.tie_order(self.ids)
 
-    def select(self, rows: ArrayLike) -> Self:
+    def select(self, rows: ArrayLike | Sequence[int] | Sequence[bool]) -> Self:
         """Keeps some queries and the whole catalogue.
 
         Args:

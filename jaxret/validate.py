@@ -98,7 +98,9 @@ def matrix_of(name: str, rows: ArrayLike) -> Float[np.ndarray, "n d"]:
     return matrix
 
 
-def label_rows(labels: ArrayLike | Sequence[Sequence[int]]) -> Int[np.ndarray, "N L"]:
+def label_rows(
+    labels: ArrayLike | Sequence[int] | Sequence[Sequence[int]],
+) -> Int[np.ndarray, "N L"]:
     """Reads labels: one a query, several, or lists of different lengths; whole numbers.
 
     Returns:

@@ -8,7 +8,7 @@ import pytest
 
 from jaxret.lazy import lazy
 
-PACKAGES = ("data", "documents", "encoders", "generation", "llm", "nn", "retrieval")
+PACKAGES = ("data", "documents", "encoders", "generation", "llm", "nn", "online", "retrieval")
 HEAVY = ("flax", "transformers", "tokenizers", "orbax", "hydra", "wandb", "matplotlib", "openai")
 
 

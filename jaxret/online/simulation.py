@@ -136,7 +136,11 @@ class Simulation:
         return digest.hexdigest()
 
     def cut(self, orders: Int[np.ndarray, "R T"]) -> list[Int[np.ndarray, "R c"]]:
-        """Chunks of one shape; -1, where nothing is played, fills the last one."""
+        """Cuts streams into chunks of one shape; -1, where nothing is played, fills the last one.
+
+        Returns:
+          chunks [R, c].
+        """
         fill = -orders.shape[1] % self.chunk
         orders = np.pad(orders.astype(np.int32), ((0, 0), (0, fill)), constant_values=-1)
         return [orders[:, i : i + self.chunk] for i in range(0, orders.shape[1], self.chunk)]
