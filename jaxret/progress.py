@@ -27,4 +27,5 @@ class Progress(tqdm):
             return super().close()
         self.disable = True
         self._decr_instances(self)
-        self.fp.write(f"{self}\n")
+        if self.leave:
+            self.fp.write(f"{self}\n")

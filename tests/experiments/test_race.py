@@ -1,0 +1,135 @@
+"""Anyone's rule beside the presets: paired differences, one table, one figure, one-line errors."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import jaxret as jr
+from experiments import race
+from tests.facade.conftest import make_task
+
+RULE = """
+import jaxret as jr
+
+def rule():
+    return jr.greedy(tau=0.1, eta=0.02)._replace(name="mine")
+"""
+
+
+@pytest.fixture(scope="module")
+def lines():
+    mine = jr.greedy(tau=0.1, eta=0.02)._replace(name="mine")
+    tasks = [make_task(name="one"), make_task(seed=1, name="two")]
+    others = race.opponents(["frozen", "orag"], [mine])
+    return race.race([mine], others, tasks, seeds=3, exposures=2)
+
+
+def test_all_play_the_same_streams_and_are_compared_seed_by_seed(lines):
+    assert [(line.task, line.learner) for line in lines] == [
+        (task, learner) for task in ("one", "two") for learner in ("mine", "frozen", "orag")
+    ]
+    train, test = make_task(name="one").split((0.8, 0.2), seed=0)
+    mine = jr.simulate(jr.greedy(tau=0.1, eta=0.02), train, exposures=2, seeds=3)
+    orag = jr.simulate(jr.orag(), train, exposures=2, seeds=3)
+    lead = mine.accuracy.values - orag.accuracy.values
+    np.testing.assert_allclose(lines[2].ahead["online accuracy"].values, lead)
+    held_out = jr.evaluate(mine, test)["ndcg@10"].values
+    np.testing.assert_allclose(lines[0].values["ndcg@10"].values, held_out)
+    assert not lines[0].ahead["ndcg@10"].values.any()
+
+
+def test_intervals_are_students(lines):
+    values = np.array([0.1, 0.3, 0.2])
+    want = stats.ttest_1samp(values, 0.0).confidence_interval(0.95)
+    np.testing.assert_allclose(race.interval(jr.Estimate.of(values)), want)
+
+
+def test_the_table_and_the_figure_say_who_leads_by_how_much(lines):
+    text = race.table(lines).splitlines()
+    assert text[0].split("  ")[0] == "data"
+    assert "mine is ahead by" in text[0]
+    assert len(text) == 7
+    low, high = race.interval(lines[2].ahead["online accuracy"])
+    mean = lines[2].ahead["online accuracy"].mean
+    assert f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]" in text[3]
+    (ax,) = race.figure(lines).axes
+    dots = [line for line in ax.get_lines() if line.get_label() in ("one", "two")]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["frozen", "orag"]
+    assert dots[0].get_xdata()[1] == pytest.approx(mean)
+
+
+def test_a_file_is_all_it_takes(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(race, "load", lambda named, encoder: make_task(name=named))
+    monkeypatch.setattr(jr, "check_learner", lambda learner: None)  # tested below, and slow
+    file = tmp_path / "my_rule.py"
+    file.write_text(RULE)
+    output = ["--output", str(tmp_path / "out"), "--seeds", "2", "--presets", "frozen"]
+    assert race.main([str(file), *output]) == 0
+    printed = capsys.readouterr()
+    assert (tmp_path / "out/my_rule/race.txt").read_text() == printed.out
+    assert (tmp_path / "out/my_rule/race.png").read_bytes()[:4] == b"\x89PNG"
+    assert "deskbank" in printed.out
+    assert "mine on deskbank: 96 rounds x 2 seeds" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "message"),
+    [
+        (None, [], "my_rule.py does not exist"),
+        ("x = (", [], "SyntaxError"),
+        ("import nothing_of_the_kind", [], "ModuleNotFoundError: No module named 'nothing"),
+        ("x = 1", [], "has no function rule() that returns a learner"),
+        ("def rule(): return 3", [], "must return a learner or a list of them, got 3"),
+        ("def rule(): return []", [], "returns an empty list"),
+        (RULE.replace("tau=0.1", "tau=-1.0"), [], "ValueError: tau must be > 0, got -1.0"),
+        (
+            RULE.replace('name="mine"', "act=None"),
+            [],
+            "TypeError: 'NoneType' object is not callable",
+        ),
+        (RULE, ["--presets", "gready"], "no preset 'gready'; there are frozen, orag"),
+        (RULE.replace('"mine"', '"greedy"'), [], "two learners are called 'greedy': rename yours"),
+        (RULE, ["--presets", ""], "nobody to race against: name --presets"),
+        (RULE, ["--seeds", "1"], "--seeds must be 2 or more"),
+        (RULE, ["ultratool=nowhere"], "nowhere does not exist; expected there: UltraTool's"),
+        (RULE, ["mine=nowhere"], "nowhere does not exist; expected there: a folder with tools"),
+        (RULE, ["deskbnk"], "unknown data set 'deskbnk'"),
+    ],
+)
+def test_what_cannot_race_is_said_in_one_line(
+    content, arguments, message, tmp_path, monkeypatch, capsys
+):
+    if "act=None" not in (content or ""):
+        monkeypatch.setattr(jr, "check_learner", lambda learner: None)
+    load = race.load
+    monkeypatch.setattr(
+        race,
+        "load",
+        lambda named, encoder: make_task() if named == "deskbank" else load(named, "minilm"),
+    )
+    file = tmp_path / "my_rule.py"
+    if content is not None:
+        file.write_text(content)
+    assert race.main([str(file), *arguments]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("race: ")
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_a_rule_that_breaks_a_promise_does_not_race(tmp_path, capsys):
+    file = tmp_path / "peeking.py"
+    file.write_text("""
+import jaxret as jr
+
+def rule():
+    def update(state, query, choice, feedback):
+        moved = state.theta.at[feedback.labels[0]].add(query)
+        return state._replace(theta=moved, t=state.t + 1)
+
+    return jr.greedy()._replace(name="peeking", update=update, rule=None)
+""")
+    assert race.main([str(file)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"race: {file}: learner 'peeking': update reads labels")
+    assert error.count("\n") == 1
