@@ -1,8 +1,10 @@
 """Data sets by name. One source a file; `load` finds it."""
 
+import inspect
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from jaxret.data import beir, bfcl, deskbank, jsonl, toolbank, toolbench, toolret, ultratool
 from jaxret.data.dataset import Dataset, Document, Query, Step, build, select, split_by_group
@@ -43,6 +45,7 @@ SOURCES: dict[str, Callable[..., Dataset]] = {
     "beir": beir.load,
     "jsonl": jsonl.load,
 }
+FIXED = ("path", "name")  # what `load` itself says
 NEEDED = {
     "ultratool": "test.json of github.com/JoeYing1019/UltraTool (data/English-dataset)",
     "toollens": "the folder datasets/ToolLens of github.com/quchangle1/COLT",
@@ -70,16 +73,25 @@ def load(name: str, path: str | Path | None = None, **options) -> Dataset:
       **options: those of the source's own ``load``, such as ``part``, ``bank`` or ``tasks``.
 
     Raises:
-      ValueError: the name is unknown, or the path is missing or not wanted.
+      ValueError: the name or an option is unknown, or the path is missing or not wanted.
     """
     if name not in SOURCES:
         raise ValueError(f"unknown data set {name!r}; known: {', '.join(SOURCES)}")
     if path is None:
         if name in NEEDED:
             raise ValueError(f"data set {name!r} needs path=: {NEEDED[name]}")
-        return SOURCES[name](**options)
+        return SOURCES[name](**_known(name, SOURCES[name], options))
     if name == "deskbank":
         raise ValueError(f"data set 'deskbank' is built in and takes no path, got {path}")
     if (Path(path) / "tools.jsonl").is_file() and name != "jsonl":
-        return jsonl.load(path, name=name, **options)
-    return SOURCES[name](path, **options)
+        return jsonl.load(path, name=name, **_known(name, jsonl.load, options))
+    return SOURCES[name](path, **_known(name, SOURCES[name], options))
+
+
+def _known(name: str, source: Callable[..., Dataset], options: dict[str, Any]) -> dict[str, Any]:
+    """The options, if the source has them all."""
+    has = [option for option in inspect.signature(source).parameters if option not in FIXED]
+    if unknown := [option for option in options if option not in has]:
+        there = f"it has {', '.join(has)}" if has else "it has none"
+        raise ValueError(f"data set {name!r} has no option {unknown[0]!r}; {there}")
+    return options

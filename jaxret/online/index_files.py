@@ -18,8 +18,9 @@ import numpy as np
 
 from jaxret import encoders
 from jaxret.encoders import TextEncoder
-from jaxret.online import presets
+from jaxret.online import presets  # noqa: F401  they enter the registry
 from jaxret.online.learner import Learner
+from jaxret.online.origins import remade
 from jaxret.types import State
 
 if TYPE_CHECKING:
@@ -104,12 +105,10 @@ def _learner(folder: Path, named: dict[str, Any], given: Learner | None) -> Lear
         if given.name != name:
             raise ValueError(f"{folder} holds a state of {name!r}, not of {given.name!r}")
         return given
-    if named["origin"] is None:
-        raise ValueError(f"learner {name!r} is no preset: give it, Index.load(folder, learner)")
-    preset, settings = named["origin"]
-    if preset not in presets.REGISTRY:
-        raise ValueError(f"preset {preset!r} is unknown: give it, Index.load(folder, learner)")
-    return presets.REGISTRY[preset](**presets.revived(settings))
+    try:
+        return remade(name, named["origin"])
+    except ValueError as error:
+        raise ValueError(f"{error}: Index.load(folder, learner)") from error
 
 
 def _state(folder: Path, learner: Learner, arrays: dict[str, np.ndarray]) -> State:

@@ -7,10 +7,6 @@ Defaults are for rows and queries of length 1 and some hundreds of tools. The pa
 eta from 1e-8 to 1e-5, with which nothing moves: that is `paper_sgd` and `paper_adamw`.
 """
 
-import functools
-from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec
-
 from jaxret.online import (
     estimators,
     policies,
@@ -22,28 +18,13 @@ from jaxret.online import (
 )
 from jaxret.online.estimators import Estimator
 from jaxret.online.learner import Learner, rank_one
+from jaxret.online.origins import REGISTRY, preset
 from jaxret.online.policies import Policy
 from jaxret.online.projections import Projection
 from jaxret.online.schedules import Schedule
 from jaxret.online.wrappers import with_experience_replay, with_preconditioner, with_query_map
 
-P = ParamSpec("P")
 SPHERE = projections.sphere()
-REGISTRY: dict[str, Callable[..., Learner]] = {}  # name -> factory, in the order of this file
-
-
-def preset(factory: Callable[P, Learner]) -> Callable[P, Learner]:
-    """Enters a factory in the registry; what it makes knows where it comes from."""
-
-    name = getattr(factory, "__name__", "")
-
-    @functools.wraps(factory)
-    def made(*args: P.args, **settings: P.kwargs) -> Learner:
-        learner = factory(*args, **settings)
-        return learner._replace(origin=_origin(name, settings))
-
-    REGISTRY[name] = made
-    return made
 
 
 @preset
@@ -263,31 +244,6 @@ def _rank_one(
         projection=projection,
         schedule=schedule,
     )
-
-
-def _origin(name: str, settings: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
-    """What JSON can hold of a call; None where it cannot."""
-    words: dict[str, Any] = {}
-    for key, value in settings.items():
-        if isinstance(value, Projection):
-            words[key] = {"projection": value.name, "radius": value.radius}
-        elif value is None or isinstance(value, int | float | str):
-            words[key] = value
-        else:
-            return None
-    return name, words
-
-
-def revived(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that `Learner.origin` holds, as arguments of the preset."""
-
-    def argument(value):
-        if not isinstance(value, Mapping):
-            return value
-        radius = {} if value["radius"] is None else {"radius": value["radius"]}
-        return projections.REGISTRY[value["projection"]](**radius)
-
-    return {key: argument(value) for key, value in settings.items()}
 
 
 def learners() -> dict[str, str]:

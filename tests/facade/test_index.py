@@ -289,7 +289,7 @@ def test_a_rule_of_ones_own_must_be_given(task, tmp_path):
     rule = jr.with_query_map(jr.greedy(**SETTINGS), rate=1.0)
     index = lived(jr.Index(rule, task), task)
     index.save(tmp_path)
-    with pytest.raises(ValueError, match=r"'greedy.linear' is no preset: give it"):
+    with pytest.raises(ValueError, match=r"'greedy.linear' is no preset, and must be given: Index"):
         jr.Index.load(tmp_path)
     same(leaves(jr.Index.load(tmp_path, learner=rule)), leaves(index))
     with pytest.raises(ValueError, match=r"holds a state of 'greedy.linear', not of 'orag'"):
@@ -297,6 +297,24 @@ def test_a_rule_of_ones_own_must_be_given(task, tmp_path):
     other = jr.with_query_map(jr.greedy(), jr.query_maps.low_rank(rank=2))._replace(name=rule.name)
     with pytest.raises(ValueError, match=r"holds another state than .* has: other settings"):
         jr.Index.load(tmp_path, learner=other)
+
+
+def test_presets_are_made_again_as_they_were_and_no_others(task, tmp_path):
+    """A preset whose parts were exchanged and renamed is a rule of one's own."""
+    ball = jr.orag(tau=0.3, eta=0.5, projection=jr.ball(radius=2.0))
+    index = lived(jr.Index(ball, task), task)
+    index.save(tmp_path / "ball")
+    other = jr.Index.load(tmp_path / "ball")
+    same(leaves(lived(other, task)), leaves(lived(index, task)))
+    renamed = jr.greedy()._replace(name="mine", update=jr.orag().update)
+    jr.Index(renamed, task).save(tmp_path / "mine")
+    with pytest.raises(ValueError, match="'mine' is no preset, and must be given"):
+        jr.Index.load(tmp_path / "mine")
+    tapered = jr.orag(schedule=jr.schedules.inverse_sqrt())
+    jr.Index(tapered, task).save(tmp_path / "tapered")
+    with pytest.raises(ValueError, match="'orag' is no preset, and must be given"):
+        jr.Index.load(tmp_path / "tapered")
+    assert jr.Index.load(tmp_path / "tapered", learner=tapered).learner is tapered
 
 
 def test_a_damaged_folder_is_named(task, tmp_path):

