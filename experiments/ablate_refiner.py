@@ -25,8 +25,8 @@ from experiments.common.config import plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from experiments.parts import methods
-from experiments.parts.bench import Bench
+from experiments.retrieval import methods
+from experiments.retrieval.bench import Bench
 from jaxret import plots
 from jaxret.methods.common import CUTS
 from jaxret.retrieval.ranking import Ranking, mean_metrics, metrics_at

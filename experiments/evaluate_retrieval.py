@@ -7,8 +7,8 @@ And beside learners that see bits alone?                                  (ORAG,
     uv run python -m experiments.evaluate_retrieval -m dataset.path=FOLDER \\
         methods=[documents,tool2vec] encoder.layers=1,3,null             # A.3: several encoders
 
-Every method of `experiments.parts.methods` on the test part: recall and nDCG at ``cuts``, and what
-it was allowed to see of the training part. Models are trained on the
+Every method of `experiments.retrieval.methods` on the test part: recall and nDCG at ``cuts``, and
+what it was allowed to see of the training part. Models are trained on the
 training part, stop where R@3 validates best, and are kept in ``runs/models``; rankings are written
 as TREC run files.
 
@@ -31,8 +31,8 @@ from omegaconf import DictConfig
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from experiments.parts import methods
-from experiments.parts.bench import Bench
+from experiments.retrieval import methods
+from experiments.retrieval.bench import Bench
 from jaxret.retrieval import runs
 from jaxret.retrieval.ranking import mean_metrics, metrics_at
 

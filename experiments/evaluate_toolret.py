@@ -35,10 +35,10 @@ from experiments.common.config import plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import print_table
-from experiments.parts import toolret
-from experiments.parts.toolret import SETTINGS, Asked, World
-from experiments.parts.toolret_stages import check as check_models
-from experiments.parts.toolret_stages import stage
+from experiments.toolret import protocol as toolret
+from experiments.toolret.protocol import SETTINGS, Asked, World
+from experiments.toolret.stages import check as check_models
+from experiments.toolret.stages import stage
 from jaxret.data.toolret import CATEGORIES, benchmark
 from jaxret.retrieval import runs
 from jaxret.validate import require

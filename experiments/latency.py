@@ -27,8 +27,8 @@ from omegaconf import DictConfig
 from experiments import evaluate_retrieval
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.run_directory import RunDirectory
-from experiments.parts import methods
-from experiments.parts.bench import Bench
+from experiments.retrieval import methods
+from experiments.retrieval.bench import Bench
 from jaxret import plots
 from jaxret.retrieval.ranking import Ranking, metrics_at
 from jaxret.retrieval.retriever import search

@@ -34,12 +34,12 @@ from experiments.common.figures import learning_figures
 from experiments.common.loading import draw_parts, load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from experiments.parts.comparator import solve
-from experiments.parts.player import Player
-from experiments.parts.tuning import METRICS, Ranker, orders, tune
 from jaxret.online.environment import environment_from
-from jaxret.online.streams import by_task
+from jaxret.online.recording import METRICS, Ranker, record, tune
+from jaxret.online.simulation import Simulation
+from jaxret.online.streams import by_task, orders
 from jaxret.progress import Progress
+from jaxret.theory.comparators import proximal_losses
 from jaxret.theory.regret import regret
 
 COLUMNS = ("online/accuracy", "online/regret", "final/recall@{k}", "final/ndcg@{k}")
@@ -52,7 +52,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     grids, task = learner_grids(cfg), load_task(cfg)
     parts = draw_parts(task.groups, cfg.validation, cfg.heldout, cfg.seed)
     streamed = ~parts.validation
-    _, comparator = solve(
+    _, comparator = proximal_losses(
         *(task.theta, task.queries, task.labels),
         tau=cfg.comparator.tau,
         eta=cfg.comparator.tau * cfg.comparator.eta_over_tau,
@@ -77,22 +77,42 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     bar = Progress(grids, unit="learner")
     for grid in bar:
         bar.set_postfix_str(grid.name)
-        arrays = (task.theta, task.queries, task.labels)
-        player = Player(run, grid.make, *arrays, environment, seeds=seeds, chunk=cfg.chunk)
+        simulation = Simulation(
+            grid.make, task, environment, seeds=seeds, example=(1.0, 0.0), chunk=cfg.chunk
+        )
         name = grid.name
-        unseen = tune(f"{name}-heldout", grid, player, ranker, stream(parts.training), parts)
+        unseen = tune(
+            run.unit(f"{name}-heldout"),
+            grid,
+            simulation,
+            ranker,
+            stream(parts.training),
+            validation=parts.validation,
+            heldout=parts.heldout,
+        )
         held = unseen["heldout"][unseen["best"]]
         best = 0
         if len(grid.settings) > 1:
             everything = stream(np.ones_like(streamed))
-            rehearsal = tune(f"{name}-rehearsal", grid, player, ranker, everything, parts)
+            rehearsal = tune(
+                run.unit(f"{name}-rehearsal"),
+                grid,
+                simulation,
+                ranker,
+                everything,
+                validation=parts.validation,
+                heldout=parts.heldout,
+            )
             best = rehearsal["best"]
         tau, eta = grid.settings[best]
-        online = player.record(
-            f"{name}-online",
-            player.setting(tau, eta),
+        online = record(
+            run.unit(f"{name}-online"),
+            simulation,
+            simulation.setting(tau, eta),
             stream(streamed),
-            finish=lambda states, scores=player.scores: {"final": ranker(states, streamed, scores)},
+            finish=lambda states, scores=simulation.scores: {
+                "final": ranker(states, streamed, scores)
+            },
         )
         against = regret(online["loss"], comparator, online["order"])
         unneeded = ~np.isin(online["item"], task.labels)  # distractors

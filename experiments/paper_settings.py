@@ -30,12 +30,12 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import TextTask, load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from experiments.parts.player import Player
-from experiments.parts.tuning import METRICS, Ranker, catalogues, orders
 from jaxret import plots
 from jaxret.online import estimators, policies, schedules
-from jaxret.online.environment import Environment
 from jaxret.online.learner import rank_one
+from jaxret.online.recording import METRICS, Ranker, catalogues, record
+from jaxret.online.simulation import Simulation
+from jaxret.online.streams import orders
 from jaxret.online.trainer import minibatch_adamw
 from jaxret.theory.score_drift import adam_ratio, adamw_score_drift, sgd_mean_score_drift
 
@@ -57,11 +57,11 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     ordered = np.sort(before, axis=1)
     results = {"gap/median": np.array([np.median(ordered[:, -1] - ordered[:, -2])])}
     for rule in rates:
-        player = Player(
-            run,
+        simulation = Simulation(
             lambda tau, eta, rule=rule: make(rule, tau, eta, cfg.batch),
-            *(task.theta, task.queries, task.labels, Environment()),
+            task,
             seeds=seeds,
+            example=(1.0, 0.0),
             chunk=cfg.chunk,
         )
         for rate in rates[rule]:
@@ -76,8 +76,12 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
                 }
 
             name = f"{rule}/{rate:g}"
-            found = player.record(
-                name.replace("/", "-"), player.setting(1.0, rate), stream, finish=finish
+            found = record(
+                run.unit(name.replace("/", "-")),
+                simulation,
+                simulation.setting(1.0, rate),
+                stream,
+                finish=finish,
             )
             results |= {f"{name}/{key}": found[key] for key in COLUMNS if key != "bound"}
             results[f"{name}/bound"] = np.array([bound(rule, rate, task, cfg.batch)])

@@ -34,11 +34,12 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import TextTask, load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from experiments.parts.player import Player
 from jaxret import plots
 from jaxret.online import estimators, policies, projections, streams
 from jaxret.online.environment import Environment
 from jaxret.online.learner import Learner, rank_one
+from jaxret.online.recording import record
+from jaxret.online.simulation import Simulation
 from jaxret.progress import Progress
 from jaxret.theory import bounds, checks, corollaries
 from jaxret.theory.comparators import Comparator, proximal
@@ -166,16 +167,19 @@ def _play(
 ) -> tuple[np.ndarray, dict[str, list[float]]]:
     """All horizons of one curve: regrets [S, n], and each bound's values [n]."""
     environment = Environment(noise_rate=curve.rho or None)
-    arrays = (task.theta, task.queries, task.labels)
     seeds = range(cfg.seed, cfg.seed + cfg.seeds)
-    player = Player(run, curve.learner, *arrays, environment, seeds=seeds, chunk=part.chunk)
+    simulation = Simulation(
+        curve.learner, task, environment, seeds=seeds, example=(1.0, 0.0), chunk=part.chunk
+    )
     regrets, sides = [], {}
     for rounds in Progress(part.horizons, desc=curve.name, unit="horizon"):
         eta = curve.c / np.sqrt(rounds)
         name = f"{curve.name}/T={rounds}"
         orders = np.broadcast_to(order[:rounds], (cfg.seeds, rounds))
-        setting = player.setting(curve.tau, eta)
-        unit = player.record(name.replace("/", "-"), setting, orders, finish=lambda states: {})
+        setting = simulation.setting(curve.tau, eta)
+        unit = record(
+            run.unit(name.replace("/", "-")), simulation, setting, orders, finish=lambda states: {}
+        )
         found = comparator(curve, eta, np.bincount(order[:rounds], minlength=len(task.queries)))
         learner = curve.learner(curve.tau, eta)
         theta_1 = jnp.asarray(task.theta)

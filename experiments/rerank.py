@@ -21,7 +21,7 @@ chosen on the validation part with the simulated reranker.
 """
 
 from collections.abc import Mapping
-from functools import partial
+from typing import Any
 
 import numpy as np
 from omegaconf import DictConfig
@@ -31,13 +31,17 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.figures import accuracy_figure
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from experiments.parts import methods, selectors
-from experiments.parts.bench import Bench
-from experiments.parts.player import Choose, Player
-from experiments.parts.recipes import RERANKERS
-from experiments.parts.tuning import METRICS, Ranker, orders, tune
+from experiments.retrieval import methods
+from experiments.retrieval.bench import Bench
+from experiments.retrieval.recipes import RERANKERS
 from jaxret.llm import Chat, Endpoint
 from jaxret.online.environment import Environment, simulated_reranker
+from jaxret.online.recording import METRICS, Ranker, record, tune
+from jaxret.online.selection import simulation_with
+from jaxret.online.simulation import Simulation
+from jaxret.online.streams import orders
+from jaxret.retrieval import selectors
+from jaxret.types import Selector
 
 COLUMNS = ("online/accuracy", "online/last", "final/recall@{k}", "final/ndcg@{k}")
 UNTRAINED = ("none", "simulated", "rankgpt")
@@ -52,26 +56,33 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     parts = bench.masks
     ranker = Ranker(task, cfg.k)
     stream = orders(parts.heldout, cfg.exposures, seeds)
-    make = partial(
-        Player, run, theta_1=task.theta, queries=task.queries, labels=task.labels, chunk=cfg.chunk
-    )
+    given: dict[str, Any] = {"example": (1.0, 0.0), "chunk": cfg.chunk}
     simulated = Environment(reranker=simulated_reranker(accuracy=cfg.accuracy))
     results: dict[str, np.ndarray] = {}
     curves: dict[str, dict[str, np.ndarray]] = {}
     picks = {name: chooser(bench, name, cfg, chat) for name in cfg.rerankers}
     for grid in learner_grids(cfg):
-        one = make(grid.make, environment=simulated, seeds=seeds[:1])
+        one = Simulation(grid.make, task, simulated, seeds=seeds[:1], **given)
         rehearsal = orders(parts.validation, 1, seeds[:1])
-        tuned = tune(f"{grid.name}-tuning", grid, one, ranker, rehearsal, parts)
+        tuned = tune(
+            run.unit(f"{grid.name}-tuning"),
+            grid,
+            one,
+            ranker,
+            rehearsal,
+            validation=parts.validation,
+            heldout=parts.heldout,
+        )
         tau, eta = grid.settings[tuned["best"]]
         for name in cfg.rerankers:
             world = simulated if name == "simulated" else Environment()
-            player = make(grid.make, environment=world, seeds=seeds, choose=picks[name])
-            found = player.record(
-                f"{grid.name}-{name}",
-                player.setting(tau, eta),
+            simulation = simulation_with(picks[name], grid.make, task, world, seeds=seeds, **given)
+            found = record(
+                run.unit(f"{grid.name}-{name}"),
+                simulation,
+                simulation.setting(tau, eta),
                 stream,
-                finish=lambda states, scores=player.scores: {
+                finish=lambda states, scores=simulation.scores: {
                     "final": ranker(states, parts.heldout, scores)
                 },
             )
@@ -112,7 +123,7 @@ def chat_of(cfg: DictConfig) -> Chat | None:
     return Chat(Endpoint(**plain(cfg.llm)), cache_folder(cfg) / "llm")
 
 
-def chooser(bench: Bench, name: str, cfg: DictConfig, chat: Chat | None) -> Choose | None:
+def chooser(bench: Bench, name: str, cfg: DictConfig, chat: Chat | None) -> Selector | None:
     """Who picks from the slate; None where the environment does."""
     texts, documents = bench.task.texts, bench.task.documents
     if chat is not None and name == "rankgpt":

@@ -6,7 +6,7 @@
 
 Bayesian optimisation (TPE, optuna) over temperature, step size, schedule and batch, on the tenth of
 the queries that no other number is taken from: their nDCG by the final embeddings plus their
-success in the stream, as `experiments.parts.tuning` has it for grids. The study is a journal in the
+success in the stream, as `recording.tune` has it for grids. The study is a journal in the
 run's directory: a run that is stopped goes on with the trials that are left. The best grid setting
 of the learner's config is tried too, so that the table says what the search was worth.
 
@@ -27,10 +27,10 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import draw_parts, load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from experiments.parts.player import Player
-from experiments.parts.tuning import METRICS, Ranker, orders, tune
-from jaxret.online.environment import Environment
 from jaxret.online.grids import learner_grid
+from jaxret.online.recording import METRICS, Ranker, tune
+from jaxret.online.simulation import Simulation
+from jaxret.online.streams import orders
 from jaxret.progress import Progress
 from jaxret.validate import require
 
@@ -126,7 +126,7 @@ def score_of(
     parts = draw_parts(task.groups, cfg.validation, cfg.heldout, cfg.seed)
     seeds, ranker = range(cfg.seed, cfg.seed + cfg.seeds), Ranker(task, cfg.k)
     stream = orders(np.ones(len(task.queries), bool), cfg.exposures, seeds)
-    players: dict[str, Player] = {}  # one compiled program for all numbers
+    simulations: dict[str, Simulation] = {}  # one compiled program for all numbers
 
     def value(setting: Setting) -> float:
         made = {**spec, **{key: [setting[key]] for key in ("tau", rate_of(spec)) if key in setting}}
@@ -139,11 +139,20 @@ def score_of(
                 made["schedule"] = {"name": "cosine", "rounds": rounds}
         grid = learner_grid(name, made)
         structure = repr({key: setting.get(key) for key in CHOICES})
-        if structure not in players:
-            arrays = (task.theta, task.queries, task.labels, Environment())
-            players[structure] = Player(run, grid.make, *arrays, seeds=seeds, chunk=cfg.chunk)
+        if structure not in simulations:
+            simulations[structure] = Simulation(
+                grid.make, task, seeds=seeds, example=(1.0, 0.0), chunk=cfg.chunk
+            )
         unit = hashlib.sha256(repr(sorted(setting.items())).encode()).hexdigest()[:12]
-        found = tune(f"trial-{unit}", grid, players[structure], ranker, stream, parts)
+        found = tune(
+            run.unit(f"trial-{unit}"),
+            grid,
+            simulations[structure],
+            ranker,
+            stream,
+            validation=parts.validation,
+            heldout=parts.heldout,
+        )
         ndcg = found["validation"][..., METRICS.index("ndcg@{k}")]
         return float((ndcg + found["online"]).mean(axis=1).max())
 

@@ -157,7 +157,7 @@ def from_state(
         matrix = np.stack(axes, axis=1) - offset[:, None]
     rule, origin = learner.rule, learner.origin
     numbers = {} if rule is None else {"tau": float(rule.tau), "eta": float(rule.eta)}
-    given = {} if origin is None else origin[1]
+    given = {} if origin is None else json.loads(origin[1])
     available = np.asarray(state.available)
     from jaxret import __version__
 

@@ -3,7 +3,7 @@
 The rows of Theta are split over the mesh axis ``item``; queries, keys and everything else are
 copied. Each function below takes the local rows ``x [I/n]`` and an axis name, and answers
 with a global value; with ``axis=None`` it is the plain operation. Between devices it sends a
-few scalars, never rows: `jaxret.online.replay` is written once on top of them.
+few scalars, never rows: `jaxret.online.blocked` is written once on top of them.
 
 A catalogue whose size n does not divide is padded with absent rows (`padded`).
 """

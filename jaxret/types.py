@@ -8,8 +8,9 @@ Everything here is a NamedTuple of arrays: it passes through jit, vmap, scan, sh
 orbax as it is. Build them by keyword.
 """
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 Params: TypeAlias = Any  # nested dict[str, ... | Array]
@@ -87,3 +88,19 @@ class Trace(NamedTuple):
     inverse_p: Float[Array, " T"]  # sum_i 1 / p_i, which Theorem B.2 needs
     logit_label: Float[Array, " T"]  # theta_label . q / tau, averaged over the labels
     logit_sum: Float[Array, " T"]  # sum_i theta_i . q / tau, over the available items
+
+
+class Selector(Protocol):
+    """Something outside the program that picks one of the k items shown: a reranker, a judge.
+
+    Args:
+      queries: positions of the queries of S runs.
+      items: their slates.
+
+    Returns:
+      positions in the slates; of a judge whose word is the reward too, (positions, rewards).
+    """
+
+    def __call__(
+        self, queries: Int[np.ndarray, " S"], items: Int[np.ndarray, "S k"]
+    ) -> Int[np.ndarray, " S"] | tuple[Int[np.ndarray, " S"], Float[np.ndarray, " S"]]: ...

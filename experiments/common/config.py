@@ -8,8 +8,9 @@ and ``configs/learners.yaml``. Each setting of a block can be overridden
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
@@ -22,11 +23,7 @@ from jaxret.validate import require
 
 CONFIGS = str(Path(__file__).resolve().parents[2] / "configs")
 #: The mode of W&B.
-TRACKING: dict[str, Literal["online", "disabled"] | None] = {
-    "files": "disabled",
-    "offline": None,
-    "online": "online",
-}
+TRACKING: dict[str, Any] = {"files": "disabled", "offline": None, "online": "online"}
 _WHERE_NOT_WHAT = ("directory", "again", "cache", "tracking", "project", "hydra")  # no result
 
 _ENCODER = {
@@ -90,18 +87,24 @@ def fingerprint(*, _root_: DictConfig) -> str:
     return hashlib.sha256(json.dumps(settings(_root_), sort_keys=True).encode()).hexdigest()[:8]
 
 
-#: What each of these can be called.
-NAMES = {"encoder": ENCODERS, "environment": table("environments"), "learner": table("learners")}
+NAMES: dict[str, dict[str, Any]] = {}  # group -> name -> what it stands for
 
 
-def _register_names() -> None:
-    """Makes the tables known to Hydra, as if each name were a file of a config group."""
-    store = ConfigStore.instance()
-    for group, blocks in NAMES.items():
-        for name, block in blocks.items():
-            package = f"learners.{name}" if group == "learner" else None
-            store.store(group=group, name=name, node=block, package=package)
+def register(group: str, blocks: dict[str, Any], place: Callable[[str], str] | None = None) -> None:
+    """Makes names known to Hydra, as if each were a file of a config group.
+
+    Args:
+      group: as on the command line, ``GROUP=NAME``.
+      blocks: name -> what it stands for.
+      place: name -> where its block goes in the config; None: to the key ``group``.
+    """
+    NAMES[group] = blocks
+    for name, block in blocks.items():
+        package = place(name) if place else None
+        ConfigStore.instance().store(group=group, name=name, node=block, package=package)
 
 
-_register_names()
+register("encoder", ENCODERS)
+register("environment", table("environments"))
+register("learner", table("learners"), "learners.{}".format)
 OmegaConf.register_new_resolver("fingerprint", fingerprint, replace=True)

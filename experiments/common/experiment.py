@@ -151,4 +151,4 @@ def _refuse(error: Exception, verbose: bool) -> NoReturn:
 def _module() -> str:
     """The experiment's module, whose last word is the name of the job."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
-    return Path(sys.argv[0]).stem if spec is None else spec.name
+    return Path(sys.argv[0]).stem if spec is None else spec.name.removesuffix(".__main__")

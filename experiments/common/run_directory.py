@@ -27,6 +27,7 @@ from omegaconf import DictConfig
 from experiments.common.config import TRACKING, cache_folder, settings
 from jaxret import memory, plots, sharding, tracking
 from jaxret.checkpoint import Interrupted, interruptible, run_chunks
+from jaxret.online.recording import Unit
 
 
 class RunDirectory:
@@ -44,7 +45,7 @@ class RunDirectory:
             mode=TRACKING[cfg.tracking],
         )
         self.tracker = tracking.CompositeTracker(tracking.JsonlTracker(self.directory), wandb)
-        self.rounds = 0  # that were played in this process, all seeds and settings together
+        self.rounds = 0.0  # that were played in this process, all seeds and settings together
         self._began = time.perf_counter()
 
     def finish(self, results: Mapping[str, Any]) -> None:
@@ -68,7 +69,7 @@ class RunDirectory:
         path = self.directory / "speed.json"
         before = json.loads(path.read_text()) if path.exists() else {"rounds": 0, "seconds": 0.0}
         seconds = before["seconds"] + time.perf_counter() - self._began
-        speed = {"rounds": before["rounds"] + self.rounds, "seconds": seconds}
+        speed = {"rounds": before["rounds"] + round(self.rounds), "seconds": seconds}
         path.write_text(json.dumps(speed) + "\n")
 
     def resumable(self, folder: Path) -> Callable[..., Any]:
@@ -87,7 +88,11 @@ class RunDirectory:
             _write(path, {key: np.asarray(value) for key, value in compute().items()})
         return _read(path)
 
-    def unit(
+    def unit(self, name: str) -> Unit:
+        """What computes a unit of this name chunk by chunk, or reads it if it is finished."""
+        return partial(self._compute, name)
+
+    def _compute(
         self,
         name: str,
         *,
@@ -96,25 +101,18 @@ class RunDirectory:
         step: Callable[[Any, int], Any],
         finish: Callable[[Any], Mapping[str, Any]],
         keep_state: bool = False,
+        rounds: int = 0,
     ) -> dict[str, np.ndarray]:
-        """Computes a unit chunk by chunk, or reads it if it is finished.
-
-        Args:
-          name: of its files.
-          chunks: how many steps it takes.
-          start: makes the state: a pytree of arrays whose shapes do not change.
-          step: (state, number of the chunk) -> state.
-          finish: state -> arrays to keep.
-          keep_state: leaves the last state as a checkpoint (the learnt embeddings).
-
-        Raises:
-          Interrupted: after a SIGTERM or Ctrl-C, with the state saved.
-        """
         path = self.directory / "units" / f"{name}.npz"
         if path.exists():
             return _read(path)
         folder = self.directory / "checkpoints" / name
-        state = self.resumable(folder)(chunks=chunks, start=start, step=step, keep=keep_state)
+
+        def counted(state, number):
+            self.rounds += rounds / chunks
+            return step(state, number)
+
+        state = self.resumable(folder)(chunks=chunks, start=start, step=counted, keep=keep_state)
         result = {key: np.asarray(value) for key, value in finish(state).items()}
         _write(path, result)
         if not keep_state:

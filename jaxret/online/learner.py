@@ -17,7 +17,7 @@ and regret are measured outside of it (`jaxret.online.measure`).
 Letters: I items, d width, N queries, n past rounds, k items shown.
 """
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -136,7 +136,7 @@ class Learner(NamedTuple):
     chances: OfQuery | None = None  # with which each item is shown; None: not known
     relearn: Relearn | None = None  # None: cannot
     rule: Rule | None = None  # None: not rank one
-    origin: tuple[str, dict[str, Any]] | None = None  # the preset and its settings
+    origin: tuple[str, str] | None = None  # the preset, and its settings as JSON
 
 
 def rank_one(

@@ -4,6 +4,7 @@ An index on disk holds this in place of functions (`jaxret.online.index_files`).
 """
 
 import functools
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec
 
@@ -29,7 +30,7 @@ def preset(factory: Callable[P, Learner]) -> Callable[P, Learner]:
     return made
 
 
-def remade(name: str, origin: tuple[str, Mapping[str, Any]] | None) -> Learner:
+def remade(name: str, origin: tuple[str, str] | None) -> Learner:
     """Makes a learner again.
 
     Args:
@@ -39,7 +40,7 @@ def remade(name: str, origin: tuple[str, Mapping[str, Any]] | None) -> Learner:
     Raises:
       ValueError: for one that no preset makes under this name.
     """
-    preset, settings = origin or ("", {})
+    preset, settings = origin or ("", "{}")
     if preset in REGISTRY:
         learner = REGISTRY[preset](**_revived(settings))
         if learner.name == name:
@@ -47,8 +48,8 @@ def remade(name: str, origin: tuple[str, Mapping[str, Any]] | None) -> Learner:
     raise ValueError(f"learner {name!r} is no preset, and must be given")
 
 
-def _origin(name: str, settings: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
-    """What JSON can hold of a call; None where it cannot."""
+def _origin(name: str, settings: Mapping[str, Any]) -> tuple[str, str] | None:
+    """What JSON can hold of a call; None where it cannot. Text, so that learners can be hashed."""
     words: dict[str, Any] = {}
     for key, value in settings.items():
         if isinstance(value, Projection):
@@ -57,10 +58,10 @@ def _origin(name: str, settings: Mapping[str, Any]) -> tuple[str, dict[str, Any]
             words[key] = value
         else:
             return None
-    return name, words
+    return name, json.dumps(words)
 
 
-def _revived(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _revived(settings: str) -> dict[str, Any]:
     """The settings that `Learner.origin` holds, as arguments of the preset."""
 
     def argument(value):
@@ -69,4 +70,4 @@ def _revived(settings: Mapping[str, Any]) -> dict[str, Any]:
         radius = {} if value["radius"] is None else {"radius": value["radius"]}
         return projections.REGISTRY[value["projection"]](**radius)
 
-    return {key: argument(value) for key, value in settings.items()}
+    return {key: argument(value) for key, value in json.loads(settings).items()}

@@ -80,27 +80,12 @@ class Simulation:
         )
         arrays = (catalogue, jnp.asarray(task.queries), jnp.asarray(task.labels))
 
-        def world(setting) -> Environment:
-            if environment is None or isinstance(environment, Environment):
-                return environment or Environment()
-            return environment(*setting)
-
-        _check(world(example), items)
-
-        def start(arrays, setting, seed):
-            del seed
-            return make(*setting).init(*arrays[0])
-
-        def step(arrays, state, setting, order, seed):
-            _, queries, labels = arrays
-            stream = Stream(queries=queries, labels=labels, order=order)
-            play = self._form()
-            here = _padded(world(setting), len(catalogue.theta))
-            return play(make(*setting), state, here, stream, jax.random.key(seed))
-
+        self._make, self._environment = make, environment
         self._arrays = arrays
-        self._start = jax.jit(partial(self._over_runs, start))
-        self._step = jax.jit(partial(self._over_runs, step))
+        _check(self._world(example), items)
+        self.scores, self.map_queries = learner.scores, learner.map_queries
+        self._start = jax.jit(partial(self._over_runs, self._init_one))
+        self._step = jax.jit(partial(self._over_runs, self._play_one))
 
     @property
     def how(self) -> str:
@@ -108,6 +93,14 @@ class Simulation:
         if self._devices is not None:
             return f"mesh of {self._devices} devices"
         return "blocked" if self._blocked else "scan"
+
+    def setting(self, *numbers: float) -> Float[np.ndarray, "R n"]:
+        """The same numbers for every run.
+
+        Returns:
+          [R, n].
+        """
+        return np.tile(np.array(numbers, np.float32), (len(self._seeds), 1))
 
     def start(self, settings: Float[np.ndarray, "R n"]) -> State:
         """The states of all runs."""
@@ -117,7 +110,9 @@ class Simulation:
         self, states: State, settings: Float[np.ndarray, "R n"], order: Int[np.ndarray, "R c"]
     ) -> tuple[State, Trace]:
         """One chunk: the new states and its `Trace`."""
-        numbers = jnp.asarray(settings, jnp.float32)
+        return self._chunk(states, jnp.asarray(settings, jnp.float32), order)
+
+    def _chunk(self, states, numbers, order) -> tuple[State, Trace]:
         return self._step(self._arrays, states, numbers, order, self._seeds)
 
     def fingerprint(
@@ -186,6 +181,22 @@ class Simulation:
             state = _loop(resume, len(chunks), start, step)
         trace = Trace._make(part[:, :rounds] for part in state["trace"])
         return self._unpadded(state["learner"]), trace
+
+    def _world(self, setting) -> Environment:
+        environment = self._environment
+        if environment is None or isinstance(environment, Environment):
+            return environment or Environment()
+        return environment(*setting)
+
+    def _init_one(self, arrays, setting, seed):
+        del seed
+        return self._make(*setting).init(*arrays[0])
+
+    def _play_one(self, arrays, state, setting, order, seed):
+        catalogue, queries, labels = arrays
+        stream = Stream(queries=queries, labels=labels, order=order)
+        world = _padded(self._world(setting), len(catalogue.theta))
+        return self._form()(self._make(*setting), state, world, stream, jax.random.key(seed))
 
     def _form(self):
         if self._devices is not None:

@@ -4,8 +4,10 @@ Orders are positions into the queries; they are made on the host, once, and are 
 compiled simulation.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from jaxret.validate import require
 
@@ -52,6 +54,33 @@ def hops(task: Int[np.ndarray, " N"], times: int, seed: int) -> Int[np.ndarray, 
     runs = np.split(np.arange(len(task), dtype=np.int32), starts[1:])
     rng = np.random.default_rng(seed)
     return np.concatenate([runs[i] for _ in range(times) for i in rng.permutation(len(runs))])
+
+
+def orders(
+    streamed: Bool[np.ndarray, " N"],
+    times: int,
+    seeds: Sequence[int],
+    task: Int[np.ndarray, " N"] | None = None,
+) -> Int[np.ndarray, "S T"]:
+    """Each seed's own order of some of the queries; hops of one task one after the other.
+
+    Args:
+      streamed: which queries.
+      times: E, how often each comes.
+      seeds: S numbers.
+      task: of each query, where they are hops (`hops`).
+
+    Returns:
+      positions [S, T].
+    """
+    rows = np.flatnonzero(streamed)
+
+    def order(seed):
+        if task is None:
+            return exposures(len(rows), times, seed)
+        return hops(task[rows], times, seed)
+
+    return np.stack([rows[order(seed)] for seed in seeds])
 
 
 def by_task(values: np.ndarray, task: np.ndarray) -> np.ndarray:

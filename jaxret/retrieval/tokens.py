@@ -31,7 +31,11 @@ def pair(
     document: Int[Array, " M"],
     document_mask: Bool[Array, " M"],
 ) -> tuple[Int[Array, " L+M"], Bool[Array, " L+M"], Int[Array, " L+M"]]:
-    """Token numbers, mask and types of one pair, the document right behind the query."""
+    """Joins one pair, the document right behind the query.
+
+    Returns:
+      token numbers, mask and types, each [L + M].
+    """
     first, second = query_mask.sum(), document_mask.sum()
     place = jnp.arange(len(query) + len(document))
     behind = place - first

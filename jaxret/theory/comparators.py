@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
@@ -140,6 +141,41 @@ def proximal(
         distance=eta * norm,
         gap=eta * norm**2 / 2,
     )
+
+
+def proximal_losses(
+    theta_1: Float[np.ndarray, "I d"],
+    queries: Float[np.ndarray, "N d"],
+    labels: Int[np.ndarray, "N L"],
+    *,
+    tau: float,
+    eta: float,
+    counts: Float[np.ndarray, " N"],
+) -> tuple[Comparator, Float[np.ndarray, " N"]]:
+    """The proximal comparator, compiled, and its loss on every query.
+
+    As a rule for p(item | query) it can be held against any learner, whatever tau that has: a
+    regret counted against its losses differs between learners by their own losses alone.
+
+    Args:
+      theta_1: the start that it stays near.
+      queries: all of them.
+      labels: -1 pads.
+      tau: its temperature, > 0.
+      eta: how far it may go: the step size of the learner that it is proximal for, > 0.
+      counts: how often each query is streamed; 0 leaves it out.
+
+    Returns:
+      the comparator, and its losses [N].
+    """
+    found, theirs = _solve(theta_1, queries, labels, tau, eta, jnp.asarray(counts, jnp.float32))
+    return found, np.asarray(theirs)
+
+
+@jax.jit
+def _solve(theta_1, queries, labels, tau, eta, counts):
+    found = proximal(queries, labels, theta_1, eta=eta, tau=tau, counts=counts)
+    return found, losses(found.theta, queries, labels, tau=tau)
 
 
 def margin(

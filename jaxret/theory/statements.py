@@ -21,7 +21,6 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from jaxret.estimate import Estimate
-from jaxret.online.environment import always_available
 from jaxret.online.learner import Rule
 from jaxret.online.run import Run
 from jaxret.task import Task
@@ -153,9 +152,6 @@ def bounds(
     if not float(rule.eta) > 0:
         raise ValueError(f"{run.name} has eta = 0: it learns nothing that a bound could speak of")
     measured = regret(run, against)
-    here = jnp.ones(len(run.task.theta), bool)
-    if run.task.available is not None:
-        here = jnp.asarray(run.task.available)
     evidence = Evidence(
         rule=rule,
         theta_1=jnp.asarray(task.theta),
@@ -166,7 +162,7 @@ def bounds(
         ),
         trace=run.trace,
         comparator=measured.comparator.theta,
-        always_available=always_available(run.environment, run.order.shape[1], here),
+        always_available=jnp.ones(len(task.theta), bool),  # or `_there` had refused the run
     )
     constants = corollaries.measured_constants(evidence)
     noise_rate = float(run.environment.noise_rate or 0.0)

@@ -12,8 +12,8 @@ import jax
 import pytest
 
 from experiments.common.config import CONFIGS
-from experiments.parts.player import Player
 from jaxret.checkpoint import Interrupted
+from jaxret.online.simulation import Simulation
 
 ROOT = Path(CONFIGS).parent
 
@@ -37,16 +37,16 @@ def start(module: str, *overrides: str, cached: bool = True) -> subprocess.Popen
 @contextmanager
 def stopped_at(count: int) -> Iterator[None]:
     """A SIGTERM comes while the run within plays its chunk of that number, and it stops there."""
-    steps, play = [], Player.step
+    steps, play = [], Simulation.step
 
-    def stopped(player, *args):
-        steps.append(player)
+    def stopped(simulation, *args):
+        steps.append(simulation)
         if len(steps) == count:
             signal.raise_signal(signal.SIGTERM)
-        return play(player, *args)
+        return play(simulation, *args)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Player, "step", stopped)
+        patch.setattr(Simulation, "step", stopped)
         with pytest.raises(Interrupted):
             yield
     assert len(steps) == count

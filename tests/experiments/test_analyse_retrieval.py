@@ -8,9 +8,9 @@ import pytest
 from hydra import compose, initialize_config_dir
 from sklearn.metrics import roc_auc_score
 
-from experiments import analyse_retrieval as analysis
+from experiments.analyse_retrieval import __main__ as analysis
+from experiments.analyse_retrieval import failures
 from experiments.common.config import CONFIGS
-from experiments.parts import failures
 from jaxret import data, encoders
 from jaxret.data.split import own_split
 from jaxret.data.templates import template

@@ -8,7 +8,7 @@ from hydra import compose, initialize_config_dir
 
 from experiments import evaluate_retrieval
 from experiments.common.config import CONFIGS, plain, table
-from experiments.parts import methods
+from experiments.retrieval import methods
 from jaxret import data
 from jaxret.data.split import own_split
 from jaxret.online.estimators import REGISTRY as ESTIMATORS

@@ -5,7 +5,7 @@ import importlib.util
 import pytest
 from hydra import compose, initialize_config_dir
 
-from experiments import benchmark_training
+from experiments.benchmarks import training as benchmark_training
 from experiments.common.config import CONFIGS
 from jaxret.encoders import load_encoder
 

@@ -10,8 +10,8 @@ import pytest
 from ir_measures import R, nDCG
 
 from experiments import evaluate_toolret
-from experiments.parts import toolret
-from experiments.parts.toolret import averages, measured
+from experiments.toolret import protocol as toolret
+from experiments.toolret.protocol import averages, measured
 from jaxret import metrics
 from jaxret.checkpoint import Interrupted
 from jaxret.data.toolret import benchmark

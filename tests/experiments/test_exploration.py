@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
-from experiments import exploration
 from experiments.common.config import CONFIGS
+from experiments.exploration import __main__ as exploration
 from tests.experiments.processes import stopped_at
 
 WAYS = ("sampled", "greedy")

@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
-from experiments import forgetting
 from experiments.common.config import CONFIGS, plain
 from experiments.common.loading import draw_parts, load_task
-from experiments.common.run_directory import open_run
-from experiments.parts import follow, moves
-from experiments.parts import forgetting as measures
-from experiments.parts.player import Player
-from experiments.parts.tuning import Ranker, orders
+from experiments.forgetting import __main__ as forgetting
+from experiments.forgetting import curves as measures
+from experiments.forgetting import follow, moves
 from jaxret.checkpoint import Interrupted
-from jaxret.online.environment import Environment
 from jaxret.online.grids import learner_grid
+from jaxret.online.recording import Ranker
+from jaxret.online.simulation import Simulation
+from jaxret.online.streams import orders
 
 SMALL = [
     "dataset=jsonl",
@@ -100,13 +99,11 @@ def test_stopping_to_look_changes_nothing_of_what_is_learnt(
         "seen": (~parts.validation, ~parts.validation),
     }[protocol]
     order = orders(streamed, 1, range(2))
-    arrays = (task.theta, task.queries, task.labels)
-    with open_run(cfg) as run:
-        assert run is not None
-        player = Player(run, make, *arrays, Environment(), seeds=range(2), chunk=order.shape[1])
-        setting = player.setting(results[f"{learner}/tau"], results[f"{learner}/eta"])
-        states, _ = player.step(player.start(setting), setting, order)
-    _, recall, ndcg, _ = Ranker(task, 10)(states, ranked, player.scores).mean(axis=0)
+    chunk = order.shape[1]
+    simulation = Simulation(make, task, seeds=range(2), example=(1.0, 0.0), chunk=chunk)
+    setting = simulation.setting(results[f"{learner}/tau"], results[f"{learner}/eta"])
+    states, _ = simulation.step(simulation.start(setting), setting, order)
+    _, recall, ndcg, _ = Ranker(task, 10)(states, ranked, simulation.scores).mean(axis=0)
     assert results[f"{learner}/{protocol}/recall@10/last"] == pytest.approx(recall, abs=2e-3)
     assert results[f"{learner}/{protocol}/ndcg@10/last"] == pytest.approx(ndcg, abs=2e-3)
 

@@ -9,7 +9,7 @@ from hydra import compose, initialize_config_dir
 from experiments import latency
 from experiments.common.config import CONFIGS
 from experiments.common.run_directory import open_run
-from experiments.parts.bench import Bench
+from experiments.retrieval.bench import Bench
 from tests.experiments.processes import stopped_at
 
 METHODS = ("bm25", "documents", "cross_encoder", "refit", "greedy", "mapped")

@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
-from experiments import multihop
 from experiments.common.config import CONFIGS
 from experiments.common.loading import load_task
-from experiments.parts import selectors, tasks
+from experiments.multihop import __main__ as multihop
+from experiments.multihop import tasks
 from jaxret import data
 from jaxret.checkpoint import Interrupted
 from jaxret.data.dataset import Query, build
 from jaxret.data.hops import as_hops
 from jaxret.llm import Chat, Endpoint
+from jaxret.retrieval import selectors
 from tests.experiments.conftest import TOOLS
 from tests.fake_llm import Reply, serving
 

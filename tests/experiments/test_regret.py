@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
-from experiments import benchmark_replay, regret
+from experiments import regret
+from experiments.benchmarks import simulate as benchmark_simulate
 from experiments.common.config import CONFIGS
 from tests.experiments.processes import stopped_at
 
@@ -67,7 +68,7 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(results, t
 def test_the_benchmark_names_its_ratios(tmp_path):
     small = ["sizes=[64x16]", "floats=1e6", "repeats=2", "with_torch=false", "with_encoder=false"]
     small += ["grid.items=32", "grid.width=8", "grid.rounds=128", "grid.seeds=2", "grid.steps=2"]
-    results = benchmark_replay.main(configure("benchmark_replay", tmp_path, *small))
+    results = benchmark_simulate.main(configure("benchmark_simulate", tmp_path, *small))
     for name in ("64x16/blocked_over_scan", "64x16/blocked_over_floor"):
         assert results[name] > 0
     assert results["grid/one_program_over_runs"] > 0

@@ -7,9 +7,9 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
-from experiments import report
 from experiments.common.config import CONFIGS, plain
-from experiments.parts import jobs
+from experiments.report import __main__ as report
+from experiments.report import jobs
 
 QUICK = [
     "tracking=files",

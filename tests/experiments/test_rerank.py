@@ -10,10 +10,10 @@ from hydra import compose, initialize_config_dir
 
 from experiments import rerank
 from experiments.common.config import CONFIGS
-from experiments.parts import selectors
 from jaxret.llm import Chat, Endpoint
 from jaxret.methods.cross_encoder import reranker as cross_encoder
 from jaxret.nn.classifier import classifier
+from jaxret.retrieval import selectors
 from tests.experiments.processes import stopped_at
 from tests.fake_llm import Reply, serving
 from tests.tiny import encoder, weights

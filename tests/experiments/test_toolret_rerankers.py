@@ -8,7 +8,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from experiments import evaluate_toolret
-from experiments.parts import toolret_stages
+from experiments.toolret import stages as toolret_stages
 from jaxret.data.toolret import benchmark
 from jaxret.encoders import load_encoder, tiny_qwen3
 from jaxret.methods import cross_encoder, tool_rank_model

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
-from experiments import transfer
 from experiments.common.config import CONFIGS
 from experiments.common.loading import draw_parts, find_encoder, load_task
-from experiments.parts import later_tools, other_encoder
+from experiments.transfer import __main__ as transfer
+from experiments.transfer import later_tools, other_encoder
 from jaxret.online import projections
 from tests.experiments.processes import stopped_at
 

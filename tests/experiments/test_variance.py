@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
-from experiments import variance
 from experiments.common.config import CONFIGS
 from experiments.common.loading import load_task
-from experiments.parts import bits
+from experiments.variance import __main__ as variance
+from experiments.variance import estimator_study as bits
 from tests.experiments.processes import stopped_at
 
 KEPT = ("importance_weighted", "debiased", "full_information")

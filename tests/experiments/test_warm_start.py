@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
-from experiments import warm_start
 from experiments.common.config import CONFIGS
 from experiments.common.loading import load_task
-from experiments.parts import plays
-from experiments.parts.comparator import solve
-from experiments.parts.tuning import Ranker
+from experiments.warm_start import __main__ as warm_start
+from experiments.warm_start import plays
 from jaxret.data.dataset import Query, build
+from jaxret.online.recording import Ranker
+from jaxret.theory.comparators import proximal_losses
 from tests.experiments.processes import stopped_at
 
 SMALL = [
@@ -116,7 +116,9 @@ def test_theorem_5_1_holds_from_every_start_where_its_assumptions_do(finished):
     tau, eta = (results[f"orag/document/full/online/{name}"] for name in ("tau", "eta"))
     counts = parts.training.astype(float)
     for start, theta_1 in ({"document/full": task.theta} | from_usage).items():
-        found, theirs = solve(theta_1, task.queries, task.labels, tau=tau, eta=eta, counts=counts)
+        found, theirs = proximal_losses(
+            theta_1, task.queries, task.labels, tau=tau, eta=eta, counts=counts
+        )
         distance2 = np.sum((np.asarray(found.theta, np.float64) - theta_1) ** 2)
         term = results[f"orag/{start}/shared/first_term"]
         assert term == pytest.approx(distance2 / (2 * eta), rel=1e-4)

@@ -7,8 +7,8 @@ import time
 import pytest
 from omegaconf import OmegaConf
 
-from experiments.parts.jobs import Job
-from experiments.parts.workers import side_by_side
+from experiments.report.jobs import Job
+from experiments.report.workers import side_by_side
 from jaxret.checkpoint import Interrupted, interruptible
 
 

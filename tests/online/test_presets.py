@@ -28,3 +28,12 @@ def test_all_are_listed_with_one_line_each():
     lines = presets.learners()
     assert list(lines) == list(presets.REGISTRY)
     assert all(line.endswith((".", ":")) and len(line) > 20 for line in lines.values()), lines
+
+
+@pytest.mark.parametrize("name", presets.REGISTRY)
+def test_a_learner_can_be_a_static_argument_of_a_compiled_function(name):
+    learner = presets.REGISTRY[name](tau=0.1)
+    assert hash(learner) == hash(learner._replace())
+    preset, settings = learner.origin
+    assert preset == name
+    assert presets.revived(settings) == {"tau": 0.1}

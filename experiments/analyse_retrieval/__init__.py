@@ -1,0 +1,1 @@
+"""Where retrieval fails: `python -m experiments.analyse_retrieval`."""

@@ -1,0 +1,1 @@
+"""How fast: `python -m experiments.benchmarks.simulate`, `.encode`, `.training`."""

@@ -1,0 +1,1 @@
+"""Temperature and exploration over a grid: `python -m experiments.exploration`."""

@@ -1,0 +1,188 @@
+"""What do temperature and exploration cost, and what do they buy?         (ORAG Section 3, Eq. (3))
+
+    uv run python -m experiments.exploration                                  # DeskBank, built in
+    uv run python -m experiments.exploration dataset=ultratool dataset.path=FILE
+    uv run python -m experiments.exploration exposures=5
+
+The paper draws the tool from p = softmax(Theta q / tau) with tau = 1 and has no other exploration.
+Here each way to act is played at every tau and every eta / tau, on the same streams:
+
+    sampled              a tool drawn from p, importance weighting: the paper's
+    sampled_likelihood   a tool drawn from p, the likelihood of the bit
+    greedy               the best tool, the likelihood of the bit: tau is for learning alone
+    epsilon_greedy       the best tool, in a twentieth of the rounds any; the likelihood of the bit
+
+Of every cell: success of the tool shown, scored before the round's update (online), ranking by the
+last embeddings (final), and regret against one proximal comparator for all cells. Nothing is tuned:
+all queries are streamed and all cells reported. ``chosen`` is the cell that a tenth of the queries
+would have chosen (by the rule of `experiments.orag`), with its numbers on the other queries;
+``best`` the cell with the most online success, which is known in hindsight only. ``frozen``
+never learns: it shows the best tool, or (``drawn``) draws it from p at each tau.
+
+2 cores: DeskBank 1 min. Expect there (each query once, 3 seeds), where the best tool of Theta_1 is
+right in 0.214 of the rounds: at the best eta / tau, ``sampled`` 0.224 at tau = 0.005, 0.13 at 0.04
+and 0.007 at 1; ``greedy`` 0.240 at 0.04, ``epsilon_greedy`` 0.225. The chosen cells end with
+nDCG@10 0.411, 0.456 and 0.450 on their queries, static retrieval with 0.380 on all.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+from omegaconf import DictConfig
+
+from experiments.common.config import plain
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.loading import Parts, draw_parts, load_task
+from experiments.common.run_directory import RunDirectory
+from experiments.common.tables import results_table
+from experiments.exploration.maps import Grid, figures
+from jaxret.online.environment import Environment
+from jaxret.online.grids import LearnerGrid, shared_grid
+from jaxret.online.recording import METRICS, Ranker, catalogues, tune
+from jaxret.online.simulation import Simulation
+from jaxret.online.streams import orders
+from jaxret.progress import Progress
+from jaxret.theory.comparators import proximal_losses
+from jaxret.validate import require
+
+COLUMNS = ("tau", "eta_over_tau", "online/accuracy", "final/recall@{k}", "final/ndcg@{k}")
+
+
+@experiment("exploration")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Plays every way on the grid; returns the results, and writes curves and figures."""
+    task = load_task(cfg)
+    # The same queries whatever share is held out: here none is.
+    validation = draw_parts(task.groups, cfg.validation, 0.5, cfg.seed).validation
+    parts = Parts(validation=validation, heldout=~validation, training=~validation)
+    seeds, ranker = range(cfg.seed, cfg.seed + cfg.seeds), Ranker(task, cfg.k)
+    everyone = np.ones(len(task.queries), bool)
+    stream = orders(everyone, cfg.exposures, seeds)
+    arrays = (task.theta, task.queries, task.labels)
+    _, comparator = proximal_losses(
+        *arrays,
+        tau=cfg.comparator.tau,
+        eta=cfg.comparator.tau * cfg.comparator.eta_over_tau,
+        counts=np.full(len(task.queries), cfg.exposures),
+    )
+    least = comparator.astype(np.float64).sum() * cfg.exposures
+
+    static = ranker(catalogues(task.theta), everyone)[0]
+    results = {"frozen/online/accuracy": static[:1]}
+    results |= {f"frozen/final/{m.format(k=cfg.k)}": static[[i]] for i, m in enumerate(METRICS)}
+    for tau in cfg.tau:
+        results[f"frozen/drawn/tau={tau:g}"] = np.array([drawn(*arrays, tau)])
+    grids: dict[str, Grid] = {}
+    pairs = list(product(cfg.tau, cfg.eta_over_tau))
+    for way in (bar := Progress(ways(cfg), unit="way")):
+        bar.set_postfix_str(way.name)
+        simulation = Simulation(
+            way.make, task, Environment(), seeds=seeds, example=(1.0, 0.0), chunk=cfg.chunk
+        )
+        found = tune(
+            run.unit(way.name),
+            way,
+            simulation,
+            ranker,
+            stream,
+            validation=parts.validation,
+            heldout=parts.heldout,
+        )
+        grids[way.name] = grid(found, validation, stream.shape[1], least)
+        results |= measured(way.name, pairs, grids[way.name], cfg.k)
+    cells = len(cfg.ways) * len(pairs)
+    results |= {"cells": np.array([cells]), "rounds": np.array([cells * stream.size])}
+    run.save_curves({name: found._asdict() for name, found in grids.items()})
+    figures(cfg, run, grids, results)
+    return results
+
+
+@main.check
+def check(cfg: DictConfig) -> None:
+    """Refuses ways and numbers that cannot be."""
+    ways(cfg)
+    for name in ("exposures", "seeds", "chunk"):
+        require(name, cfg[name], ">= 1", lambda x: x >= 1)
+    require("validation", cfg.validation, "in (0, 1)", lambda x: 0 < x < 1)
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Prints the chosen and the best cell of each way."""
+    columns = [column.format(k=cfg.k) for column in COLUMNS]
+    rows = [f"{name}/{which}" for name in cfg.ways for which in ("chosen", "best")]
+    title = f"{cfg.dataset.name}, exposures={cfg.exposures}"
+    results_table(results, ["frozen", *rows], columns, title)
+    cells, rounds = (int(results[name]["mean"]) for name in ("cells", "rounds"))
+    print(f"{cells:,} cells, {rounds:,} rounds in all")
+
+
+def ways(cfg: DictConfig) -> list[LearnerGrid]:
+    """Every way to act, on the one grid."""
+    shared = {key: plain(cfg)[key] for key in ("projection", "schedule", "tau", "eta_over_tau")}
+    return shared_grid(plain(cfg.ways), shared)
+
+
+def grid(
+    found: Mapping[str, np.ndarray], validation: np.ndarray, rounds: int, least: float
+) -> Grid:
+    """Puts together what `tune` found on the two parts of the queries.
+
+    Args:
+      found: of `tune`, whose held-out part are all queries that are not for validation.
+      validation: mask of the queries.
+      rounds: T.
+      least: what the comparator loses on the whole stream.
+    """
+    share = validation.mean()
+    return Grid(
+        accuracy=found["success"],
+        final=share * found["validation"] + (1 - share) * found["heldout"],
+        regret=found["loss"] * rounds - least,
+        chosen=int(found["best"]),
+        rest_accuracy=(found["success"] - share * found["online"]) / (1 - share),
+        rest_final=found["heldout"],
+    )
+
+
+def measured(
+    way: str, pairs: Sequence[tuple[float, float]], found: Grid, k: int
+) -> dict[str, np.ndarray]:
+    """Every cell, the one that would have been chosen, and the best, as results."""
+    results = {}
+    best = int(found.accuracy.mean(axis=1).argmax())
+    cells = {f"tau={tau:g}/eta_over_tau={rate:g}": g for g, (tau, rate) in enumerate(pairs)}
+    for name, g in {**cells, "best": best}.items():
+        results |= one_cell(f"{way}/{name}", found.accuracy[g], found.final[g], k)
+        results[f"{way}/{name}/regret"] = found.regret[g]
+    chosen = found.chosen
+    name = f"{way}/chosen"
+    results |= one_cell(name, found.rest_accuracy[chosen], found.rest_final[chosen], k)
+    for which, g in {"best": best, "chosen": chosen}.items():
+        for number, value in zip(("tau", "eta_over_tau"), pairs[g], strict=True):
+            results[f"{way}/{which}/{number}"] = np.array([value])
+    return results
+
+
+def one_cell(
+    name: str, accuracy: Float[np.ndarray, " S"], final: Float[np.ndarray, "S 4"], k: int
+) -> dict[str, np.ndarray]:
+    """Online success and the last rankings."""
+    rankings = {f"{name}/final/{m.format(k=k)}": final[:, i] for i, m in enumerate(METRICS)}
+    return {f"{name}/online/accuracy": accuracy, **rankings}
+
+
+@jax.jit
+def drawn(theta, queries, labels, tau) -> Float[jax.Array, ""]:
+    """The chance of success if tools are drawn from p and nothing is learnt."""
+    p = jax.nn.softmax(queries @ theta.T / tau, axis=1)
+    right = jnp.take_along_axis(p, labels, axis=1)  # where a label is -1 the last item: left out
+    return jnp.where(labels >= 0, right, 0.0).sum(axis=1).mean()
+
+
+if __name__ == "__main__":
+    main.cli()

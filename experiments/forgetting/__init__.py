@@ -1,0 +1,1 @@
+"""How rankings change while learning: `python -m experiments.forgetting`."""

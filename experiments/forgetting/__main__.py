@@ -1,0 +1,206 @@
+"""How do rankings change while learning, is anything forgotten?   (ORAG Figures 1b and 9, C.5.1)
+
+    uv run python -m experiments.forgetting                                # DeskBank, built in
+    uv run python -m experiments.forgetting dataset=ultratool dataset.path=FILE \\
+        document=orag_ultratool
+    uv run python -m experiments.forgetting exposures=5 \\
+        learner=[frozen,greedy_replayed] tsne.tools=0
+
+A stream is stopped at 20 points, and queries are ranked by the embeddings of the moment:
+
+    heldout     queries of a held-out fifth, along a stream of the training part alone (the paper's
+                'offline evaluation')
+    seen        all queries that have arrived, every one ranked anew at each point. The paper
+                'obtains their average iteratively', which may also mean that each keeps the value
+                it had on arrival; such a mean would mix embeddings of all ages.
+    gain        ``seen`` less what Theta_1 gives for the same queries, whichever have arrived
+    first_ten   the first ten queries of each seed's stream; with 5 seeds these are 50 queries
+
+Of each curve ``first`` (before any learning; of ``seen`` after the first chunk), ``half`` and
+``last``, and ``fall``: how far a seed's curve is below an earlier value at most. Ten queries say
+little about forgetting, so each streamed query is followed, by whether its first item is right:
+
+    learnt      wrong by Theta_1, right at the end
+    lost        right by Theta_1, wrong at the end, whenever it turned
+    forgotten   right at a point after it arrived, wrong at the end
+    drop        of accuracy from its highest point to the end, as in Chaudhry et al. (2018), over
+                groups that arrived together; mere fluctuation makes it positive
+
+``needed`` and ``others`` are mean cosines of tools' rows with the queries that need them and with
+the rest, before and after the stream, ``moved`` is how far rows went (see `moves`).
+embeddings.png has the rows of some tools before and after, of one seed, among queries of the
+stream. A row is the nearest neighbour of its old self, so t-SNE shows less than it moved.
+
+Each learner has one setting for both streams, chosen as in `experiments.orag` by a rehearsal that
+holds the validation part; this one does without the held-out part.
+
+2 cores: DeskBank 1 min. The paper's claims, and what to expect there (nDCG@10, 5 seeds):
+
+    Held-out and seen queries improve steadily. Held-out yes, if little from one bit a query: 0.401
+    to 0.429 (clipped), 0.428 (orag), 0.413 (greedy); 0.570 where the labels are told. Seen queries
+    gain 0.042, 0.034, 0.076; 0.582.
+
+    Nothing is forgotten, by the first ten. They end above their beginning, 0.397 to 0.433, 0.422,
+    0.497; 0.913. But at the end 5.0 %, 6.2 %, 8.1 %; 8.7 % of all queries are forgotten, where
+    8.7 %, 8.6 %, 15.6 %; 70.5 % are learnt. The oracle's first ten were at 1.000 when new.
+"""
+
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+from omegaconf import DictConfig
+
+from experiments.common.config import learner_grids
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.loading import draw_parts, load_task
+from experiments.common.run_directory import RunDirectory
+from experiments.common.tables import results_table
+from experiments.forgetting import moves
+from experiments.forgetting.curves import fates, forgotten, moments, seen
+from experiments.forgetting.follow import by_arrival, follow, points
+from jaxret import plots, tsne
+from jaxret.online.environment import Environment
+from jaxret.online.recording import METRICS, Ranker, tune
+from jaxret.online.simulation import Simulation
+from jaxret.online.streams import orders
+from jaxret.progress import Progress
+from jaxret.validate import require
+
+LABELS = {
+    "heldout": "held-out queries",
+    "seen": "queries seen so far",
+    "first_ten": "the first ten queries",
+}
+LEVELS = ("heldout/ndcg@{k}/first", "heldout/ndcg@{k}/last", "heldout/ndcg@{k}/fall")
+LEVELS += ("seen/ndcg@{k}/first", "seen/ndcg@{k}/last", "gain/ndcg@{k}/last", "gain/ndcg@{k}/fall")
+FATES = ("first_ten/ndcg@{k}/first", "first_ten/ndcg@{k}/last", "first_ten/ndcg@{k}/fall")
+FATES += ("learnt", "lost", "forgotten", "drop")
+TABLES = (LEVELS, FATES, moves.MEASURES)
+
+
+@experiment("forgetting")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Follows every learner along both streams; writes curves and figures."""
+    grids, task = learner_grids(cfg), load_task(cfg)
+    parts = draw_parts(task.groups, cfg.validation, cfg.heldout, cfg.seed)
+    streamed = ~parts.validation
+    tasks = task.groups if cfg.dataset.get("hops") else None
+    seeds = range(cfg.seed, cfg.seed + cfg.seeds)
+    order, training, rehearsal = (
+        orders(mask, cfg.exposures, seeds, tasks)
+        for mask in (streamed, parts.training, parts.training | parts.validation)
+    )
+    chunk = -(-order.shape[1] // cfg.points)
+    rounds, shorter = (points(some, chunk) for some in (order, training))
+    ranker, drawn = Ranker(task, cfg.k), moves.sample(cfg, task, streamed)
+    results: dict[str, np.ndarray] = {}
+    curves = {"rounds": rounds, "heldout/rounds": shorter}
+    bar = Progress(grids, unit="learner")
+    for grid in bar:
+        bar.set_postfix_str(name := grid.name)
+        simulation = Simulation(
+            grid.make, task, Environment(), seeds=seeds, example=(1.0, 0.0), chunk=chunk
+        )
+        best = 0
+        if len(grid.settings) > 1:
+            best = tune(
+                run.unit(f"{name}-rehearsal"),
+                grid,
+                simulation,
+                ranker,
+                rehearsal,
+                validation=parts.validation,
+                heldout=parts.heldout,
+            )["best"]
+        tau, eta = grid.settings[best]
+        setting = simulation.setting(tau, eta)
+
+        def finish(states, mapped=simulation.map_queries):
+            first = jax.tree.map(lambda leaf: leaf[0], states)
+            asked = jnp.asarray(task.queries[drawn.queries])
+            picture = {
+                "rows": first.theta[drawn.tools],
+                "asked": asked if mapped is None else mapped(first, asked),
+            }
+            return moves.measure(task, streamed, states, mapped) | picture
+
+        held = follow(
+            run.unit(f"{name}-heldout"), simulation, setting, training, ranker, parts.heldout
+        )
+        found = follow(
+            run.unit(f"{name}-stream"), simulation, setting, order, ranker, streamed, finish
+        )
+        values = by_arrival(found["values"], order, streamed)
+        rankings = {
+            "heldout": held["values"].mean(axis=-1, dtype=np.float64),
+            "seen": seen(values, rounds),
+            "gain": seen(values - values[:, :1], rounds),
+            "first_ten": values[..., :10].mean(axis=-1, dtype=np.float64),
+        }
+        for curve, means in rankings.items():
+            for metric in ("recall@{k}", "ndcg@{k}"):
+                key = f"{name}/{curve}/{metric.format(k=cfg.k)}"
+                curves[key] = means[..., METRICS.index(metric)]
+                results |= {f"{key}/{at}": x for at, x in moments(curves[key]).items()}
+        right = values[:, :, METRICS.index("accuracy")] > 0
+        curves[f"{name}/forgotten"] = forgotten(right, rounds)
+        single = fates(right, rounds) | {key: found[key] for key in moves.MEASURES}
+        single |= {"tau": np.full(cfg.seeds, tau), "eta": np.full(cfg.seeds, eta)}
+        results |= {f"{name}/{key}": value for key, value in single.items()}
+        if cfg.tsne.tools and name == cfg.tsne.learner:
+            moves.picture(cfg, run, task.theta[drawn.tools], found["rows"], found["asked"])
+    np.savez(run.directory / "curves.npz", allow_pickle=False, **curves)
+    for curve, label in LABELS.items():
+        at = shorter if curve == "heldout" else rounds
+        shown = {grid.name: curves[f"{grid.name}/{curve}/ndcg@{cfg.k}"] for grid in grids}
+        figure(run, curve, f"nDCG@{cfg.k} of {label}", at, shown)
+    shown = {grid.name: curves[f"{grid.name}/forgotten"] for grid in grids}
+    figure(run, "forgotten", "queries forgotten, of those seen", rounds, shown)
+    return results
+
+
+@main.check
+def check(cfg: DictConfig) -> None:
+    """Refuses learners, points and pictures that cannot be."""
+    names = [grid.name for grid in learner_grids(cfg)]
+    require("points", cfg.points, ">= 2", lambda x: x >= 2)
+    for part in ("tools", "queries"):
+        require(f"tsne.{part}", cfg.tsne[part], ">= 0", lambda x: x >= 0)
+    if cfg.tsne.tools:
+        require("tsne.learner", cfg.tsne.learner, f"one of {names}", lambda x: x in names)
+        tsne.require_sklearn("tsne.tools=0")
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Prints levels, fates and moves of each learner."""
+    title = f"{cfg.dataset.name}, {cfg.document}, exposures={cfg.exposures}"
+    for columns in TABLES:
+        columns = [column.format(k=cfg.k) for column in columns]
+        results_table(results, list(cfg.learners), columns, title)
+
+
+def figure(
+    run: RunDirectory,
+    name: str,
+    label: str,
+    rounds: Int[np.ndarray, " E"],
+    curves: Mapping[str, Float[np.ndarray, "S E"]],
+) -> None:
+    """A curve of each learner; one that has no value before the stream lacks the first point."""
+    drawn, ax = plots.new_figure("round", label)
+    for learner, values in curves.items():
+        at = rounds[-values.shape[1] :]
+        line = plots.curve_with_band(ax, at, values, learner)
+        if learner == "frozen":
+            line.set_linestyle("--")
+        run.tracker.curve(f"{name}/{learner}", at, values.mean(axis=0))
+    plots.label_curves(ax)
+    run.save_figure(drawn, name)
+
+
+if __name__ == "__main__":
+    main.cli()

@@ -1,0 +1,116 @@
+"""Where tools' rows go: cosines with queries before and after, a picture.     (ORAG Figure 1b)"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+from omegaconf import DictConfig
+
+from experiments.common.loading import TextTask
+from experiments.common.run_directory import RunDirectory
+from jaxret import plots
+from jaxret.online.learner import MapQueries
+from jaxret.online.recording import Mask
+from jaxret.tsne import project
+
+MEASURES = ("needed/before", "needed/after", "others/before", "others/after", "moved")
+
+
+class Sample(NamedTuple):
+    """Whose vectors are drawn."""
+
+    tools: Int[np.ndarray, " a"]
+    queries: Int[np.ndarray, " b"]  # of the stream
+
+
+def sample(cfg: DictConfig, task: TextTask, streamed: Mask) -> Sample:
+    """Draws at most ``tsne.tools`` of all tools and ``tsne.queries`` of the streamed queries."""
+    rng = np.random.default_rng(cfg.seed)
+    return Sample(
+        tools=rng.permutation(len(task.theta))[: cfg.tsne.tools],
+        queries=rng.permutation(np.flatnonzero(streamed))[: cfg.tsne.queries],
+    )
+
+
+def measure(
+    task: TextTask, streamed: Mask, states: Any, mapped: MapQueries | None
+) -> dict[str, np.ndarray]:
+    """`MEASURES` of every seed.
+
+    Args:
+      task: with the rows and queries before.
+      streamed: the queries that cosines are taken with.
+      states: of a learner, after the stream; with an axis of seeds.
+      mapped: how the learner maps queries; None: as they are.
+
+    Returns:
+      ``needed`` and ``others``: see `cosines`; ``moved``, the distance between a tool's row before
+      and after, both made to length 1 (so at most 2), averaged over all tools.
+    """
+    queries, labels = task.queries[streamed], task.labels[streamed]
+    needed, others = cosines(task.theta, queries, labels)
+    found: dict[str, list[float]] = {name: [] for name in MEASURES}
+    for seed in range(len(states.theta)):
+        state = jax.tree.map(lambda x, seed=seed: x[seed], states)
+        after = np.asarray(state.theta)
+        then = cosines(
+            after,
+            queries if mapped is None else np.asarray(mapped(state, jnp.asarray(queries))),
+            labels,
+        )
+        way = np.linalg.norm(unit(after) - unit(task.theta), axis=1).mean()
+        for name, value in zip(MEASURES, (needed, then[0], others, then[1], way), strict=True):
+            found[name].append(value)
+    return {name: np.array(values) for name, values in found.items()}
+
+
+def cosines(
+    theta: Float[np.ndarray, "I d"],
+    queries: Float[np.ndarray, "N d"],
+    labels: Int[np.ndarray, "N L"],
+) -> tuple[float, float]:
+    """Mean cosine of queries with the tools they need, and with all others, over all pairs."""
+    theta, queries = unit(theta), unit(queries)
+    which, column = np.nonzero(labels >= 0)
+    needed = (queries[which] * theta[labels[which, column]]).sum()
+    total = queries.sum(axis=0) @ theta.sum(axis=0)  # of all pairs, without a matrix of them
+    others = len(queries) * len(theta) - len(which)
+    return float(needed / len(which)), float((total - needed) / others)
+
+
+def unit(rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+    """Rows of length 1, in float64."""
+    rows = np.asarray(rows, np.float64)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def picture(
+    cfg: DictConfig,
+    run: RunDirectory,
+    before: Float[np.ndarray, "a d"],
+    after: Float[np.ndarray, "a d"],
+    queries: Float[np.ndarray, "b d"],
+) -> None:
+    """One t-SNE of rows before, rows after and queries; a line joins the two places of a tool."""
+
+    def places():
+        every = np.concatenate([unit(vectors) for vectors in (before, after, queries)])
+        return {"points": project(every, cfg.seed)}
+
+    points = run.result("tsne", places)["points"]
+    first, then, asked = np.split(points, [len(before), 2 * len(before)])
+    figure, ax = plots.new_figure("t-SNE 1", "t-SNE 2")
+    ax.scatter(*asked.T, s=8, color=plots.GREY, alpha=0.5, linewidths=0, label="query")
+    green, red = plots.COLOURS[2], plots.COLOURS[1]
+    breaks = np.full_like(first, np.nan)
+    ways = np.stack([first, then, breaks], axis=1).reshape(-1, 2)
+    ax.plot(*ways.T, color=red, linewidth=0.8, alpha=0.7)
+    ax.scatter(*first.T, s=22, marker="s", facecolors="none", edgecolors=green, label="tool before")
+    ax.scatter(*then.T, s=16, marker="^", color=red, linewidths=0, label="tool after", zorder=3)
+    ax.set(xticks=[], yticks=[])
+    ax.margins(0.02)
+    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, handletextpad=0.1)
+    plots.save(figure, run.directory / "embeddings.png")
+    run.tracker.figure("embeddings", run.directory / "embeddings.png")

@@ -1,0 +1,1 @@
+"""Tasks that take several hops: `python -m experiments.multihop`."""

@@ -1,0 +1,105 @@
+"""What a task finds in its hops: while it is streamed, and by the final embeddings.
+
+Letters: S seeds, N hops, L labels a hop, T rounds (hops in the stream), V visits (tasks in it).
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from experiments.common.run_directory import RunDirectory
+from jaxret import plots
+from jaxret.data.dataset import Dataset
+
+
+def found(
+    items: Int[np.ndarray, "N k"], labels: Int[np.ndarray, "N L"], tasks: Int[np.ndarray, " N"]
+) -> Float[np.ndarray, " V"]:
+    """The share of each task's different labels that are among the items of any of its hops.
+
+    Args:
+      items: of each hop, -1 pads.
+      labels: of each hop, -1 pads.
+      tasks: of each hop.
+
+    Returns:
+      the share of each task, in the order of their numbers.
+    """
+    _, number = np.unique(tasks, return_inverse=True)
+    size = 1 + max(items.max(), labels.max())
+    gold, seen = (np.unique((number[:, None] * size + x)[x >= 0]) for x in (labels, items))
+    return np.bincount(gold // size, weights=np.isin(gold, seen)) / np.bincount(gold // size)
+
+
+def by_visit(online: Mapping[str, np.ndarray], hops: Dataset) -> Float[np.ndarray, "S V"]:
+    """What each visit of a task found: its labels that were used at a hop which wanted them.
+
+    Args:
+      online: ``order``, ``item`` and ``success``, [S, T], of `jaxret.online.recording.record`.
+      hops: those of a task stand together and in one group.
+    """
+    begins = numbers(hops.groups) == 0
+    used = np.where(online["success"] > 0, online["item"], -1)
+    return np.stack(
+        [
+            found(items[:, None], hops.labels[order], np.cumsum(begins[order]))
+            for items, order in zip(used, online["order"], strict=True)
+        ]
+    )
+
+
+def numbers(tasks: Int[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
+    """The place of each hop in its task, from 0; those of a task stand together."""
+    begins = np.append(True, tasks[1:] != tasks[:-1])
+    rows = np.arange(len(tasks))
+    return rows - np.maximum.accumulate(np.where(begins, rows, 0))
+
+
+def measured(
+    online: Mapping[str, np.ndarray], shares: Float[np.ndarray, "S V"], hops: Dataset
+) -> dict[str, Float[np.ndarray, " S"]]:
+    """Means over the stream, as results.
+
+    Args:
+      online: ``order``, ``success`` and ``reward``, [S, T].
+      shares: from `by_visit`.
+      hops: of the stream.
+    """
+    quarter, place = max(1, shares.shape[1] // 4), numbers(hops.groups)[online["order"]]
+    here = {f"online/hop{i + 1}": place == i for i in range(place.max() + 1)}
+    by_place = {key: online["success"].mean(axis=1, where=some) for key, some in here.items()}
+    return by_place | {
+        "online/accuracy": online["success"].mean(axis=1),
+        "online/bits_right": (online["reward"] == online["success"]).mean(axis=1),
+        "online/found": shares.mean(axis=1),
+        "online/first": shares[:, :quarter].mean(axis=1),
+        "online/last": shares[:, -quarter:].mean(axis=1),
+        "online/complete": (shares == 1).mean(axis=1),
+    }
+
+
+def figures(run: RunDirectory, shares: Mapping[str, Float[np.ndarray, "S V"]]) -> None:
+    """``found.png``: what tasks found, averaged over a tenth of the stream.
+
+    And ``more.png``, how much more than with ``frozen`` if that is there: the same tasks come in
+    the same order to both, so what makes some of them harder falls out.
+    """
+    pictures = {"found": ("share of right documents found", shares)}
+    if "frozen" in shares:
+        more = {name: values - shares["frozen"] for name, values in shares.items()}
+        pictures["more"] = ("more found than by frozen", more)
+    visits = next(iter(shares.values())).shape[1]
+    window = max(1, visits // 10)
+    ends = np.arange(window, visits + 1)
+    for picture, (label, curves) in pictures.items():
+        drawn, ax = plots.new_figure(f"tasks (means of {window})", label)
+        for name, values in curves.items():
+            means = plots.running_mean(values, window)[:, window - 1 :]
+            line = plots.curve_with_band(ax, ends, means, name)
+            if name == "frozen":
+                line.set_linestyle("--")
+            run.tracker.curve(f"{picture}/{name}", ends, means.mean(axis=0))
+        plots.label_curves(ax)
+        plots.save(drawn, run.directory / f"{picture}.png")
+        run.tracker.figure(picture, run.directory / f"{picture}.png")

@@ -1,1 +1,0 @@
-"""What the experiments are made of: no file here is a command."""

@@ -1,0 +1,131 @@
+"""All experiments on one page, beside the paper's numbers.
+
+    uv run python -m experiments.report                       # what has been run so far
+    uv run python -m experiments.report run=true              # runs what is missing, too
+    uv run python -m experiments.report run=true only=[noise,rules]
+
+``configs/report.yaml`` lists the sections: which command, on which data sets, with which sweep, and
+what the paper has there. Runs go side by side, as many as there are ``workers``. A finished run is
+only read, an interrupted one goes on, so the report can be stopped and started at will. It ends in
+``runs/report/report.md``, with the figures of the runs and the throughput of all of them together.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from experiments import (
+    evaluate_retrieval,
+    latency,
+    orag,
+    paper_settings,
+    regret,
+    rerank,
+    tune,
+)
+from experiments.common.config import plain
+from experiments.common.experiment import command
+from experiments.exploration import __main__ as exploration
+from experiments.forgetting import __main__ as forgetting
+from experiments.multihop import __main__ as multihop
+from experiments.report import page
+from experiments.report.jobs import Job, plan
+from experiments.report.workers import Task, side_by_side
+from experiments.transfer import __main__ as transfer
+from experiments.variance import __main__ as variance
+from experiments.warm_start import __main__ as warm_start
+from jaxret.validate import require
+
+MODULES = (evaluate_retrieval, exploration, latency, multihop, orag, paper_settings, regret)
+MODULES += (rerank, warm_start, forgetting, transfer, tune, variance)
+EXPERIMENTS: dict[str, Callable[[DictConfig], Any]] = {
+    module.__name__.removeprefix("experiments.").removesuffix(".__main__"): module.main
+    for module in MODULES
+}
+
+
+@command("report")
+def main(cfg: DictConfig) -> dict[str, int]:
+    """Writes the report; returns how many runs it shows, and how many are missing."""
+    require("workers", cfg.workers, ">= 1", lambda n: n >= 1)
+    sections = chosen(plain(cfg))
+    jobs = {name: list(plan(cfg, section)) for name, section in sections.items()}
+    if cfg.run:
+        run_missing(cfg, sections, jobs)
+    directory = Path(cfg.directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    pages = [page.section(name, sections[name], jobs[name], directory) for name in sections]
+    everything = {job.directory: job for some in jobs.values() for job in some}
+    done = [path for path, job in everything.items() if job.done]
+    text = "\n\n".join(["# Our experiments beside the paper's", *pages, throughput(done)])
+    (directory / "report.md").write_text(text + "\n")
+    missing = len(everything) - len(done)
+    print(f"{directory / 'report.md'}: {len(done)} runs, {missing} missing")
+    print(throughput(done))
+    return {"runs": len(done), "missing": missing}
+
+
+def chosen(cfg: Mapping[str, Any]) -> dict[str, Any]:
+    """The sections that are asked for.
+
+    Raises:
+      ValueError: a section, its experiment or its data set is unknown.
+    """
+    sections, only = cfg["sections"], cfg["only"]
+    if unknown := sorted(set(only or ()) - set(sections)):
+        raise ValueError(f"only: unknown sections {unknown}; known: {', '.join(sections)}")
+    for name, section in sections.items():
+        for kind, asked, known in (
+            ("experiment", [section["experiment"]], EXPERIMENTS),
+            ("data set", section["datasets"], cfg["datasets"]),
+        ):
+            if unknown := sorted(set(asked) - set(known)):
+                raise ValueError(
+                    f"section {name}: unknown {kind} {unknown}; known: {', '.join(known)}"
+                )
+    return {name: sections[name] for name in only or sections}
+
+
+def run_missing(
+    cfg: DictConfig, sections: Mapping[str, Any], jobs: Mapping[str, Sequence[Job]]
+) -> None:
+    """Runs what is not done and has its data: side by side, but what is timed last and alone."""
+    begin, tasks = time.perf_counter(), {}
+    for name, section in sections.items():
+        for job in jobs[name]:
+            if not (job.done or job.missing_data):  # one run can belong to several sections
+                task = (EXPERIMENTS[section["experiment"]], job)
+                tasks[job.directory] = (section.get("alone", False), task)
+    side_by_side(chains(task for alone, task in tasks.values() if not alone), cfg.workers)
+    side_by_side(chains(task for alone, task in tasks.values() if alone), 1)
+    print(f"all runs: {(time.perf_counter() - begin) / 60:.0f} minutes, {cfg.workers} at a time")
+
+
+def chains(tasks: Iterable[Task]) -> list[list[Task]]:
+    """One chain of those that train models, which they share; the others are free."""
+    training, others = [], []
+    for run, job in tasks:
+        (training if "models" in job.cfg else others).append((run, job))
+    return [chain for chain in (training, *([task] for task in others)) if chain]
+
+
+def throughput(directories: Iterable[Path]) -> str:
+    """Rounds a second in a run, over all of them, whatever else they did counted in."""
+    files = [path for folder in directories if (path := folder / "speed.json").exists()]
+    speeds = [json.loads(path.read_text()) for path in files]
+    rounds, seconds = (sum(speed[key] for speed in speeds) for key in ("rounds", "seconds"))
+    if not rounds:
+        return "No round was played."
+    return (
+        f"{rounds:,} rounds in {len(files)} runs, which took {seconds / 60:.0f} minutes in all: "
+        f"{rounds / seconds:,.0f} rounds a second in each, all settings and seeds; training, "
+        "encoding, compiling, ranking and drawing included."
+    )
+
+
+if __name__ == "__main__":
+    main.cli()

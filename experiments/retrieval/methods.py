@@ -1,0 +1,242 @@
+"""Every retrieval method by name: it fills the method's Config and calls its ``fit``.
+
+    bm25, documents                 no training at all
+    tool2vec_raw, tool2vec          means of training queries, as they are and of length 1
+    nudge_m, nudge_n                documents moved towards training queries, closed form
+    query2query, query2desc         Tool2Vec, and documents, with an encoder trained for them
+    dpr, tool_embed                 documents, with an encoder trained by contrast
+    mlc                             multi-label classification
+    refiner_tool2vec, ...           ToolRefiner on a first stage, as its recipe says
+    cross_encoder, tool_rank        every candidate read together with the query
+    refit                           queries corrected by what a reranker says, a second search
+    greedy, orag, orag+once, ...    documents moved by an online learner; +once: each query once
+
+What needs training has a recipe of its name (`configs/methods.yaml`), an online learner a config
+in the group ``learner``. What a method was allowed to see of the training part (``sees``):
+
+    nothing   documents alone
+    bits      for each query shown, whether one tool was right
+    labels    the right tools
+
+Settings of every method are chosen on the labels of the validation part.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeAlias
+
+from omegaconf import DictConfig
+
+from experiments.common.config import plain
+from experiments.retrieval import online_method
+from experiments.retrieval.bench import Bench
+from experiments.retrieval.recipes import RERANKERS, RETRIEVERS, config_of
+from jaxret.methods import nudge, refiner, refit, tool2vec
+from jaxret.methods.common import KEPT, FirstStage
+from jaxret.online.grids import learner_grid
+from jaxret.retrieval import bm25
+from jaxret.retrieval.dense import dense
+from jaxret.retrieval.ranking import Ranking
+from jaxret.retrieval.retriever import Features, Reranker, Retriever, Texts, refine
+from jaxret.task import Split, Task
+from jaxret.validate import require
+
+UNTRAINED = ("bm25", "documents", "tool2vec_raw", "tool2vec", "nudge_m", "nudge_n")
+SEES = {"bm25": "nothing", "documents": "nothing"}  # the others without a learner: labels
+LEARNERS_SEE = {"none": "nothing", "full_information": "labels"}  # other estimators: bits
+
+#: (texts, ranking of the stage before, progress=True) -> ranking
+Second: TypeAlias = Callable[..., Ranking]
+Read: TypeAlias = Callable[[Texts], Features]
+
+
+def rank(bench: Bench, name: str, seed: int, part: str = "test") -> Ranking:
+    """A method's ranking of the queries of a part (train, validation or test).
+
+    ``NAME+first`` is the refiner NAME with the first stage's score added, ``NAME+once`` the online
+    learner NAME after a stream that shows each query once.
+    """
+
+    def compute():
+        first, recipe = before(bench, name), name.partition("+")[0]
+        if first is None:
+            return bench.search(retriever(bench, name, seed), part)
+        second = second_stage(bench, name, seed)  # refuses its settings before a first stage trains
+        found = rank(bench, first, seed, part)
+        if bench.recipes[recipe]["model"] != "refit":
+            found = cut(found, bench.recipes[recipe]["candidates"])
+        return second(bench.texts(getattr(bench.parts, part)), found)
+
+    return bench.ranking(name, seed, part, compute)
+
+
+def cut(ranking: Ranking, k: int) -> Ranking:
+    """The k best of each list."""
+    return Ranking(items=ranking.items[:, :k], scores=ranking.scores[:, :k])
+
+
+def retriever(bench: Bench, name: str, seed: int) -> Retriever:
+    """A method of one stage."""
+    if name in bench.recipes:
+        recipe = bench.recipes[name]
+        more = {"first": ranked_by(bench, recipe["hard"], 0)} if recipe["model"] == "dpr" else {}
+        return _fitted(RETRIEVERS, bench, name, seed, **more)
+    if name.partition("+")[0] in (bench.cfg.get("learners") or {}):
+        return online_method.retriever(bench, name, seed)
+    return untrained(bench, name)
+
+
+def untrained(bench: Bench, name: str) -> Retriever:
+    """A method without a recipe."""
+    train, validation = bench.tasks.train, bench.tasks.validation
+    if name == "bm25":
+        return bm25.bm25(bench.task.documents or ())
+    if name == "documents":
+        return dense(name, bench.task.theta, bench.task.encoder, cache=bench.cache)
+    options = {"name": name, "cache": bench.cache}
+    if name in ("tool2vec", "tool2vec_raw"):
+        return tool2vec.fit(train, tool2vec.Config(normalise=name == "tool2vec"), **options)
+    if name == "nudge_m":
+        return nudge.fit(train, nudge.Config(form="m"), validation=validation, **options)
+    if name == "nudge_n":
+        return nudge.fit(train, nudge.Config(form="n"), validation=validation, **options)
+    known = ", ".join([*UNTRAINED, *bench.recipes])
+    raise ValueError(f"unknown method {name!r}; known: {known}")
+
+
+def reranker(bench: Bench, name: str, seed: int) -> Reranker:
+    """A method of a second stage; ``NAME+first`` adds the first stage's score."""
+    recipe, _, extra = name.partition("+")
+    first = first_stage(bench, recipe, seed)
+    found = _fitted(RERANKERS, bench, recipe, seed, first=first)
+    if extra != "first":
+        return found
+    weights, validation = found.config.first_weights, bench.tasks.validation
+    mixed = refiner.with_first(found, weights, validation=validation, first=first)
+    print(f"{recipe}: weight {mixed.prior} of the first stage's score")
+    return mixed
+
+
+def first_stage(bench: Bench, recipe: str, seed: int) -> FirstStage:
+    """What names the candidates of a recipe's reranker."""
+    settings = bench.recipes[recipe]
+    if settings["first"] == "tool2vec":
+        return tool2vec.tool2vec_stage(bench.tasks.train, settings["leave_out"])
+    return ranked_by(bench, settings["first"], seed)
+
+
+def ranked_by(bench: Bench, name: str, seed: int) -> FirstStage:
+    """A method as a first stage, its rankings kept as units of the run."""
+
+    def search(task: Task, k: int) -> Ranking:
+        part = Split._fields[[one is task for one in bench.tasks].index(True)]
+        return cut(rank(bench, name, seed, part), k)
+
+    return FirstStage(search, bench.recipes.get(name, name))
+
+
+def before(bench: Bench, name: str) -> str | None:
+    """The method whose list this one works on; None where it searches the catalogue itself."""
+    settings = bench.recipes.get(name.partition("+")[0], {})
+    return settings["first"] if settings.get("model") in (*RERANKERS, "refit") else None
+
+
+def second_stage(bench: Bench, name: str, seed: int, read: Read | None = None) -> Second:
+    """What a method does with the list of the one before.
+
+    Args:
+      bench: where it is.
+      name: of a method that has one `before`.
+      seed: of its training.
+      read: texts -> vectors of the first retriever, where another is wanted than its own.
+    """
+    recipe = bench.recipes[name.partition("+")[0]]
+    if recipe["model"] != "refit":
+        return partial(refine, reranker(bench, name, seed))
+    config = config_of(name, recipe)
+    first = untrained(bench, bench.recipes[recipe["first"]]["first"])
+    found = refit.fit(
+        bench.task,
+        config,
+        validation=bench.tasks.validation,
+        judged=rank(bench, recipe["first"], seed, "validation"),
+        theta=first.params,
+        name=name,
+    )
+    print(f"{name}: {found.steps} steps")
+    return replace(found, read=read or first.read, tie_order=bench.tie_order)
+
+
+def seeds(bench: Bench, name: str) -> range:
+    """The seeds of a method: those of its training or stream, or one where there is nothing."""
+    cfg, base = bench.cfg, name.partition("+")[0]
+    streams = base in (cfg.get("learners") or {})
+    count = cfg.seeds if base in bench.recipes else cfg.online.seeds if streams else 1
+    return range(cfg.seed, cfg.seed + count)
+
+
+def sees(cfg: DictConfig, name: str) -> str:
+    """What a method learns from: nothing, bits or labels."""
+    base = name.partition("+")[0]
+    if base in (cfg.get("learners") or {}):
+        estimator = cfg.learners[base].estimator
+        return LEARNERS_SEE.get(estimator if isinstance(estimator, str) else estimator.name, "bits")
+    return SEES.get(base, "labels")
+
+
+def check(cfg: DictConfig, names: Sequence[str]) -> None:
+    """Refuses methods that are not there or cannot be, before anything is loaded or trained."""
+    cuts, recipes = list(cfg.cuts), plain(cfg.recipes)
+    require("part", cfg.part, f"one of {', '.join(Split._fields)}", Split._fields.__contains__)
+    grids = plain(cfg.learners) if cfg.get("learners") else {}
+    in_range = bool(cuts) and all(1 <= cut <= KEPT for cut in cuts)
+    require("cuts", cuts, f"one or more numbers in 1 .. {KEPT}", lambda _: in_range)
+    known = [*UNTRAINED, *recipes, *grids]
+    for name in names:
+        base, plus, extra = name.partition("+")
+        if base not in known:
+            raise ValueError(f"unknown method {name!r}; known: {', '.join(known)}")
+        recipe = recipes.get(base, {})
+        model = recipe.get("model")
+        if plus and extra != ("once" if base in grids else "first" if model == "refiner" else ""):
+            raise ValueError(f"method {name!r}: '+first' is for refiners, '+once' for learners")
+        if base in grids:
+            learner_grid(base, grids[base])
+            for setting in ("exposures", "seeds", "k", "chunk"):
+                require(f"online.{setting}", cfg.online[setting], ">= 1", lambda x: x >= 1)
+        if recipe:
+            config_of(base, recipe)
+        if model in RERANKERS:
+            given, allowed = recipe["candidates"], f">= {max(cuts)}, the largest of cuts"
+            require(f"recipes.{base}.candidates", given, allowed, lambda n: n >= max(cuts))
+            check_below(recipes, base)
+        if model == "refit":
+            reranker = recipes.get(recipe["first"], {})
+            if reranker.get("model") not in RERANKERS or reranker["first"] not in UNTRAINED[1:]:
+                raise ValueError(
+                    f"recipes.{base}.first must be a recipe of a reranker on one of "
+                    f"{', '.join(UNTRAINED[1:])}, got {recipe['first']!r}"
+                )
+
+
+def check_below(recipes: Mapping[str, Mapping[str, Any]], name: str) -> None:
+    """Refuses the recipe of a reranker whose first stage is not there."""
+    known = [*UNTRAINED, *(one for one in recipes if recipes[one]["model"] in RETRIEVERS)]
+    first, allowed = recipes[name]["first"], f"one of {', '.join(known)}"
+    require(f"recipes.{name}.first", first, allowed, known.__contains__)
+
+
+def _fitted(kinds: Mapping[str, Any], bench: Bench, name: str, seed: int, **more: Any) -> Any:
+    """What the method of a recipe makes of the training part."""
+    recipe, tasks = bench.recipes[name], bench.tasks
+    return kinds[recipe["model"]].fit(
+        tasks.train,
+        config_of(name, recipe),
+        validation=tasks.validation,
+        seed=seed,
+        name=name,
+        folder=bench.cfg.models,
+        hooks=bench.hooks,
+        **more,
+    )

@@ -1,0 +1,1 @@
+"""What `experiments.evaluate_toolret` is made of: ToolRet's protocol."""

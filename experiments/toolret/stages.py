@@ -1,0 +1,204 @@
+"""What can rank ToolRet's tools, for `experiments.evaluate_toolret`.
+
+A model of the config is one of
+
+    bm25             Lucene's variant on words, without stemming
+    dense            inner products of unit vectors, by an encoder of `jaxret.encoders`
+    run              files TASK-SETTING.run in a folder, written by an earlier run or elsewhere
+    cross_encoder    a HuggingFace sequence classifier, on the list of the model ``first``
+    tool_rank        a language model that says true or false, on that list likewise
+
+Documents are the strings of the data, without the encoders' own prefixes: the authors' code puts
+none, not even E5's ``passage:``. What queries begin with is the model's ``template``.
+"""
+
+import string
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.toolret.protocol import Asked, World
+from jaxret.encoders import ENCODERS, encode, load_encoder
+from jaxret.files import existing
+from jaxret.methods import cross_encoder, tool_rank_model
+from jaxret.methods.tool_rank_prompt import verdict
+from jaxret.retrieval import bm25, runs
+from jaxret.retrieval.dense import inner_product
+from jaxret.retrieval.ranking import Ranking, in_trec_order
+from jaxret.retrieval.retriever import Reranker, refine
+
+Stage: TypeAlias = Callable[[Asked], Ranking]
+
+HOLES = ("instruction", "query")  # of a template
+
+
+def stage(world: World, name: str) -> Stage:
+    """What ranks the tools for the queries of a task: found again where this run has done it.
+
+    Documents are read, and weights loaded, when they are first needed.
+    """
+    compute = STAGES[world.models[name]["model"]](world, name)
+
+    def rank(asked):
+        unit = f"{name}-{asked.name}"
+        return Ranking(**world.run.result(unit, lambda: compute(asked)._asdict()))
+
+    return rank
+
+
+def _bm25(world: World, name: str) -> Stage:
+    @cache
+    def index(pool):
+        return bm25.bm25([world.documents[row] for row in world.members(pool)], name=name)
+
+    def rank(asked):
+        texts = world.texts(name, asked.setting, asked.rows)
+        pool = world.pool(asked.task)
+        return world.search(index(pool), [text.strip() or "NONE" for text in texts], pool)
+
+    return rank
+
+
+def _dense(world: World, name: str) -> Stage:
+    settings = world.models[name]
+    found = load_encoder(settings["encoder"], _path(settings), dtype=settings["dtype"])
+    tokens = settings["max_tokens"] or found.spec.max_tokens
+    spec = found.spec._replace(query_prefix="", document_prefix="", max_tokens=tokens)
+    encoder = replace(found, spec=spec)
+
+    @cache
+    def index(pool):
+        texts = [world.documents[row] for row in world.members(pool)]
+        vectors = encode(encoder, texts, kind="document", cache=world.cache)
+        return inner_product(name, jnp.asarray(vectors))
+
+    @cache
+    def queries(setting):  # of all tasks at once, so that the cache on disk is read once
+        rows = np.concatenate(list(world.rows.values()))
+        texts = world.texts(name, setting, rows)
+        vectors = encode(encoder, texts, kind="query", cache=world.cache)
+        return dict(zip(rows.tolist(), vectors, strict=True))
+
+    def rank(asked):
+        pool = world.pool(asked.task)
+        vectors = np.stack([queries(asked.setting)[row] for row in asked.rows.tolist()])
+        return world.search(index(pool), vectors, pool)
+
+    return rank
+
+
+def _run(world: World, name: str) -> Stage:
+    folder = existing(world.models[name]["path"], "run files TASK-with.run and TASK-without.run")
+
+    def rank(asked):
+        path, ids = folder / f"{asked.name}.run", world.ids(asked.rows)
+        found = in_trec_order(runs.load_run(path, ids, world.tool_ids), world.tie_order)
+        return Ranking(*(part[:, : world.cfg.depth] for part in found))
+
+    return rank
+
+
+def _reranked(load: Callable[[World, str], Reranker]) -> Callable[[World, str], Stage]:
+    """The stage of a reranker, on the list of another model."""
+
+    def build(world, name):
+        settings = world.models[name]
+        first = stage(world, settings["first"])
+        reranker = cache(lambda: load(world, name))
+
+        def rank(asked):
+            texts = world.texts(name, asked.setting, asked.rows)
+            found = refine(reranker(), texts, first(asked), chunk=settings["chunk"], progress=False)
+            return in_trec_order(found, world.tie_order)
+
+        return rank
+
+    return build
+
+
+def _cross_encoder(world: World, name: str) -> Reranker:
+    settings, path = world.models[name], _path(world.models[name])
+    assert path is not None
+    network, params = cross_encoder.read_published(path)
+    return cross_encoder.reranker(
+        network,
+        params,
+        load_encoder(settings["encoder"], path),
+        world.documents,
+        query_limit=settings["query_limit"],
+        document_limit=settings["document_limit"],
+        name=name,
+    )
+
+
+def _tool_rank(world: World, name: str) -> Reranker:
+    settings = world.models[name]
+    model = tool_rank_model.load_language_model(
+        settings["weights"], _path(settings), dtype=settings["dtype"]
+    )
+    asked = verdict(
+        model.tokenizer,
+        answers=tuple(settings["answers"]),
+        instruction="",  # the template has put it in front of the query
+        query_limit=settings["query_limit"],
+        document_limit=settings["document_limit"],
+    )
+    network, params = model.network(asked), model.params(asked)
+    pairs = settings["pairs"]
+    return tool_rank_model.reranker(network, params, asked, world.documents, pairs=pairs, name=name)
+
+
+STAGES: dict[str, Callable[[World, str], Stage]] = {
+    "bm25": _bm25,
+    "dense": _dense,
+    "run": _run,
+    "cross_encoder": _reranked(_cross_encoder),
+    "tool_rank": _reranked(_tool_rank),
+}
+NEED_PATH = ("run", "cross_encoder")
+
+
+def check(models: Mapping[str, Mapping[str, Any]], methods: list[str]) -> None:
+    """Refuses models that are not there or cannot be, before anything is read.
+
+    Raises:
+      ValueError: naming the setting, what it is and what it may be.
+    """
+    if not methods:
+        raise ValueError(f"methods is empty; known: {', '.join(models)}")
+    for name in methods:
+        if name not in models:
+            raise ValueError(f"unknown method {name!r}; known: {', '.join(models)}")
+        model, where = models[name], f"models.{name}"
+        if (kind := model["model"]) not in STAGES:
+            known = ", ".join(STAGES)
+            raise ValueError(f"{where}.model must be one of {known}, got {kind!r}")
+        if kind in NEED_PATH and not model["path"]:
+            raise ValueError(f"{where}.path must name a folder, got {model['path']!r}")
+        if "encoder" in model and model["encoder"] not in ENCODERS:
+            known = ", ".join(ENCODERS)
+            raise ValueError(f"{where}.encoder must be one of {known}, got {model['encoder']!r}")
+        if "weights" in model and model["weights"] not in tool_rank_model.RERANKERS:
+            known = ", ".join(tool_rank_model.RERANKERS)
+            raise ValueError(f"{where}.weights must be one of {known}, got {model['weights']!r}")
+        if "template" in model:
+            _check_template(f"{where}.template", model["template"])
+        if "first" in model:
+            check({key: x for key, x in models.items() if key != name}, [model["first"]])
+
+
+def _check_template(where: str, template: str) -> None:
+    holes = [hole for _, hole, _, _ in string.Formatter().parse(template) if hole is not None]
+    if "query" not in holes or not set(holes) <= set(HOLES):
+        raise ValueError(
+            f"{where} must hold {{query}} and may hold {{instruction}}, got {template!r}"
+        )
+
+
+def _path(settings: Mapping[str, Any]) -> Path | None:
+    return None if settings["path"] is None else Path(settings["path"])

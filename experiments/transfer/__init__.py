@@ -1,0 +1,1 @@
+"""Projections, and what transfers: `python -m experiments.transfer`."""

@@ -1,0 +1,198 @@
+"""Does the projection matter, and does what is learnt transfer?   (ORAG Algorithms 1 and 3)
+
+    uv run python -m experiments.transfer                                  # DeskBank, built in
+    uv run python -m experiments.transfer dataset=ultratool dataset.path=FILE exposures=1
+    uv run python -m experiments.transfer other.name=e5_small other.path=FOLDER other.layers=null
+
+Each learner with rows that are free, in the unit ball and on the unit sphere, tuned for each on the
+validation part as in `experiments.orag`:
+
+    online, final   as there
+    norms           of the rows afterwards: mean and standard deviation (spread) over tools, and the
+                    mean over the stream's right tools (used): larger, where tools in demand grow
+    seen, heldout   nDCG@k of the queries of a stream of the training part, and of others that need
+                    the same tools in other words; the gain of each over the documents, and the
+                    share of the first gain that the second is
+
+With the projection ``carry``, after the stream of the training part at the same setting:
+
+    later     a fifth of the tools, drawn by each seed, was missing in the stream with all queries
+              that need one, and is added with the rows of its documents. Held-out queries that need
+              an old tool, and that need a new one: nDCG@k (old, new), and how often a tool of the
+              other kind is ranked first (new_for_old, old_for_new)
+    encoder   held-out queries come in another encoder's vectors (here fewer layers of the same):
+                static        its documents
+                as_they_are   the learnt rows, if the widths agree
+                rotated       the learnt rows, by the rotation that brings the two encoders closest
+                              on documents and streamed queries (`jaxret.retrieval.align`)
+                change        its documents and the rotated, scaled change of the rows
+                relearnt      learnt with the other encoder from the start, tuned for it
+              as_they_are_static and rotated_static are the first encoder's documents so carried
+
+2 cores: DeskBank 3 min, busy with other work too. Expect there (5 seeds): greedy ends at nDCG@10
+0.60 with any projection, its free rows at a mean norm of 1.16; on the sphere 0.41 of its gain
+carries over to other words (0.490 against 0.401); tools added later are found better than by
+documents alone (0.437 against 0.392), and those learnt before too (0.482 against 0.403). To four of
+the six layers its rows carry over when rotated (0.348, relearnt 0.308, the first encoder's
+documents 0.270), the change alone less (0.214, from 0.160).
+"""
+
+import numpy as np
+from omegaconf import DictConfig
+
+from experiments.common.config import cache_folder, plain
+from experiments.common.experiment import Found, experiment
+from experiments.common.figures import accuracy_figure
+from experiments.common.loading import draw_parts, find_encoder, load_task
+from experiments.common.run_directory import RunDirectory
+from experiments.common.tables import results_table
+from experiments.transfer import other_encoder
+from experiments.transfer.later_tools import KINDS, draw, later
+from experiments.transfer.other_encoder import WAYS
+from experiments.transfer.plays import Results, Stage, online, unseen
+from jaxret import plots
+from jaxret.online import projections
+from jaxret.online.environment import Environment
+from jaxret.online.grids import LearnerGrid, learner_grid
+from jaxret.online.recording import Ranker
+from jaxret.progress import Progress
+from jaxret.validate import require
+
+ONLINE = ("online/accuracy", "final/ndcg@{k}", "norms/mean", "norms/spread", "norms/used")
+WORDS = ("seen/ndcg@{k}", "heldout/ndcg@{k}", "seen/gain", "heldout/gain", "heldout/share")
+LATER = tuple(f"later/{kind}/{who}" for kind in KINDS for who in ("static", "learnt", "gain"))
+ENCODER = tuple(f"encoder/{way}" for way in dict.fromkeys([*WAYS.values(), *WAYS]))
+Rivals = dict[str, dict[str, LearnerGrid]]  # learner -> projection -> its settings
+
+
+@experiment("transfer")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Plays every learner in every part; returns the results, and writes curves and figures."""
+    grids, encoder = build(cfg), find_encoder(cfg.other)
+    task = load_task(cfg)
+    parts = draw_parts(task.groups, cfg.validation, cfg.heldout, cfg.seed)
+    stage = Stage(
+        run=run,
+        task=task,
+        parts=parts,
+        k=cfg.k,
+        seeds=range(cfg.seed, cfg.seed + cfg.seeds),
+        exposures=cfg.exposures,
+        chunk=cfg.chunk,
+        tasks=task.groups if cfg.dataset.get("hops") else None,
+        ranker=Ranker(task, cfg.k),
+    )
+    for seed in stage.seeds:
+        draw(task, parts, cfg.later.share, seed)  # or refuses it
+    cache = cache_folder(cfg)
+    there = other_encoder.encoded(task, encoder, cache)
+    other, cosine = other_encoder.bridge(stage, there, projections.REGISTRY[cfg.carry]())
+    results: Results = {"encoder/cosine": cosine}
+    curves: dict[str, dict[str, np.ndarray]] = {}
+
+    def carry(states):
+        return other.serve(np.asarray(states.theta), task.theta)
+
+    pairs = [(name, kind) for name, kinds in grids.items() for kind in kinds]
+    bar = Progress(pairs, unit="learner")
+    for name, kind in bar:
+        unit, grid = f"{name}-{kind}", grids[name][kind]
+        bar.set_postfix_str(unit)
+        learns = name in learning(grids)
+        goes_on = learns and kind == cfg.carry
+        simulation = stage.simulation(grid, Environment())
+        found, success = online(stage, unit, grid, simulation)
+        more = carry if goes_on else lambda states: {}
+        held, setting, kept = unseen(stage, unit, grid, simulation, more)
+        results |= {f"{name}/{kind}/{key}": values for key, values in (found | held).items()}
+        curves[f"{name}, {kind}" if learns else name] = {"success": success}
+        if goes_on:
+            added = later(stage, unit, grid, setting, cfg.later.share)
+            served = {way: kept[way] for way in WAYS if way in kept}
+            served |= other.static(task.theta) | {"relearnt": other.relearnt(unit, grid)}
+            results |= {f"{name}/later/{key}": values for key, values in added.items()}
+            results |= {f"{name}/encoder/{key}": values for key, values in served.items()}
+
+    run.save_curves(curves)
+    accuracy_figure(run, curves, "projection")
+    if learning(grids):
+        figures(run, learning(grids), results, cfg.k)
+    return results
+
+
+@main.check
+def check(cfg: DictConfig) -> None:
+    """Refuses learners, shares and encoders that cannot be."""
+    build(cfg)
+    require("later.share", cfg.later.share, "in (0, 1)", lambda share: 0 < share < 1)
+    find_encoder(cfg.other)
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Prints each learner by projection, then what transfers of it."""
+    grids = build(cfg)
+    rows = [f"{name}/{kind}" for name, kinds in grids.items() for kind in kinds]
+    for title, names, columns in (
+        (f"{cfg.dataset.name}, exposures={cfg.exposures}", rows, ONLINE),
+        ("the same tools in other words", rows, WORDS),
+        (f"tools added later, {cfg.carry}", learning(grids), LATER[:6]),
+        ("a tool of the other kind is ranked first", learning(grids), LATER[6:]),
+        (f"another encoder, {cfg.carry}", learning(grids), ENCODER),
+    ):
+        results_table(results, names, [c.format(k=cfg.k) for c in columns], title)
+    cosine = results["encoder/cosine"]["mean"]
+    print(f"cosine of held-out queries and their rotated vectors: {cosine:.3f}")
+
+
+def build(cfg: DictConfig) -> Rivals:
+    """Every learner with every projection; one that does not learn with its own alone."""
+    projections = list(cfg.projections)
+    if cfg.carry not in projections:
+        raise ValueError(f"carry must be one of projections={projections}, got {cfg.carry!r}")
+    grids: Rivals = {}
+    for name, spec in plain(cfg.learners).items():
+        own = learner_grid(name, spec)
+        if "query_map" in spec:
+            raise ValueError(
+                f"learner {name!r} has a query map, which another encoder's queries do not fit: "
+                "leave it out"
+            )
+        if own.settings[:, 1].any():
+            each = {kind: spec | {"projection": kind} for kind in projections}
+            grids[name] = {kind: learner_grid(name, one) for kind, one in each.items()}
+        else:
+            kind = spec["projection"]
+            grids[name] = {kind if isinstance(kind, str) else kind["name"]: own}
+    return grids
+
+
+def learning(grids: Rivals) -> list[str]:
+    """The learners that learn: their step is not 0."""
+    return [
+        name
+        for name, kinds in grids.items()
+        if any(grid.settings[:, 1].any() for grid in kinds.values())
+    ]
+
+
+def figures(run: RunDirectory, names: list[str], results: Results, k: int) -> None:
+    """Tools added later, and the other encoder: learnt rows beside documents."""
+
+    def draw_dots(file, x_label, places):
+        before, after = zip(*places.values(), strict=True)
+        rows = {"documents": [results[f"{names[0]}/{file}/{key}"] for key in before]}
+        rows |= {name: [results[f"{name}/{file}/{key}"] for key in after] for name in names}
+        drawn, ax = plots.new_figure(x_label, f"nDCG@{k}")
+        plots.dots(ax, list(places), rows)
+        run.save_figure(drawn, file)
+
+    kinds = {f"{kind} tools": (f"{kind}/static", f"{kind}/learnt") for kind in KINDS[:2]}
+    draw_dots("later", "held-out queries that need", kinds)
+    ways = [way for way in WAYS if f"{names[0]}/encoder/{way}" in results]
+    places = {way.replace("_", " "): (WAYS[way], way) for way in ways}
+    draw_dots("encoder", "rows for another encoder's queries", places)
+
+
+if __name__ == "__main__":
+    main.cli()

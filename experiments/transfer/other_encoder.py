@@ -1,0 +1,122 @@
+"""The same texts in another encoder, and rows learnt with the first carried over to it."""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from experiments.common.loading import TextTask
+from experiments.transfer.plays import NDCG, Stage
+from jaxret import encoders
+from jaxret.encoders import TextEncoder
+from jaxret.online.environment import Environment
+from jaxret.online.grids import LearnerGrid
+from jaxret.online.projections import Projection, project
+from jaxret.online.recording import Ranker, catalogues, tune
+from jaxret.retrieval.align import procrustes
+
+# How rows come to serve the other encoder, and the result in which nothing was learnt.
+WAYS = {
+    "as_they_are": "as_they_are_static",
+    "rotated": "rotated_static",
+    "change": "static",
+    "relearnt": "static",
+}
+
+
+class Other(NamedTuple):
+    """The other encoder's side."""
+
+    stage: Stage
+    rotation: Float[np.ndarray, "a b"]
+    scale: float
+    projection: Projection
+
+    def carried(
+        self, theta: Float[np.ndarray, "S I a"], theta_1: Float[np.ndarray, "I a"]
+    ) -> dict[str, Float[np.ndarray, "S I b"]]:
+        """Learnt rows, and the documents that they come from, as rows for this encoder's queries.
+
+        Returns:
+          ``rotated``, the rows; ``change``, this encoder's documents with the rotated change; and
+          ``as_they_are`` where the widths agree. All are put where the projection wants them.
+        """
+        start = self.stage.task.theta
+        change = self.scale * (theta - theta_1) @ self.rotation
+        ways = {"rotated": theta @ self.rotation, "change": start + change}
+        if theta_1.shape[1] == start.shape[1]:
+            ways["as_they_are"] = theta
+        put = jax.jit(jax.vmap(partial(project, self.projection)))
+        return {way: np.asarray(put(jnp.asarray(rows))) for way, rows in ways.items()}
+
+    def serve(
+        self, theta: Float[np.ndarray, "S I a"], theta_1: Float[np.ndarray, "I a"]
+    ) -> dict[str, np.ndarray]:
+        """nDCG of this encoder's held-out queries by carried rows, of each seed."""
+        rows, heldout = self.carried(theta, theta_1), self.stage.parts.heldout
+        return {way: self.stage.ndcg(catalogues(*rows[way]), heldout) for way in rows}
+
+    def static(self, theta_1: Float[np.ndarray, "I a"]) -> dict[str, np.ndarray]:
+        """The same where nothing was learnt: by this encoder's documents, and by the first's."""
+        found = self.serve(theta_1[None], theta_1)
+        return {WAYS[way]: values for way, values in found.items()}
+
+    def relearnt(self, name: str, grid: LearnerGrid) -> Float[np.ndarray, " S"]:
+        """The same by rows learnt with this encoder on the same stream, tuned for it."""
+        stage, parts = self.stage, self.stage.parts
+        simulation, stream = stage.simulation(grid, Environment()), stage.stream(parts.training)
+        found = tune(
+            stage.run.unit(f"{name}-relearnt"),
+            grid,
+            simulation,
+            stage.ranker,
+            stream,
+            validation=parts.validation,
+            heldout=parts.heldout,
+        )
+        return found["heldout"][found["best"], :, NDCG]
+
+
+def encoded(task: TextTask, encoder: TextEncoder, cache: Path) -> TextTask:
+    """The task in another encoder's vectors."""
+    return replace(
+        task,
+        encoder=encoder,
+        theta=encoders.encode(encoder, task.documents, kind="document", cache=cache),
+        queries=encoders.encode(encoder, task.texts, kind="query", cache=cache),
+    )
+
+
+def bridge(stage: Stage, second: TextTask, projection: Projection) -> tuple[Other, np.ndarray]:
+    """The other side, its rotation fitted on documents and streamed queries.
+
+    Documents and queries are centred, each kind by itself: the mean of a kind is the same for all
+    tools, and of two encoders the means can be far apart.
+
+    Returns:
+      it, and ``[1]`` the mean cosine between rotated held-out queries and those of the second
+      encoder, both less the mean of the streamed ones: 1 where the rotation loses nothing.
+    """
+    streamed, heldout = stage.parts.training, stage.parts.heldout
+
+    def centred(task, some):
+        return task.queries[some] - task.queries[streamed].mean(axis=0)
+
+    def fit():
+        texts = [
+            np.concatenate([task.theta - task.theta.mean(axis=0), centred(task, streamed)])
+            for task in (stage.task, second)
+        ]
+        return dict(zip(("rotation", "scale"), jax.jit(procrustes)(*texts), strict=True))
+
+    fitted = stage.run.result("rotation", fit)
+    sides = centred(stage.task, heldout) @ fitted["rotation"], centred(second, heldout)
+    one, two = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in sides)
+    there = stage._replace(task=second, ranker=Ranker(second, stage.k))
+    other = Other(there, fitted["rotation"], float(fitted["scale"]), projection)
+    return other, (one * two).sum(axis=1).mean(keepdims=True)

@@ -1,0 +1,152 @@
+"""One learner of `experiments.transfer`: online, and on phrasings that it never met."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from experiments.common.loading import Parts, TextTask
+from experiments.common.run_directory import RunDirectory
+from jaxret.online.environment import Environment
+from jaxret.online.grids import LearnerGrid
+from jaxret.online.learner import Scores
+from jaxret.online.recording import METRICS, Mask, Ranker, catalogues, record, tune
+from jaxret.online.simulation import Simulation
+from jaxret.online.streams import orders
+
+NDCG = METRICS.index("ndcg@{k}")
+Results = dict[str, np.ndarray]  # one value a seed
+Setting = tuple[float, float]  # tau, eta
+
+
+class Stage(NamedTuple):
+    """What all plays share."""
+
+    run: RunDirectory
+    task: TextTask
+    parts: Parts
+    k: int
+    seeds: range
+    exposures: int
+    chunk: int
+    tasks: Int[np.ndarray, " N"] | None  # whose hops are streamed together
+    ranker: Ranker
+
+    def simulation(self, grid: LearnerGrid, environment: Environment) -> Simulation:
+        seeds, chunk, example = self.seeds, self.chunk, (1.0, 0.0)
+        return Simulation(
+            grid.make, self.task, environment, seeds=seeds, example=example, chunk=chunk
+        )
+
+    def stream(self, mask: Mask) -> Int[np.ndarray, "S T"]:
+        return orders(mask, self.exposures, self.seeds, self.tasks)
+
+    def ndcg(
+        self, states: Any, mask: Mask, scores: Scores | None = None
+    ) -> Float[np.ndarray, " S"]:
+        return self.ranker(states, mask, scores)[:, NDCG]
+
+    def static(self, mask: Mask) -> Float[np.ndarray, " 1"]:
+        """nDCG by the documents."""
+        return self.ndcg(catalogues(self.task.theta), mask)
+
+
+def online(
+    stage: Stage, name: str, grid: LearnerGrid, simulation: Simulation
+) -> tuple[Results, Float[np.ndarray, "S T"]]:
+    """Success while it learns, ranking and row norms afterwards; and the success of every round.
+
+    ``norms/used`` is the mean norm of the right tools over the queries of the stream: above
+    ``norms/mean``, that over tools, where tools in demand have grown longer than others.
+    """
+    task, streamed = stage.task, ~stage.parts.validation
+    best = 0
+    if len(grid.settings) > 1:
+        everything = stage.stream(np.ones_like(streamed))
+        found = tune(
+            stage.run.unit(f"{name}-rehearsal"),
+            grid,
+            simulation,
+            stage.ranker,
+            everything,
+            validation=stage.parts.validation,
+            heldout=stage.parts.heldout,
+        )
+        best = found["best"]
+    tau, eta = grid.settings[best]
+    found = record(
+        stage.run.unit(f"{name}-online"),
+        simulation,
+        simulation.setting(tau, eta),
+        stage.stream(streamed),
+        finish=lambda states: {
+            "final": stage.ndcg(states, streamed, simulation.scores),
+            "norms": np.linalg.norm(states.theta, axis=2),
+        },
+    )
+    right = task.labels[streamed]
+    uses = np.bincount(right[right >= 0], minlength=len(task.theta))
+    norms, ones = found["norms"].astype(np.float64), np.ones(len(stage.seeds))
+    results = {
+        "online/accuracy": found["success"].mean(axis=1),
+        "online/tau": tau * ones,
+        "online/eta": eta * ones,
+        f"final/ndcg@{stage.k}": found["final"],
+        "norms/mean": norms.mean(axis=1),
+        "norms/spread": norms.std(axis=1),
+        "norms/used": norms @ uses / uses.sum(),
+    }
+    return results, found["success"]
+
+
+def unseen(
+    stage: Stage,
+    name: str,
+    grid: LearnerGrid,
+    simulation: Simulation,
+    more: Callable[[Any], Mapping[str, np.ndarray]],
+) -> tuple[Results, Setting, dict[str, np.ndarray]]:
+    """A stream of the training part alone, and how well that and the held-out part are ranked.
+
+    Args:
+      stage: what all plays share.
+      name: of the units.
+      grid: the settings.
+      simulation: of that grid.
+      more: the last states -> more to keep.
+
+    Returns:
+      results; the setting, chosen on the validation part; and the unit, with what ``more`` gave.
+    """
+    parts, stream = stage.parts, stage.stream(stage.parts.training)
+    best = tune(
+        stage.run.unit(f"{name}-heldout"),
+        grid,
+        simulation,
+        stage.ranker,
+        stream,
+        validation=parts.validation,
+        heldout=parts.heldout,
+    )["best"]
+    tau, eta = map(float, grid.settings[best])
+    found = record(
+        stage.run.unit(f"{name}-unseen"),
+        simulation,
+        simulation.setting(tau, eta),
+        stream,
+        finish=lambda states: {
+            "seen": stage.ndcg(states, parts.training, simulation.scores),
+            "heldout": stage.ndcg(states, parts.heldout, simulation.scores),
+            **more(states),
+        },
+    )
+    gains = {
+        "seen": found["seen"] - stage.static(parts.training),
+        "heldout": found["heldout"] - stage.static(parts.heldout),
+    }
+    results = {f"{part}/ndcg@{stage.k}": found[part] for part in gains}
+    results |= {f"{part}/gain": gain for part, gain in gains.items()}
+    if gains["seen"].mean() > 0:  # of no gain there is no share
+        results["heldout/share"] = gains["heldout"] / gains["seen"].mean()
+    return results, (tau, eta), found

@@ -1,0 +1,1 @@
+"""Bias and variance of what one bit says: `python -m experiments.variance`."""

@@ -1,0 +1,183 @@
+"""How biased and how noisy is what one bit says, and what does that cost? (ORAG Lemma 3.1, App. B)
+
+    uv run python -m experiments.variance                                     # DeskBank, built in
+    uv run python -m experiments.variance dataset=ultratool dataset.path=FILE
+
+Every estimator, under label noise of rate rho, in a catalogue of a few tools and in the
+whole one. Only queries with one label are used: the theory is about those.
+
+    bias, variance   of the coefficients c against the gradient p - 1[i*] (`jaxret.theory.moments`),
+                     exact, averaged over a sample of the streamed queries: at Theta_1, one tau for
+                     all, and (final) at the embeddings and the tau that the estimator ended with.
+                     ``variance_median`` is that of the median query: the mean is made by the few
+                     whose right tool is hardly ever drawn
+    online, final    success of the tool shown, regret, and ranking by the last embeddings, each
+                     query once. tau and eta_over_tau are chosen on the validation part by the
+                     rule of `experiments.orag`, from one grid for all
+    gap_closed       (accuracy - frozen) / (full_information - frozen), online: 1 is as good as
+                     being told the right tool, 0 as not learning at all. Those two show the best
+                     tool and do not draw, so what drawing costs counts against the others; not
+                     so (final) in the same share of nDCG by the last embeddings
+
+Exact moments count draws that no stream will see (see there): where p is sharp, an unbiased rule
+with a variance of 1e20 is in practice a biased one.
+
+2 cores, beside other work: UltraTool 5 min.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.lines import Line2D
+from omegaconf import DictConfig
+
+from experiments.common.config import plain
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.loading import load_task
+from experiments.common.run_directory import RunDirectory
+from experiments.common.tables import results_table
+from experiments.variance.estimator_study import play, set_up
+from jaxret import plots
+from jaxret.online.grids import LearnerGrid, shared_grid
+from jaxret.online.recording import METRICS, catalogues
+from jaxret.progress import Progress
+from jaxret.validate import require
+
+ORACLE = "full_information"
+MOMENTS = ("bias", "variance", "variance_median", "final/bias", "final/variance_median")
+REACHED = ("online/accuracy", "final/recall@{k}", "final/ndcg@{k}")
+GAPS = {"online/accuracy": "gap_closed", "final/ndcg@{k}": "final/gap_closed"}
+AXES = ("bias", "variance_median")  # of the figure
+MARKS = "osD^vP*X"  # by rate
+
+
+@experiment("variance")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Plays every estimator at every rate and size; writes curves and figures."""
+    task = load_task(cfg)
+    grids = [at_rates(name, spec, cfg) for name, spec in plain(cfg.learners).items()]
+    seeds = range(cfg.seed, cfg.seed + cfg.seeds)
+    results: dict[str, np.ndarray] = {}
+    stages = [set_up(cfg, task, size, seeds) for size in cfg.sizes]
+    bar = Progress(total=len(stages) * len(grids), unit="learner")
+    for stage in stages:
+        size, names = stage.size, [grid.name for grid in grids]
+        frozen = stage.ranker(catalogues(stage.task.theta), ~stage.parts.validation)[0]
+        for column in REACHED:
+            metric = column.split("/")[1]
+            results[f"frozen/{size}/{column.format(k=cfg.k)}"] = frozen[[METRICS.index(metric)]]
+        for grid in grids:
+            bar.set_postfix_str(f"{grid.name}, {size} tools")
+            for rate, found in play(cfg, run, stage, grid, seeds).items():
+                name = f"{grid.name}/{size}/{rate:g}"
+                results |= {f"{name}/{key}": values for key, values in found.items()}
+            bar.update()
+        for rate in cfg.rates:
+            for metric, closed in GAPS.items():
+                metric = metric.format(k=cfg.k)
+                level = results[f"frozen/{size}/{metric}"]
+                gap = results[f"{ORACLE}/{size}/{rate:g}/{metric}"].mean() - level
+                for name in names if gap > 0 else ():
+                    gained = results[f"{name}/{size}/{rate:g}/{metric}"] - level
+                    results[f"{name}/{size}/{rate:g}/{closed}"] = gained / gap
+        accuracy_figure(run, size, names, cfg.rates, results)
+        moments_figure(run, size, names, cfg.rates, results)
+    bar.close()
+    np.savez(run.directory / "curves.npz", allow_pickle=False, **results)
+    return results
+
+
+@main.check
+def check(cfg: DictConfig) -> None:
+    """Refuses learners and numbers that cannot be."""
+    specs = plain(cfg.learners)
+    if ORACLE not in specs:
+        raise ValueError(f"learners must hold {ORACLE!r}: gaps are measured against it")
+    for rate in cfg.rates:
+        require("rates", rate, "in [0, 0.5)", lambda x: 0 <= x < 0.5)
+    for size in cfg.sizes:
+        allowed = "'all' or a number >= 2"
+        require("sizes", size, allowed, lambda x: x == "all" or (isinstance(x, int) and x >= 2))
+    for name in ("exposures", "seeds", "chunk"):
+        require(name, cfg[name], ">= 1", lambda x: x >= 1)
+    require("validation", cfg.validation, "in (0, 1)", lambda x: 0 < x < 1)
+    require("moments.tau", cfg.moments.tau, "> 0", lambda x: x > 0)
+    require("moments.queries", cfg.moments.queries, ">= 1", lambda x: x >= 1)
+    for name, spec in specs.items():
+        rule = at_rates(name, spec, cfg).make(1.0, 1.0).rule
+        if rule is None or rule.policy.chances is None:
+            raise ValueError(
+                f"learner {name!r} must show one item, with a policy that knows its chances:"
+                f" got {spec['policy']}"
+            )
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Prints moments and what was reached, by size of the catalogue."""
+    for size in cfg.sizes:
+        rows = [f"{name}/{size}/{rate:g}" for rate in cfg.rates for name in cfg.learners]
+        title = f"{cfg.dataset.name}, {size} tools"
+        results_table(results, rows, MOMENTS, title)
+        columns = (*REACHED, *GAPS.values(), "online/regret")
+        reached = [column.format(k=cfg.k) for column in columns]
+        results_table(results, [f"frozen/{size}", *rows], reached, title)
+
+
+def at_rates(name: str, spec: dict[str, Any], cfg: DictConfig) -> LearnerGrid:
+    """A grid whose ``make`` takes the noise rate too, for estimators that need it."""
+
+    shared = {key: plain(cfg)[key] for key in ("projection", "schedule", "tau", "eta_over_tau")}
+
+    def told(rate) -> LearnerGrid:
+        estimator = spec.get("estimator")
+        if isinstance(estimator, dict) and "noise_rate" in estimator:
+            estimator = estimator | {"noise_rate": rate}
+        [grid] = shared_grid({name: spec | {"estimator": estimator}}, shared)
+        return grid
+
+    return told(0.0)._replace(make=lambda tau, eta, rate=0.0: told(rate).make(tau, eta))
+
+
+def accuracy_figure(
+    run: RunDirectory, size: str, names: Sequence[str], rates: Sequence[float], results: Mapping
+) -> None:
+    """Online accuracy over the noise rate."""
+    figure, ax = plots.new_figure("noise rate rho", "online accuracy")
+    for name in names:
+        cells = [results[f"{name}/{size}/{rate:g}/online/accuracy"] for rate in rates]
+        plots.curve_with_band(ax, np.array(rates), np.stack(cells, axis=1), name)
+    frozen = results[f"frozen/{size}/online/accuracy"][0]
+    ax.plot(rates, [frozen] * len(rates), "--", color=plots.GREY, label="frozen")
+    ax.set_xticks(rates)
+    plots.label_curves(ax)
+    run.save_figure(figure, f"accuracy_{size}")
+
+
+def moments_figure(
+    run: RunDirectory, size: str, names: Sequence[str], rates: Sequence[float], results: Mapping
+) -> None:
+    """Variance of the median query over bias, at Theta_1; the oracle has neither."""
+    figure, ax = plots.new_figure("bias", "variance of the median query")
+    names = [name for name in names if name != ORACLE]
+    ends, colours = [], []
+    for i, name in enumerate(names):
+        rows = [[results[f"{name}/{size}/{rate:g}/{x}"][0] for x in AXES] for rate in rates]
+        (line,) = ax.plot(*zip(*rows, strict=True), linewidth=1)
+        colours.append(line.get_color())
+        ends.append(rows[-1])
+        for mark, (x, y) in zip(MARKS, rows, strict=False):
+            ax.plot(x, y, mark, color=colours[-1], markersize=10 - i)  # none hides another
+    ax.set_yscale("log")
+    ax.margins(0.05)
+    marks = [Line2D([], [], linestyle="", marker=m, color=plots.GREY) for m in MARKS[: len(rates)]]
+    place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "frameon": False}
+    labels = [f"rho = {rate:g}" for rate in rates]
+    ax.legend(marks, labels, ncols=4, handletextpad=0, columnspacing=1, **place)
+    plots.label_points(ax, np.array(ends), names, colours)
+    run.save_figure(figure, f"bias_variance_{size}")
+
+
+if __name__ == "__main__":
+    main.cli()

@@ -1,0 +1,1 @@
+"""Where a learner starts: `python -m experiments.warm_start`."""
