@@ -131,7 +131,8 @@ def plot(runs: Sequence[Run], curve: str = "success", *, window: int | None = No
     figure, ax = plots.new_figure("round", f"{curve}, mean of {width} rounds")
     for run in runs:
         values = plots.running_mean(np.asarray(run.curves[curve], np.float64), width)
-        plots.curve_with_band(ax, 1 + np.arange(values.shape[1]), values, run.name)
+        rounds = np.arange(min(width, shortest), values.shape[1] + 1)  # from the first full window
+        plots.curve_with_band(ax, rounds, values[:, rounds[0] - 1 :], run.name)
     plots.label_curves(ax)
     if "inline" in matplotlib.get_backend():
         plots.plt.close(figure)  # a notebook shows what a cell returns, and would show it twice

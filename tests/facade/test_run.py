@@ -2,6 +2,7 @@
 
 import builtins
 
+import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -53,15 +54,25 @@ def test_a_plot_has_a_line_of_running_means_and_a_band(run):
     (ax,) = figure.axes
     (line,) = ax.get_lines()
     x, y = line.get_xdata(), line.get_ydata()
-    np.testing.assert_array_equal(x, np.arange(1, 181))
+    np.testing.assert_array_equal(x, np.arange(10, 181))  # from the first whole window on
     assert y[-1] == pytest.approx(run.trace.success[:, -10:].mean())
-    assert y[4] == pytest.approx(run.trace.success[:, :5].mean())
+    assert y[0] == pytest.approx(run.trace.success[:, :10].mean())
+    (longer,) = run.plot(window=1000).axes[0].get_lines()
+    assert longer.get_ydata() == pytest.approx(run.trace.success.mean())
     assert len(ax.collections) == 1  # the band
     assert "orag" in [text.get_text() for text in ax.texts]
     assert ax.get_ylabel() == "success, mean of 10 rounds"
     assert run.plot("loss").axes[0].get_ylabel() == "loss, mean of 9 rounds"
     with pytest.raises(ValueError, match="curve must be one of success, reward, loss, p_success"):
         run.plot("regret")
+
+
+def test_a_notebook_shows_a_figure_once(run, monkeypatch):
+    assert run.plot().number in plt.get_fignums()
+    plt.close("all")
+    monkeypatch.setattr(matplotlib, "get_backend", lambda: "module://matplotlib_inline.backend")
+    run.plot()
+    assert not plt.get_fignums()  # what is left open would be shown after the cell, once more
 
 
 def test_runs_share_a_plot(run, task):
