@@ -204,10 +204,11 @@ class Task:
 
     def __repr__(self) -> str:
         items, width = self.theta.shape
-        return (
-            f"<{self.name}: {items:,} tools, {len(self):,} queries ({self.repeated:,} repeated, "
-            f"{len(np.unique(self.groups)):,} questions), width {width}>"
-        )
+        questions = len(np.unique(self.groups))
+        shared = f" of {questions:,} questions" if questions < len(self) else ""
+        repeated = f", {self.repeated:,} repeated" if self.repeated else ""
+        queries = f"{len(self):,} queries{shared}{repeated}"
+        return f"<{self.name}: {items:,} tools, {queries}, width {width}>"
 
 
 def load_task(

@@ -145,7 +145,15 @@ def _one_update(case, update, reward, labels, observed=True):
 
 def _state_keeps_its_types(case):
     step = partial(_one_update, case, case.learner.update)
-    after = jax.eval_shape(step, 1.0, case.stream.labels[0])
+    try:
+        after = jax.eval_shape(step, 1.0, case.stream.labels[0])
+    except TypeError as error:
+        hint = (
+            "an estimator that reads obs.target must say bandit=False"
+            if "None" in str(error)
+            else ""
+        )
+        _fail(case, f"update cannot be called: {error} {hint}".strip())
     describe = partial(jax.tree.map, lambda x: f"{x.dtype}{list(x.shape)}")
     before, after = describe(case.state), describe(after)
     if before != after:

@@ -62,7 +62,7 @@ def encode(
         total=total,
         initial=total - len(todo),
         unit="text",
-        disable=not progress,
+        disable=not progress or not todo,
     ) as bar:
         for start in range(0, len(names), SHARD):
             part, fresh = names[start : start + SHARD], {}

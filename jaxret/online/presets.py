@@ -246,6 +246,14 @@ def _rank_one(
     )
 
 
-def learners() -> dict[str, str]:
+class Listing(dict[str, str]):
+    """Names, each with a line on what it is; prints itself so."""
+
+    def __repr__(self) -> str:
+        width = max(map(len, self), default=0)
+        return "\n".join(f"{name:{width}}  {line}" for name, line in self.items())
+
+
+def learners() -> Listing:
     """The presets, each with a line on what it is."""
-    return {name: (f.__doc__ or "").splitlines()[0] for name, f in REGISTRY.items()}
+    return Listing((name, (f.__doc__ or "").splitlines()[0]) for name, f in REGISTRY.items())

@@ -12,7 +12,7 @@ Letters: G settings, S seeds, T rounds, I items, d width.
 import inspect
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,7 +57,7 @@ class Sweep:
         values = evaluate_settings(self.make, points, states, on, metric).astype(np.float64)
         means = values.mean(axis=1).reshape(-1, seeds).mean(axis=1)  # NaN: it diverged
         means = np.where(np.isnan(means), -np.inf, means)
-        etas = [run.settings.get("eta", 0.0) for run in self.runs]
+        etas = [0.0 if (rule := run.learner.rule) is None else rule.eta for run in self.runs]
         return self.runs[max(range(len(means)), key=lambda g: (means[g], -etas[g]))]
 
     @property
@@ -141,7 +141,7 @@ def sweep(
             trace=of_setting(trace, g),
             states=of_setting(states, g),
             environment=environment or Environment(),
-            how=f"{simulation.how}, one of {len(grid)} settings",
+            how=simulation.how,
             seconds=seconds / len(grid),
             settings=point,
         )
@@ -151,20 +151,23 @@ def sweep(
 
 
 def table(
-    runs: Sequence[Run], on: Task | None = None, metrics: Sequence[str] = ("ndcg@10",)
+    runs: Sequence[Run] | Mapping[str, Run],
+    on: Task | None = None,
+    metrics: Sequence[str] = ("ndcg@10",),
 ) -> str:
     """Runs below one another: accuracy while learning, and how well the last states rank.
 
     Args:
-      runs: any.
+      runs: any; by name, where the learners' own names do not tell them apart.
       on: the queries that are ranked; None: accuracy alone.
       metrics: of the ranking, as in `jaxret.evaluation.evaluate`.
     """
     lines = [["learner", "online accuracy", *(metrics if on is not None else ()), "rounds", "how"]]
-    for run in runs:
+    named = runs.items() if isinstance(runs, Mapping) else ((_named(run), run) for run in runs)
+    for name, run in named:
         ranked = [] if on is None else [str(x) for x in evaluate(run, on, metrics).values()]
         rounds = f"{run.order.shape[1]:,} x {len(run.seeds)}"
-        lines.append([_named(run), str(run.accuracy), *ranked, rounds, run.how])
+        lines.append([name, str(run.accuracy), *ranked, rounds, run.how])
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rows = (
         "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)) for line in lines

@@ -126,7 +126,7 @@ def label_noise(run: Evidence, noise_rate: float) -> Assumption:
     slack = 5.0 * np.sqrt(noise_rate * (1.0 - noise_rate) / wrong.size)
     holds = bool(abs(wrong.mean() - noise_rate) <= slack)
     required = f"{noise_rate:.4g} +- {slack:.2g}"
-    return Assumption("share of wrong rewards", holds, float(wrong.mean()), required)
+    return Assumption("label noise: share of wrong rewards", holds, float(wrong.mean()), required)
 
 
 def label_noise_by_tool(run: Evidence, noise_rate: float) -> Assumption:
@@ -158,7 +158,7 @@ def label_noise_by_tool(run: Evidence, noise_rate: float) -> Assumption:
 
 def every_item_available(run: Evidence) -> Assumption:
     """No item came late, left, or was away for a while."""
-    name = "items that are absent in some round"
+    name = "every item in every round: absent ones"
     if run.always_available is None:
         return Assumption(name, True, np.nan, "<= 0", is_measured=False)
     return at_most(name, float((~np.asarray(run.always_available)).sum()), 0.0)

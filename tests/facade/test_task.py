@@ -64,7 +64,7 @@ def test_repeated_queries_are_counted_and_stay_on_one_side():
     queries = EYE[[0, 1, 1, 2, 0, 0]]
     task = jr.Task.from_arrays(EYE, queries, [0, 1, 1, 2, 0, 0], name="mine")
     assert task.repeated == 3
-    assert repr(task) == "<mine: 3 tools, 6 queries (3 repeated, 3 questions), width 3>"
+    assert repr(task) == "<mine: 3 tools, 6 queries of 3 questions, 3 repeated, width 3>"
     for seed in range(5):
         one, other = task.split((0.5, 0.5), seed=seed)
         assert not {*map(bytes, one.queries)} & {*map(bytes, other.queries)}

@@ -122,7 +122,7 @@ def test_a_tool_that_came_late_voids_the_bounds(clean):
     assert (found.holds, found.measured, found.is_measured) == (False, 2, True)
     bound = theorem_5_1(late)
     assert not bound.holds
-    assert "FAILS  items that are absent in some round 2, required <= 0" in describe(bound)
+    assert "FAILS  every item in every round: absent ones 2, required <= 0" in describe(bound)
 
 
 def test_where_nobody_says_who_was_there_the_bounds_say_so(clean):
@@ -131,5 +131,5 @@ def test_where_nobody_says_who_was_there_the_bounds_say_so(clean):
     assert (found.holds, found.is_measured) == (True, False)
     bound = theorem_5_1(silent)
     assert bound.holds
-    assert "  ?      items that are absent in some round were not measured" in describe(bound)
+    assert "  ?      every item in every round: absent ones were not measured" in describe(bound)
     assert "not measured" not in describe(theorem_5_1(clean))
