@@ -6,9 +6,9 @@
 
 Bayesian optimisation (TPE, optuna) over temperature, step size, schedule and batch, on the tenth of
 the queries that no other number is taken from: their nDCG by the final embeddings plus their
-success in the stream, as `recording.tune` has it for grids. The study is a journal in the
-run's directory: a run that is stopped goes on with the trials that are left. The best grid setting
-of the learner's config is tried too, so that the table says what the search was worth.
+success in the stream, as `jaxret.online.recording.tune` has it for grids. The study is a journal in
+the run's directory: a run that is stopped goes on with the trials that are left. The best grid
+setting of the learner's config is tried too, so that the table says what the search was worth.
 
 2 cores: DeskBank, 40 trials, a minute.
 """

@@ -47,8 +47,9 @@ def print_table(
     words, console = words or {}, Console()
     left = [_width(["", *rows])] + [_width([head, *of.values()]) for head, of in words.items()]
     widths = [_width([head, *(r[i] for r in rows.values())]) for i, head in enumerate(columns)]
+    print(title)
     for block in _blocks(widths, console.width - sum(w + EDGES for w in left) - 1):
-        table = Table(title=title, title_justify="left")
+        table = Table()
         for head in ("", *words):
             table.add_column(head, no_wrap=True)
         for i in block:
@@ -57,7 +58,6 @@ def print_table(
             table.add_row(name, *(of[name] for of in words.values()), *(cells[i] for i in block))
         needed = sum(w + EDGES for w in (*left, *(widths[i] for i in block))) + 1
         Console(width=max(needed, console.width)).print(table)
-        title = ""
 
 
 def cell(value: Mapping[str, Any] | None) -> str:
