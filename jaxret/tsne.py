@@ -15,7 +15,11 @@ def require_sklearn(left_out_by: str) -> None:
 
 
 def project(vectors: Float[np.ndarray, "n d"], seed: int) -> Float[np.ndarray, "n 2"]:
-    """Places in a plane; the same ones for the same seed."""
+    """Places in a plane; the same ones for the same seed.
+
+    Returns:
+      [n, 2].
+    """
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
 
