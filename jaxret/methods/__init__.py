@@ -20,36 +20,6 @@ Each has a frozen ``Config``, ``fit(task, config, validation=..)`` and, where it
     refit           queries corrected by what a reranker says, a second search
 """
 
-from typing import TYPE_CHECKING
+import lazy_loader
 
-from jaxret.lazy import lazy
-
-if TYPE_CHECKING:
-    from jaxret.methods import (
-        cross_encoder,
-        dpr,
-        mlc,
-        nudge,
-        query2desc,
-        query2query,
-        refiner,
-        refit,
-        tool2vec,
-        tool_embed,
-        tool_rank,
-    )
-
-__all__ = [
-    "cross_encoder",
-    "dpr",
-    "mlc",
-    "nudge",
-    "query2desc",
-    "query2query",
-    "refiner",
-    "refit",
-    "tool2vec",
-    "tool_embed",
-    "tool_rank",
-]
-__getattr__, __dir__ = lazy(__name__, dict.fromkeys(__all__, ()))
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,35 +1,5 @@
 """Learning from one bit a round: policies, estimators, learners, environments, simulation."""
 
-from typing import TYPE_CHECKING
+import lazy_loader
 
-from jaxret.lazy import lazy
-
-if TYPE_CHECKING:
-    from jaxret.online import (
-        availability,
-        environment,
-        estimators,
-        policies,
-        preconditioners,
-        presets,
-        projections,
-        query_maps,
-        schedules,
-        streams,
-        wrappers,
-    )
-
-__all__ = [
-    "availability",
-    "environment",
-    "estimators",
-    "policies",
-    "preconditioners",
-    "presets",
-    "projections",
-    "query_maps",
-    "schedules",
-    "streams",
-    "wrappers",
-]
-__getattr__, __dir__ = lazy(__name__, dict.fromkeys(__all__, ()))
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,21 @@
+from . import tiny_qwen3 as tiny_qwen3
+from .cache import cache_directory as cache_directory
+from .encoding import (
+    encode as encode,
+    forward as forward,
+)
+from .padding import (
+    batches as batches,
+    pad as pad,
+)
+from .specs import (
+    ENCODERS as ENCODERS,
+    TASK as TASK,
+    EncoderSpec as EncoderSpec,
+    Kind as Kind,
+)
+from .text_encoder import (
+    DType as DType,
+    TextEncoder as TextEncoder,
+    load_encoder as load_encoder,
+)

@@ -1,0 +1,13 @@
+from . import (
+    availability as availability,
+    environment as environment,
+    estimators as estimators,
+    policies as policies,
+    preconditioners as preconditioners,
+    presets as presets,
+    projections as projections,
+    query_maps as query_maps,
+    schedules as schedules,
+    streams as streams,
+    wrappers as wrappers,
+)
