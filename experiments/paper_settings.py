@@ -32,7 +32,7 @@ from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from jaxret import plots
 from jaxret.online import estimators, policies, schedules
-from jaxret.online.learner import rank_one
+from jaxret.online.rank_one import rank_one
 from jaxret.online.recording import METRICS, Ranker, catalogues, record
 from jaxret.online.simulation import Simulation
 from jaxret.online.streams import orders

@@ -37,7 +37,8 @@ from experiments.common.tables import results_table
 from jaxret import plots
 from jaxret.online import estimators, policies, projections, streams
 from jaxret.online.environment import Environment
-from jaxret.online.learner import Learner, rank_one
+from jaxret.online.learner import Learner
+from jaxret.online.rank_one import rank_one
 from jaxret.online.recording import record
 from jaxret.online.simulation import Simulation
 from jaxret.progress import Progress

@@ -31,10 +31,8 @@ from .online.index import (
     Index as Index,
     Ticket as Ticket,
 )
-from .online.learner import (
-    Learner as Learner,
-    rank_one as rank_one,
-)
+from .online.learner import Learner as Learner
+from .online.rank_one import rank_one as rank_one
 from .online.presets import (
     banditron as banditron,
     centred as centred,

@@ -32,8 +32,9 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxret import sharding
 from jaxret.online import environment as world
 from jaxret.online.environment import Environment
-from jaxret.online.learner import Learner, Rule, coefficients, step_length
+from jaxret.online.learner import Learner, Rule
 from jaxret.online.measure import measure
+from jaxret.online.rank_one import coefficients, step_length
 from jaxret.online.rounds import round_keys
 from jaxret.sharding import Axis
 from jaxret.types import PRNGKey, State, Stream, Trace

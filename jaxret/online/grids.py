@@ -23,7 +23,8 @@ from jaxret.online import (
     schedules,
     trainer,
 )
-from jaxret.online.learner import Learner, rank_one
+from jaxret.online.learner import Learner
+from jaxret.online.rank_one import rank_one
 from jaxret.online.wrappers import with_experience_replay, with_preconditioner, with_query_map
 from jaxret.validate import from_registry
 

@@ -17,10 +17,11 @@ from jaxret.online import (
     trainer,
 )
 from jaxret.online.estimators import Estimator
-from jaxret.online.learner import Learner, rank_one
+from jaxret.online.learner import Learner
 from jaxret.online.origins import REGISTRY, preset
 from jaxret.online.policies import Policy
 from jaxret.online.projections import Projection
+from jaxret.online.rank_one import rank_one
 from jaxret.online.schedules import Schedule
 from jaxret.online.wrappers import with_experience_replay, with_preconditioner, with_query_map
 

@@ -21,8 +21,9 @@ from jaxtyping import Array, Float, Int
 
 from jaxret.online import estimators, policies, schedules
 from jaxret.online.estimators import Estimator
-from jaxret.online.learner import Learner, coefficients, masked_logits, where_observed
+from jaxret.online.learner import Learner, where_observed
 from jaxret.online.policies import Policy
+from jaxret.online.rank_one import coefficients, masked_logits
 from jaxret.online.schedules import Schedule
 from jaxret.types import State
 from jaxret.validate import require

@@ -19,9 +19,10 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from jaxret.online import policies, query_maps
-from jaxret.online.learner import Learner, Rule, from_rule, where_observed
+from jaxret.online.learner import Learner, Rule, where_observed
 from jaxret.online.preconditioners import Preconditioner
 from jaxret.online.query_maps import QueryMap
+from jaxret.online.rank_one import from_rule
 from jaxret.types import Choice, PRNGKey
 from jaxret.validate import require
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxret.online import estimators, learner, policies, presets, projections, schedules
+from jaxret.online import estimators, policies, presets, projections, rank_one, schedules
 from jaxret.online.blocked import simulate_blocked
 from jaxret.online.environment import Environment, simulated_reranker
 from jaxret.online.learner import Learner
@@ -96,7 +96,7 @@ TAPERED = presets.orag(**SET, **SPHERE, schedule=schedules.inverse_sqrt())
 BANDITRON = presets.banditron(**SET, **BALL, epsilon=EPSILON)
 TEACHER = presets.full_information(**SET, **FREE)
 GREEDY = presets.greedy(**SET, **FREE, schedule=schedules.cosine(rounds=80))
-DEBIASED = learner.rank_one(
+DEBIASED = rank_one.rank_one(
     "debiased",
     estimator=estimators.debiased(noise_rate=RHO),
     policy=policies.softmax(),

@@ -11,7 +11,7 @@ import pytest
 from jaxret.online import blocked, estimators, policies, presets, projections, trainer
 from jaxret.online.blocked import simulate_blocked
 from jaxret.online.environment import Environment
-from jaxret.online.learner import coefficients, rank_one
+from jaxret.online.rank_one import coefficients, rank_one
 from jaxret.online.rounds import learn, scan_rounds, show_slate
 from jaxret.online.wrappers import (
     with_experience_replay,

@@ -6,9 +6,18 @@ import numpy as np
 import pytest
 
 from jaxret import sharding
-from jaxret.online import estimators, learner, policies, presets, projections, query_maps, schedules
-from jaxret.online.learner import Learner, coefficients
+from jaxret.online import (
+    estimators,
+    policies,
+    presets,
+    projections,
+    query_maps,
+    rank_one,
+    schedules,
+)
+from jaxret.online.learner import Learner, where_observed
 from jaxret.online.measure import measure
+from jaxret.online.rank_one import coefficients
 from jaxret.online.wrappers import with_experience_replay, with_query_map
 from jaxret.testing import check_learner
 from jaxret.types import Choice, Feedback
@@ -26,7 +35,7 @@ def shared_map(*, tau: float, eta: float) -> Learner:
         return start._replace(extra=jnp.eye(theta.shape[1], dtype=theta.dtype))
 
     def logits(state, q):
-        return learner.masked_logits(state, state.extra @ q, tau)
+        return rank_one.masked_logits(state, state.extra @ q, tau)
 
     def scores(state, queries):
         return jnp.where(state.available, queries @ state.extra.T @ state.theta.T, -jnp.inf)
@@ -37,7 +46,7 @@ def shared_map(*, tau: float, eta: float) -> Learner:
     def update(state, query, choice, feedback):
         c = coefficients(estimator, logits(state, query), choice, feedback, None)
         matrix = state.extra - eta / tau * jnp.outer(state.theta.T @ c, query)
-        return learner.where_observed(feedback, state, state._replace(extra=matrix))
+        return where_observed(feedback, state, state._replace(extra=matrix))
 
     return Learner("shared_map", init, act, update, logits, scores)
 
@@ -83,7 +92,7 @@ def shrunk(state, where):
 
 
 def estimating(estimator):
-    return learner.rank_one("broken", estimator=estimator, policy=policies.softmax(), **STEPS)
+    return rank_one.rank_one("broken", estimator=estimator, policy=policies.softmax(), **STEPS)
 
 
 def with_labels_read(inner):

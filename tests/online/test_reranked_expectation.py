@@ -18,7 +18,7 @@ import pytest
 
 from jaxret.online import estimators, policies
 from jaxret.online.environment import Environment, respond, simulated_reranker
-from jaxret.online.learner import coefficients
+from jaxret.online.rank_one import coefficients
 
 P = np.array([0.45, 0.25, 0.15, 0.1, 0.05])
 RIGHT = 2

@@ -2,7 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.online import estimators, learner, policies, presets, projections, schedules
+from jaxret.online import estimators, policies, presets, projections, rank_one, schedules
 from jaxret.theory.bounds import debiased, describe, theorem_5_1, theorem_b2
 from jaxret.theory.comparators import hindsight, proximal
 from jaxret.theory.evidence import bias_product, measured_regret, norm2
@@ -108,7 +108,7 @@ def test_the_bias_is_the_inner_product_with_the_bias_matrix(noisy):
 
 
 def test_the_debiased_rule_meets_its_bound_under_label_noise(toy, closest):
-    rule = learner.rank_one(
+    rule = rank_one.rank_one(
         "debiased",
         estimator=estimators.debiased(noise_rate=0.1),
         policy=policies.softmax(),

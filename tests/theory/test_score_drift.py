@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from jaxret.online import learner, policies, schedules
+from jaxret.online import policies, rank_one, schedules
 from jaxret.online.environment import Environment
 from jaxret.online.estimators import importance_weighted
 from jaxret.online.rounds import scan_rounds
@@ -67,7 +67,7 @@ def test_the_mean_change_of_scores_by_sgd_is_below_its_bound():
     order = jnp.arange(60) % 5
     stream = Stream(queries=queries, labels=jnp.arange(5)[:, None], order=order)
     taper = schedules.inverse_sqrt()
-    rule = learner.rank_one(
+    rule = rank_one.rank_one(
         "x",
         estimator=importance_weighted(),
         policy=policies.softmax(),
