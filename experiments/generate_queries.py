@@ -32,7 +32,8 @@ from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from jaxret.data import jsonl
 from jaxret.files import json_lines, write_json_lines
-from jaxret.generation import catalogue, cooccurrence, judge, output
+from jaxret.generation import cooccurrence, judge, output
+from jaxret.generation.libraries import LIBRARIES, build_catalogue
 from jaxret.generation.pipeline import (
     Accepted,
     Settings,
@@ -135,13 +136,13 @@ def read_tools(cfg: DictConfig) -> list[dict[str, Any]]:
     name, path = cfg.dataset.name, cfg.dataset.path
     if path is not None:
         return list(json_lines(Path(path), holds="one tool a line", fields=("id", "documentation")))
-    if name not in catalogue.LIBRARIES:
-        known = ", ".join(catalogue.LIBRARIES)
+    if name not in LIBRARIES:
+        known = ", ".join(LIBRARIES)
         raise ValueError(
             f"dataset.name is {name!r}: give dataset.path, a tools.jsonl, or one of the "
             f"libraries that are read as they are installed: {known}"
         )
-    return [tool.row() for tool in catalogue.build_catalogue(name).tools]
+    return [tool.row() for tool in build_catalogue(name).tools]
 
 
 def describe(rows: Sequence[dict[str, Any]], words: int) -> dict[str, str]:

@@ -27,10 +27,8 @@ from .online.estimators import (
     Estimator as Estimator,
     Observation as Observation,
 )
-from .online.index import (
-    Index as Index,
-    Ticket as Ticket,
-)
+from .online.index import Index as Index
+from .online.tickets import Ticket as Ticket
 from .online.learner import Learner as Learner
 from .online.rank_one import rank_one as rank_one
 from .online.presets import (

@@ -15,7 +15,7 @@ Letters: I items, d width, k items shown.
 
 import math
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -24,28 +24,13 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Int
 
 from jaxret.encoders import TextEncoder
+from jaxret.online import index_files
 from jaxret.online.learner import Learner
 from jaxret.online.live_catalogue import LiveCatalogue
+from jaxret.online.tickets import Open, Ticket
 from jaxret.task import Task
 from jaxret.types import Choice, Feedback
 from jaxret.validate import require
-
-
-class Ticket(NamedTuple):
-    """What a search found, and the number under which its feedback comes back."""
-
-    number: int
-    ids: list[str]  # k, the learner's own choice first
-    scores: list[float]
-    propensities: list[float]  # of the first: to be chosen; of the rest: to stand on the list
-
-
-class Open(NamedTuple):
-    """A ticket that nobody has answered."""
-
-    query: Float[np.ndarray, " d"]
-    rows: list[int]
-    propensities: list[float]
 
 
 class Index(LiveCatalogue):
@@ -137,9 +122,7 @@ class Index(LiveCatalogue):
 
     def save(self, folder: str | Path) -> None:
         """Writes everything, open tickets too; `Index.load` goes on from there."""
-        from jaxret.online.index_files import save
-
-        save(self, Path(folder))
+        index_files.save(self, Path(folder))
 
     @classmethod
     def load(
@@ -159,10 +142,8 @@ class Index(LiveCatalogue):
           FileNotFoundError: where there is none.
           ValueError: where it is damaged, or the learner is not known or another one.
         """
-        from jaxret.online.index_files import load
-
         index = cls.__new__(cls)
-        for name, value in load(Path(folder), learner, encoder).items():
+        for name, value in index_files.load(Path(folder), learner, encoder).items():
             setattr(index, name, value)
         index._compile()
         return index

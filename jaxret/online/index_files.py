@@ -21,6 +21,7 @@ from jaxret.encoders import TextEncoder
 from jaxret.online import presets  # noqa: F401  they enter the registry
 from jaxret.online.learner import Learner
 from jaxret.online.origins import remade
+from jaxret.online.tickets import Open
 from jaxret.types import State
 
 if TYPE_CHECKING:
@@ -70,8 +71,6 @@ def load(folder: Path, learner: Learner | None, encoder: TextEncoder | None) -> 
       FileNotFoundError: where there is none.
       ValueError: for a damaged one, or where the learner is not known or another one.
     """
-    from jaxret.online.index import Open
-
     path = folder / "index.json"
     if not path.is_file():
         raise FileNotFoundError(f"{folder} holds no index.json: write it with index.save({folder})")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from jaxret.generation import introspect
-from jaxret.generation.catalogue import build_catalogue
 from jaxret.generation.introspect import Library
+from jaxret.generation.libraries import build_catalogue
 
 SOURCE = '''
 """A library."""
