@@ -1,0 +1,59 @@
+"""Two sets of runs are compared number by number, and what differs is named."""
+
+import json
+
+import pytest
+
+from experiments.compare_results import compare, main
+
+RESULTS = {"greedy/online/accuracy": (0.4, 0.01), "greedy/online/microseconds": (3.0, None)}
+
+
+def write(folder, run, results):
+    (folder / run).mkdir(parents=True)
+    rows = {name: {"mean": mean, "stderr": error} for name, (mean, error) in results.items()}
+    (folder / run / "results.json").write_text(json.dumps(rows))
+
+
+@pytest.fixture
+def folders(tmp_path):
+    before, after = tmp_path / "before", tmp_path / "after"
+    write(before, "orag", RESULTS)
+    return before, after
+
+
+def test_equal_runs_are_equal_to_the_bit_whatever_time_they_took(folders, capsys):
+    before, after = folders
+    write(after, "orag", RESULTS | {"greedy/online/microseconds": (9.0, None)})
+    (line,) = compare(before, after)
+    assert (line.results, line.equal, line.largest, line.missing) == (1, 1, 0.0, ())
+    assert main([str(before), str(after)]) == 0
+    assert "| orag | 1 | 1 | 0.0e+00 |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("changed", [(0.4 + 1e-4, 0.01), (0.4, 0.02), (0.4, None)])
+def test_another_mean_or_error_is_a_difference(folders, changed):
+    before, after = folders
+    write(after, "orag", RESULTS | {"greedy/online/accuracy": changed})
+    (line,) = compare(before, after)
+    assert line.equal == 0
+    assert line.largest > 1e-6
+    assert main([str(before), str(after)]) == 1
+
+
+def test_a_missing_result_and_a_missing_run_are_named(folders, capsys):
+    before, after = folders
+    write(after, "orag", {})
+    write(after, "regret", RESULTS)
+    assert main([str(before), str(after)]) == 1
+    said = capsys.readouterr().out
+    assert "orag: missing greedy/online/accuracy" in said
+    assert "regret: missing the run, before" in said
+
+
+def test_a_result_that_was_renamed_is_found_again(folders):
+    before, after = folders
+    write(before, "rules", {"mapped_rehearsed/online/accuracy": (0.6, None)})
+    write(after, "rules", {"mapped_replayed/online/accuracy": (0.6, None)})
+    write(after, "orag", RESULTS)
+    assert all(not line.missing for line in compare(before, after))
