@@ -15,7 +15,6 @@ Letters: I items, d width, B rounds a batch.
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-import optax
 from jax import lax
 from jaxtyping import Array, Float, Int
 
@@ -57,6 +56,8 @@ def minibatch_adamw(
       estimator: None is Eq. (4).
       policy: None draws from p.
     """
+    import optax  # half a second, which no other learner needs
+
     require("tau", tau, "> 0", lambda x: x > 0)
     require("eta", eta, ">= 0", lambda x: x >= 0)
     require("batch", batch, ">= 1", lambda x: x >= 1)
