@@ -259,11 +259,11 @@ def test_a_run_that_is_terminated_and_repeated_ends_as_one_that_was_not(tmp_path
     assert stopped.stdout is not None
     assert [stopped.stdout.readline() for _ in range(2)] == ["from 0\n", "linger\n"]
     stopped.send_signal(signal.SIGTERM)
-    _, message = stopped.communicate(timeout=60)
+    _, message = stopped.communicate(timeout=600)
     assert stopped.returncode == 143, message
     assert f"stopped at step 5, saved in {tmp_path / 'stopped'}: the same command" in message
 
-    resumed, _ = start(tmp_path / "stopped").communicate(timeout=60)
-    expected, _ = straight.communicate(timeout=60)
+    resumed, _ = start(tmp_path / "stopped").communicate(timeout=600)
+    expected, _ = straight.communicate(timeout=600)
     assert resumed.splitlines()[0] == "from 5"
     assert resumed.splitlines()[1] == expected.splitlines()[1]

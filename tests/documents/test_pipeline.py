@@ -24,7 +24,7 @@ def key(monkeypatch):
 
 def models(server, cache=None, *, patience=25, before=lambda: None, **settings):
     """Three models of one server, by their names."""
-    settings = {"retries": 0, "timeout": 5.0, "attempts": 1} | settings
+    settings = {"retries": 0, "timeout": 60.0, "attempts": 1} | settings
 
     def stage(name):
         chat = Chat(Endpoint(model=name, base_url=server.url, **settings), cache)
@@ -122,7 +122,7 @@ def test_a_judge_that_says_neither_is_asked_again_in_other_words_and_then_not_be
 @pytest.mark.parametrize(
     ("reply", "kind"),
     [
-        (Reply("late", delay=30.0), "timeout"),
+        (Reply("late", delay=60.0), "timeout"),
         (BUSY, "rate_limit"),
         (Reply("broken", status=500), "server_error"),
         (Reply("too long", status=400), "bad_request"),
@@ -135,7 +135,7 @@ def test_what_stays_without_an_answer_loses_one_tool_and_says_why(reply, kind, t
         return reply if about(messages, 1) else json.dumps(PROFILE)
 
     with serve(writer=writer, judge="true", editor="no") as server:
-        stages = models(server, tmp_path, timeout=1.0 if kind == "timeout" else 5.0)
+        stages = models(server, tmp_path, timeout=3.0 if kind == "timeout" else 60.0)
         outcomes = run(stages)
     assert [one.profile for one in outcomes] == [PROFILE, None, PROFILE]
     assert outcomes[1].problem.kind == kind

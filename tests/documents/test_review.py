@@ -58,7 +58,7 @@ def browser():
 def send(page, method, path, body=b"", **headers):
     """Status and object of a reply."""
     host, port = page.url.removeprefix("http://").rstrip("/").split(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=10)
+    connection = http.client.HTTPConnection(host, int(port), timeout=60)
     try:
         names = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request(method, path, body, {"Content-Type": "application/json"} | names)

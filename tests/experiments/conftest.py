@@ -1,6 +1,7 @@
 """A small world for experiments that train: a few of DeskBank's tools and a tiny encoder."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,15 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from jaxret import data
 
 WIDTH, TOOLS = 16, 24
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest looks at marks
+def pytest_collection_modifyitems(items):
+    """What reads a whole experiment is slow: its module runs it in a fixture called `finished`."""
+    for item in items:
+        here = item.path.parent == Path(__file__).parent
+        if here and "finished" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

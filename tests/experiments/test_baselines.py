@@ -130,6 +130,7 @@ def test_a_reranker_sorts_ten_documents_and_refit_searches_all_again(finished):
     assert (first != second).any()
 
 
+@pytest.mark.slow
 def test_bits_make_retrieval_better_and_labels_more_so(world, tmp_path):
     """With an encoder that knows words: the random one of the small world cannot generalise."""
     names = "methods=[documents,greedy,full_information]"

@@ -9,6 +9,7 @@ from experiments.benchmarks import training as benchmark_training
 from experiments.common.config import CONFIGS
 from jaxret.encoders import load_encoder
 
+pytestmark = pytest.mark.slow
 MODELS = [f"{model}/{kind}" for model in ("mlc", "refiner") for kind in ("training", "inference")]
 
 

@@ -132,6 +132,7 @@ def test_queries_are_joined_with_instructions_as_each_model_reads_them(asked, mo
     assert asked.texts(model, "without", rows)[0].endswith(texts[0])
 
 
+@pytest.mark.slow
 def test_documents_are_encoded_as_they_are_and_without_a_prefix(world, copy, tmp_path):
     """E5's ``passage:`` is not put before them, nor are line breaks taken out."""
     evaluate_toolret.main(configure(world, copy, tmp_path, "methods=[e5_small]"))
@@ -198,6 +199,7 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(
     assert len(searched) == 2 * 2 * len(TASKS)  # nothing twice
 
 
+@pytest.mark.slow
 def test_a_limit_draws_some_queries_of_every_task_and_says_how_many(world, copy, tmp_path, capsys):
     chosen = ["limit=5", "methods=[bm25]"]
     results = evaluate_toolret.main(configure(world, copy, tmp_path / "0", *chosen))

@@ -135,7 +135,7 @@ def test_the_data_set_is_read_as_it_is_and_failures_keep_their_document(folder, 
 
 def test_a_run_that_was_killed_goes_on_and_asks_nothing_twice(folder):
     def slow(messages, number):
-        return answer(messages, number)._replace(delay=0.3 if number > 4 else 0.0)
+        return answer(messages, number)._replace(delay=600.0 if number > 4 else 0.0)
 
     with serving(slow) as server:
         process = start(
@@ -227,14 +227,14 @@ def test_the_review_page_is_served_until_it_is_ended_and_sums_up(folder, end):
     process = start("experiments.review_documents", f"run={folder}", "reviewer=B", "open=false")
     with process:
         place = process.stdout.readline().split()[0].removeprefix("http://").rstrip("/")
-        connection = http.client.HTTPConnection(place, timeout=10)
+        connection = http.client.HTTPConnection(place, timeout=60)
         line = {"id": "a", **dict.fromkeys(QUESTIONS, "ok"), "verdict": "pass", "note": ""}
         headers = {"Content-Type": "application/json"}
         connection.request("POST", "/answers", json.dumps(line), headers)
         assert connection.getresponse().read() == b"{}"
         connection.close()
         process.send_signal(end)
-        rest, _ = process.communicate(timeout=60)
+        rest, _ = process.communicate(timeout=600)
         assert process.returncode == 0, rest
     assert "reviewed 1, passed 1" in rest
     assert rows(folder / "reviews.jsonl") == [line | {"reviewer": "B"}]

@@ -170,6 +170,7 @@ def talked(few, key):
         return directory, multihop.main(cfg), model
 
 
+@pytest.mark.slow
 def test_hops_are_the_planners_sub_questions(talked):
     directory, results, model = talked
     assert len(model.asked["plan"]) == 24  # each of twelve twice: the first answer was no JSON
@@ -179,6 +180,7 @@ def test_hops_are_the_planners_sub_questions(talked):
     assert focus == {"what first?", "what then?"}
 
 
+@pytest.mark.slow
 def test_the_judges_word_is_the_bit_and_the_labels_are_the_truth(talked):
     directory, results, _ = talked
     online = unit(directory, "frozen-online")
@@ -189,6 +191,7 @@ def test_the_judges_word_is_the_bit_and_the_labels_are_the_truth(talked):
     )
 
 
+@pytest.mark.slow
 def test_end_answers_come_from_the_documents_of_all_hops_and_are_scored_where_one_is_known(talked):
     directory, results, _ = talked
     lines = [json.loads(line) for line in (directory / "answers.jsonl").read_text().splitlines()]
@@ -204,6 +207,7 @@ def test_end_answers_come_from_the_documents_of_all_hops_and_are_scored_where_on
     assert results["frozen/answer/contains"] == 1
 
 
+@pytest.mark.slow
 def test_a_run_that_is_stopped_resumes_asks_nothing_twice_and_ends_with_the_same_bits(few, key):
     cut, whole = few / "cut", few / "whole"
 

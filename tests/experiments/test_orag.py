@@ -35,13 +35,13 @@ def configure(directory, *overrides):
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def small_run(tmp_path_factory):
     directory = tmp_path_factory.mktemp("orag")
     return directory, orag.main(configure(directory))
 
 
-def test_results_have_the_names_that_others_build_on(finished):
-    _, results = finished
+def test_results_have_the_names_that_others_build_on(small_run):
+    _, results = small_run
     for learner in ("frozen", "greedy", "mapped_replayed"):
         for protocol in ("final", "heldout"):
             for metric in ("accuracy", "recall@10", "ndcg@10", "completeness@10"):
@@ -50,9 +50,9 @@ def test_results_have_the_names_that_others_build_on(finished):
             assert np.isfinite(results[f"{learner}/online/{metric}"])
 
 
-def test_static_retrieval_is_the_ranking_of_the_documents(finished):
+def test_static_retrieval_is_the_ranking_of_the_documents(small_run):
     """Computed again by NumPy, over the same queries."""
-    directory, results = finished
+    directory, results = small_run
     dataset = data.load("deskbank")
     encoder = encoders.load_encoder("minilm")
     cache = encoders.cache_directory()
@@ -70,26 +70,26 @@ def test_static_retrieval_is_the_ranking_of_the_documents(finished):
     assert len(metrics.tie_order(dataset.tool_ids)) == len(texts)
 
 
-def test_one_bit_a_query_makes_retrieval_better(finished):
-    _, results = finished
+def test_one_bit_a_query_makes_retrieval_better(small_run):
+    _, results = small_run
     assert results["greedy/final/ndcg@10"] > results["frozen/final/ndcg@10"] + 0.01
 
 
-def test_what_all_tools_learn_together_serves_queries_that_were_never_streamed(finished):
-    _, results = finished
+def test_what_all_tools_learn_together_serves_queries_that_were_never_streamed(small_run):
+    _, results = small_run
     assert results["mapped_replayed/heldout/ndcg@10"] > results["greedy/heldout/ndcg@10"] + 0.01
 
 
-def test_a_finished_run_is_read_and_not_repeated(finished, capsys):
-    directory, results = finished
+def test_a_finished_run_is_read_and_not_repeated(small_run, capsys):
+    directory, results = small_run
     before = (directory / "results.json").stat().st_mtime_ns
     assert orag.main(configure(directory)) == results
     assert (directory / "results.json").stat().st_mtime_ns == before
     assert "finished before" in capsys.readouterr().out
 
 
-def test_files_hold_the_curves_and_figures(finished):
-    directory, results = finished
+def test_files_hold_the_curves_and_figures(small_run):
+    directory, results = small_run
     with np.load(directory / "curves.npz") as curves:
         regret = curves["greedy/regret"]
     assert regret.shape[0] == 2
@@ -100,8 +100,8 @@ def test_files_hold_the_curves_and_figures(finished):
     assert any("regret/greedy" in json.loads(line) for line in lines)
 
 
-def test_a_directory_with_other_settings_is_refused(finished):
-    directory, _ = finished
+def test_a_directory_with_other_settings_is_refused(small_run):
+    directory, _ = small_run
     with pytest.raises(ValueError, match=r"other settings \(seeds differ\)"):
         orag.main(configure(directory, "seeds=3"))
 
@@ -141,19 +141,20 @@ def start(directory, **how):
     return processes.start("experiments.orag", *SMALL, *more, **how)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_bits(tmp_path):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     through = start(whole)
-    log, _ = through.communicate(timeout=300)
+    log, _ = through.communicate(timeout=600)
     assert through.returncode == 0, log
 
     stopped = start(cut, cached=False)
-    deadline = time.monotonic() + 200
+    deadline = time.monotonic() + 600
     while not (cut / "checkpoints" / "greedy-heldout").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     # The unit is being compiled: the run stops at the end of the first of its many chunks.
     stopped.send_signal(signal.SIGTERM)
-    log, _ = stopped.communicate(timeout=100)
+    log, _ = stopped.communicate(timeout=600)
     assert stopped.returncode == 143, log
     assert "the same command resumes" in log
     assert not (cut / "results.json").exists()
@@ -161,7 +162,7 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_bits(tmp_path):
     assert [path.name for path in (cut / "checkpoints" / "greedy-heldout").glob("[0-9]*")] == ["1"]
 
     resumed = start(cut)
-    log, _ = resumed.communicate(timeout=300)
+    log, _ = resumed.communicate(timeout=600)
     assert resumed.returncode == 0, log
     names = sorted(path.name for path in (whole / "units").iterdir())
     assert names == sorted(path.name for path in (cut / "units").iterdir())
@@ -181,6 +182,7 @@ def test_a_task_is_complete_when_all_its_hops_succeed():
     assert orag.complete(online, tasks, exposures=2).tolist() == [0.75, 0.25]
 
 
+@pytest.mark.slow
 def test_hops_are_streamed_task_by_task(tmp_path):
     results = orag.main(configure(tmp_path, "dataset=deskbank_hops"))
     for learner in ("frozen", "greedy"):

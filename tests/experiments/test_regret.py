@@ -25,14 +25,14 @@ SMALL = [
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
+def finished(tmp_path_factory):
     directory = tmp_path_factory.mktemp("regret")
     values = regret.main(configure("regret", directory, *SMALL))
     assert {"ball.png", "proximal.png"} <= {path.name for path in directory.iterdir()}
     return values
 
 
-def test_every_measured_regret_is_below_its_bounds(results):
+def test_every_measured_regret_is_below_its_bounds(finished):
     beside = {
         "proximal/tau=0.05": ["Theorem 5.1", "Corollary 5.2"],
         "ball/rho=0": ["Theorem 5.1", "Corollary 5.2"],
@@ -44,27 +44,28 @@ def test_every_measured_regret_is_below_its_bounds(results):
         for rounds in horizons:
             for bound in bounds:
                 assert (
-                    results[f"{curve}/T={rounds}/regret"] < results[f"{curve}/T={rounds}/{bound}"]
+                    finished[f"{curve}/T={rounds}/regret"] < finished[f"{curve}/T={rounds}/{bound}"]
                 )
 
 
-def test_lying_bits_cost_regret(results):
+def test_lying_bits_cost_regret(finished):
     at = "T=2048/regret"
-    assert results[f"ball/rho=0/{at}"] < results[f"ball/rho=0.2/{at}"]
+    assert finished[f"ball/rho=0/{at}"] < finished[f"ball/rho=0.2/{at}"]
 
 
-def test_comparators_are_certified(results):
-    gaps = [value for name, value in results.items() if name.endswith("/certificate")]
+def test_comparators_are_certified(finished):
+    gaps = [value for name, value in finished.items() if name.endswith("/certificate")]
     assert len(gaps) == 8
     assert np.max(gaps) < 0.05  # of the loss of a whole run
 
 
-def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(results, tmp_path):
+def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(finished, tmp_path):
     with stopped_at(4):
         regret.main(configure("regret", tmp_path, *SMALL))
-    assert regret.main(configure("regret", tmp_path, *SMALL)) == results
+    assert regret.main(configure("regret", tmp_path, *SMALL)) == finished
 
 
+@pytest.mark.slow
 def test_the_benchmark_names_its_ratios(tmp_path):
     small = ["sizes=[64x16]", "floats=1e6", "repeats=2", "with_torch=false", "with_encoder=false"]
     small += ["grid.items=32", "grid.width=8", "grid.rounds=128", "grid.seeds=2", "grid.steps=2"]

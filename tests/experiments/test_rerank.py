@@ -87,6 +87,7 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(world, fin
     assert len(resumed) == 12
 
 
+@pytest.mark.slow
 def test_a_language_model_may_be_the_reranker(world, monkeypatch):
     """One that always names the third passage; its answers are kept for the next run."""
     monkeypatch.setenv("OPENAI_API_KEY", "any")

@@ -112,6 +112,7 @@ def test_models_are_trained_once_and_found_again(world, finished, capsys):
     assert again["mlc/recall@3"] == results["mlc/recall@3"]
 
 
+@pytest.mark.slow
 def test_the_training_part_can_be_ranked_too(world):
     """Recall counted by hand, over queries that the split has in that part."""
     cfg = configure(world, world / "trained_on", "methods=[documents]", "part=train")
@@ -135,6 +136,7 @@ def test_a_refiner_ranks_the_candidates_of_its_first_stage(finished):
             np.testing.assert_array_equal(np.sort(given["items"][:, :8]), np.sort(refined["items"]))
 
 
+@pytest.mark.slow
 def test_ablations_change_one_setting_at_a_time(world):
     cfg = configure(
         world,
@@ -199,23 +201,24 @@ def start(world, directory, models):
     return processes.start("experiments.train_retriever", "recipe=[mlc]", *mine, *more)
 
 
+@pytest.mark.slow
 def test_training_that_is_stopped_resumes_and_ends_with_the_same_bits(world, tmp_path):
     through = start(world, tmp_path / "whole", tmp_path / "models_whole")
-    log, _ = through.communicate(timeout=300)
+    log, _ = through.communicate(timeout=600)
     assert through.returncode == 0, log
 
     stopped = start(world, tmp_path / "cut", tmp_path / "models_cut")
-    deadline = time.monotonic() + 200
+    deadline = time.monotonic() + 600
     while not list((tmp_path).glob("models_cut/*/metrics.jsonl")) and time.monotonic() < deadline:
         time.sleep(0.02)
     stopped.send_signal(signal.SIGTERM)
-    log, _ = stopped.communicate(timeout=100)
+    log, _ = stopped.communicate(timeout=600)
     assert stopped.returncode == 143, log
     assert list((tmp_path).glob("models_cut/*/checkpoints/[0-9]*"))
     assert not list((tmp_path).glob("models_cut/*/best/[0-9]*"))
 
     resumed = start(world, tmp_path / "cut", tmp_path / "models_cut")
-    log, _ = resumed.communicate(timeout=300)
+    log, _ = resumed.communicate(timeout=600)
     assert resumed.returncode == 0, log
     unit = Path("units") / "mlc-0-test.npz"
     with np.load(tmp_path / "whole" / unit) as a, np.load(tmp_path / "cut" / unit) as b:

@@ -73,6 +73,7 @@ def losses(world, name):
     return [json.loads(line)[f"{name}-0/loss"] for line in file.read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_a_tiny_qwen3_serves_as_encoder_and_as_reranker(written, tmp_path):
     results = evaluate_retrieval.main(configure(written, tmp_path))
     assert {name.split("/")[0] for name in results} == {"documents", "tool_embed", "tool_rank"}

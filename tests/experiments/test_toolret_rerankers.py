@@ -33,6 +33,7 @@ def first_list(directory, name):
         return Ranking(items=unit["items"], scores=unit["scores"])
 
 
+@pytest.mark.slow
 def test_a_cross_encoder_reads_instruction_and_query_and_sorts_the_list(world, copy, tmp_path):
     """One whose weights are those of the encoder under a random head; scores by its own module."""
     folder, tensors = tmp_path / "model", load_file(world / "encoder" / "model.safetensors")
@@ -63,6 +64,7 @@ def test_a_cross_encoder_reads_instruction_and_query_and_sorts_the_list(world, c
     assert (got.items != first.items).any()
 
 
+@pytest.mark.slow
 def test_a_language_model_is_asked_about_every_tool_on_the_list(world, copy, tmp_path):
     found = benchmark(copy, tasks=["mnms"])
     tiny_qwen3.write(
@@ -96,6 +98,7 @@ def test_a_language_model_is_asked_about_every_tool_on_the_list(world, copy, tmp
     assert got.scores[1, 0] == pytest.approx(-np.log1p(np.exp(no - yes)), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_what_a_reranker_scores_alike_is_ordered_by_id(world, copy, tmp_path, monkeypatch):
     """Saturated scores are common, and `refine` keeps the order of the first stage."""
 

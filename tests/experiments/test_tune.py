@@ -24,6 +24,7 @@ def configure(directory, *overrides):
         return compose("tune", [*SMALL, f"directory={directory}", *overrides])
 
 
+@pytest.mark.slow
 def test_a_search_that_is_stopped_does_the_trials_that_are_left(tmp_path, monkeypatch):
     directory, pause = tmp_path / "run", RunDirectory.pause
 

@@ -1,11 +1,13 @@
 """One call plays a learner: the same rounds in every form, for every seed, cut or in one piece."""
 
+import itertools
 import os
 import signal
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 
 import jaxret as jr
+from jaxret import progress
 from jaxret.checkpoint import Interrupted
 from jaxret.online import streams
 from jaxret.online.rounds import scan_rounds
@@ -232,6 +235,12 @@ def test_a_folder_of_another_run_is_refused(task, small, tmp_path):
     jr.simulate(**first, resume=tmp_path)
 
 
-def test_a_progress_bar_is_for_what_is_long(task, capsys):
+@pytest.mark.parametrize(("seconds", "lines"), [(0.0, 0), (31.0, 1)])
+def test_a_progress_bar_is_for_what_is_long(task, capsys, monkeypatch, seconds, lines):
+    """By a clock that moves on at each look, whatever the machine's speed."""
+    clock = itertools.count(0.0, seconds)
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr("tqdm.std.time", lambda: next(clock))
     jr.simulate(jr.greedy(), task)
-    assert not capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert (error.count("60/60"), error.count("\n")) == (lines, lines)

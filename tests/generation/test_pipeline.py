@@ -25,7 +25,7 @@ def key(monkeypatch):
 
 
 def writers(server, cache, **settings):
-    settings = {"retries": 0, "timeout": 5.0, "attempts": 1, "concurrency": 1} | settings
+    settings = {"retries": 0, "timeout": 60.0, "attempts": 1, "concurrency": 1} | settings
     stages = [
         Stage(Chat(Endpoint(model=name, base_url=server.url, **settings), cache))
         for name in ("write", "polish")
@@ -173,10 +173,10 @@ def test_time_outs_and_429s_lose_only_their_questions(tmp_path):
     def failing(stage, number, messages):
         if stage == "polish":
             return None
-        return {1: Reply("slow down", status=429), 2: Reply("{}", delay=1.5)}.get(number)
+        return {1: Reply("slow down", status=429), 2: Reply("{}", delay=60.0)}.get(number)
 
     with serving(Writer(failing)) as server:
-        [done] = run(server, tmp_path, SMALL._replace(iterations=1), timeout=0.6)
+        [done] = run(server, tmp_path, SMALL._replace(iterations=1), timeout=3.0)
     assert [one.slot for one in done.accepted] == [0, 3, 4, 5, 6, 7]
     assert done.failures == {"write/rate_limit": 1, "write/timeout": 1, "write/lost": 2}
 

@@ -23,7 +23,7 @@ def key(monkeypatch):
 
 
 def chat(server, cache=None, **settings):
-    settings = {"retries": 1, "timeout": 5.0} | settings
+    settings = {"retries": 1, "timeout": 60.0} | settings
     return Chat(Endpoint(model="m", base_url=server.url, **settings), cache)
 
 
@@ -115,7 +115,7 @@ def test_a_body_that_is_no_completion_is_no_answer(body):
 
 def test_many_questions_are_asked_at_once_up_to_the_limit_and_come_back_in_order(tmp_path):
     def answer(messages, i):
-        return Reply(messages[0]["content"], delay=0.05)
+        return Reply(messages[0]["content"], delay=0.2)
 
     questions = [[{"role": "user", "content": str(i)}] for i in range(12)]
     with serving(answer) as server:

@@ -20,11 +20,13 @@ INNER = presets.greedy(**STEPS, projection=projections.none())
 ON_THE_SPHERE = presets.orag(tau=0.2, eta=0.002)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inner", [INNER, ON_THE_SPHERE], ids=lambda rule: rule.name)
 def test_replaying_learners_keep_the_common_promises(inner):
     check_learner(with_experience_replay(inner, per_round=2, capacity=9))
 
 
+@pytest.mark.slow
 def test_so_does_one_that_learns_a_query_map():
     inner = with_query_map(INNER, rate=0.5)
     check_learner(with_experience_replay(inner, per_round=2, capacity=100))

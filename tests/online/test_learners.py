@@ -62,7 +62,11 @@ LEARNERS = [
 ]
 
 
-@pytest.mark.parametrize("rule", LEARNERS, ids=lambda rule: rule.name)
+@pytest.mark.parametrize(
+    "rule",
+    [LEARNERS[0], *(pytest.param(rule, marks=pytest.mark.slow) for rule in LEARNERS[1:])],
+    ids=lambda rule: rule.name,
+)
 def test_learners_keep_the_common_promises(rule):
     check_learner(rule)
 

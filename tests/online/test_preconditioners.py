@@ -9,6 +9,7 @@ from jaxret.online.wrappers import with_preconditioner
 from jaxret.testing import check_learner
 
 
+@pytest.mark.slow
 def test_a_preconditioned_learner_keeps_the_common_promises():
     inner = presets.greedy(tau=0.2, eta=0.02)
     check_learner(with_preconditioner(inner, preconditioners.second_moment(ridge=5.0)))

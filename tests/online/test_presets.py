@@ -1,10 +1,11 @@
 """The presets by name: each can be made without arguments, and is listed with its line."""
 
 import inspect
+import json
 
 import pytest
 
-from jaxret.online import presets
+from jaxret.online import origins, presets
 
 FREE = {"frozen", "paper_sgd", "paper_adamw"}  # the paper's have no projection
 
@@ -36,4 +37,5 @@ def test_a_learner_can_be_a_static_argument_of_a_compiled_function(name):
     assert hash(learner) == hash(learner._replace())
     preset, settings = learner.origin
     assert preset == name
-    assert presets.revived(settings) == {"tau": 0.1}
+    assert json.loads(settings) == {"tau": 0.1}
+    assert origins.remade(name, learner.origin).origin == learner.origin

@@ -15,6 +15,7 @@ TEACHER = presets.full_information(**STEPS, projection=projections.none())
 GREEDY = presets.greedy(**STEPS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rule",
     [

@@ -58,6 +58,7 @@ def test_exploration_shows_tools_as_often_as_its_exact_propensities_say(inner, i
     assert often[1] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "inner",
     [
