@@ -15,7 +15,8 @@ The queries are parted once, by question, into validation, held-out and training
 differ in the order of the stream and in the draws. The setting (tau, eta) of each learner is
 chosen on the validation part, which no reported number touches: for `heldout` by its nDCG after
 a stream without it; for `online` and `final` by its success and nDCG in a rehearsal whose stream
-holds it.
+holds it. What the first seed of each learner ends with goes to ``embeddings/LEARNER``, for
+`jaxret.load_embeddings`.
 
 2 cores: DeskBank 90 s, 15 s more where nothing is encoded yet. Expect there (five exposures, 5
 seeds): final nDCG@10 0.378 for frozen, 0.484 for orag, 0.601 for greedy, 1.000 for
@@ -23,7 +24,9 @@ full_information.
 """
 
 from collections.abc import Mapping
+from functools import partial
 
+import jax
 import numpy as np
 from jaxtyping import Float, Int
 from omegaconf import DictConfig
@@ -34,13 +37,17 @@ from experiments.common.figures import learning_figures
 from experiments.common.loading import draw_parts, load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
+from jaxret.embeddings import from_state
 from jaxret.online.environment import environment_from
+from jaxret.online.learner import Learner
 from jaxret.online.recording import METRICS, Ranker, record, tune
 from jaxret.online.simulation import Simulation
 from jaxret.online.streams import by_task, orders
 from jaxret.progress import Progress
+from jaxret.task import Task
 from jaxret.theory.comparators import proximal_losses
 from jaxret.theory.regret import regret
+from jaxret.types import State
 
 COLUMNS = ("online/accuracy", "online/regret", "final/recall@{k}", "final/ndcg@{k}")
 COLUMNS += ("online/complete", "heldout/recall@{k}", "heldout/ndcg@{k}", "online/microseconds")
@@ -105,14 +112,20 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
             )
             best = rehearsal["best"]
         tau, eta = grid.settings[best]
+        settings = {"tau": tau, "eta": eta, "seed": cfg.seed}
+        learner = grid.make(tau, eta)._replace(name=name)
+        save = partial(save_embeddings, run, task, learner, settings)
+
+        def finish(states, save=save, scores=simulation.scores):
+            save(states)
+            return {"final": ranker(states, streamed, scores)}
+
         online = record(
             run.unit(f"{name}-online"),
             simulation,
             simulation.setting(tau, eta),
             stream(streamed),
-            finish=lambda states, scores=simulation.scores: {
-                "final": ranker(states, streamed, scores)
-            },
+            finish,
         )
         against = regret(online["loss"], comparator, online["order"])
         unneeded = ~np.isin(online["item"], task.labels)  # distractors
@@ -152,6 +165,15 @@ def show(cfg: DictConfig, results: Found) -> None:
     columns = [column for column in columns if f"{names[0]}/{column}" in results]
     title = f"{cfg.dataset.name}, {cfg.document}, exposures={cfg.exposures}"
     results_table(results, names, columns, title)
+
+
+def save_embeddings(
+    run: RunDirectory, task: Task, learner: Learner, settings: Mapping[str, float], states: State
+) -> None:
+    """Writes what the first seed ends with, for `jaxret.load_embeddings`."""
+    first = jax.tree.map(lambda leaf: leaf[0], states)
+    learnt = from_state(learner, first, task, settings=settings)
+    learnt.save(run.directory / "embeddings" / learner.name)
 
 
 def complete(

@@ -129,7 +129,7 @@ def open_run(cfg: DictConfig) -> Generator[RunDirectory | None]:
     """
     directory = Path(cfg.directory)
     if cfg.again:
-        for part in ("units", "checkpoints"):
+        for part in ("units", "checkpoints", "embeddings"):
             shutil.rmtree(directory / part, ignore_errors=True)
         for part in (
             "results.json",

@@ -10,7 +10,8 @@ from hydra import compose, initialize_config_dir
 
 from experiments import orag
 from experiments.common.config import CONFIGS
-from jaxret import data, encoders, metrics
+from experiments.common.loading import load_task
+from jaxret import data, encoders, load_embeddings, metrics
 from jaxret.data.hops import as_hops
 from jaxret.data.templates import template
 from tests.experiments import processes
@@ -78,6 +79,31 @@ def test_one_bit_a_query_makes_retrieval_better(small_run):
 def test_what_all_tools_learn_together_serves_queries_that_were_never_streamed(small_run):
     _, results = small_run
     assert results["mapped_replayed/heldout/ndcg@10"] > results["greedy/heldout/ndcg@10"] + 0.01
+
+
+@pytest.mark.parametrize("learner", ["frozen", "greedy", "mapped_replayed"])
+def test_what_was_learnt_is_saved_and_ranks_as_the_final_ranking_says(small_run, learner):
+    """Of the first seed, query by query; sums in another order may part a tie."""
+    directory, results = small_run
+    saved = load_embeddings(directory / "embeddings" / learner)
+    task = load_task(configure(directory))
+    with np.load(directory / "units" / f"{learner}-online.npz") as unit:
+        streamed, final = np.unique(unit["order"][0]), unit["final"][0]
+    labels = task.labels[streamed]
+    items = saved.rank(task.queries[streamed], k=len(task.ids))
+    ranks = np.asarray(metrics.ranks_in(items, labels))
+    measured = (
+        metrics.accuracy(ranks, labels),
+        metrics.recall_at_k(ranks, labels, 10),
+        metrics.ndcg_at_k(ranks, labels, 10),
+        metrics.completeness_at_k(ranks, labels, 10),
+    )
+    means = [np.asarray(values, np.float64).mean() for values in measured]
+    np.testing.assert_allclose(means, final, atol=1e-6)
+    assert saved.ids == list(task.ids)
+    assert saved.facts["learner"] == learner
+    assert saved.facts["settings"]["tau"] == results[f"{learner}/online/tau"]
+    assert saved.facts["settings"]["seed"] == 0
 
 
 def test_a_finished_run_is_read_and_not_repeated(small_run, capsys):
@@ -170,6 +196,9 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_bits(tmp_path):
         with np.load(whole / "units" / name) as a, np.load(cut / "units" / name) as b:
             for field in set(a) - {"microseconds"}:
                 np.testing.assert_array_equal(a[field], b[field], err_msg=f"{name}: {field}")
+    for learner in ("frozen", "greedy", "mapped_replayed"):
+        a, b = (load_embeddings(folder / "embeddings" / learner) for folder in (whole, cut))
+        np.testing.assert_array_equal(a.theta, b.theta)
 
 
 def test_a_task_is_complete_when_all_its_hops_succeed():

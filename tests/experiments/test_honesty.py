@@ -1,0 +1,323 @@
+"""What is reported has chosen nothing, and what has chosen or is held out was never streamed.
+
+Each experiment runs in full on a small world, but no round is played and no query is ranked: what
+it streams is noted instead, and rankings are made up so that the last setting of a grid serves
+the validation part best, and every other part worst.
+"""
+
+from collections.abc import Callable
+from fnmatch import fnmatch
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+
+from experiments import orag, rerank
+from experiments.common.config import CONFIGS
+from experiments.common.experiment import Experiment
+from experiments.common.loading import draw_parts, load_task
+from experiments.common.run_directory import RunDirectory
+from experiments.forgetting import __main__ as forgetting
+from experiments.multihop import __main__ as multihop
+from experiments.transfer import __main__ as transfer
+from experiments.variance import __main__ as variance
+from experiments.warm_start import __main__ as warm_start
+from jaxret.data.dataset import split_by_group
+from jaxret.data.hops import by_evidence
+from jaxret.data.split import own_split
+from jaxret.online.grids import LearnerGrid
+from jaxret.online.recording import METRICS, Ranker, tune
+from jaxret.online.simulation import Simulation
+from jaxret.types import Trace
+
+SMALL = ["dataset=jsonl", "tracking=files", "seeds=1"]
+NOT_PLAYED = (
+    "importance_weighted",
+    "chosen_only",
+    "clipped",
+    "implicit_exploration",
+    "bandit_likelihood",
+    "debiased",
+)
+GREEDY = ["learners.greedy.tau=[0.03]", "learners.greedy.eta_over_tau=[0.01,0.1,0.3]"]
+
+
+class Streams:
+    """Stands where rounds are played and queries ranked; keeps what each unit asked for."""
+
+    def __init__(self, patch):
+        self.streamed: dict[str, set[int]] = {}
+        self.settings: dict[str, list[tuple]] = {}  # all different, in order
+        self.ranked: dict[str, set[int]] = {}
+        self.validation: set[int] = set()
+        self._unit = ""
+        streams, compute = self, RunDirectory._compute
+
+        def unit(run, name, **given):
+            streams._unit = name
+            streams.streamed.setdefault(name, set())
+            streams.ranked.setdefault(name, set())
+            streams.settings.setdefault(name, [])
+            found = compute(run, name, **given)
+            streams._unit = ""
+            return found
+
+        def step(simulation, states, settings, order):
+            streams.streamed[streams._unit] |= set(order[order >= 0].tolist())
+            setting = tuple(np.asarray(settings)[0].tolist())
+            if setting not in streams.settings[streams._unit]:
+                streams.settings[streams._unit].append(setting)
+            kinds = dict.fromkeys(Trace._fields, np.float32) | {"item": np.int32}
+            return states, Trace._make(np.zeros(order.shape, kind) for kind in kinds.values())
+
+        def each(ranker, states, part, scores=None):
+            rows = set(np.flatnonzero(part).tolist())
+            rise = 0.1 * len(streams.settings.get(streams._unit, ()))
+            if streams._unit:
+                streams.ranked[streams._unit] |= rows
+            value = rise if rows <= streams.validation else 1 - rise
+            return np.full((len(states.theta), len(METRICS), len(rows)), value)
+
+        patch.setattr(RunDirectory, "_compute", unit)
+        patch.setattr(RunDirectory, "save_figure", lambda *figure: None)
+        patch.setattr(Simulation, "step", step)
+        patch.setattr(Ranker, "each", each)
+
+
+class Case(NamedTuple):
+    """An experiment: its parts, made here once more, and what each unit may stream of them."""
+
+    main: Experiment
+    settings: list[str]
+    parts: Callable  # (cfg, task) -> name of a part -> its queries
+    streams: dict[str, str]  # pattern of units -> parts of which they stream every query
+    tuned: dict[str, str]  # unit that is reported -> unit that chooses its setting
+    held: tuple[str, ...] = ()  # results that a unit has measured while it chose
+
+
+def rows_of(parts):
+    return {part: np.flatnonzero(mask) for part, mask in parts._asdict().items()}
+
+
+def drawn(cfg, task):
+    return rows_of(draw_parts(task.groups, cfg.validation, cfg.heldout, cfg.seed))
+
+
+def own(cfg, task):
+    parts = own_split(task.dataset, **cfg.split)
+    return {"training": parts.train, "validation": parts.validation, "heldout": parts.test}
+
+
+def by_task(cfg, task):
+    """Of the hops; all that is not validation is streamed."""
+    chosen, rest = split_by_group(
+        by_evidence(task.dataset).groups, (cfg.validation, 1 - cfg.validation), cfg.seed
+    )
+    return {"validation": chosen, "training": rest}
+
+
+def single_labels(cfg, task):
+    """Of the queries with one label; what is not validation is streamed."""
+    rows = (task.labels >= 0).sum(axis=1) == 1
+    validation = draw_parts(task.groups, cfg.validation, 0.5, cfg.seed).validation[rows]
+    return {"validation": np.flatnonzero(validation), "training": np.flatnonzero(~validation)}
+
+
+CASES = {
+    "orag": Case(
+        orag.main,
+        ["learner=[frozen,greedy]", "exposures=1", *GREEDY],
+        drawn,
+        {
+            "*-heldout": "training",
+            "*-rehearsal": "training validation heldout",
+            "*-online": "training heldout",
+        },
+        {"greedy-online": "greedy-rehearsal"},
+        ("greedy/heldout/ndcg@10", "greedy/heldout/recall@10"),
+    ),
+    "transfer": Case(
+        transfer.main,
+        ["learner=[frozen,greedy]", "exposures=1", "projections=[sphere]", *GREEDY],
+        drawn,
+        {
+            "*-heldout": "training",
+            "*-unseen": "training",
+            "*-relearnt": "training",
+            "*-rehearsal": "training validation heldout",
+            "*-online": "training heldout",
+        },
+        {
+            "greedy-sphere-online": "greedy-sphere-rehearsal",
+            "greedy-sphere-unseen": "greedy-sphere-heldout",
+            "greedy-sphere-later-0": "greedy-sphere-heldout",
+        },
+        ("greedy/encoder/relearnt",),
+    ),
+    "warm_start": Case(
+        warm_start.main,
+        ["learner=[greedy]", "exposures=1", "templates.jsonl=[full]", "mixes=[0.5]", *GREEDY],
+        lambda cfg, task: rows_of(warm_start.part(task.groups, cfg)[1]),
+        {"*-rehearsal": "training validation", "*-own": "training"},
+        {f"greedy-{start}-own": f"greedy-{start}-rehearsal" for start in ("tool2vec", "mixture")},
+    ),
+    "forgetting": Case(
+        forgetting.main,
+        ["learner=[frozen,greedy]", "points=2", "tsne.tools=5", "tsne.queries=9", *GREEDY],
+        drawn,
+        {
+            "*-rehearsal": "training validation",
+            "*-heldout": "training",
+            "*-stream": "training heldout",
+        },
+        {"greedy-heldout": "greedy-rehearsal", "greedy-stream": "greedy-rehearsal"},
+    ),
+    "multihop": Case(
+        multihop.main,
+        [
+            "learner=[reranked_greedy]",
+            "learners.reranked_greedy.tau=[0.01]",
+            "learners.reranked_greedy.eta_over_tau=[0.01,0.03,0.1]",
+        ],
+        by_task,
+        {"*-rehearsal": "training validation", "*-online": "training"},
+        {"reranked_greedy-online": "reranked_greedy-rehearsal"},
+    ),
+    "rerank": Case(
+        rerank.main,
+        [
+            "learner=[reranked]",
+            "rerankers=[none,simulated]",
+            "learners.reranked.tau=[0.04]",
+            "learners.reranked.eta_over_tau=[0.03,0.1,0.3]",
+            "~learners.frozen",
+        ],
+        own,
+        {"*-tuning": "validation", "*-none": "heldout", "*-simulated": "heldout"},
+        {"reranked-none": "reranked-tuning", "reranked-simulated": "reranked-tuning"},
+    ),
+    "variance": Case(
+        variance.main,
+        [
+            "sizes=[all]",
+            "rates=[0.0]",
+            "tau=[0.02]",
+            "eta_over_tau=[0.01,0.1,0.3]",
+            "moments={tau:0.1,queries:9}",
+            *(f"~learners.{name}" for name in NOT_PLAYED),
+        ],
+        single_labels,
+        {"*-tuning": "training validation", "*-online": "training"},
+        {
+            f"{name}-all-0-online": f"{name}-all-0-tuning"
+            for name in ("banditron", "full_information")
+        },
+    ),
+}
+
+
+def configure(name, world, directory):
+    case = CASES[name]
+    where = [
+        f"dataset.path={world / 'data'}",
+        f"encoder.path={world / 'encoder'}",
+        f"cache={world / 'cache'}",
+        f"directory={directory}",
+    ]
+    if name == "transfer":
+        where += [f"other.path={world / 'encoder'}", "other.layers=1"]
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose(name, [*SMALL, *case.settings, *where])
+
+
+@pytest.fixture(scope="module", params=CASES)
+def noted(request, world, tmp_path_factory):
+    """An experiment's case, the positions of its parts, and what its units asked for."""
+    name = request.param
+    cfg = configure(name, world, tmp_path_factory.mktemp(name))
+    task = load_task(cfg)
+    parts = {part: set(rows.tolist()) for part, rows in CASES[name].parts(cfg, task).items()}
+    assert not parts["validation"] & parts["training"]
+    with pytest.MonkeyPatch.context() as patch:
+        streams = Streams(patch)
+        streams.validation = parts["validation"]
+        results = CASES[name].main(cfg)
+    return CASES[name], parts, streams, results
+
+
+def test_a_unit_streams_the_parts_that_it_may_and_no_other_query(noted):
+    case, parts, found, _ = noted
+    for pattern, allowed in case.streams.items():
+        units = [unit for unit in found.streamed if fnmatch(unit, pattern)]
+        assert units, f"no unit {pattern} in {list(found.streamed)}"
+        for unit in units:
+            expected = set().union(*(parts[part] for part in allowed.split()))
+            assert found.streamed[unit] == expected, unit
+
+
+def test_what_is_reported_has_the_setting_that_validates_best_and_not_the_one_it_favours(noted):
+    case, _, found, results = noted
+    for reported, chooses in case.tuned.items():
+        assert len(found.settings[chooses]) == 3
+        assert found.settings[reported] == [found.settings[chooses][-1]], reported
+    for key in case.held:
+        assert results[key] == pytest.approx(0.7)  # the last of 0.9, 0.8 and 0.7
+
+
+def test_no_query_that_chose_is_among_those_that_are_ranked_for_the_report(noted):
+    case, parts, found, _ = noted
+    for reported in case.tuned:
+        assert not found.ranked[reported] & parts["validation"], reported
+
+
+class Played:
+    """A simulation of one round in which setting g of three is known by its rate."""
+
+    chunk, scores = 4, None
+
+    def setting(self, tau, eta):
+        return np.array([[tau, eta]])
+
+    def cut(self, orders):
+        return [orders]
+
+    def start(self, setting):
+        return setting
+
+    def step(self, states, setting, order):
+        kinds = dict.fromkeys(Trace._fields, np.float32) | {"item": np.int32}
+        trace = Trace._make(np.zeros(order.shape, kind) for kind in kinds.values())
+        online = ONLINE[int(setting[0, 1])]
+        return setting, trace._replace(success=np.where(order == 0, online, 1 - online))
+
+
+ONLINE = (0.0, 0.0, 0.6)  # success of the one validation query, by setting
+
+
+def chosen(validation, streamed):
+    """The setting that `tune` picks, where held-out queries favour the first one."""
+
+    def ranker(states, part, scores):
+        served = validation if part[0] else (1.0, 0.0, 0.0)
+        return np.full((1, len(METRICS)), served[int(states[0, 1])])
+
+    def unit(*, chunks, start, step, finish, **given):
+        state = start()
+        for number in range(chunks):
+            state = step(state, number)
+        return finish(state)
+
+    grid = LearnerGrid("three", lambda tau, eta: None, np.array([[1.0, g] for g in range(3)]))
+    first = np.array([True, False, False, False])
+    order = np.array([[q for q in range(3) if streamed or q]])
+    found = tune(unit, grid, Played(), ranker, order, validation=first, heldout=~first)
+    return found["best"]
+
+
+def test_a_setting_is_chosen_by_the_validation_part_alone():
+    assert chosen(validation=(0.1, 0.5, 0.2), streamed=False) == 1
+
+
+def test_success_in_the_stream_counts_where_the_validation_part_is_streamed():
+    assert chosen(validation=(0.1, 0.5, 0.2), streamed=True) == 2  # 0.2 + 0.6
