@@ -9,7 +9,9 @@ paper's printed settings and the full-information oracle, side by side:
 
     online    success of the item shown, scored before the round's update; regret
     final     ranking by the final embeddings of the queries that were streamed
-    heldout   ranking of queries never streamed, after a stream of the training part alone
+    heldout   ranking of queries never streamed, after a stream of the training part alone; where
+              some are near-duplicates of streamed ones, these (heldout_near) and the others
+              (heldout_new) also apart
 
 The queries are parted once, by question, into validation, held-out and training parts; seeds
 differ in the order of the stream and in the draws. The setting (tau, eta) of each learner is
@@ -37,6 +39,7 @@ from experiments.common.figures import learning_figures
 from experiments.common.loading import draw_parts, load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
+from jaxret.data import near_duplicates
 from jaxret.embeddings import from_state
 from jaxret.online.environment import environment_from
 from jaxret.online.learner import Learner
@@ -65,6 +68,9 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         eta=cfg.comparator.tau * cfg.comparator.eta_over_tau,
         counts=np.full(len(task.queries), cfg.exposures),
     )
+    near = near_duplicates.near(task.texts, parts.heldout, parts.training)
+    apart = {"heldout_near": near, "heldout_new": parts.heldout & ~near} if near.any() else {}
+    apart = {name: mask for name, mask in apart.items() if mask.any()}
     seeds = range(cfg.seed, cfg.seed + cfg.seeds)
     ranker = Ranker(task, cfg.k)
     environment = environment_from(
@@ -96,8 +102,9 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
             stream(parts.training),
             validation=parts.validation,
             heldout=parts.heldout,
+            more=apart,
         )
-        held = unseen["heldout"][unseen["best"]]
+        held = {part: unseen[part][unseen["best"]] for part in ("heldout", *apart)}
         best = 0
         if len(grid.settings) > 1:
             everything = stream(np.ones_like(streamed))
@@ -143,7 +150,8 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
             results[f"{name}/online/complete"] = complete(online, tasks, cfg.exposures)
         for i, metric in enumerate(METRICS):
             results[f"{name}/final/{metric.format(k=cfg.k)}"] = online["final"][:, i]
-            results[f"{name}/heldout/{metric.format(k=cfg.k)}"] = held[:, i]
+            for part, values in held.items():
+                results[f"{name}/{part}/{metric.format(k=cfg.k)}"] = values[:, i]
 
     run.save_curves(curves)
     learning_figures(run, curves)

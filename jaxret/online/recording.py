@@ -179,6 +179,7 @@ def tune(
     *,
     validation: Mask,
     heldout: Mask,
+    more: Mapping[str, Mask] | None = None,
 ) -> dict[str, np.ndarray]:
     """Plays a stream once for every setting and ranks by the final embeddings.
 
@@ -190,9 +191,10 @@ def tune(
       orders: the streams of all seeds.
       validation: the queries that choose.
       heldout: queries that are ranked beside them, and choose nothing.
+      more: name -> other queries that are ranked and choose nothing.
 
     Returns:
-      ``validation`` and ``heldout``: [G, S, 4], the means of `METRICS` over those parts;
+      ``validation``, ``heldout`` and the names of ``more``: [G, S, 4], the means of `METRICS`;
       ``online [G, S]``, the success of validation queries in the stream (0 if there are none);
       ``success`` and ``loss``: [G, S], means over the whole stream; and ``best``, the setting with
       the largest nDCG + online success on the validation part: it should serve while it learns and
@@ -202,7 +204,7 @@ def tune(
     blank = np.zeros((len(grid.settings), len(orders), len(METRICS)))
     counted = validation[orders]
     total = np.maximum(counted.sum(axis=1), 1)
-    parts = {"validation": validation, "heldout": heldout}
+    parts = {"validation": validation, "heldout": heldout, **(more or {})}
 
     def start():
         learner = simulation.start(simulation.setting(*grid.settings[0]))

@@ -23,6 +23,7 @@ from experiments.multihop import __main__ as multihop
 from experiments.transfer import __main__ as transfer
 from experiments.variance import __main__ as variance
 from experiments.warm_start import __main__ as warm_start
+from jaxret.data import near_duplicates
 from jaxret.data.dataset import split_by_group
 from jaxret.data.hops import by_evidence
 from jaxret.data.split import own_split
@@ -321,3 +322,23 @@ def test_a_setting_is_chosen_by_the_validation_part_alone():
 
 def test_success_in_the_stream_counts_where_the_validation_part_is_streamed():
     assert chosen(validation=(0.1, 0.5, 0.2), streamed=True) == 2  # 0.2 + 0.6
+
+
+def test_near_duplicates_and_new_queries_are_the_held_out_part_in_two(world, tmp_path):
+    cfg = configure("orag", world, tmp_path)
+    cfg.learners = {"frozen": cfg.learners.frozen}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(near_duplicates, "NEAR", 0.2)
+        results = orag.main(cfg)
+        task = load_task(cfg)
+        parts = draw_parts(task.groups, cfg.validation, cfg.heldout, cfg.seed)
+        near = near_duplicates.near(task.texts, parts.heldout, parts.training)
+    share = near.sum() / parts.heldout.sum()
+    assert 0 < share < 1
+    for metric in ("recall@10", "ndcg@10"):
+        whole, old, new = (
+            results[f"frozen/{part}/{metric}"]
+            for part in ("heldout", "heldout_near", "heldout_new")
+        )
+        assert whole == pytest.approx(share * old + (1 - share) * new)
+        assert old != new

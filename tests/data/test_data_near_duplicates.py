@@ -1,0 +1,29 @@
+"""Near-duplicates between parts, by hand."""
+
+import numpy as np
+import pytest
+
+from jaxret.data import hops, near_duplicates
+from jaxret.data.ultratool import TEMPLATE
+
+
+def test_the_share_is_that_of_the_one_query_with_most_words_in_common():
+    texts = ["Send a mail to Bob", "delete the file", "?"]
+    others = ["send a MAIL to Ann", "send Bob nothing", "Delete the old file."]
+    shares = near_duplicates.shared_words(texts, others)
+    np.testing.assert_allclose(shares, [4 / 6, 3 / 4, 0.0], rtol=1e-6)
+    assert near_duplicates.shared_words(texts, []).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("template", [TEMPLATE, hops.TEMPLATE.replace("query", "question")])
+def test_of_a_sub_task_its_own_words_count(template):
+    one, two = (template.format(question=q, step="1.2 Write the file") for q in ("a b c", "x y z"))
+    other = template.format(question="a b c", step="3.4 Send it to Ann")
+    assert near_duplicates.shared_words([one], [two]) == pytest.approx(1.0)
+    assert near_duplicates.shared_words([one], [other]) == pytest.approx(0.0)
+
+
+def test_only_the_part_that_is_asked_for_is_marked():
+    texts = ["one two", "two one", "three", "one two three four five"]
+    asked, known = np.array([0, 1, 1, 0], bool), np.array([1, 0, 0, 1], bool)
+    assert near_duplicates.near(texts, asked, known).tolist() == [False, True, False, False]
