@@ -16,7 +16,7 @@ paper's printed settings and the full-information oracle, side by side:
 The queries are parted once, by question, into validation, held-out and training parts; seeds
 differ in the order of the stream and in the draws. The setting (tau, eta) of each learner is
 chosen on the validation part, which no reported number touches: for `heldout` by its nDCG after
-a stream without it; for `online` and `final` by its success and nDCG in a rehearsal whose stream
+a stream without it; for `online` and `final` by its success and nDCG in a stream of its own that
 holds it. What the first seed of each learner ends with goes to ``embeddings/LEARNER``, for
 `jaxret.load_embeddings`.
 
@@ -108,8 +108,8 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         best = 0
         if len(grid.settings) > 1:
             everything = stream(np.ones_like(streamed))
-            rehearsal = tune(
-                run.unit(f"{name}-rehearsal"),
+            choosing = tune(
+                run.unit(f"{name}-choice"),
                 grid,
                 simulation,
                 ranker,
@@ -117,7 +117,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
                 validation=parts.validation,
                 heldout=parts.heldout,
             )
-            best = rehearsal["best"]
+            best = choosing["best"]
         tau, eta = grid.settings[best]
         settings = {"tau": tau, "eta": eta, "seed": cfg.seed}
         learner = grid.make(tau, eta)._replace(name=name)

@@ -63,13 +63,13 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     picks = {name: chooser(bench, name, cfg, chat) for name in cfg.rerankers}
     for grid in learner_grids(cfg):
         one = Simulation(grid.make, task, simulated, seeds=seeds[:1], **given)
-        rehearsal = orders(parts.validation, 1, seeds[:1])
+        choosing = orders(parts.validation, 1, seeds[:1])
         tuned = tune(
             run.unit(f"{grid.name}-tuning"),
             grid,
             one,
             ranker,
-            rehearsal,
+            choosing,
             validation=parts.validation,
             heldout=parts.heldout,
         )

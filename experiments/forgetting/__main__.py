@@ -31,7 +31,7 @@ the rest, before and after the stream, ``moved`` is how far rows went (see `move
 embeddings.png has the rows of some tools before and after, of one seed, among queries of the
 stream. A row is the nearest neighbour of its old self, so t-SNE shows less than it moved.
 
-Each learner has one setting for both streams, chosen as in `experiments.orag` by a rehearsal that
+Each learner has one setting for both streams, chosen as in `experiments.orag` by a stream that
 holds the validation part; this one does without the held-out part.
 
 2 cores: DeskBank 1 min. The paper's claims, and what to expect there (nDCG@10, 5 seeds):
@@ -89,7 +89,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     streamed = ~parts.validation
     tasks = task.groups if cfg.dataset.get("hops") else None
     seeds = range(cfg.seed, cfg.seed + cfg.seeds)
-    order, training, rehearsal = (
+    order, training, choosing = (
         orders(mask, cfg.exposures, seeds, tasks)
         for mask in (streamed, parts.training, parts.training | parts.validation)
     )
@@ -107,11 +107,11 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         best = 0
         if len(grid.settings) > 1:
             best = tune(
-                run.unit(f"{name}-rehearsal"),
+                run.unit(f"{name}-choice"),
                 grid,
                 simulation,
                 ranker,
-                rehearsal,
+                choosing,
                 validation=parts.validation,
                 heldout=parts.heldout,
             )["best"]

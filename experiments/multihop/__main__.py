@@ -25,7 +25,7 @@ and the others count as wrong. There a learner also gains within a task, by lowe
 before found wrong. ``planner=llm`` gives each hop words of its own, and any right document of the
 task counts.
 
-Settings are chosen with the gold judge on the validation part, in a rehearsal that streams all.
+Settings are chosen with the gold judge on the validation part, by a stream of all tasks.
 
 2 cores: DeskBank 20 s, 60 s more where nothing is encoded yet. Expect there (5 seeds) found 0.562
 for frozen, 0.583 for reranked, 0.579 for reranked_greedy, and in the last quarter 0.575, 0.620,
@@ -79,7 +79,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     labels, groups = hops.labels[streamed], hops.groups[streamed]
     seeds, ranker = range(cfg.seed, cfg.seed + cfg.seeds), Ranker(task, cfg.k)
     stream = orders(streamed, cfg.exposures, seeds, hops.groups)
-    rehearsal = orders(everything, cfg.exposures, seeds, hops.groups)
+    choosing = orders(everything, cfg.exposures, seeds, hops.groups)
     given: dict[str, Any] = {"seeds": seeds, "example": (1.0, 0.0), "chunk": cfg.chunk}
     results = {"hops": np.array([len(hops.queries) / len(dataset.queries)])}
     curves: dict[str, dict[str, np.ndarray]] = {}
@@ -89,11 +89,11 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         simulation = Simulation(grid.make, task, judge, **given)
         if len(grid.settings) > 1:
             best = tune(
-                run.unit(f"{name}-rehearsal"),
+                run.unit(f"{name}-choice"),
                 grid,
                 simulation,
                 ranker,
-                rehearsal,
+                choosing,
                 validation=parts.validation,
                 heldout=parts.heldout,
             )["best"]

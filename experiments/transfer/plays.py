@@ -65,7 +65,7 @@ def online(
     if len(grid.settings) > 1:
         everything = stage.stream(np.ones_like(streamed))
         found = tune(
-            stage.run.unit(f"{name}-rehearsal"),
+            stage.run.unit(f"{name}-choice"),
             grid,
             simulation,
             stage.ranker,

@@ -33,7 +33,7 @@ class Stage(NamedTuple):
     task: TextTask
     parts: Parts
     ranker: Ranker
-    rehearsal: Int[np.ndarray, "S R"]  # all queries
+    choosing: Int[np.ndarray, "S R"]  # all queries
     order: Int[np.ndarray, "S T"]  # without the validation part
     sample: Int[np.ndarray, " n"]  # queries on which moments are taken
     comparator: Float[np.ndarray, " N"]  # losses
@@ -69,7 +69,7 @@ def set_up(cfg: DictConfig, task: TextTask, size: Any, seeds: range) -> Stage:
         task=some,
         parts=Parts(validation=ours, heldout=theirs, training=theirs),
         ranker=Ranker(some, cfg.k),
-        rehearsal=orders(np.ones_like(ours), cfg.exposures, seeds),
+        choosing=orders(np.ones_like(ours), cfg.exposures, seeds),
         order=orders(theirs, cfg.exposures, seeds),
         sample=generator.permutation(np.flatnonzero(theirs))[: cfg.moments.queries],
         comparator=comparator,
@@ -101,7 +101,7 @@ def play(
             at_rate,
             simulation,
             stage.ranker,
-            stage.rehearsal,
+            stage.choosing,
             validation=stage.parts.validation,
             heldout=stage.parts.heldout,
         )

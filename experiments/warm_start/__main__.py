@@ -86,7 +86,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         ranker=ranker,
         seeds=seeds,
         order=orders(parts.training, cfg.exposures, seeds),
-        rehearsal=orders(parts.training | parts.validation, cfg.exposures, seeds),
+        choosing=orders(parts.training | parts.validation, cfg.exposures, seeds),
         chunk=cfg.chunk,
     )
     tools = np.setdiff1d(task.labels[usage], [-1])

@@ -34,7 +34,7 @@ class Stage(NamedTuple):
     ranker: Ranker
     seeds: range
     order: Int[np.ndarray, "S T"]  # of the stream
-    rehearsal: Int[np.ndarray, "S R"]  # of the stream and the validation part
+    choosing: Int[np.ndarray, "S R"]  # of the stream and the validation part
     chunk: int
 
 
@@ -58,17 +58,17 @@ def play(
     shared: Setting | None,
 ) -> Play:
     """Streams at the start's own setting and at the shared one; None: its own is the shared one."""
-    run, task, parts, ranker, seeds, order, rehearsal, chunk = stage
+    run, task, parts, ranker, seeds, order, choosing, chunk = stage
     arrays, unit = (task.queries, task.labels), f"{grid.name}-{start}".replace("/", "-")
     simulation = Simulation(
         grid.make, replace(task, theta=theta_1), seeds=seeds, example=(1.0, 0.0), chunk=chunk
     )
     tuned = tune(
-        run.unit(f"{unit}-rehearsal"),
+        run.unit(f"{unit}-choice"),
         grid,
         simulation,
         ranker,
-        rehearsal,
+        choosing,
         validation=parts.validation,
         heldout=parts.heldout,
     )

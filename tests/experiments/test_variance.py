@@ -100,7 +100,7 @@ def test_a_part_of_the_catalogue_keeps_the_queries_that_it_answers(finished):
     np.testing.assert_array_equal(np.array(kept)[stage.task.labels[:, 0]], theirs)
     assert not stage.parts.validation[stage.order].any()
     assert not stage.parts.validation[stage.sample].any()
-    assert stage.parts.validation[stage.rehearsal].any()
+    assert stage.parts.validation[stage.choosing].any()
 
 
 def test_files_hold_the_figures(finished):
