@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-TEN_LINES = Path(os.environ.get("JAXRET_SHARED", ROOT.parent / "shared")) / "checks/ten_lines.py"
+TEN_LINES = (
+    Path(os.environ.get("JAXRET_SHARED", ROOT.parent / "shared")) / "checks/ten_lines.py"
+).resolve()
 UV = os.environ.get("UV") or shutil.which("uv") or ""  # `uv run` says where it lies
 pytestmark = [
     pytest.mark.slow,  # it installs jax and all that jaxret depends on
