@@ -46,7 +46,7 @@ from jaxret.llm import (
     Price,
     Problem,
     Stage,
-    announce,
+    announcement,
     count_tokens,
 )
 from jaxret.validate import require
@@ -181,7 +181,9 @@ def plan(
     model = asking.endpoint(cfg, "refine").model
     refines = f"refine, {model}: up to {cfg.rounds} calls a tool that fails"
     note = refines if cfg.rounds else "refine: never (rounds=0)"
-    return announce(estimates, questions["expand"][0], note=note)
+    said, numbers = announcement(estimates, questions["expand"][0], note=note)
+    print(said)
+    return numbers
 
 
 def provenance(cfg: DictConfig, dataset: Dataset, rules: Rules) -> str:

@@ -43,7 +43,7 @@ from jaxret.generation.pipeline import (
     generate,
 )
 from jaxret.generation.questions import Draft, descriptions, polish_question, seed_examples
-from jaxret.llm import Chat, Estimate, OutOfReach, Price, Stage, announce, count_tokens
+from jaxret.llm import Chat, Estimate, OutOfReach, Price, Stage, announcement, count_tokens
 from jaxret.validate import require
 
 STAGES = ("write", "polish", "judge")
@@ -193,7 +193,9 @@ def plan(
         )
         for name, (n, each) in calls.items()
     }
-    return announce(estimates, first[0])
+    said, numbers = announcement(estimates, first[0])
+    print(said)
+    return numbers
 
 
 def say(figures: Mapping[str, float], failures: Counter[str]) -> None:

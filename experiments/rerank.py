@@ -60,7 +60,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     simulated = Environment(reranker=simulated_reranker(accuracy=cfg.accuracy))
     results: dict[str, np.ndarray] = {}
     curves: dict[str, dict[str, np.ndarray]] = {}
-    picks = {name: chooser(bench, name, cfg, chat) for name in cfg.rerankers}
+    picks = {name: selector_of(bench, name, cfg, chat) for name in cfg.rerankers}
     for grid in learner_grids(cfg):
         one = Simulation(grid.make, task, simulated, seeds=seeds[:1], **given)
         choosing = orders(parts.validation, 1, seeds[:1])
@@ -123,7 +123,7 @@ def chat_of(cfg: DictConfig) -> Chat | None:
     return Chat(Endpoint(**plain(cfg.llm)), cache_folder(cfg) / "llm")
 
 
-def chooser(bench: Bench, name: str, cfg: DictConfig, chat: Chat | None) -> Selector | None:
+def selector_of(bench: Bench, name: str, cfg: DictConfig, chat: Chat | None) -> Selector | None:
     """Who picks from the slate; None where the environment does."""
     texts, documents = bench.task.texts, bench.task.documents
     if chat is not None and name == "rankgpt":

@@ -44,7 +44,7 @@ class Bench:
     @property
     def hooks(self) -> Hooks:
         """What looks on while something is trained: this run."""
-        return Hooks(tracker=self.run.tracker, interrupted=self.run.interrupted)
+        return Hooks(tracker=self.run.tracker, interrupted=self.run.interrupted, say=print)
 
     @property
     def masks(self) -> Parts:

@@ -49,7 +49,7 @@ from experiments.common.tables import results_table
 from experiments.transfer import other_encoder
 from experiments.transfer.later_tools import KINDS, draw, later
 from experiments.transfer.other_encoder import WAYS
-from experiments.transfer.plays import Results, Stage, online, unseen
+from experiments.transfer.protocols import Results, Stage, online, unseen
 from jaxret import plots
 from jaxret.online import projections
 from jaxret.online.environment import Environment

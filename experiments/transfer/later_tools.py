@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from experiments.common.loading import Parts, TextTask
-from experiments.transfer.plays import Results, Setting, Stage
+from experiments.transfer.protocols import Results, Setting, Stage
 from jaxret import sharding
 from jaxret.online import availability
 from jaxret.online.environment import Environment

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from experiments.common.loading import TextTask
-from experiments.transfer.plays import NDCG, Stage
+from experiments.transfer.protocols import NDCG, Stage
 from jaxret import encoders
 from jaxret.encoders import TextEncoder
 from jaxret.online.environment import Environment

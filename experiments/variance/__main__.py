@@ -37,7 +37,7 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from experiments.variance.estimator_study import play, set_up
+from experiments.variance.estimator_study import set_up, study
 from jaxret import plots
 from jaxret.online.grids import LearnerGrid, shared_grid
 from jaxret.online.recording import METRICS, catalogues
@@ -69,7 +69,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
             results[f"frozen/{size}/{column.format(k=cfg.k)}"] = frozen[[METRICS.index(metric)]]
         for grid in grids:
             bar.set_postfix_str(f"{grid.name}, {size} tools")
-            for rate, found in play(cfg, run, stage, grid, seeds).items():
+            for rate, found in study(cfg, run, stage, grid, seeds).items():
                 name = f"{grid.name}/{size}/{rate:g}"
                 results |= {f"{name}/{key}": values for key, values in found.items()}
             bar.update()

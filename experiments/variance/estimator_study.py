@@ -76,7 +76,7 @@ def set_up(cfg: DictConfig, task: TextTask, size: Any, seeds: range) -> Stage:
     )
 
 
-def play(
+def study(
     cfg: DictConfig, run: RunDirectory, stage: Stage, grid: LearnerGrid, seeds: range
 ) -> dict[float, dict[str, np.ndarray]]:
     """At every rate: the moments at the first and the last embeddings, and what was reached."""

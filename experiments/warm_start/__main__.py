@@ -20,7 +20,7 @@ Every start serves at its own setting (static, online, final, heldout):
 
     rounds_to_match
              how long the base has to learn before it serves as well as the start does untouched
-             (`plays.leads`). Negative for a start worse than the base: how long it has to learn.
+             (`leads`). Negative for a start worse than the base: how long it has to learn.
              Blank where the stream ends first.
     lead     success above that of the base, both learning, in the first and the last quarter
 
@@ -50,7 +50,14 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import Parts, TextTask, load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from experiments.warm_start.plays import Play, Stage, leads, levels, play, saved
+from experiments.warm_start.from_start import (
+    FromStart,
+    Stage,
+    leads,
+    learn_from_start,
+    levels,
+    saved,
+)
 from jaxret import plots
 from jaxret.data.dataset import split_by_group
 from jaxret.methods.tool2vec import tool2vec
@@ -95,25 +102,25 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     curves: dict[str, np.ndarray] = {}
     bar = Progress(total=len(grids) * len(starts), unit="start")
     for grid in grids:
-        plays: dict[str, Play] = {}
+        learnt: dict[str, FromStart] = {}
         for start in sorted(starts, key=lambda start: start != base):  # the base first
             bar.set_postfix_str(f"{grid.name} from {start}")
-            shared = plays[base].setting if plays else None
-            plays[start] = play(stage, grid, start, starts[start], shared)
+            shared = learnt[base].setting if learnt else None
+            learnt[start] = learn_from_start(stage, grid, start, starts[start], shared)
             bar.update()
-        bar.write(f"{grid.name} from {base}: {bounds.describe(plays[base].bound)}")
+        bar.write(f"{grid.name} from {base}: {bounds.describe(learnt[base].bound)}")
         regrets = {
-            start: regret(ours.loss, plays[base].comparator, stage.order)
-            for start, ours in plays.items()
+            start: regret(ours.loss, learnt[base].comparator, stage.order)
+            for start, ours in learnt.items()
         }
-        for start, ours in plays.items():
+        for start, ours in learnt.items():
             found = levels(ours, cfg.k) | {"shared/regret": regrets[start][:, -1]}
             if start != base:
-                found |= leads(ours, plays[base]) | saved(regrets[base] - regrets[start])
+                found |= leads(ours, learnt[base]) | saved(regrets[base] - regrets[start])
             results |= {f"{grid.name}/{start}/{key}": values for key, values in found.items()}
             curves[f"{grid.name}/{start}/success"] = ours.success
             curves[f"{grid.name}/{start}/regret"] = regrets[start]
-        figures(run, grid.name, {start: plays[start] for start in starts}, regrets)
+        figures(run, grid.name, {start: learnt[start] for start in starts}, regrets)
     bar.close()
     np.savez(run.directory / "curves.npz", allow_pickle=False, **curves)
     return results
@@ -188,7 +195,10 @@ def build(
 
 
 def figures(
-    run: RunDirectory, learner: str, plays: Mapping[str, Play], regrets: Mapping[str, np.ndarray]
+    run: RunDirectory,
+    learner: str,
+    learnt: Mapping[str, FromStart],
+    regrets: Mapping[str, np.ndarray],
 ) -> None:
     """Regret with the first terms in brackets; success, with the static levels dotted."""
     rounds = 1 + np.arange(len(next(iter(regrets.values())).T))
@@ -197,7 +207,7 @@ def figures(
     ax.set_title("in brackets: first term of Theorem 5.1", fontsize=11, loc="left")
     of_success, bx = plots.new_figure("round", f"success, mean of {window} rounds")
     bx.set_title("dotted: without learning", fontsize=11, loc="left")
-    for start, ours in plays.items():
+    for start, ours in learnt.items():
         name, term = start.removeprefix("document/"), ours.bound.terms["start"]
         plots.curve_with_band(ax, rounds, regrets[start], f"{name} [{term:,.0f}]")
         success = plots.running_mean(ours.success, window)

@@ -2,7 +2,7 @@
 and models as stages of a pipeline."""
 
 from jaxret.llm.chat import Chat, Endpoint, Malformed, Messages, Unanswered
-from jaxret.llm.estimates import Estimate, announce, count_tokens
+from jaxret.llm.estimates import Estimate, announcement, count_tokens
 from jaxret.llm.prompts import Prompt, load_prompt
 from jaxret.llm.stages import OutOfReach, Price, Problem, Stage, without_thoughts
 
@@ -18,7 +18,7 @@ __all__ = [
     "Prompt",
     "Stage",
     "Unanswered",
-    "announce",
+    "announcement",
     "count_tokens",
     "load_prompt",
     "without_thoughts",

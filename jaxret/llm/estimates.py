@@ -24,32 +24,31 @@ def count_tokens(question: Messages) -> float:
     return sum(len(message["content"]) for message in question) / CHARACTERS
 
 
-def announce(
+def announcement(
     estimates: Mapping[str, Estimate], first: Messages, *, note: str = ""
-) -> dict[str, float]:
-    """Prints calls, tokens, cost and the first prompt: nothing is sent, and no key is needed.
+) -> tuple[str, dict[str, float]]:
+    """Says calls, tokens, cost and the first prompt: nothing is sent, and no key is needed.
 
     Args:
       estimates: by stage.
       first: the first prompt.
-      note: printed after the estimates.
+      note: after the estimates.
 
     Returns:
-      ``STAGE/calls`` and ``STAGE/prompt_tokens``.
+      the text, and the numbers ``STAGE/calls`` and ``STAGE/prompt_tokens``.
     """
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
+    lines = []
     for name, one in estimates.items():
         cost = one.price.of(one.prompt, one.answer)
-        print(
+        lines.append(
             f"{name}, {one.model}: about {one.calls:,} calls, {one.prompt:,} "
             f"tokens sent, {one.answer:,} received without thoughts, "
             f"cost {'unknown' if cost is None else f'{cost:.4f}'}"
         )
-        found |= {f"{name}/calls": float(one.calls), f"{name}/prompt_tokens": float(one.prompt)}
-    if note:
-        print(note)
-    print("the first prompt:\n")
-    for message in first:
-        print(f"[{message['role']}]\n{message['content']}\n")
-    print("nothing was sent (dry_run=true)")
-    return found
+        numbers |= {f"{name}/calls": float(one.calls), f"{name}/prompt_tokens": float(one.prompt)}
+    lines += [note] if note else []
+    lines.append("the first prompt:\n")
+    lines += [f"[{message['role']}]\n{message['content']}\n" for message in first]
+    lines.append("nothing was sent (dry_run=true)")
+    return "\n".join(lines), numbers

@@ -90,11 +90,10 @@ def fit(
             allow_self=config.allow_self,
             seed=seed,
         )
-        if hooks.progress:
-            print(
-                f"{len(found.positions):,} triplets; {found.without_positive:,} queries have no "
-                f"positive in their window, {found.without_negative:,} no negative"
-            )
+        hooks.say(
+            f"{len(found.positions):,} triplets; {found.without_positive:,} queries have no "
+            f"positive in their window, {found.without_negative:,} no negative"
+        )
         tokens = encoder.tokens(texts, kind="query", limit=config.limit)
         return contrast(
             embed,

@@ -117,8 +117,7 @@ def fit(
     _, documents, texts = words(task, name)
     stage = tool2vec_stage(task, config.leave_out) if first is None else FirstStage.of(first)
     model, asked = _model(config)
-    if hooks.progress:
-        print(f"{config.weights}: {model.memory()}", flush=True)  # before anything is loaded
+    hooks.say(f"{config.weights}: {model.memory()}")  # before anything is loaded
     params = model.params(asked)
     part = trainable(model.network(asked, config.compute), params, config.lora, seed)
     untrained = reranker(

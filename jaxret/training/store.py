@@ -30,6 +30,7 @@ class Hooks(NamedTuple):
     tracker: tracking.Tracker = tracking.NoopTracker()  # gets losses and validation numbers
     interrupted: Callable[[], bool] = lambda: False  # from `jaxret.checkpoint.interruptible`
     progress: bool = True  # shows a bar
+    say: Callable[[str], None] = lambda line: None  # gets a line on what will be trained
 
 
 def fitted(

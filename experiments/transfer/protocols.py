@@ -21,7 +21,7 @@ Setting = tuple[float, float]  # tau, eta
 
 
 class Stage(NamedTuple):
-    """What all plays share."""
+    """What all protocols share."""
 
     run: RunDirectory
     task: TextTask
@@ -110,7 +110,7 @@ def unseen(
     """A stream of the training part alone, and how well that and the held-out part are ranked.
 
     Args:
-      stage: what all plays share.
+      stage: what all protocols share.
       name: of the units.
       grid: the settings.
       simulation: of that grid.

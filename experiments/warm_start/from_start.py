@@ -26,7 +26,7 @@ Setting = tuple[float, float]  # tau, eta
 
 
 class Stage(NamedTuple):
-    """What all plays share."""
+    """What all starts share."""
 
     run: RunDirectory
     task: TextTask
@@ -38,7 +38,7 @@ class Stage(NamedTuple):
     chunk: int
 
 
-class Play(NamedTuple):
+class FromStart(NamedTuple):
     """A learner from one start."""
 
     setting: Setting  # its own
@@ -50,13 +50,13 @@ class Play(NamedTuple):
     bound: bounds.Bound
 
 
-def play(
+def learn_from_start(
     stage: Stage,
     grid: LearnerGrid,
     start: str,
     theta_1: Float[np.ndarray, "I d"],
     shared: Setting | None,
-) -> Play:
+) -> FromStart:
     """Streams at the start's own setting and at the shared one; None: its own is the shared one."""
     run, task, parts, ranker, seeds, order, choosing, chunk = stage
     arrays, unit = (task.queries, task.labels), f"{grid.name}-{start}".replace("/", "-")
@@ -102,7 +102,7 @@ def play(
     )
     unlearnt = rankings(catalogues(theta_1))
     best = (task.queries @ theta_1.T).argmax(axis=1)
-    return Play(
+    return FromStart(
         setting=(tau, eta),
         success=own["success"],
         static=(task.labels == best[:, None]).any(axis=1).astype(np.float64)[order],
@@ -118,7 +118,7 @@ def play(
     )
 
 
-def levels(ours: Play, k: int) -> dict[str, np.ndarray]:
+def levels(ours: FromStart, k: int) -> dict[str, np.ndarray]:
     """What a learner reached from one start, as results."""
     found = {
         f"{protocol}/{metric.format(k=k)}": values[:, i]
@@ -133,7 +133,7 @@ def levels(ours: Play, k: int) -> dict[str, np.ndarray]:
     return found
 
 
-def leads(ours: Play, base: Play) -> dict[str, np.ndarray]:
+def leads(ours: FromStart, base: FromStart) -> dict[str, np.ndarray]:
     """What a start is worth in rounds and in success beside the base, as results.
 
     The rounds: of the two, the one that is worse untouched learns, the other does not; counted is
