@@ -5,7 +5,7 @@
     uv run python -m experiments.orag -m document=terse,full,expanded   # a sweep
 
 Static retrieval, ORAG, its chosen-only variant, a clipped and a greedy rule, Banditron, the
-paper's printed settings and the full-information oracle, side by side:
+paper's own settings and the full-information oracle, side by side:
 
     online    success of the item shown, scored before the round's update; regret
     final     ranking by the final embeddings of the queries that were streamed
@@ -58,7 +58,7 @@ COLUMNS += ("online/complete", "heldout/recall@{k}", "heldout/ndcg@{k}", "online
 
 @experiment("orag")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Plays every learner in every protocol; returns the results, and writes curves and figures."""
+    """Runs every learner in every protocol; returns the results, and writes curves and figures."""
     grids, task = learner_grids(cfg), load_task(cfg)
     parts = draw_parts(task.groups, cfg.validation, cfg.heldout, cfg.seed)
     streamed = ~parts.validation

@@ -46,7 +46,7 @@ SEARCHED = (1e-8, 1e-5)  # learning rates, in the paper
 
 @experiment("paper_settings")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Plays, measures, bounds; returns the results, and draws the figure."""
+    """Runs, measures, bounds; returns the results, and draws the figure."""
     rates, task = plain(cfg.rates), load_task(cfg)
     seeds, ranker = range(cfg.seed, cfg.seed + cfg.seeds), Ranker(task, cfg.k)
     everyone = np.ones(len(task.queries), bool)

@@ -11,7 +11,7 @@
     def rule():
         return jr.greedy(tau=0.05, eta=0.01)._replace(name="warmer")
 
-Every rule is first held to what every learner promises (`jaxret.check_learner`). All are played on
+Every rule is first held to what every learner promises (`jaxret.check_learner`). All run on
 the same streams of four fifths of the queries, with the same seeds, and rank the last fifth; what
 is told is the paired difference, seed by seed, between the first rule of the file and each other,
 with its interval of 95 % (Student's t). Seeds differ in order and draws, not in which queries are
@@ -133,7 +133,7 @@ def race(
     seeds: int,
     exposures: int,
 ) -> list[Line]:
-    """Plays all learners on the same streams.
+    """Runs all learners on the same streams.
 
     Args:
       rules: the first is held against all others.
@@ -160,8 +160,8 @@ def race(
 
 def interval(difference: jr.Estimate) -> tuple[float, float]:
     """The interval of 95 % for a mean of paired differences, by Student's t."""
-    reach = stats.t.ppf(0.975, difference.values.size - 1) * difference.error
-    return difference.mean - reach, difference.mean + reach
+    half = stats.t.ppf(0.975, difference.values.size - 1) * difference.error
+    return difference.mean - half, difference.mean + half
 
 
 def table(lines: Sequence[Line]) -> str:

@@ -3,16 +3,16 @@
     uv run python -m experiments.regret                                       # DeskBank
     uv run python -m experiments.regret dataset=ultratool dataset.path=FILE
 
-One sequence of queries, cut at horizons T and played by Algorithm 1 as it is analysed: items drawn
-from p, constant eta = c / sqrt(T), seeds that differ in the draws alone.
+One sequence of queries, cut at horizons T and answered by Algorithm 1 as it is analysed: items
+drawn from p, constant eta = c / sqrt(T), seeds that differ in the draws alone.
 
     proximal   the whole catalogue, rows free; regret against the proximal comparator of each
                horizon (certified in float64), beside Theorem 5.1 and Corollary 5.2
     ball       a few tools, rows in the unit ball; regret against the best rows in it. Bits are
-               right, or lie with probability rho: Eq. (4) as the paper feeds it and the debiased
+               right, or wrong with probability rho: Eq. (4) as the paper feeds it and the debiased
                rule, beside Theorems 5.1 and B.2, Corollary B.3 and the debiased bound
 
-Only queries with one label are played: the theorems are about those.
+Only queries with one label are streamed: the theorems are about those.
 
 2 cores: 1 min 40 s. Expect on DeskBank (20 seeds): in the ball, slope 0.51 of log regret on log
 T with right bits and Theorem 5.1 at 1.9 to 2.4 times the regret; at rho = 0.2 slope 0.98 for
@@ -85,7 +85,7 @@ class Curve(NamedTuple):
 
 @experiment("regret")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Plays every curve at every horizon; returns the results, and draws the figures."""
+    """Runs every curve at every horizon; returns the results, and draws the figures."""
     task = _single_label(load_task(cfg))
     results: dict[str, np.ndarray] = {}
     _proximal(cfg, task, run, results)
@@ -185,17 +185,17 @@ def _play(
         learner = curve.learner(curve.tau, eta)
         theta_1 = jnp.asarray(task.theta)
         assert learner.rule is not None
-        played = Evidence(
+        evidence = Evidence(
             rule=learner.rule,
             theta_1=learner.init(theta_1, jnp.ones(len(theta_1), bool)).theta,
             stream=Stream._make(map(jnp.asarray, (task.queries, task.labels, orders))),
             trace=Trace._make(jnp.asarray(unit[field]) for field in Trace._fields),
             comparator=jnp.asarray(found.theta, jnp.float32),
         )
-        regrets.append(final_regrets(played))
+        regrets.append(final_regrets(evidence))
         results[f"{name}/regret"] = regrets[-1]
         results[f"{name}/certificate"] = np.array([float(found.gap)])
-        for bound in curve.bounds(played):
+        for bound in curve.bounds(evidence):
             sides.setdefault(bound.name, []).append(bound.value)
             if not bound.holds:
                 print(bounds.describe(bound))

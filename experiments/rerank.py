@@ -49,7 +49,7 @@ UNTRAINED = ("none", "simulated", "rankgpt")
 
 @experiment("rerank")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Plays every learner with every reranker; writes curves and the figure."""
+    """Runs every learner with every reranker; writes curves and the figure."""
     chat = chat_of(cfg)
     bench = Bench(cfg, run)
     task, seeds = bench.task, range(cfg.seed, cfg.seed + cfg.seeds)

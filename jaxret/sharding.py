@@ -121,7 +121,7 @@ def run_mesh(runs: int) -> Mesh:
 
 
 def one_device_a_core() -> None:
-    """Makes a device of each CPU core, before JAX begins: `run_mesh` plays seeds side by side.
+    """Makes a device of each CPU core, before JAX begins: `run_mesh` puts seeds side by side.
 
     All cores on one seed split what is too small to split. On 2 cores a round of UltraTool took
     0.66 of the time with two devices (``online/microseconds`` of `experiments.orag`, five seeds,

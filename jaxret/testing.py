@@ -132,8 +132,8 @@ def _jit(fn):
     return jax.jit(fn, compiler_options={"xla_backend_optimization_level": 0} if cpu else None)
 
 
-def _run(case, play, state, order, key):
-    return play(case.learner, state, case.environment, case.stream._replace(order=order), key)
+def _run(case, form, state, order, key):
+    return form(case.learner, state, case.environment, case.stream._replace(order=order), key)
 
 
 def _one_update(case, update, reward, labels, observed=True):
@@ -267,8 +267,8 @@ def _blocks_and_devices_do_not_matter(case, whole):
             forms[f"the blocked form on {n} devices"] = partial(
                 simulate_on_mesh, mesh=mesh, **blocks
             )
-    for name, play in forms.items():
-        got = _jit(partial(_run, case, play))(case.state, case.stream.order, case.key)
+    for name, form in forms.items():
+        got = _jit(partial(_run, case, form))(case.state, case.stream.order, case.key)
         _agree(case, f"{name} and the plain scan", got, whole)
 
 

@@ -59,7 +59,9 @@ def require_task(theta: ArrayLike, queries: ArrayLike, labels: ArrayLike) -> Non
         raise ValueError(f"theta, queries and labels must be [I, d], [N, d], [N, L], got {shapes}")
     (items, width), (n, query_width), (n_labels, _) = shapes
     if width != query_width:
-        raise ValueError(f"items have {width} numbers and queries {query_width}: encode both alike")
+        raise ValueError(
+            f"items have {width} numbers and queries {query_width}: encode both with one encoder"
+        )
     if n != n_labels:
         raise ValueError(f"there are {n} queries and labels for {n_labels}")
     for name, rows in {"theta": theta, "queries": queries}.items():

@@ -48,7 +48,7 @@ MESH = AbstractMesh((1, 8), ("run", "item"))
 KEY = jax.eval_shape(lambda: jax.random.key(0))
 
 
-def played(how):
+def simulated(how):
     """The program of a simulation with a reranker, and the shapes of what goes in."""
 
     def run(state, world, stream, key):
@@ -120,9 +120,9 @@ def split_qwen3(size):
 
 
 PROGRAMS = {
-    "scan_rounds": played(scan_rounds),
-    "simulate_blocked": played(simulate_blocked),
-    "simulate_on_mesh": played(partial(simulate_on_mesh, mesh=MESH)),
+    "scan_rounds": simulated(scan_rounds),
+    "simulate_blocked": simulated(simulate_blocked),
+    "simulate_on_mesh": simulated(partial(simulate_on_mesh, mesh=MESH)),
     "metrics.evaluate": evaluated(),
     **{f"train_step, MLC on {name}": trained_mlc(b) for name, b in BACKBONES.items()},
     **{f"train_step, refiner on {name}": trained_refiner(b) for name, b in BACKBONES.items()},

@@ -11,7 +11,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def play(file, steps):
+def report(file, steps):
     with Progress(total=steps, desc="work", unit="step", file=file, mininterval=0) as bar:
         for i in range(steps):
             bar.set_postfix_str(f"step {i}")
@@ -20,7 +20,7 @@ def play(file, steps):
 
 
 def test_a_log_gets_the_last_line_alone_where_all_is_quick():
-    written = play(io.StringIO(), 200)
+    written = report(io.StringIO(), 200)
     assert "\r" not in written
     [line] = written.splitlines()
     assert line.startswith("work: 100%")
@@ -41,7 +41,7 @@ def test_a_log_gets_a_line_now_and_then_where_it_takes_long(monkeypatch):
 
 
 def test_a_terminal_has_its_bar():
-    assert play(Terminal(), 20).count("\r") > 5
+    assert report(Terminal(), 20).count("\r") > 5
 
 
 def test_what_is_not_wanted_writes_nothing():

@@ -77,16 +77,16 @@ def _in_turn(forms: dict[str, tuple[Callable, int]], repeats: int) -> dict[str, 
     """Microseconds a round of each form, [repeats]; the first call of each is not counted."""
     times: dict[str, list[float]] = {name: [] for name in forms}
     for repeat in range(repeats + 1):
-        for name, (form, played) in forms.items():
+        for name, (form, rounds) in forms.items():
             begin = time.perf_counter()
             form()
             if repeat:
-                times[name].append(1e6 * (time.perf_counter() - begin) / played)
+                times[name].append(1e6 * (time.perf_counter() - begin) / rounds)
     return {name: np.array(values) for name, values in times.items()}
 
 
 def _forms(items: int, width: int, floats: float, torch: bool) -> dict[str, tuple[Callable, int]]:
-    """The timed forms and how many rounds each plays."""
+    """The timed forms and how many rounds each runs."""
     block = BLOCK
     many = max(block, int(floats / (items * width)) // block * block)
     few = max(16, many // 8)
@@ -135,7 +135,7 @@ def _torch(theta: np.ndarray, stream: Stream) -> Callable[[], None]:
     order = np.asarray(stream.order).tolist()
 
     @torch.inference_mode()
-    def play():
+    def run():
         for query in order:
             q = queries[query]
             p = torch.softmax(rows @ q / TAU, dim=0)
@@ -144,7 +144,7 @@ def _torch(theta: np.ndarray, stream: Stream) -> Callable[[], None]:
                 p[item] -= 1.0 / p[item]
             rows.addr_(p, q, alpha=-ETA / TAU)
 
-    return play
+    return run
 
 
 def _grid(

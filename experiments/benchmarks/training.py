@@ -5,7 +5,7 @@
 MLC and ToolRefiner on MiniLM, in float32 without dropout, against HuggingFace's BertModel with the
 same weights and the same padded batch of DeskBank queries. A training step is forward, backward and
 AdamW over all parameters (PyTorch's fused one, its fastest here). Before anything is timed, logits
-must agree to 1e-4 and one step must move the weights alike. All forms run in one process, in turn,
+must agree to 1e-4, and so must the weights after one step. All forms run in one process, in turn,
 so a ratio survives a noisy machine where a time does not. Keys of results.json (means over
 repeats; ratios are larger where jaxret is faster):
 

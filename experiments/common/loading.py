@@ -26,7 +26,7 @@ class TextTask(Task):
     dataset: Dataset
 
 
-class Parts(NamedTuple):
+class Masks(NamedTuple):
     """Whose query is whose: masks over the queries, no question on two sides."""
 
     validation: Bool[np.ndarray, " N"]  # settings are chosen on these
@@ -69,7 +69,7 @@ def find_encoder(spec: DictConfig) -> encoders.TextEncoder:
 
 def draw_parts(
     groups: Int[np.ndarray, " N"], validation: float, heldout: float, seed: int
-) -> Parts:
+) -> Masks:
     """Draws a validation part, and of the rest a held-out part, by question."""
     fractions = (validation, (1 - validation) * heldout, (1 - validation) * (1 - heldout))
     masks = []
@@ -77,4 +77,4 @@ def draw_parts(
         mask = np.zeros(len(groups), bool)
         mask[positions] = True
         masks.append(mask)
-    return Parts(*masks)
+    return Masks(*masks)

@@ -45,7 +45,7 @@ class RunDirectory:
             mode=TRACKING[cfg.tracking],
         )
         self.tracker = tracking.CompositeTracker(tracking.JsonlTracker(self.directory), wandb)
-        self.rounds = 0.0  # that were played in this process, all seeds and settings together
+        self.rounds = 0.0  # that were simulated in this process, all seeds and settings together
         self._began = time.perf_counter()
 
     def finish(self, results: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@
     uv run python -m experiments.exploration exposures=5
 
 The paper draws the tool from p = softmax(Theta q / tau) with tau = 1 and has no other exploration.
-Here each way to act is played at every tau and every eta / tau, on the same streams:
+Here each way to act runs at every tau and every eta / tau, on the same streams:
 
     sampled              a tool drawn from p, importance weighting: the paper's
     sampled_likelihood   a tool drawn from p, the likelihood of the bit
@@ -36,7 +36,7 @@ from omegaconf import DictConfig
 
 from experiments.common.config import plain
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.loading import Parts, draw_parts, load_task
+from experiments.common.loading import Masks, draw_parts, load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.exploration.maps import Grid, figures
@@ -54,11 +54,11 @@ COLUMNS = ("tau", "eta_over_tau", "online/accuracy", "final/recall@{k}", "final/
 
 @experiment("exploration")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Plays every way on the grid; returns the results, and writes curves and figures."""
+    """Runs every way on the grid; returns the results, and writes curves and figures."""
     task = load_task(cfg)
     # The same queries whatever share is held out: here none is.
     validation = draw_parts(task.groups, cfg.validation, 0.5, cfg.seed).validation
-    parts = Parts(validation=validation, heldout=~validation, training=~validation)
+    parts = Masks(validation=validation, heldout=~validation, training=~validation)
     seeds, ranker = range(cfg.seed, cfg.seed + cfg.seeds), Ranker(task, cfg.k)
     everyone = np.ones(len(task.queries), bool)
     stream = orders(everyone, cfg.exposures, seeds)

@@ -14,7 +14,7 @@ def seen(
 
     Args:
       values: by arrival.
-      rounds: that were played at each point, beginning with 0.
+      rounds: that were over at each point, beginning with 0.
     """
     parts = [values[:, i, :, :many] for i, many in enumerate(rounds) if many]
     return np.stack([part.mean(axis=-1, dtype=np.float64) for part in parts], axis=1)

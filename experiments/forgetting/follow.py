@@ -1,4 +1,4 @@
-"""Plays a stream and ranks queries at points of it: what each query has while a learner learns."""
+"""Runs a stream and ranks queries at points of it: what each query has while a learner learns."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,7 +19,7 @@ def follow(
     part: Mask,
     finish: Callable[[Any], Mapping[str, np.ndarray]] = lambda states: {},
 ) -> dict[str, np.ndarray]:
-    """Plays a stream as a unit, and ranks before it and after each of its chunks.
+    """Simulates a stream as a unit, and ranks before it and after each of its chunks.
 
     Args:
       unit: computes.
@@ -54,7 +54,7 @@ def follow(
 
 
 def points(order: Int[np.ndarray, "S T"], chunk: int) -> Int[np.ndarray, " E"]:
-    """Rounds that were played before a stream and after each of its chunks."""
+    """Rounds that were over before a stream and after each of its chunks."""
     return np.append(np.arange(0, order.shape[1], chunk), order.shape[1])
 
 

@@ -45,7 +45,7 @@ from omegaconf import DictConfig
 
 from experiments.common.config import cache_folder, plain
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.loading import Parts, TextTask, encode_dataset, read_dataset
+from experiments.common.loading import Masks, TextTask, encode_dataset, read_dataset
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.multihop import answers, tasks
@@ -71,7 +71,7 @@ WHO = {"planner": ("gold", "llm"), "judge": ("gold", "llm"), "bit": ("gold", "ju
 
 @experiment("multihop")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Plans, plays every learner, asks for end answers; writes curves and figures."""
+    """Plans, runs every learner, asks for end answers; writes curves and figures."""
     chat, judge = chat_of(cfg), Environment(reranker=simulated_reranker(accuracy=cfg.accuracy))
     dataset, hops = planned(cfg, read_dataset(cfg), chat, run)
     parts, task = split(hops, cfg.validation, cfg.seed), encode_dataset(cfg, hops)
@@ -205,11 +205,11 @@ def planned(
     return dataset, as_hops(dataset)
 
 
-def split(hops: Dataset, validation: float, seed: int) -> Parts:
+def split(hops: Dataset, validation: float, seed: int) -> Masks:
     """By task: the validation part and the rest, which is streamed."""
     chosen, rest = split_by_group(hops.groups, (validation, 1 - validation), seed)
     masks = (np.isin(np.arange(len(hops.queries)), some) for some in (chosen, rest, rest))
-    return Parts(*masks)
+    return Masks(*masks)
 
 
 def first_items(

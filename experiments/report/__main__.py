@@ -119,7 +119,7 @@ def throughput(directories: Iterable[Path]) -> str:
     speeds = [json.loads(path.read_text()) for path in files]
     rounds, seconds = (sum(speed[key] for speed in speeds) for key in ("rounds", "seconds"))
     if not rounds:
-        return "No round was played."
+        return "No round was run."
     return (
         f"{rounds:,} rounds in {len(files)} runs, which took {seconds / 60:.0f} minutes in all: "
         f"{rounds / seconds:,.0f} rounds a second in each, all settings and seeds; training, "

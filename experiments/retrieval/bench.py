@@ -11,7 +11,7 @@ from jaxtyping import Int
 from omegaconf import DictConfig
 
 from experiments.common.config import cache_folder, plain
-from experiments.common.loading import Parts, load_task
+from experiments.common.loading import Masks, load_task
 from experiments.common.run_directory import RunDirectory
 from jaxret.data.split import own_split
 from jaxret.methods.common import KEPT
@@ -47,11 +47,11 @@ class Bench:
         return Hooks(tracker=self.run.tracker, interrupted=self.run.interrupted, say=print)
 
     @property
-    def masks(self) -> Parts:
+    def masks(self) -> Masks:
         """The parts as online learners take them: test queries are never streamed."""
         every = np.arange(len(self.task))
         train, validation, test = (np.isin(every, part) for part in self.parts)
-        return Parts(validation=validation, heldout=test, training=train)
+        return Masks(validation=validation, heldout=test, training=train)
 
     def texts(self, rows: Rows) -> list[str]:
         """The queries as they are encoded."""

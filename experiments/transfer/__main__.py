@@ -14,7 +14,7 @@ validation part as in `experiments.orag`:
                     the same tools in other words; the gain of each over the documents, and the
                     share of the first gain that the second is
 
-With the projection ``carry``, after the stream of the training part at the same setting:
+With the projection ``transferred``, after the stream of the training part at the same setting:
 
     later     a fifth of the tools, drawn by each seed, was missing in the stream with all queries
               that need one, and is added with the rows of its documents. Held-out queries that need
@@ -27,7 +27,7 @@ With the projection ``carry``, after the stream of the training part at the same
                               on documents and streamed queries (`jaxret.retrieval.align`)
                 change        its documents and the rotated, scaled change of the rows
                 relearnt      learnt with the other encoder from the start, tuned for it
-              as_they_are_static and rotated_static are the first encoder's documents so carried
+              as_they_are_static and rotated_static are the first encoder's documents so rotated
 
 2 cores: DeskBank 3 min, busy with other work too. Expect there (5 seeds): greedy ends at nDCG@10
 0.60 with any projection, its free rows at a mean norm of 1.16; on the sphere 0.41 of its gain
@@ -62,12 +62,12 @@ ONLINE = ("online/accuracy", "final/ndcg@{k}", "norms/mean", "norms/spread", "no
 WORDS = ("seen/ndcg@{k}", "heldout/ndcg@{k}", "seen/gain", "heldout/gain", "heldout/share")
 LATER = tuple(f"later/{kind}/{who}" for kind in KINDS for who in ("static", "learnt", "gain"))
 ENCODER = tuple(f"encoder/{way}" for way in dict.fromkeys([*WAYS.values(), *WAYS]))
-Rivals = dict[str, dict[str, LearnerGrid]]  # learner -> projection -> its settings
+Grids = dict[str, dict[str, LearnerGrid]]  # learner -> projection -> its settings
 
 
 @experiment("transfer")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Plays every learner in every part; returns the results, and writes curves and figures."""
+    """Runs every learner in every part; returns the results, and writes curves and figures."""
     grids, encoder = build(cfg), find_encoder(cfg.other)
     task = load_task(cfg)
     parts = draw_parts(task.groups, cfg.validation, cfg.heldout, cfg.seed)
@@ -86,11 +86,11 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         draw(task, parts, cfg.later.share, seed)  # or refuses it
     cache = cache_folder(cfg)
     there = other_encoder.encoded(task, encoder, cache)
-    other, cosine = other_encoder.bridge(stage, there, projections.REGISTRY[cfg.carry]())
+    other, cosine = other_encoder.bridge(stage, there, projections.REGISTRY[cfg.transferred]())
     results: Results = {"encoder/cosine": cosine}
     curves: dict[str, dict[str, np.ndarray]] = {}
 
-    def carry(states):
+    def aligned(states):
         return other.serve(np.asarray(states.theta), task.theta)
 
     pairs = [(name, kind) for name, kinds in grids.items() for kind in kinds]
@@ -99,10 +99,10 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         unit, grid = f"{name}-{kind}", grids[name][kind]
         bar.set_postfix_str(unit)
         learns = name in learning(grids)
-        goes_on = learns and kind == cfg.carry
+        goes_on = learns and kind == cfg.transferred
         simulation = stage.simulation(grid, Environment())
         found, success = online(stage, unit, grid, simulation)
-        more = carry if goes_on else lambda states: {}
+        more = aligned if goes_on else lambda states: {}
         held, setting, kept = unseen(stage, unit, grid, simulation, more)
         results |= {f"{name}/{kind}/{key}": values for key, values in (found | held).items()}
         curves[f"{name}, {kind}" if learns else name] = {"success": success}
@@ -136,21 +136,23 @@ def show(cfg: DictConfig, results: Found) -> None:
     for title, names, columns in (
         (f"{cfg.dataset.name}, exposures={cfg.exposures}", rows, ONLINE),
         ("the same tools in other words", rows, WORDS),
-        (f"tools added later, {cfg.carry}", learning(grids), LATER[:6]),
+        (f"tools added later, {cfg.transferred}", learning(grids), LATER[:6]),
         ("a tool of the other kind is ranked first", learning(grids), LATER[6:]),
-        (f"another encoder, {cfg.carry}", learning(grids), ENCODER),
+        (f"another encoder, {cfg.transferred}", learning(grids), ENCODER),
     ):
         results_table(results, names, [c.format(k=cfg.k) for c in columns], title)
     cosine = results["encoder/cosine"]["mean"]
     print(f"cosine of held-out queries and their rotated vectors: {cosine:.3f}")
 
 
-def build(cfg: DictConfig) -> Rivals:
+def build(cfg: DictConfig) -> Grids:
     """Every learner with every projection; one that does not learn with its own alone."""
     projections = list(cfg.projections)
-    if cfg.carry not in projections:
-        raise ValueError(f"carry must be one of projections={projections}, got {cfg.carry!r}")
-    grids: Rivals = {}
+    if cfg.transferred not in projections:
+        raise ValueError(
+            f"transferred must be one of projections={projections}, got {cfg.transferred!r}"
+        )
+    grids: Grids = {}
     for name, spec in plain(cfg.learners).items():
         own = learner_grid(name, spec)
         if "query_map" in spec:
@@ -167,7 +169,7 @@ def build(cfg: DictConfig) -> Rivals:
     return grids
 
 
-def learning(grids: Rivals) -> list[str]:
+def learning(grids: Grids) -> list[str]:
     """The learners that learn: their step is not 0."""
     return [
         name

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from experiments.common.loading import Parts, TextTask
+from experiments.common.loading import Masks, TextTask
 from experiments.transfer.protocols import Results, Setting, Stage
 from jaxret import sharding
 from jaxret.online import availability
@@ -34,7 +34,7 @@ class Draw(NamedTuple):
     new_needed: Mask
 
 
-def draw(task: TextTask, parts: Parts, share: float, seed: int) -> Draw:
+def draw(task: TextTask, parts: Masks, share: float, seed: int) -> Draw:
     """Draws the new tools; ValueError where a part of the queries would be empty."""
     later_ones = availability.later(len(task.theta), share, at=availability.FOREVER, seed=seed)
     new = later_ones.arrives > 0

@@ -1,4 +1,4 @@
-"""The same texts in another encoder, and rows learnt with the first carried over to it."""
+"""The same texts in another encoder, and rows learnt with the first aligned to it."""
 
 from dataclasses import replace
 from functools import partial
@@ -37,7 +37,7 @@ class Other(NamedTuple):
     scale: float
     projection: Projection
 
-    def carried(
+    def aligned(
         self, theta: Float[np.ndarray, "S I a"], theta_1: Float[np.ndarray, "I a"]
     ) -> dict[str, Float[np.ndarray, "S I b"]]:
         """Learnt rows, and the documents that they come from, as rows for this encoder's queries.
@@ -57,8 +57,8 @@ class Other(NamedTuple):
     def serve(
         self, theta: Float[np.ndarray, "S I a"], theta_1: Float[np.ndarray, "I a"]
     ) -> dict[str, np.ndarray]:
-        """nDCG of this encoder's held-out queries by carried rows, of each seed."""
-        rows, heldout = self.carried(theta, theta_1), self.stage.parts.heldout
+        """nDCG of this encoder's held-out queries by aligned rows, of each seed."""
+        rows, heldout = self.aligned(theta, theta_1), self.stage.parts.heldout
         return {way: self.stage.ndcg(catalogues(*rows[way]), heldout) for way in rows}
 
     def static(self, theta_1: Float[np.ndarray, "I a"]) -> dict[str, np.ndarray]:

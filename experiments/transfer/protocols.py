@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from experiments.common.loading import Parts, TextTask
+from experiments.common.loading import Masks, TextTask
 from experiments.common.run_directory import RunDirectory
 from jaxret.online.environment import Environment
 from jaxret.online.grids import LearnerGrid
@@ -25,7 +25,7 @@ class Stage(NamedTuple):
 
     run: RunDirectory
     task: TextTask
-    parts: Parts
+    parts: Masks
     k: int
     seeds: range
     exposures: int

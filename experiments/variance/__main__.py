@@ -54,7 +54,7 @@ MARKS = "osD^vP*X"  # by rate
 
 @experiment("variance")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Plays every estimator at every rate and size; writes curves and figures."""
+    """Runs every estimator at every rate and size; writes curves and figures."""
     task = load_task(cfg)
     grids = [at_rates(name, spec, cfg) for name, spec in plain(cfg.learners).items()]
     seeds = range(cfg.seed, cfg.seed + cfg.seeds)

@@ -1,6 +1,6 @@
 """One estimator in one catalogue: how biased and noisy it is there, and what it reaches.
 
-The rate at which bits lie is data, like tau and eta: all rates share one compiled program.
+The noise rate is data, like tau and eta: all rates share one compiled program.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from omegaconf import DictConfig
 
-from experiments.common.loading import Parts, TextTask, draw_parts
+from experiments.common.loading import Masks, TextTask, draw_parts
 from experiments.common.run_directory import RunDirectory
 from jaxret.online.environment import Environment
 from jaxret.online.grids import LearnerGrid
@@ -31,7 +31,7 @@ class Stage(NamedTuple):
 
     size: str
     task: TextTask
-    parts: Parts
+    parts: Masks
     ranker: Ranker
     choosing: Int[np.ndarray, "S R"]  # all queries
     order: Int[np.ndarray, "S T"]  # without the validation part
@@ -67,7 +67,7 @@ def set_up(cfg: DictConfig, task: TextTask, size: Any, seeds: range) -> Stage:
     return Stage(
         size=str(size),
         task=some,
-        parts=Parts(validation=ours, heldout=theirs, training=theirs),
+        parts=Masks(validation=ours, heldout=theirs, training=theirs),
         ranker=Ranker(some, cfg.k),
         choosing=orders(np.ones_like(ours), cfg.exposures, seeds),
         order=orders(theirs, cfg.exposures, seeds),

@@ -47,7 +47,7 @@ from omegaconf import DictConfig
 
 from experiments.common.config import learner_grids
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.loading import Parts, TextTask, load_task
+from experiments.common.loading import Masks, TextTask, load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.warm_start.from_start import (
@@ -76,7 +76,7 @@ Starts = dict[str, Float[np.ndarray, "I d"]]
 
 @experiment("warm_start")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Plays every learner from every start; returns the results, and writes curves and figures."""
+    """Runs every learner from every start; returns the results, and writes curves and figures."""
     grids, names = learner_grids(cfg), templates(cfg)
     tasks = {name: _load(cfg, name) for name in names}
     documents = {f"document/{name}": task.theta for name, task in tasks.items()}
@@ -164,18 +164,18 @@ def templates(cfg: DictConfig) -> list[str]:
     return list(cfg.templates[cfg.dataset.name])
 
 
-def part(groups: Int[np.ndarray, " N"], cfg: DictConfig) -> tuple[Mask, Parts]:
+def part(groups: Int[np.ndarray, " N"], cfg: DictConfig) -> tuple[Mask, Masks]:
     """Draws the usage and, of the rest, the other parts, by question."""
     rest = 1 - cfg.usage - cfg.validation
     fractions = (cfg.usage, cfg.validation, rest * cfg.heldout, rest * (1 - cfg.heldout))
     masks = np.zeros((4, len(groups)), bool)
     for mask, positions in zip(masks, split_by_group(groups, fractions, cfg.seed), strict=True):
         mask[positions] = True
-    return masks[0], Parts(*masks[1:])
+    return masks[0], Masks(*masks[1:])
 
 
 def build(
-    task: TextTask, usage: Mask, parts: Parts, ranker: Ranker, mixes: Sequence[float]
+    task: TextTask, usage: Mask, parts: Masks, ranker: Ranker, mixes: Sequence[float]
 ) -> tuple[float, Starts]:
     """The starts from usage, and the weight of the mixture.
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from experiments.common.loading import Parts, TextTask
+from experiments.common.loading import Masks, TextTask
 from experiments.common.run_directory import RunDirectory
 from jaxret import plots
 from jaxret.online.grids import LearnerGrid
@@ -30,7 +30,7 @@ class Stage(NamedTuple):
 
     run: RunDirectory
     task: TextTask
-    parts: Parts
+    parts: Masks
     ranker: Ranker
     seeds: range
     order: Int[np.ndarray, "S T"]  # of the stream
@@ -93,7 +93,7 @@ def learn_from_start(
     assert rule is not None
     counts = np.bincount(order[0], minlength=len(task.queries))
     found, losses = proximal_losses(theta_1, *arrays, tau=shared[0], eta=shared[1], counts=counts)
-    played = Evidence(
+    evidence = Evidence(
         rule=rule,
         theta_1=jnp.asarray(theta_1),
         stream=Stream._make(map(jnp.asarray, (*arrays, order))),
@@ -114,7 +114,7 @@ def learn_from_start(
         },
         loss=trace["loss"],
         comparator=losses,
-        bound=bounds.theorem_5_1(played),
+        bound=bounds.theorem_5_1(evidence),
     )
 
 

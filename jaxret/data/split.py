@@ -98,11 +98,11 @@ def _refuse_overlap(dataset: Dataset, sides: np.ndarray) -> None:
         return
     first = marked[0]
     texts, later = _texts(dataset), sides > sides[first]
-    alike = {
+    same = {
         "text": np.flatnonzero(later & (texts == texts[first])),
         "question": np.flatnonzero(later & (dataset.groups == dataset.groups[first])),
     }
-    shared, other = next((what, rows[0]) for what, rows in alike.items() if len(rows))
+    shared, other = next((what, rows[0]) for what, rows in same.items() if len(rows))
     raise ValueError(
         f"{dataset.name}: {len(marked):,} queries are also in a later part of the split. The "
         f"first is {dataset.query_ids[first]!r} of {Split._fields[sides[first]]} "

@@ -31,7 +31,7 @@ def load(path: str | Path) -> Dataset:
     """Loads one of the folders; repeated rows are merged and counted.
 
     The id of a query is its part and its qid (``train_17``), since the two files number a text
-    that is in both alike. Such a text stays in both parts, where `jaxret.data.split` finds it.
+    that is in both. Such a text stays in both parts, where `jaxret.data.split` finds it.
     Documents are the objects that the JSON texts hold, or the texts where they hold none.
 
     Args:

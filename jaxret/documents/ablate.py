@@ -3,8 +3,8 @@
     original    no field                      full      all fields
     add/tags    this field and no other       out/tags  all but this one
 
-The gain of a field is signed alike in both: ``add/x`` less ``original`` is what it brings to a bare
-document, ``full`` less ``out/x`` what it brings to one that has the others.
+The gain of a field has the same sign in both: ``add/x`` less ``original`` is what it brings to a
+bare document, ``full`` less ``out/x`` what it brings to one that has the others.
 
 Which gains chance would not give, `jaxret.statistics` says: queries of one tool read one document,
 so their changes are not independent.

@@ -118,7 +118,7 @@ def sample(domains: Sequence[Hashable], n: int, seed: int) -> Int[np.ndarray, " 
 def incomplete(
     complete: Sequence[bool | None], rows: Sequence[int], domains: Sequence[Hashable]
 ) -> Share:
-    """The share of incomplete documents: the mean over domains, each counting alike.
+    """The share of incomplete documents: the mean over domains, each of the same weight.
 
     Its standard error is that of drawing without replacement within domains, so it is 0 where every
     document was judged.

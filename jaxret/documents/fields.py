@@ -1,7 +1,7 @@
 """Canonical fields: the names that data sets give to one thing, joined (Tool-REX, A.2, Table 4).
 
-The paper names its eight groups twice, and not alike. Table 4 says tags, function, when-to-use and
-limitations where the list below it ("the following eight canonical fields") says category,
+The paper names its eight groups twice, and differently. Table 4 says tags, function, when-to-use
+and limitations where the list below it ("the following eight canonical fields") says category,
 method, example usage and limitations. The list is right: it defines what the raw names hold
 (``category_name`` is a category, ``api_call`` and ``path`` are how a tool is called, and
 ``example_code`` is an example). The table's four are the fields of the *profile* that expansion

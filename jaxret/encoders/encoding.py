@@ -55,7 +55,7 @@ def encode(
     folder = None if cache is None else Path(cache) / encoder.fingerprint
     vectors = {} if folder is None else read_vectors(folder, encoder.width)
     todo = {key: text for key, text in zip(keys, prefixed, strict=True) if key not in vectors}
-    names = sorted(todo, key=lambda key: -len(todo[key]))  # so that a shard's lengths are alike
+    names = sorted(todo, key=lambda key: -len(todo[key]))  # so that a shard's lengths are close
     total = len(set(keys))
     with Progress(
         desc=f"{encoder.spec.name}, {kind} ({total - len(todo)} of {total} cached)",

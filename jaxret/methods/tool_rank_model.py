@@ -7,8 +7,9 @@
     trusted = reranker(model.network(asked), model.params(asked), asked, documents)
     final = refine(trusted, texts, first)
 
-The paper ranks by the probability; its logarithm ranks alike and tells apart what rounding would
-make equal ones. Nothing is computed of the other 151,000 words (`jaxret.nn.token_classifier`).
+The paper ranks by the probability; its logarithm gives the same order and tells apart what
+rounding would make equal. Nothing is computed of the other 151,000 words
+(`jaxret.nn.token_classifier`).
 
 Pairs are laid out on the device from tokens that were made once. They are sorted by length and run
 through the model in groups; a group is cut to one of three lengths, so that short pairs cost less.

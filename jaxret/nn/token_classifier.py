@@ -44,7 +44,7 @@ def token_classifier(
       compute: how the backbone is computed.
 
     Raises:
-      ValueError: if the backbone is no decoder, or for words that are alike or not in V.
+      ValueError: if the backbone is no decoder, or for words that are equal or not in V.
     """
     config = backbone.config
     if not isinstance(config, Qwen3Config):

@@ -61,7 +61,7 @@ def simulate_blocked(
       learner: one whose `Rule` is ``blocked``.
       state: as in `jaxret.online.rounds.scan_rounds`.
       environment: as there.
-      stream: as there. Where ``order`` is -1 nothing is played (its line of the trace means
+      stream: as there. Where ``order`` is -1 nothing happens (its line of the trace means
         nothing), so that the chunks of a run can share one shape.
       key: as there.
       block: B, rounds between two reads of Theta.
@@ -79,17 +79,17 @@ def simulate_blocked(
     rounds = stream.order.shape[0]
     order = jnp.pad(stream.order, (0, -rounds % block), constant_values=-1).reshape(-1, block)
 
-    def play(state, order):
-        return _play_block(rule, state, environment, stream, key, order, tile, axis)
+    def run_block(state, order):
+        return _run_block(rule, state, environment, stream, key, order, tile, axis)
 
     def skip(state, order):
-        line = jax.eval_shape(play, state, order)[1]
+        line = jax.eval_shape(run_block, state, order)[1]
         return state, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), line)
 
-    def play_if_any(state, order):
-        return lax.cond((order >= 0).any(), play, skip, state, order)
+    def run_if_any(state, order):
+        return lax.cond((order >= 0).any(), run_block, skip, state, order)
 
-    state, trace = lax.scan(play_if_any, state, order)
+    state, trace = lax.scan(run_if_any, state, order)
     return state, jax.tree.map(lambda x: x.reshape(-1)[:rounds], trace)
 
 
@@ -137,7 +137,7 @@ def simulate_on_mesh(
 
 
 class _Rounds(NamedTuple):
-    """What is known of a block's rounds before they are played; fields [B]."""
+    """What is known of a block's rounds before they are run; fields [B]."""
 
     t: Int[Array, " B"]
     query: Int[Array, " B"]
@@ -149,12 +149,12 @@ class _Rounds(NamedTuple):
 class _Rows(NamedTuple):
     """What changes within a block, per row: ``theta_i = factor_i (row_i - pending)``."""
 
-    pending: Float[Array, "B I"]  # e_s / factor, one line a round played
+    pending: Float[Array, "B I"]  # e_s / factor, one line for each round so far
     factor: Float[Array, " I"]
     norm2: Float[Array, " I"]  # squared norms of theta, as projected
 
 
-def _play_block(
+def _run_block(
     rule: Rule,
     state: State,
     environment: Environment,
@@ -180,7 +180,7 @@ def _play_block(
         norm2=blank if project is None else jnp.sum(state.theta**2, axis=1),
     )
 
-    def play(carry, xs):
+    def run_round(carry, xs):
         fresh, factor, norm2 = carry
         i, z, gram_row, now = xs
         act_key, respond_key = now.keys
@@ -201,13 +201,13 @@ def _play_block(
             factor, norm2 = factor * shrink, norm2 * shrink**2
         return (fresh, factor, norm2), (logits, choice, feedback.reward, success)
 
-    def play_tile(rows, xs):
+    def run_tile(rows, xs):
         start, now = xs
         gram_rows = lax.dynamic_slice_in_dim(gram, start, tile)  # [b, B]
         within = lax.dynamic_slice_in_dim(gram_rows, start, tile, axis=1)  # [b, b]
         left = lax.dynamic_slice_in_dim(scores, start, tile) - gram_rows @ rows.pending
         (fresh, factor, norm2), (logits, choice, reward, success) = lax.scan(
-            play,
+            run_round,
             (jnp.zeros_like(left), rows.factor, rows.norm2),
             (jnp.arange(tile), left, within, now),
         )
@@ -217,7 +217,7 @@ def _play_block(
         return _Rows(pending=pending, factor=factor, norm2=norm2), trace
 
     tiles = jax.tree.map(lambda x: x.reshape(-1, tile, *x.shape[1:]), rounds)
-    rows, trace = lax.scan(play_tile, rows, (jnp.arange(0, len(order), tile), tiles))
+    rows, trace = lax.scan(run_tile, rows, (jnp.arange(0, len(order), tile), tiles))
     theta = state.theta - rows.pending.T @ queries
     if project is not None:
         theta = theta * rows.factor[:, None]

@@ -49,7 +49,7 @@ class Observation(NamedTuple):
 class Coefficients(Protocol):
     """Maps one observed round to the coefficient of every item.
 
-    Elementwise in the items, so that it serves one device or a slice of the catalogue alike;
+    Elementwise in the items, so that it serves one device and a slice of the catalogue;
     zero where ``probs`` and ``chosen`` are.
     """
 
@@ -70,8 +70,8 @@ def importance_weighted(*, divide_by: str = "propensity") -> Estimator:
     """ORAG Eq. (4): every item pays ``p_i``, the chosen one is repaid ``y / pi``.
 
     Args:
-      divide_by: 'propensity', or 'model' to divide by p_a as Algorithm 2 is printed, which is
-        biased as soon as the item was not drawn from p.
+      divide_by: 'propensity', or 'model' to divide by p_a as the paper writes Algorithm 2, which
+        is biased as soon as the item was not drawn from p.
     """
     require("divide_by", divide_by, "'propensity' or 'model'", {"propensity", "model"}.__contains__)
 

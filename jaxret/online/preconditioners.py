@@ -38,7 +38,7 @@ class Preconditioner(NamedTuple):
 def second_moment(*, ridge: float = 1000.0) -> Preconditioner:
     """``A = (ridge + t) (ridge I + d sum_s u_s u_s^T)^-1``, the current u counted in.
 
-    It starts at the identity, and stays near it for unit vectors that point everywhere alike. The
+    It starts at the identity, and stays near it for unit vectors that point everywhere evenly. The
     inverse is kept by Sherman and Morrison's formula, which costs d^2 numbers a round.
 
     Args:

@@ -50,7 +50,7 @@ def orag(
       tau: temperature; the paper's is 1.
       eta: step size.
       k: items shown to the environment's reranker.
-      divide_by: 'propensity', or 'model' for Algorithm 2 as it is printed.
+      divide_by: 'propensity', or 'model' for Algorithm 2 as the paper writes it.
       projection: where rows may lie.
       schedule: factor of eta by round; None is constant.
     """

@@ -41,7 +41,7 @@ class Unit(Protocol):
       step: (state, number of the chunk) -> state.
       finish: state -> arrays to keep.
       keep_state: whether the last state is kept too.
-      rounds: how many are played in all.
+      rounds: how many there are in all.
     """
 
     def __call__(
@@ -116,7 +116,7 @@ def record(
     orders: Int[np.ndarray, "S T"],
     finish: Callable[[Any], Mapping[str, np.ndarray]],
 ) -> dict[str, np.ndarray]:
-    """Plays a stream, records every round and keeps the last state.
+    """Simulates a stream, records every round and keeps the last state.
 
     Args:
       unit: computes.
@@ -181,7 +181,7 @@ def tune(
     heldout: Mask,
     more: Mapping[str, Mask] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Plays a stream once for every setting and ranks by the final embeddings.
+    """Simulates a stream once for every setting and ranks by the final embeddings.
 
     Args:
       unit: computes.

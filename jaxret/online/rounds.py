@@ -3,7 +3,7 @@
     slate        <- show_slate(learner, state, ...)
     state, trace <- learn(learner, state, ..., slate)
 
-`scan_rounds` plays both inside a compiled program, for any learner. Where something outside of it
+`scan_rounds` runs both inside a compiled program, for any learner. Where something outside of it
 chooses from the slate (a language model, a judge, a person), the halves are compiled apart, and the
 choice comes in as ``position``:
 
@@ -106,7 +106,7 @@ def scan_rounds(
     stream: Stream,
     key: PRNGKey,
 ) -> tuple[State, Trace]:
-    """Plays the stream round by round: the plain scan, for any learner.
+    """Simulates the stream round by round: the plain scan, for any learner.
 
     Args:
       learner: its `act` and `update` are called as they stand.
@@ -117,20 +117,20 @@ def scan_rounds(
       key: of the whole run; rounds fold in their number.
 
     Returns:
-      the state after the last round, and a `Trace` with fields [T], 0 where nothing was played.
+      the state after the last round, and a `Trace` with fields [T], 0 where there was no round.
     """
     order = stream.order
 
-    def play(state, query):
+    def run_round(state, query):
         slate = show_slate(learner, state, environment, stream, query, key)
         return learn(learner, state, environment, stream, query, key, slate)
 
     def record(i, carry):
         state, trace = carry
-        state, line = play(state, order[i])
+        state, line = run_round(state, order[i])
         return state, jax.tree.map(lambda whole, one: whole.at[i].set(one), trace, line)
 
-    line = jax.eval_shape(play, state, jax.ShapeDtypeStruct((), order.dtype))[1]
+    line = jax.eval_shape(run_round, state, jax.ShapeDtypeStruct((), order.dtype))[1]
     blank = jax.tree.map(lambda one: jnp.zeros((len(order), *one.shape), one.dtype), line)
     rounds = jnp.argmin(jnp.append(order, -1))  # of real numbers and -1s the first -1
     return lax.fori_loop(0, rounds, record, (state, blank))

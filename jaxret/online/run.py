@@ -1,4 +1,4 @@
-"""What a simulation leaves: who played what, every round of every seed, and the last states.
+"""What a simulation leaves: who learnt on what, every round of every seed, and the last states.
 
     print(run)                    who, how many rounds, how, accuracy and its error, seconds
     run.accuracy, run.curves      of every seed

@@ -36,9 +36,9 @@ def simulate(
     resume: str | Path | None = None,
     chunk: int = CHUNK,
 ) -> Run:
-    """Plays a learner on a task's queries.
+    """Simulates a learner on a task's queries.
 
-    What can be played in blocks is, a catalogue that is split over devices is played on a mesh,
+    What has a blocked form takes it, a catalogue that is split over devices runs on a mesh,
     everything else takes the plain scan; ``run.how`` says which.
 
     Args:
@@ -67,7 +67,7 @@ def simulate(
     if resume is not None:
         folder = _claimed(Path(resume), learner.name, simulation.fingerprint(blank, orders))
     try:
-        states, trace = simulation.play(blank, orders, resume=folder, title=learner.name)
+        states, trace = simulation.run(blank, orders, resume=folder, title=learner.name)
     except SystemExit as stopped:  # a signal came; the state is saved
         print(f"{learner.name}: {stopped}", file=sys.stderr)
         raise

@@ -1,8 +1,8 @@
-"""The program that plays R runs side by side: seeds, and settings of a grid.
+"""The program that makes R runs side by side: seeds, and settings of a grid.
 
 All runs of a `Simulation` share one compiled program: settings are data, and streams are cut into
-chunks of one shape. What can be played in blocks is (`jaxret.online.blocked`), a catalogue that is
-split over devices is played on a mesh, everything else takes the plain scan.
+chunks of one shape. What has a blocked form takes it (`jaxret.online.blocked`), a catalogue that is
+split over devices runs on a mesh, everything else takes the plain scan.
 
 Letters: I items, d width, N queries, L labels, T rounds, R runs, c rounds a chunk, n settings.
 """
@@ -41,7 +41,7 @@ class Simulation:
       seeds: R numbers, which give the draws.
       example: one setting; all have the same form.
       chunk: rounds a chunk.
-      devices: over which the catalogue is split; None: it is not, and runs are played side by side.
+      devices: over which the catalogue is split; None: it is not, and runs go side by side.
 
     Raises:
       ValueError: for a task without queries or vectors, an environment of another catalogue, or a
@@ -85,11 +85,11 @@ class Simulation:
         _check(self._world(example), items)
         self.scores, self.map_queries = learner.scores, learner.map_queries
         self._start = jax.jit(partial(self._over_runs, self._init_one))
-        self._step = jax.jit(partial(self._over_runs, self._play_one))
+        self._step = jax.jit(partial(self._over_runs, self._run_one))
 
     @property
     def how(self) -> str:
-        """In which form rounds are played."""
+        """In which form rounds are simulated."""
         if self._devices is not None:
             return f"mesh of {self._devices} devices"
         return "blocked" if self._blocked else "scan"
@@ -131,7 +131,7 @@ class Simulation:
         return digest.hexdigest()
 
     def cut(self, orders: Int[np.ndarray, "R T"]) -> list[Int[np.ndarray, "R c"]]:
-        """Cuts streams into chunks of one shape; -1, where nothing is played, fills the last one.
+        """Cuts streams into chunks of one shape; -1, where nothing happens, fills the last one.
 
         Returns:
           chunks [R, c].
@@ -140,7 +140,7 @@ class Simulation:
         orders = np.pad(orders.astype(np.int32), ((0, 0), (0, fill)), constant_values=-1)
         return [orders[:, i : i + self.chunk] for i in range(0, orders.shape[1], self.chunk)]
 
-    def play(
+    def run(
         self,
         settings: Float[np.ndarray, "R n"],
         orders: Int[np.ndarray, "R T"],
@@ -148,7 +148,7 @@ class Simulation:
         resume: Path | None = None,
         title: str = "simulate",
     ) -> tuple[State, Trace]:
-        """Plays whole streams.
+        """Simulates whole streams.
 
         Args:
           settings: the numbers of each run.
@@ -192,7 +192,7 @@ class Simulation:
         del seed
         return self._make(*setting).init(*arrays[0])
 
-    def _play_one(self, arrays, state, setting, order, seed):
+    def _run_one(self, arrays, state, setting, order, seed):
         catalogue, queries, labels = arrays
         stream = Stream(queries=queries, labels=labels, order=order)
         world = _padded(self._world(setting), len(catalogue.theta))

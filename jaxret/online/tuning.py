@@ -79,7 +79,7 @@ def sweep(
     chunk: int = CHUNK,
     **settings: Any,
 ) -> Sweep:
-    """Plays every combination of settings, with every seed, as one compiled program.
+    """Simulates every combination of settings, with every seed, as one compiled program.
 
     Args:
       preset: makes the learner: ``greedy``, or a function of one's own.
@@ -121,7 +121,7 @@ def sweep(
     )
     points = np.array([tuple(point.values()) for point in grid])
     begin = time.perf_counter()
-    states, trace = simulation.play(
+    states, trace = simulation.run(
         np.repeat(points, len(numbers), axis=0),
         np.tile(orders, (len(grid), 1)),
         title=f"{learners[0].name}, {len(grid)} settings",

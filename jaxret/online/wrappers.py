@@ -106,7 +106,7 @@ def with_exploration(learner: Learner, epsilon: float = 0.05) -> Learner:
 
 
 class Past(NamedTuple):
-    """Rounds that were played; a ring, the oldest is overwritten first."""
+    """Rounds that have been; a ring, the oldest is overwritten first."""
 
     query: Float[Array, "C d"]
     item: Int[Array, " C"]

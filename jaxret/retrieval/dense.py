@@ -56,7 +56,7 @@ def inner_product(name: str, theta: Float[ArrayLike, "I d"]) -> Retriever:
         if (shape := np.shape(vectors))[1:] != (width,):
             raise ValueError(
                 f"{name!r}: queries have the shape {shape} and tools {(items, width)}: "
-                "encode both alike"
+                "encode both with one encoder"
             )
         return np.asarray(vectors)
 

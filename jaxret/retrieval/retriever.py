@@ -44,7 +44,7 @@ class Retriever(NamedTuple):
 
     ``split`` says which axis of which array is the catalogue's, as two trees of PartitionSpecs (or
     prefixes of trees) over the mesh axis ``item``: of the params and of the features. ``score``
-    must treat items alike: given some rows of the catalogue, it returns their columns.
+    must treat every item the same: given some rows of the catalogue, it returns their columns.
     """
 
     name: str
@@ -166,7 +166,7 @@ def refine(
     Args:
       reranker: what scores.
       texts: the N queries of the ranking, in its order.
-      ranking: the candidates. Those that the reranker scores alike keep their order.
+      ranking: the candidates. Those that the reranker scores equally keep their order.
       chunk: B, queries scored together.
       progress: whether to show a bar.
 

@@ -37,7 +37,7 @@ def save_run(
 
     Raises:
       ValueError: for a query with no items or with a score that is not finite, for queries that
-        are not N, and for ids that would be written alike.
+        are not N, and for ids that would be written the same.
     """
     queries, tools = list(_words(query_ids)), list(_words(tool_ids))
     if len(queries) != len(ranking.items):
@@ -104,15 +104,15 @@ def load_run(path: Path, query_ids: Sequence[str], tool_ids: Sequence[str]) -> R
 
 
 def word(text: str) -> str:
-    """An id as it stands in a run file; qrels for trec_eval must name it alike."""
+    """An id as it stands in a run file; qrels for trec_eval must name it the same."""
     return re.sub(r"\s", lambda space: quote(space[0]), text)
 
 
 def _words(ids: Sequence[str]) -> dict[str, int]:
     """Position of each id by its word, in order."""
     words = [word(name) for name in ids]
-    if alike := [name for name, count in Counter(words).items() if count > 1]:
-        raise ValueError(f"ids must differ in a run file, but {alike[:5]} occur more than once")
+    if repeated := [name for name, count in Counter(words).items() if count > 1]:
+        raise ValueError(f"ids must differ in a run file, but {repeated[:5]} occur more than once")
     return {name: position for position, name in enumerate(words)}
 
 

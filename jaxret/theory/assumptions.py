@@ -48,7 +48,7 @@ def at_least(name: str, measured: float, limit: float) -> Assumption:
 
 
 def constant_step(run: Evidence) -> Assumption:
-    """The schedule's factor is 1 in every round that was played."""
+    """The schedule's factor is 1 in every round."""
     rounds = jnp.arange(run.trace.loss.shape[-1], dtype=jnp.int32)
     off = np.abs(np.asarray(jax.vmap(run.rule.schedule)(rounds)) - 1.0).max()
     return at_most("constant step size: |factor - 1|", off, 0.0)
@@ -114,7 +114,7 @@ def estimator_second_moment(run: Evidence, *, noise_rate: float, allowed: Callab
 
 
 def one_label(run: Evidence) -> Assumption:
-    """Every query that was played has exactly one label."""
+    """Every query that was streamed has exactly one label."""
     counts = (np.asarray(run.stream.labels) >= 0).sum(axis=1)[np.asarray(run.stream.order)]
     odd = float(np.mean(counts != 1))
     return at_most("one label a query: share of rounds with more or none", odd, 0.0)

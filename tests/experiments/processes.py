@@ -36,14 +36,14 @@ def start(module: str, *overrides: str, cached: bool = True) -> subprocess.Popen
 
 @contextmanager
 def stopped_at(count: int) -> Iterator[None]:
-    """A SIGTERM comes while the run within plays its chunk of that number, and it stops there."""
-    steps, play = [], Simulation.step
+    """A SIGTERM comes while the run within runs its chunk of that number, and it stops there."""
+    steps, step = [], Simulation.step
 
     def stopped(simulation, *args):
         steps.append(simulation)
         if len(steps) == count:
             signal.raise_signal(signal.SIGTERM)
-        return play(simulation, *args)
+        return step(simulation, *args)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Simulation, "step", stopped)

@@ -90,7 +90,7 @@ def test_curves_of_static_retrieval_are_means_over_the_queries_that_arrived(fini
 def test_stopping_to_look_changes_nothing_of_what_is_learnt(
     finished, world, tmp_path, learner, protocol
 ):
-    """The stream played in one go ends with the rankings of the last point."""
+    """The stream run in one go ends with the rankings of the last point."""
     _, results, task, parts = finished
     cfg = configure(world, tmp_path)
     make = learner_grid(learner, plain(cfg.learners)[learner]).make

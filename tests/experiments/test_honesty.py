@@ -1,6 +1,6 @@
 """What is reported has chosen nothing, and what has chosen or is held out was never streamed.
 
-Each experiment runs in full on a small world, but no round is played and no query is ranked: what
+Each experiment runs in full on a small world, but no round is run and no query is ranked: what
 it streams is noted instead, and rankings are made up so that the last setting of a grid serves
 the validation part best, and every other part worst.
 """
@@ -45,7 +45,7 @@ GREEDY = ["learners.greedy.tau=[0.03]", "learners.greedy.eta_over_tau=[0.01,0.1,
 
 
 class Streams:
-    """Stands where rounds are played and queries ranked; keeps what each unit asked for."""
+    """Stands where rounds are run and queries ranked; keeps what each unit asked for."""
 
     def __init__(self, patch):
         self.streamed: dict[str, set[int]] = {}
@@ -272,7 +272,7 @@ def test_no_query_that_chose_is_among_those_that_are_ranked_for_the_report(noted
         assert not found.ranked[reported] & parts["validation"], reported
 
 
-class Played:
+class Known:
     """A simulation of one round in which setting g of three is known by its rate."""
 
     chunk, scores = 4, None
@@ -312,7 +312,7 @@ def chosen(validation, streamed):
     grid = LearnerGrid("three", lambda tau, eta: None, np.array([[1.0, g] for g in range(3)]))
     first = np.array([True, False, False, False])
     order = np.array([[q for q in range(3) if streamed or q]])
-    found = tune(unit, grid, Played(), ranker, order, validation=first, heldout=~first)
+    found = tune(unit, grid, Known(), ranker, order, validation=first, heldout=~first)
     return found["best"]
 
 

@@ -133,12 +133,12 @@ def test_rows_are_carried_to_an_encoder_of_another_width():
     there = SimpleNamespace(task=SimpleNamespace(theta=np.array([[0.0, 0.0, 1.0]])))
     rotation = np.array([[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0]])
     other = other_encoder.Other(there, rotation, 0.5, projections.none())
-    found = other.carried(np.array([[[1.0, 4.0]]]), np.array([[1.0, 0.0]]))
+    found = other.aligned(np.array([[[1.0, 4.0]]]), np.array([[1.0, 0.0]]))
     np.testing.assert_allclose(found["rotated"], [[[-4.0, 1.0, 0.0]]])
     np.testing.assert_allclose(found["change"], [[[-2.0, 0.0, 1.0]]])
     assert "as_they_are" not in found
     on_sphere = other._replace(projection=projections.sphere())
-    found = on_sphere.carried(np.array([[[3.0, 4.0]]]), np.array([[1.0, 0.0]]))
+    found = on_sphere.aligned(np.array([[[3.0, 4.0]]]), np.array([[1.0, 0.0]]))
     np.testing.assert_allclose(found["rotated"], [[[-0.8, 0.6, 0.0]]], rtol=1e-6)
 
 
@@ -180,7 +180,10 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(finished, 
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("carry=cube", r"carry must be one of projections=\['none', 'sphere'\], got 'cube'"),
+        (
+            "transferred=cube",
+            r"transferred must be one of projections=\['none', 'sphere'\], got 'cube'",
+        ),
         ("projections=[sphere,cube]", "unknown projection 'cube'; known: none, ball, sphere"),
         (
             "learner=[mapped]",

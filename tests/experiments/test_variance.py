@@ -55,7 +55,7 @@ def test_to_put_lying_bits_right_costs_variance(finished):
 
 
 def test_the_rate_of_lying_bits_reaches_environment_and_estimator_as_data(finished):
-    """Without lies the debiased rule is the paper's, bit by bit; the oracle hears no bits."""
+    """Without noise the debiased rule is the paper's, bit by bit; the oracle hears no bits."""
     directory, results = finished
     read = {}
     for name in KEPT:

@@ -124,7 +124,7 @@ def test_what_is_refused_changes_nothing_and_leaves_the_ticket_open(task):
 
 
 def test_late_answers_count_where_the_tool_is_still_there(task):
-    def play(between):
+    def moved(between):
         index = jr.Index(jr.greedy(**SETTINGS), task)
         ticket = index.search(task.queries[0])
         between(index, ticket.ids[0])
@@ -137,10 +137,10 @@ def test_late_answers_count_where_the_tool_is_still_there(task):
         index.remove([tool])
         index.add([tool], [-task.theta[0]])
 
-    assert play(lambda index, tool: None) > 1e-4
-    assert play(lambda index, tool: index.remove([tool])) == 0
-    assert play(lambda index, tool: index.add(["new"], [task.theta[0]])) > 1e-4
-    assert play(come_back) > 1e-4
+    assert moved(lambda index, tool: None) > 1e-4
+    assert moved(lambda index, tool: index.remove([tool])) == 0
+    assert moved(lambda index, tool: index.add(["new"], [task.theta[0]])) > 1e-4
+    assert moved(come_back) > 1e-4
 
 
 LEARNERS = {

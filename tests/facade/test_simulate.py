@@ -1,4 +1,4 @@
-"""One call plays a learner: the same rounds in every form, for every seed, cut or in one piece."""
+"""One call runs a learner: the same rounds in every form, for every seed, cut or in one piece."""
 
 import itertools
 import os
@@ -131,8 +131,8 @@ def test_a_slate_longer_than_the_catalogue_is_refused(task):
         jr.simulate(jr.greedy(), task.select([]))
 
 
-def stopped(monkeypatch, play, *, at=2):
-    """Plays until SIGTERM comes in the chunk of that number."""
+def stopped(monkeypatch, simulate, *, at=2):
+    """Runs until SIGTERM comes in the chunk of that number."""
     steps, step = [], Simulation.step
 
     def interrupting(*args):
@@ -144,7 +144,7 @@ def stopped(monkeypatch, play, *, at=2):
     with monkeypatch.context() as patch:
         patch.setattr(Simulation, "step", interrupting)
         with pytest.raises(Interrupted):
-            play()
+            simulate()
     assert len(steps) == at
 
 
@@ -152,17 +152,17 @@ def stopped(monkeypatch, play, *, at=2):
     "preset", [jr.orag, jr.mapped_replayed], ids=lambda preset: preset.__name__
 )
 def test_an_interrupted_run_goes_on_bit_for_bit(task, tmp_path, monkeypatch, capsys, preset):
-    def play(resume=None):
+    def simulate(resume=None):
         options = {"exposures": 3, "seeds": 2, "chunk": 64, "resume": resume}
         return jr.simulate(preset(**SETTINGS), task, **options)
 
-    straight = play()
-    stopped(monkeypatch, lambda: play(tmp_path / "run"))
+    straight = simulate()
+    stopped(monkeypatch, lambda: simulate(tmp_path / "run"))
     assert "the same command resumes" in capsys.readouterr().err
-    resumed = play(tmp_path / "run")
+    resumed = simulate(tmp_path / "run")
     same(resumed.trace, straight.trace)
     same(resumed.states, straight.states)
-    again = play(tmp_path / "run")  # all of it is there
+    again = simulate(tmp_path / "run")  # all of it is there
     same(again.states, straight.states)
 
 
@@ -192,7 +192,7 @@ def test_another_process_goes_on_with_a_reranker_of_its_own(tmp_path):
         print(len(steps), run.states.theta.sum())
     """)
 
-    def play(kill, folder):
+    def simulate(kill, folder):
         return subprocess.run(
             [sys.executable, "-c", program, str(kill), str(tmp_path / folder)],
             capture_output=True,
@@ -201,10 +201,10 @@ def test_another_process_goes_on_with_a_reranker_of_its_own(tmp_path):
             env=os.environ | {"JAX_COMPILATION_CACHE_DIR": jax.config.jax_compilation_cache_dir},
         )
 
-    killed = play(1, "cut")
+    killed = simulate(1, "cut")
     assert killed.returncode == 143, killed.stderr
     assert "orag: stopped at step 1" in killed.stderr
-    resumed, straight = play(0, "cut"), play(0, "straight")
+    resumed, straight = simulate(0, "cut"), simulate(0, "straight")
     assert resumed.stdout.split()[0] == "2", resumed.stderr
     assert straight.stdout.split()[0] == "3", straight.stderr
     assert resumed.stdout.split()[1] == straight.stdout.split()[1]

@@ -212,19 +212,19 @@ def test_the_data_set_loads_and_its_parts_share_no_query(tmp_path, healthy):
 
 def test_parts_may_be_kept_from_sharing_a_set_of_tools(tmp_path, healthy):
     one = healthy[1][0].accepted[0]
-    alike = [
+    copies = [
         one._replace(query=f"word{i} query{i}", slot=100 + i, draft=one.draft._replace(functions=f))
         for i in range(40)
         for f in [one.draft.functions[:: 1 if i % 2 else -1] if i < 20 else (f"lib.tool{i - 20}x",)]
     ]
     shares = {"validation": 0.2, "test": 0.2}
-    parted = output.assign(alike, list(TOOLS), **shares, seed=1, by_tools=True)
+    parted = output.assign(copies, list(TOOLS), **shares, seed=1, by_tools=True)
     assert len(set(parted[:20])) == 1  # the order of the tools does not matter
-    output.save(tmp_path, alike, parted, ROWS, by_tools=True)
+    output.save(tmp_path, copies, parted, ROWS, by_tools=True)
     rows = jsonl.load(tmp_path)
     wrong = ["train", "test"] * 20
     with pytest.raises(ValueError, match="the same question as"):
-        output.save(tmp_path, alike, wrong, ROWS, by_tools=True)
+        output.save(tmp_path, copies, wrong, ROWS, by_tools=True)
     assert len(own_split(rows).test) == parted.count("test")
 
 

@@ -1,4 +1,4 @@
-"""Every method from Python in a few lines: fitted, saved, loaded again, ranking alike."""
+"""Every method from Python in a few lines: fitted, saved, loaded again, ranking the same."""
 
 from dataclasses import FrozenInstanceError, replace
 

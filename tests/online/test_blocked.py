@@ -134,7 +134,7 @@ CASES = [
 
 
 class Run(NamedTuple):
-    """One case played in float64, as NumPy arrays; ``scan`` and ``blocked`` are (state, trace)."""
+    """One case run in float64, as NumPy arrays; ``scan`` and ``blocked`` are (state, trace)."""
 
     case: Case
     catalogue: Catalogue
@@ -150,14 +150,14 @@ def run(request, problem):
         catalogue, stream = problem(items=ITEMS)
         state = case.learner.init(*catalogue)
 
-        def play(how):
+        def finish(how):
             key = jax.random.key(5)
             return jax.jit(lambda s: how(case.learner, s, case.environment, stream, key))(state)
 
         blocks = partial(simulate_blocked, block=24, tile=8)  # 100 rounds are no multiple of 24
-        played = Run(case, catalogue, stream, scan=play(scan_rounds), blocked=play(blocks))
-        return played._replace(
-            **jax.tree.map(np.asarray, {k: v for k, v in played._asdict().items() if k != "case"})
+        both = Run(case, catalogue, stream, scan=finish(scan_rounds), blocked=finish(blocks))
+        return both._replace(
+            **jax.tree.map(np.asarray, {k: v for k, v in both._asdict().items() if k != "case"})
         )
 
 

@@ -41,7 +41,7 @@ def rounds(n):
     ]
 
 
-def play(rule, state, query, choice, reward, observed=True):
+def learn(rule, state, query, choice, reward, observed=True):
     return rule.update(state, query, choice, Feedback(jnp.asarray(reward), observed))
 
 
@@ -51,10 +51,10 @@ def test_each_round_is_followed_by_past_ones_at_once_that_the_ring_still_holds()
     state, plain = rule.init(theta), INNER.init(theta)
     past = rounds(7)
     for t, now in enumerate(past):
-        state, plain = play(rule, state, *now), play(INNER, plain, *now)
+        state, plain = learn(rule, state, *now), learn(INNER, plain, *now)
         ring = [max(s for s in range(t + 1) if s % 4 == slot) for slot in range(min(t + 1, 4))]
         drawn = jax.random.randint(draw_key(5, t), (3,), 0, len(ring))
-        moved = [play(INNER, plain, *past[ring[int(i)]]).theta - plain.theta for i in drawn]
+        moved = [learn(INNER, plain, *past[ring[int(i)]]).theta - plain.theta for i in drawn]
         plain = plain._replace(theta=plain.theta + sum(moved))
         np.testing.assert_allclose(state.theta, plain.theta, rtol=1e-5)
     assert state.t == 7 == state.extra[2]  # rounds, and how many of them were remembered
@@ -75,7 +75,7 @@ def test_one_past_round_is_the_update_itself(query_map):
     inner = inner if query_map is None else with_query_map(inner, query_map)
     state = inner.init(jnp.asarray(np.random.default_rng(0).normal(size=(3, 4)), jnp.float32))
     for query, choice, reward in rounds(3):
-        new = play(inner, state, query, choice, reward)
+        new = learn(inner, state, query, choice, reward)
         one = jax.tree.map(lambda x: x[None], (query, choice, jnp.asarray(reward)))
         old = inner.relearn(state, *one, jnp.ones(1))
         assert old.t == state.t
@@ -90,18 +90,18 @@ def test_nothing_is_learnt_from_past_bits_of_tools_that_have_gone():
     rule = with_experience_replay(INNER, per_round=4, capacity=4)
     state = rule.init(jnp.eye(3, 4))
     query, choice, _ = rounds(1)[0]
-    state = play(rule, state, query, choice, 1.0)  # tool 0
+    state = learn(rule, state, query, choice, 1.0)  # tool 0
     gone = state._replace(available=jnp.array([False, True, True]))
     other = choice._replace(item=jnp.asarray(1))
-    after = play(rule, gone, query, other, 0.0)
+    after = learn(rule, gone, query, other, 0.0)
     np.testing.assert_array_equal(after.theta[0], state.theta[0])
     assert np.abs(after.theta[1] - state.theta[1]).max() > 1e-3
 
 
 def test_a_round_without_an_answer_is_not_remembered():
     rule = with_experience_replay(INNER, per_round=2, capacity=4)
-    state = play(rule, rule.init(jnp.eye(3, 4)), *rounds(1)[0])
-    after = play(rule, state, *rounds(2)[1], observed=jnp.asarray(False))
+    state = learn(rule, rule.init(jnp.eye(3, 4)), *rounds(1)[0])
+    after = learn(rule, state, *rounds(2)[1], observed=jnp.asarray(False))
     assert after.t == state.t + 1
     for ours, theirs in zip(
         jax.tree.leaves(after._replace(t=state.t)), jax.tree.leaves(state), strict=True

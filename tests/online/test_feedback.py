@@ -134,7 +134,7 @@ def some_rounds(n, seed=0):
         yield jnp.asarray(rng.normal(size=4), jnp.float32), choice, float(t % 2), labels
 
 
-def play(rule, state, rounds, observed=True):
+def go_on(rule, state, rounds, observed=True):
     for query, choice, reward, labels in rounds:
         feedback = Feedback(
             jnp.asarray(reward), jnp.asarray(observed), labels if rule.oracle else None
@@ -155,8 +155,8 @@ def a_start(rule):
 
 @pytest.mark.parametrize("rule", EVERYONE, ids=lambda rule: rule.name)
 def test_a_round_without_an_answer_changes_nothing_but_the_count(rule):
-    state = play(rule, a_start(rule), some_rounds(5))
-    after = play(rule, state, some_rounds(2, seed=1), observed=False)
+    state = go_on(rule, a_start(rule), some_rounds(5))
+    after = go_on(rule, state, some_rounds(2, seed=1), observed=False)
     assert after.t == state.t + 2
     same(after._replace(t=state.t), state)
 
@@ -175,8 +175,8 @@ def test_a_round_without_an_answer_does_not_fill_a_batch():
         (observed[5:], True),
         (silent, False),
     ]:
-        state = play(BATCHES, state, part, observed=heard)
-    plain = play(BATCHES, a_start(BATCHES), observed)
+        state = go_on(BATCHES, state, part, observed=heard)
+    plain = go_on(BATCHES, a_start(BATCHES), observed)
     assert (state.t, plain.t, plain.extra.count) == (16, 6, 6)
     same(state._replace(t=plain.t), plain)
     assert np.abs(plain.theta - a_start(BATCHES).theta).max() > 1e-3

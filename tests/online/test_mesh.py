@@ -36,7 +36,7 @@ def everything(items):
 
 
 def on_devices(n, rule, catalogue, stream, world, **blocks):
-    """Plays on a mesh of n devices; n = 0 is the plain blocked form."""
+    """Runs on a mesh of n devices; n = 0 is the plain blocked form."""
     how = partial(simulate_on_mesh, mesh=sharding.make_mesh(item=n)) if n else simulate_blocked
     run = jax.jit(lambda state: how(rule, state, world, stream, KEY(), **blocks))
     return run(rule.init(*catalogue))
@@ -50,10 +50,10 @@ def on_devices(n, rule, catalogue, stream, world, **blocks):
 def test_one_device_and_many_choose_the_same_items(problem, x64, rule, tolerance):
     with jax.enable_x64(x64):
         catalogue, stream = problem()
-        play = partial(on_devices, rule=rule, catalogue=catalogue, stream=stream, block=24)
-        state, trace = play(0, world=everything(40))
+        run = partial(on_devices, rule=rule, catalogue=catalogue, stream=stream, block=24)
+        state, trace = run(0, world=everything(40))
         for n in DEVICES:
-            split_state, split_trace = play(n, world=everything(40))
+            split_state, split_trace = run(n, world=everything(40))
             np.testing.assert_array_equal(split_trace.item, trace.item)
             for got, expected in zip(split_trace, trace, strict=True):
                 np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance)

@@ -4,7 +4,7 @@ With r the probability that the reranker picks the right item i* when it stands 
 the probability that i* stood there given the noise of the others (Kool et al. 2019):
 
     divided by pi      E[c] = p - r 1[i*]                      unbiased for a reranker that knows it
-    divided by p       E[c] = p - r P(i* on the slate) / p_i* 1[i*]              as it is printed
+    divided by p       E[c] = p - r P(i* on the slate) / p_i* 1[i*]              as the paper has it
 
 Slates are enumerated; what stays continuous, the threshold kappa, is integrated out.
 """

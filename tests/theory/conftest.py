@@ -32,7 +32,7 @@ class Toy:
         orders = [[rng.permutation(QUERIES) for _ in range(TIMES)] for _ in range(SEEDS)]
         self.order = np.array(orders, np.int32).reshape(SEEDS, -1)
 
-    def play(self, learner, *, noise_rate=None, comparator=None, labels=None):
+    def run(self, learner, *, noise_rate=None, comparator=None, labels=None):
         """An `Evidence`; U is Theta_1 unless given."""
         labels = jnp.asarray(self.labels if labels is None else labels)
         stream = Stream(queries=jnp.asarray(self.queries), labels=labels, order=self.order)

@@ -16,7 +16,7 @@ RULE = presets.orag(tau=0.3, eta=0.003, projection=projections.none())
 
 @pytest.fixture(scope="module")
 def clean(toy):
-    return toy.play(RULE)
+    return toy.run(RULE)
 
 
 def test_the_start_is_measured_on_the_worst_seed(clean):

@@ -22,12 +22,12 @@ def closest(toy):
 
 @pytest.fixture(scope="module")
 def clean(toy, closest):
-    return toy.play(RULE, comparator=closest.theta)
+    return toy.run(RULE, comparator=closest.theta)
 
 
 @pytest.fixture(scope="module")
 def noisy(toy, closest):
-    return toy.play(RULE, noise_rate=0.45, comparator=closest.theta)
+    return toy.run(RULE, noise_rate=0.45, comparator=closest.theta)
 
 
 def failing(bound):
@@ -115,7 +115,7 @@ def test_the_debiased_rule_meets_its_bound_under_label_noise(toy, closest):
         tau=TAU,
         eta=ETA,
     )
-    run = toy.play(rule, noise_rate=0.1, comparator=closest.theta)
+    run = toy.run(rule, noise_rate=0.1, comparator=closest.theta)
     bound, regret = debiased(run, noise_rate=0.1), measured_regret(run)
     assert bound.holds
     assert set(bound.terms) == {"start", "variance"}
@@ -129,7 +129,7 @@ def test_the_debiased_rule_meets_its_bound_under_label_noise(toy, closest):
 
 def test_the_rule_that_moves_one_row_meets_theorem_5_1(toy, closest):
     rule = presets.chosen_only(tau=TAU, eta=ETA, projection=projections.none())
-    run = toy.play(rule, comparator=closest.theta)
+    run = toy.run(rule, comparator=closest.theta)
     bound, regret = theorem_5_1(run), measured_regret(run)
     assert bound.holds
     assert regret.mean + 5 * regret.stderr < bound.value

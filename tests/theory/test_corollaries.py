@@ -21,14 +21,14 @@ CONSTANTS = Constants(theta=4.0, q=12.0, p_label=0.01, p_item=0.005)
 @pytest.fixture(scope="module")
 def clean(toy):
     rule = presets.orag(tau=TAU, eta=ETA, projection=projections.none())
-    return toy.play(rule, comparator=0.9 * toy.theta_1)
+    return toy.run(rule, comparator=0.9 * toy.theta_1)
 
 
 @pytest.fixture(scope="module")
 def noisy(toy):
     ball = projections.ball(radius=0.6)
     rule = presets.orag(tau=TAU, eta=ETA, projection=ball)
-    return toy.play(rule, noise_rate=0.1, comparator=1.1 * toy.theta_1)
+    return toy.run(rule, noise_rate=0.1, comparator=1.1 * toy.theta_1)
 
 
 def with_step(run, eta):

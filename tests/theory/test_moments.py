@@ -77,13 +77,13 @@ def test_many_rounds_of_policy_environment_and_estimator_have_these_moments(esti
     label, rho, n = 0, 0.2, 40_000
     world, z, labels = label_noise(rho), jnp.asarray(LOGITS, jnp.float32), jnp.array([label])
 
-    def play(key):
+    def draw(key):
         act, lot = jax.random.split(key)
         slate = draws.show(act, z, None)
         choice, feedback, _ = respond(world, lot, slate, labels, jnp.zeros((), jnp.int32))
         return coefficients(estimator, z, choice, feedback, None)
 
-    c = jax.jit(jax.vmap(play))(jax.random.split(jax.random.key(3), n))
+    c = jax.jit(jax.vmap(draw))(jax.random.split(jax.random.key(3), n))
     c = np.asarray(c, np.float64)
     mean, bias, variance = of(estimator, draws, label, rho)
     assert (np.abs(c.mean(axis=0) - mean) <= 4.5 * c.std(axis=0) / np.sqrt(n) + 1e-6).all()

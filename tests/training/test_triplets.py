@@ -76,9 +76,9 @@ def test_anchors_without_a_side_give_nothing_and_are_counted():
     alone = query2query(vectors, np.array([[0], [0], [1], [2]]), list("abcd"))
     assert set(alone.positions[:, 0]) == {0, 1}
     assert (alone.without_positive, alone.without_negative) == (2, 0)
-    alike = query2query(vectors, np.zeros((4, 1), int), list("abcd"))
-    assert alike.positions.shape == (0, 3)
-    assert (alike.without_positive, alike.without_negative) == (0, 4)
+    single = query2query(vectors, np.zeros((4, 1), int), list("abcd"))
+    assert single.positions.shape == (0, 3)
+    assert (single.without_positive, single.without_negative) == (0, 4)
 
 
 def test_a_limit_draws_among_the_triplets_of_each_anchor():
