@@ -7,9 +7,6 @@ import typing
 
 import jaxret
 
-# Modules that do not say it yet; the list only shrinks.
-EXEMPT = ("jaxret.training", "jaxret.methods")
-
 
 def is_array(annotation) -> bool:
     """Whether an annotation is an array of jaxtyping, or a tuple or an option that holds one."""
@@ -25,8 +22,6 @@ def is_array(annotation) -> bool:
 def public_functions():
     """Name, function and what is said of it, its base classes' words included."""
     for found in pkgutil.walk_packages(jaxret.__path__, "jaxret."):
-        if found.name.startswith(EXEMPT):
-            continue
         module = importlib.import_module(found.name)
         for holder in (module, *filter(inspect.isclass, vars(module).values())):
             for name, value in vars(holder).items():

@@ -117,7 +117,8 @@ def nudge_m(
       val_labels: their tools, -1 pads.
 
     Returns:
-      the embeddings, no longer of length 1 and meant for inner products, and gamma.
+      the embeddings [I, d], no longer of length 1 and meant for inner products; and gamma [], the
+      distance that each used tool moved.
     """
     theta, towards = _directions(theta, queries, labels, val_queries)
 
@@ -158,7 +159,7 @@ def nudge_n(
       val_labels: their tools, -1 pads.
 
     Returns:
-      unit embeddings, and the gamma of `GRID`.
+      unit embeddings [I, d]; and gamma [], of `GRID`: the squared distance that none exceeds.
     """
     theta, towards = _directions(theta, queries, labels, val_queries)
     cosine = (theta * towards).sum(axis=1)

@@ -151,6 +151,9 @@ def refit(
       learning_rate: size of a step.
       tau: temperature of ``q . theta``.
       reranker_tau: temperature of the scores.
+
+    Returns:
+      the moved queries [N, d], not scaled to any length.
     """
     require("steps", steps, ">= 0", lambda x: x >= 0)
     positive = {"learning_rate": learning_rate, "tau": tau, "reranker_tau": reranker_tau}

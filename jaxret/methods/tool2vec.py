@@ -111,7 +111,7 @@ def tool2vec(
       mix: weight of usage against the document, in [0, 1].
 
     Returns:
-      ``mix v_i + (1 - mix) document_i``, and ``document_i`` where no query used tool i.
+      rows [I, d]: ``mix v_i + (1 - mix) document_i``, or ``document_i`` where no query used tool i.
     """
     require("mix", mix, "in [0, 1]", lambda weight: 0 <= weight <= 1)
     uses, sums = usage(queries, labels, len(documents))
@@ -127,7 +127,11 @@ def tool2vec(
 def usage(
     queries: Float[Array, "N d"], labels: Int[Array, "N L"], items: int
 ) -> tuple[Float[Array, " I"], Float[Array, "I d"]]:
-    """How often each tool was used, and the sum of the queries that used it."""
+    """Counts how often each tool was used, and sums the queries that used it.
+
+    Returns:
+      the counts [I] and the sums [I, d]; 0 for a tool that no query used.
+    """
     rows = jnp.where(labels >= 0, labels, items).reshape(-1)  # pads fall into a row past the end
     ones = jnp.ones(len(rows), queries.dtype)
     each = jnp.repeat(queries, labels.shape[1], axis=0)

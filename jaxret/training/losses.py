@@ -22,7 +22,11 @@ _EPS = 1e-6  # PyTorch's, in every coordinate of a difference
 
 
 def is_label(items: Int[Array, "#B N"], labels: Int[Array, "B L"]) -> Bool[Array, "B N"]:
-    """Whether each item is one of its row's labels; -1 is none, on either side."""
+    """Whether each item is one of its row's labels; -1 is none, on either side.
+
+    Returns:
+      True or False for each item of each row [B, N].
+    """
     same = items[:, :, None] == labels[:, None, :]
     return same.any(axis=2) & (items >= 0)
 
@@ -44,6 +48,9 @@ def multi_label_bce(
       candidates: which tool each column is, -1 where there is none; by default column i is
         tool i. A row without any candidate has loss 0.
       weights: see the top of this file.
+
+    Returns:
+      the mean over rows [], in nats a tool.
     """
     columns = jnp.arange(logits.shape[1])[None] if candidates is None else candidates
     logits, there = _wide(logits), columns >= 0
@@ -72,6 +79,9 @@ def softmax_ce(
       labels: the right tools; a row without any has loss 0.
       normalise: divides by the number of labels, so that every query counts the same.
       weights: see the top of this file.
+
+    Returns:
+      the mean over rows [], in nats: summed over a row's labels, or a label with ``normalise``.
     """
     right = is_label(jnp.arange(logits.shape[1])[None], labels)
     loss = jnp.where(right, -jax.nn.log_softmax(_wide(logits), axis=1), 0).sum(axis=1)
@@ -95,6 +105,9 @@ def triplet_margin(
 
     eps is PyTorch's and keeps the gradient finite where vectors coincide. Tool2Vec's trainer
     compares raw vectors though retrieval then compares unit ones; ``unit`` scales them first.
+
+    Returns:
+      the mean over rows [], a distance.
     """
     require("margin", margin, ">= 0", lambda x: x >= 0)
     a, p, n = (_wide(x) for x in (anchor, positive, negative))
@@ -134,6 +147,9 @@ def info_nce(
       temperature: tau, above 0.
       in_batch: whether rows serve each other as negatives.
       weights: see the top of this file; rows of weight 0 are nobody's negatives.
+
+    Returns:
+      the mean over rows [], in nats.
 
     Raises:
       ValueError: if negatives come without their tools, or nothing is left to compare with.

@@ -27,6 +27,10 @@ def random_negatives(
       count: m, >= 1.
       seed: of the draws.
 
+    Returns:
+      a line a query and label [M, 2 + m]: the query, the label, m wrong tools, -1 where there are
+      fewer.
+
     Raises:
       ValueError: naming the first query whose labels are no labels of this catalogue.
     """
@@ -50,6 +54,10 @@ def hard_negatives(
       labels: of each query.
       candidates: items of a first stage, best first, -1 pads.
       count: m, >= 1.
+
+    Returns:
+      a line a query and label [M, 2 + m]: the query, the label, m wrong tools, -1 where there are
+      fewer.
     """
     require("count", count, ">= 1", lambda m: m >= 1)
 

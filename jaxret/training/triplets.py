@@ -100,7 +100,7 @@ def query2desc(
       seed: decides the draw.
 
     Returns:
-      (query, right tool, wrong tool), in the order of the queries and their labels.
+      lines [M, 3] of (query, right tool, wrong tool), in the order of queries and their labels.
 
     Raises:
       ValueError: naming the first query whose labels are no labels of this catalogue.

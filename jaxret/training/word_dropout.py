@@ -27,11 +27,11 @@ def frame(texts: Sequence[Sequence[int]]) -> tuple[int, int]:
     These are no words of a query. They stay.
     """
     shortest = min(map(len, texts))
-    before = _alike(texts, range(shortest))
-    return before, _alike(texts, range(-1, before - shortest - 1, -1))
+    before = _shared(texts, range(shortest))
+    return before, _shared(texts, range(-1, before - shortest - 1, -1))
 
 
-def _alike(texts, places) -> int:
+def _shared(texts, places) -> int:
     """Of how many places, from the first on, all texts have the same token."""
     differ = (i for i, place in enumerate(places) if len({text[place] for text in texts}) > 1)
     return next(differ, len(places))
@@ -44,6 +44,9 @@ def droppable(lengths: Sequence[int], kept: tuple[int, int], width: int) -> Bool
       lengths: tokens of each query.
       kept: of the `frame`.
       width: L.
+
+    Returns:
+      True [B, L] where a token is a word of its query.
     """
     before, after = kept
     place = np.arange(width)
@@ -62,6 +65,9 @@ def drop(
       mask: of the tokens.
       words: from `droppable`.
       most: the largest share, in 0 .. 1; the mean is half of it.
+
+    Returns:
+      True [B, L] where a token stays.
     """
     of_row, of_word = jax.random.split(key)
     share = most * jax.random.uniform(of_row, (len(mask), 1))
