@@ -23,7 +23,6 @@ from experiments import (
     latency,
     orag,
     paper_settings,
-    regret,
     rerank,
     tune,
 )
@@ -32,6 +31,7 @@ from experiments.common.experiment import command
 from experiments.exploration import __main__ as exploration
 from experiments.forgetting import __main__ as forgetting
 from experiments.multihop import __main__ as multihop
+from experiments.regret import __main__ as regret
 from experiments.report import page
 from experiments.report.jobs import Job, plan
 from experiments.report.workers import Task, side_by_side

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
-from experiments import regret
 from experiments.benchmarks import simulate as benchmark_simulate
 from experiments.common.config import CONFIGS
+from experiments.regret import __main__ as regret
+from experiments.regret.curve import Curve
 from tests.experiments.processes import stopped_at
 
 
@@ -25,9 +26,24 @@ SMALL = [
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def stated():
+    """Every bound that the run computed."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, stated):
     directory = tmp_path_factory.mktemp("regret")
-    values = regret.main(configure("regret", directory, *SMALL))
+    bounds = Curve.bounds
+
+    def noted(curve, evidence):
+        found = bounds(curve, evidence)
+        stated.extend(found)
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Curve, "bounds", noted)
+        values = regret.main(configure("regret", directory, *SMALL))
     assert {"ball.png", "proximal.png"} <= {path.name for path in directory.iterdir()}
     return values
 
@@ -48,7 +64,13 @@ def test_every_measured_regret_is_below_its_bounds(finished):
                 )
 
 
-def test_lying_bits_cost_regret(finished):
+def test_every_assumption_is_measured(finished, stated):
+    assert len(stated) == 14  # of two horizons: two bounds a curve, one of the debiased rule
+    silent = {a.name for bound in stated for a in bound.assumptions if not a.is_measured}
+    assert not silent
+
+
+def test_noisy_bits_cost_regret(finished):
     at = "T=2048/regret"
     assert finished[f"ball/rho=0/{at}"] < finished[f"ball/rho=0.2/{at}"]
 

@@ -1,0 +1,1 @@
+"""Regret over horizons, and its bounds: `python -m experiments.regret`."""

@@ -1,0 +1,133 @@
+"""One learner at every horizon: its regret, and what the theorems say of it.
+
+Letters: I items, N queries, S seeds, n horizons, T rounds.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from experiments.common.loading import TextTask
+from experiments.common.run_directory import RunDirectory
+from jaxret.online import estimators, policies, projections
+from jaxret.online.environment import Environment, always_available
+from jaxret.online.learner import Learner
+from jaxret.online.rank_one import rank_one
+from jaxret.online.recording import record
+from jaxret.online.simulation import Simulation
+from jaxret.progress import Progress
+from jaxret.theory import bounds, checks, corollaries
+from jaxret.theory.comparators import Comparator
+from jaxret.theory.evidence import Evidence, final_regrets
+from jaxret.types import Stream, Trace
+
+
+class Curve(NamedTuple):
+    """One line of the figure: a learner whose horizon varies."""
+
+    name: str
+    tau: float
+    c: float
+    rho: float = 0.0
+    debiased: bool = False
+    radius: float | None = None
+
+    def learner(self, tau, eta) -> Learner:
+        """Algorithm 1 with this curve's estimator and projection."""
+        if self.debiased:
+            estimator = estimators.debiased(noise_rate=self.rho)
+        else:
+            estimator = estimators.importance_weighted()
+        free = self.radius is None
+        projection = projections.none() if free else projections.ball(radius=self.radius)
+        draw = policies.softmax()
+        return rank_one(
+            self.name, estimator=estimator, policy=draw, projection=projection, tau=tau, eta=eta
+        )
+
+    def bounds(self, run: Evidence) -> list[bounds.Bound]:
+        """The statements that are about this learner."""
+        constants = corollaries.measured_constants(run)
+        if self.debiased:
+            return [bounds.debiased(run, noise_rate=self.rho)]
+        if self.rho:
+            b3 = corollaries.corollary_b3(run, constants, noise_rate=self.rho)
+            return [bounds.theorem_b2(run, noise_rate=self.rho), b3]
+        return [bounds.theorem_5_1(run), corollaries.corollary_5_2(run, constants)]
+
+
+class Stage(NamedTuple):
+    """What the curves of one figure share."""
+
+    run: RunDirectory
+    task: TextTask
+    order: Int[np.ndarray, " T"]  # of the longest horizon; the others are its beginnings
+    horizons: Sequence[int]
+    seeds: range
+    chunk: int
+
+
+class Measured(NamedTuple):
+    """A curve at every horizon."""
+
+    regrets: Float[np.ndarray, "S n"]
+    bounds: dict[str, list[float]]  # the n values of each
+    slope: float  # of log regret on log T
+    results: dict[str, np.ndarray]
+
+
+def measure(
+    stage: Stage,
+    curve: Curve,
+    comparator: Callable[[float, Int[np.ndarray, " N"]], Comparator],
+) -> Measured:
+    """Streams each horizon, and holds its regret against the bounds.
+
+    Args:
+      stage: what the curves share.
+      curve: a learner.
+      comparator: eta, and how often each query came -> what regret is measured against.
+    """
+    run, task, order, horizons, seeds, chunk = stage
+    environment = Environment(noise_rate=curve.rho or None)
+    simulation = Simulation(
+        curve.learner, task, environment, seeds=seeds, example=(1.0, 0.0), chunk=chunk
+    )
+    regrets, values, results = [], {}, {}
+    for rounds in Progress(horizons, desc=curve.name, unit="horizon"):
+        eta = curve.c / np.sqrt(rounds)
+        name = f"{curve.name}/T={rounds}"
+        orders = np.broadcast_to(order[:rounds], (len(seeds), rounds))
+        setting = simulation.setting(curve.tau, eta)
+        unit = record(
+            run.unit(name.replace("/", "-")), simulation, setting, orders, finish=lambda states: {}
+        )
+        best = comparator(eta, np.bincount(order[:rounds], minlength=len(task)))
+        learner = curve.learner(curve.tau, eta)
+        start = learner.init(jnp.asarray(task.theta), jnp.ones(len(task.theta), bool))
+        assert learner.rule is not None
+        evidence = Evidence(
+            rule=learner.rule,
+            theta_1=start.theta,
+            stream=Stream._make(map(jnp.asarray, (task.queries, task.labels, orders))),
+            trace=Trace._make(jnp.asarray(unit[field]) for field in Trace._fields),
+            comparator=jnp.asarray(best.theta, jnp.float32),
+            always_available=always_available(environment, rounds, start.available),
+        )
+        regrets.append(final_regrets(evidence))
+        results[f"{name}/regret"] = regrets[-1]
+        results[f"{name}/certificate"] = np.array([float(best.gap)])
+        for bound in curve.bounds(evidence):
+            values.setdefault(bound.name, []).append(bound.value)
+            if not bound.holds:
+                print(bounds.describe(bound))
+            elif np.isfinite(bound.value):
+                results[f"{name}/{bound.name}"] = np.array([bound.value])
+    regrets = np.stack(regrets, axis=1)
+    slope = checks.slope(np.array(horizons), regrets)
+    for suffix, value in {"": slope.value, "_low": slope.low, "_high": slope.high}.items():
+        results[f"{curve.name}/slope{suffix}"] = np.array([value])
+    return Measured(regrets, values, float(slope.value), results)
