@@ -25,6 +25,7 @@ from jaxtyping import Float, Int
 
 from jaxret.encoders import TextEncoder
 from jaxret.online import index_files
+from jaxret.online.index_files import Stored
 from jaxret.online.learner import Learner
 from jaxret.online.live_catalogue import LiveCatalogue
 from jaxret.online.tickets import Open, Ticket
@@ -122,7 +123,17 @@ class Index(LiveCatalogue):
 
     def save(self, folder: str | Path) -> None:
         """Writes everything, open tickets too; `Index.load` goes on from there."""
-        index_files.save(self, Path(folder))
+        stored = Stored(
+            learner=self.learner,
+            encoder=self.encoder,
+            state=self.state,
+            names=self.names,
+            starts=self.starts,
+            tickets=self.tickets,
+            next_ticket=self.next_ticket,
+            seed=self.seed,
+        )
+        index_files.save(stored, Path(folder))
 
     @classmethod
     def load(
@@ -143,7 +154,8 @@ class Index(LiveCatalogue):
           ValueError: where it is damaged, or the learner is not known or another one.
         """
         index = cls.__new__(cls)
-        for name, value in index_files.load(Path(folder), learner, encoder).items():
+        stored = index_files.load(Path(folder), learner, encoder)
+        for name, value in stored._asdict().items():
             setattr(index, name, value)
         index._compile()
         return index

@@ -9,12 +9,13 @@ preset is made again from its name and settings; a rule of one's own must be giv
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from jaxret import encoders
 from jaxret.encoders import TextEncoder
@@ -24,13 +25,23 @@ from jaxret.online.origins import remade
 from jaxret.online.tickets import Open
 from jaxret.types import State
 
-if TYPE_CHECKING:
-    from jaxret.online.index import Index
-
 VERSION = 1
 
 
-def save(index: "Index", folder: Path) -> None:
+class Stored(NamedTuple):
+    """All that an index is: I rows of width d, and what waits for feedback."""
+
+    learner: Learner
+    encoder: TextEncoder | None
+    state: State
+    names: list[str]  # of each row, also of tools that have gone
+    starts: Float[np.ndarray, "I d"]  # what each row began with
+    tickets: dict[int, Open]
+    next_ticket: int
+    seed: int
+
+
+def save(index: Stored, folder: Path) -> None:
     """Writes an index; what was there before is replaced."""
     folder.mkdir(parents=True, exist_ok=True)
     tickets = index.tickets
@@ -64,8 +75,8 @@ def save(index: "Index", folder: Path) -> None:
             old.unlink()
 
 
-def load(folder: Path, learner: Learner | None, encoder: TextEncoder | None) -> dict[str, Any]:
-    """The attributes of an index.
+def load(folder: Path, learner: Learner | None, encoder: TextEncoder | None) -> Stored:
+    """Reads what `save` wrote.
 
     Raises:
       FileNotFoundError: where there is none.
@@ -78,23 +89,23 @@ def load(folder: Path, learner: Learner | None, encoder: TextEncoder | None) -> 
         described = json.loads(path.read_text())
         with (folder / described["arrays"]).open("rb") as file, np.load(file) as stored:
             arrays = dict(stored)
-        attributes = {name: described[name] for name in ("seed", "next_ticket")}
-        attributes |= {"names": described["ids"], "starts": arrays["starts"]}
-        attributes["tickets"] = {
+        names, starts = described["ids"], arrays["starts"]
+        seed, next_ticket = described["seed"], described["next_ticket"]
+        tickets = {
             ticket["number"]: Open(query, ticket["rows"], ticket["propensities"])
             for ticket, query in zip(described["tickets"], arrays["queries"], strict=True)
         }
-        named, found_encoder = described["learner"], described["encoder"]
+        named, its_encoder = described["learner"], described["encoder"]
         if described["version"] != VERSION:
             raise ValueError(f"version {described['version']}, not {VERSION}")
     except Exception as error:  # NumPy raises many kinds for a damaged file
         problem = f"{type(error).__name__}: {error}"
         raise ValueError(f"{folder} is damaged or of another version ({problem})") from error
     learner = _learner(folder, named, learner)
-    if encoder is None and found_encoder is not None:
-        encoder = encoders.load_encoder(found_encoder["name"], found_encoder["path"])
+    if encoder is None and its_encoder is not None:
+        encoder = encoders.load_encoder(its_encoder["name"], its_encoder["path"])
     state = _state(folder, learner, arrays)
-    return attributes | {"learner": learner, "encoder": encoder, "state": state}
+    return Stored(learner, encoder, state, names, starts, tickets, next_ticket, seed)
 
 
 def _learner(folder: Path, named: dict[str, Any], given: Learner | None) -> Learner:
