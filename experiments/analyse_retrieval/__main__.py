@@ -46,15 +46,11 @@ Table B.1 divides by the uses in all data; here misses and uses are both of the 
 sqrt(9.04 (100 - 9.04)) = 28.7 %.
 """
 
-import re
-from collections.abc import Mapping
-
 import numpy as np
-from jaxtyping import Float, Int
-from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 from omegaconf import DictConfig
 
+from experiments.analyse_retrieval.boxes import boxes
+from experiments.analyse_retrieval.embeddings import QUARTILES, cosines, neighbours
 from experiments.analyse_retrieval.failures import missed
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.run_directory import RunDirectory
@@ -62,12 +58,10 @@ from experiments.common.tables import results_table
 from experiments.retrieval import methods
 from experiments.retrieval.bench import Bench
 from jaxret import plots, tsne
-from jaxret.methods.tool2vec import embeddings
 from jaxret.validate import require
 
 BY_TOOL = ("label", "rate", "sd", "sd_chance", "half", "half_chance")
 BY_QUERY = tuple(f"{s}/{n}" for s in ("missed", "found") for n in ("n", "tokens", "sd", "tools"))
-QUARTILES = {"q25": 25, "median": 50, "q75": 75}
 COSINES = ("auc", *(f"{side}/{q}" for side in ("positive", "negative") for q in QUARTILES))
 
 
@@ -103,74 +97,6 @@ def show(cfg: DictConfig, found: Found) -> None:
         print(f"{name}: {found[name]['mean']:.3f}")
 
 
-def cosines(bench: Bench, results: dict[str, np.ndarray]) -> None:
-    """Figure 3, right."""
-    task, parts, train = bench.task, bench.parts, bench.tasks.train
-    usage = embeddings(train)
-    groups = {
-        "documents": similarities(task.queries[parts.test], task.labels[parts.test], task.theta),
-        "tool2vec": similarities(task.queries[parts.test], task.labels[parts.test], usage),
-        "tool2vec/train": similarities(train.queries, train.labels, usage),
-    }
-    for name, sides in groups.items():
-        results[f"cosine/{name}/auc"] = np.array([auc(**sides)])
-        for side, values in sides.items():
-            found = np.percentile(values, list(QUARTILES.values()))
-            for quartile, value in zip(QUARTILES, found, strict=True):
-                results[f"cosine/{name}/{side}/{quartile}"] = np.array([value])
-    bench.run.save_figure(boxes(groups, "cosine with the query"), "cosines")
-
-
-def similarities(
-    queries: Float[np.ndarray, "M d"], labels: Int[np.ndarray, "M L"], tools: np.ndarray
-) -> dict[str, Float[np.ndarray, " P"]]:
-    """Cosines of queries with the tools they need, and with all others; vectors of length 1."""
-    right = np.zeros((len(queries), len(tools)), bool)
-    which, column = np.nonzero(labels >= 0)
-    right[which, labels[which, column]] = True
-    every = queries @ tools.T
-    return {"positive": every[right], "negative": every[~right]}
-
-
-def auc(positive: Float[np.ndarray, " P"], negative: Float[np.ndarray, " Q"]) -> float:
-    """The probability that a positive is above a negative, by ranks; a tie counts one half."""
-    ordered = np.sort(negative)
-    below, upto = (np.searchsorted(ordered, positive, side) for side in ("left", "right"))
-    return float((below + upto).mean() / (2 * len(negative)))
-
-
-def neighbours(bench: Bench, results: dict[str, np.ndarray]) -> None:
-    """Figure 3, left, and what it shows as numbers."""
-    cfg, task = bench.cfg, bench.task
-    rng = np.random.default_rng(cfg.seed)
-    queries = task.queries[rng.permutation(bench.parts.test)[: cfg.tsne.queries]]
-    used = np.unique(bench.tasks.train.labels)  # the others have no Tool2Vec of their own
-    tools = rng.permutation(used[used >= 0])[: cfg.tsne.tools]
-    usage = embeddings(bench.tasks.train)
-    groups = {"query": queries, "Tool2Vec": usage[tools], "document": task.theta[tools]}
-    for name, vectors in groups.items():
-        near = vectors @ queries.T
-        if name == "query":
-            np.fill_diagonal(near, -1.0)
-        results[f"nearest/{name}"] = np.array([near.max(axis=1).mean()])
-
-    def places():
-        return {"points": tsne.project(np.concatenate(list(groups.values())), cfg.seed)}
-
-    points = bench.run.result("tsne", places)["points"]
-    figure, ax = plots.new_figure("t-SNE 1", "t-SNE 2")
-    ends = np.cumsum([len(vectors) for vectors in groups.values()])
-    looks = (("o", 8, plots.COLOURS[5]), ("^", 18, plots.COLOURS[1]), ("s", 10, plots.COLOURS[2]))
-    for name, part, (marker, size, colour) in zip(
-        groups, np.split(points, ends[:-1]), looks, strict=True
-    ):
-        ax.scatter(*part.T, s=size, marker=marker, color=colour, linewidths=0, label=name)
-    ax.set(xticks=[], yticks=[])
-    ax.margins(0.02)
-    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, handletextpad=0.1)
-    bench.run.save_figure(figure, "tsne")
-
-
 def failures(bench: Bench, results: dict[str, np.ndarray]) -> None:
     """Table B.1 and Figure B.1."""
     cfg, rows = bench.cfg, bench.parts.test
@@ -199,32 +125,6 @@ def failures(bench: Bench, results: dict[str, np.ndarray]) -> None:
     ax.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, handlelength=1.2)
     bench.run.save_figure(figure, "failures")
     bench.run.save_figure(boxes(sides, "tokens of the query"), "lengths")
-
-
-def boxes(groups: Mapping[str, Mapping[str, np.ndarray]], label: str) -> Figure:
-    """Quartiles, mean as a diamond, whiskers at 5 and 95 %: a box for each side of each group."""
-    figure, ax = plots.new_figure("", label)
-    sides = list(next(iter(groups.values())))
-    for i, side in enumerate(sides):
-        ax.boxplot(
-            [group[side] for group in groups.values()],
-            positions=np.arange(len(groups)) + 0.36 * (i - (len(sides) - 1) / 2),
-            widths=0.3,
-            whis=(5, 95),
-            showfliers=False,
-            showmeans=True,
-            patch_artist=True,
-            manage_ticks=False,
-            boxprops={"facecolor": plots.COLOURS[i], "alpha": 0.75},
-            medianprops={"color": "black"},
-            meanprops={"marker": "D", "markerfacecolor": "white", "markeredgecolor": "black"},
-        )
-    names = ["\n".join(re.split("[_/+]", name)) for name in groups]  # long ones side by side
-    ax.set_xticks(range(len(groups)), names, color="black")
-    ax.set_xlim(-0.5, len(groups) - 0.5)
-    handles = [Patch(color=plots.COLOURS[i], alpha=0.75, label=s) for i, s in enumerate(sides)]
-    ax.legend(handles=handles, frameon=False, ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1))
-    return figure
 
 
 if __name__ == "__main__":

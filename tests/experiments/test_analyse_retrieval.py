@@ -9,7 +9,7 @@ from hydra import compose, initialize_config_dir
 from sklearn.metrics import roc_auc_score
 
 from experiments.analyse_retrieval import __main__ as analysis
-from experiments.analyse_retrieval import failures
+from experiments.analyse_retrieval import embeddings, failures
 from experiments.common.config import CONFIGS
 from jaxret import data, encoders
 from jaxret.data.split import own_split
@@ -121,11 +121,11 @@ def test_the_overlap_is_the_area_under_the_roc_curve(finished, world):
 
 
 def test_ties_count_one_half():
-    assert analysis.auc(np.array([1.0, 2.0]), np.array([1.0, 1.0, 0.0, 3.0])) == 5 / 8
+    assert embeddings.auc(np.array([1.0, 2.0]), np.array([1.0, 1.0, 0.0, 3.0])) == 5 / 8
     rng = np.random.default_rng(0)
     positive, negative = rng.integers(2, 9, 50), rng.integers(0, 8, 300)
     expected = roc_auc_score([1] * 50 + [0] * 300, np.concatenate([positive, negative]))
-    assert analysis.auc(positive, negative) == pytest.approx(expected)
+    assert embeddings.auc(positive, negative) == pytest.approx(expected)
 
 
 def test_half_of_the_misses_by_hand():

@@ -5,7 +5,9 @@ import pytest
 from scipy import stats
 
 import jaxret as jr
-from experiments import race
+from experiments.race import __main__ as command
+from experiments.race import standings
+from experiments.race.entries import opponents
 from tests.facade.conftest import make_task
 
 RULE = """
@@ -20,11 +22,11 @@ def rule():
 def lines():
     mine = jr.greedy(tau=0.1, eta=0.02)._replace(name="mine")
     tasks = [make_task(name="one"), make_task(seed=1, name="two")]
-    others = race.opponents(["frozen", "orag"], [mine])
-    return race.race([mine], others, tasks, seeds=3, exposures=2)
+    others = opponents(["frozen", "orag"], [mine])
+    return standings.race([mine], others, tasks, seeds=3, exposures=2)
 
 
-def test_all_play_the_same_streams_and_are_compared_seed_by_seed(lines):
+def test_all_run_on_the_same_streams_and_are_compared_seed_by_seed(lines):
     assert [(line.task, line.learner) for line in lines] == [
         (task, learner) for task in ("one", "two") for learner in ("mine", "frozen", "orag")
     ]
@@ -41,30 +43,30 @@ def test_all_play_the_same_streams_and_are_compared_seed_by_seed(lines):
 def test_intervals_are_students(lines):
     values = np.array([0.1, 0.3, 0.2])
     want = stats.ttest_1samp(values, 0.0).confidence_interval(0.95)
-    np.testing.assert_allclose(race.interval(jr.Estimate.of(values)), want)
+    np.testing.assert_allclose(standings.interval(jr.Estimate.of(values)), want)
 
 
 def test_the_table_and_the_figure_say_who_leads_by_how_much(lines):
-    text = race.table(lines).splitlines()
+    text = standings.table(lines).splitlines()
     assert text[0].split("  ")[0] == "data"
     assert "mine is ahead by" in text[0]
     assert len(text) == 7
-    low, high = race.interval(lines[2].ahead["online accuracy"])
+    low, high = standings.interval(lines[2].ahead["online accuracy"])
     mean = lines[2].ahead["online accuracy"].mean
     assert f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]" in text[3]
-    (ax,) = race.figure(lines).axes
+    (ax,) = standings.figure(lines).axes
     dots = [line for line in ax.get_lines() if line.get_label() in ("one", "two")]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["frozen", "orag"]
     assert dots[0].get_xdata()[1] == pytest.approx(mean)
 
 
 def test_a_file_is_all_it_takes(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(race, "load", lambda named, encoder: make_task(name=named))
+    monkeypatch.setattr(command, "load", lambda named, encoder: make_task(name=named))
     monkeypatch.setattr(jr, "check_learner", lambda learner: None)  # tested below, and slow
     file = tmp_path / "my_rule.py"
     file.write_text(RULE)
     output = ["--output", str(tmp_path / "out"), "--seeds", "2", "--presets", "frozen"]
-    assert race.main([str(file), *output]) == 0
+    assert command.main([str(file), *output]) == 0
     printed = capsys.readouterr()
     assert (tmp_path / "out/my_rule/race.txt").read_text() == printed.out
     assert (tmp_path / "out/my_rule/race.png").read_bytes()[:4] == b"\x89PNG"
@@ -101,16 +103,16 @@ def test_what_cannot_race_is_said_in_one_line(
 ):
     if "act=None" not in (content or ""):
         monkeypatch.setattr(jr, "check_learner", lambda learner: None)
-    load = race.load
+    load = command.load
     monkeypatch.setattr(
-        race,
+        command,
         "load",
         lambda named, encoder: make_task() if named == "deskbank" else load(named, "minilm"),
     )
     file = tmp_path / "my_rule.py"
     if content is not None:
         file.write_text(content)
-    assert race.main([str(file), *arguments]) == 2
+    assert command.main([str(file), *arguments]) == 2
     error = capsys.readouterr().err
     assert error.startswith("race: ")
     assert message in error
@@ -129,7 +131,7 @@ def rule():
 
     return jr.greedy()._replace(name="peeking", update=update, rule=None)
 """)
-    assert race.main([str(file)]) == 2
+    assert command.main([str(file)]) == 2
     error = capsys.readouterr().err
     assert error.startswith(f"race: {file}: learner 'peeking': update reads labels")
     assert error.count("\n") == 1

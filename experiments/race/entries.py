@@ -1,0 +1,84 @@
+"""Who races on what: rules from a file, presets by name, data sets; or why not, in one sentence."""
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import jaxret as jr
+from jaxret import data
+
+
+class Refused(ValueError):
+    """What cannot be raced, in one sentence."""
+
+
+def rules_of(file: Path) -> list[jr.Learner]:
+    """Reads the learners that ``rule()`` of a file returns, and checks each.
+
+    Raises:
+      Refused: where there is no such file or function, or a rule breaks a promise.
+    """
+    if not file.is_file():
+        raise Refused(f"{file} does not exist")
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    if spec is None or spec.loader is None:
+        raise Refused(f"{file} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+        made = module.rule() if hasattr(module, "rule") else None
+    except Exception as error:
+        raise Refused(f"{file}: {first_line(error)}") from error
+    if made is None:
+        raise Refused(f"{file} has no function rule() that returns a learner")
+    rules = [made] if isinstance(made, jr.Learner) else made
+    if not isinstance(rules, list | tuple) or not all(isinstance(r, jr.Learner) for r in rules):
+        raise Refused(f"rule() of {file} must return a learner or a list of them, got {made!r}")
+    if not rules:
+        raise Refused(f"rule() of {file} returns an empty list")
+    for one in rules:
+        try:
+            jr.check_learner(one)
+        except Exception as error:
+            raise Refused(f"{file}: {first_line(error)}") from error
+    return list(rules)
+
+
+def first_line(error: Exception) -> str:
+    """What is wrong, in one line; a broken promise is a sentence by itself."""
+    words = (str(error) or type(error).__name__).splitlines()[0]
+    return words if isinstance(error, AssertionError) else f"{type(error).__name__}: {words}"
+
+
+def opponents(names: Sequence[str], rules: Sequence[jr.Learner]) -> list[jr.Learner]:
+    """The presets of these names; every name may occur once, among the rules too.
+
+    Raises:
+      Refused: for an unknown preset, or two learners of one name.
+    """
+    known = jr.learners()
+    if unknown := [name for name in names if name not in known]:
+        raise Refused(f"no preset {unknown[0]!r}; there are {', '.join(known)}")
+    mine = [one.name for one in rules]
+    if twice := [name for name in (*mine, *names) if [*mine, *names].count(name) > 1]:
+        raise Refused(
+            f"two learners are called {twice[0]!r}: rename yours, "
+            f"{twice[0]}(...)._replace(name='my_{twice[0]}')"
+        )
+    return [getattr(jr, name)() for name in names]
+
+
+def load(named: str, encoder: str) -> jr.Task:
+    """A data set from ``name`` or ``name=path``.
+
+    Raises:
+      Refused: where it cannot be loaded.
+    """
+    name, _, path = named.partition("=")
+    try:
+        if name in data.SOURCES or not path:
+            return jr.load_task(name, path or None, encoder=encoder)
+        return replace(jr.load_task("jsonl", path, encoder=encoder), name=name)
+    except (ValueError, OSError) as error:
+        raise Refused(str(error)) from error
