@@ -18,13 +18,13 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from jaxret.encoders import TextEncoder
 from jaxret.encoders.padding import COARSE, pad
 from jaxret.methods import files
 from jaxret.methods.common import FirstStage, first_of, reranking_scores, trained, words
+from jaxret.methods.cross_encoder_objective import judgement
 from jaxret.methods.tool2vec import tool2vec_stage
 from jaxret.nn.backbone import read_backbone, shallow, shallower
 from jaxret.nn.checkpoints import convert
@@ -34,10 +34,7 @@ from jaxret.nn.tensor_files import load_safetensors
 from jaxret.retrieval.retriever import Reranker, Retriever
 from jaxret.retrieval.tokens import pair, reader
 from jaxret.task import Task
-from jaxret.training import losses
-from jaxret.training.batches import shuffled
 from jaxret.training.config import TrainingConfig, from_plain, require_one_of
-from jaxret.training.objectives import Objective, Tokens
 from jaxret.training.store import Hooks
 from jaxret.types import Params
 from jaxret.validate import require
@@ -221,54 +218,3 @@ def scorer(network: Module) -> Callable[..., Float[Array, "B k"]]:
         return logits.reshape(candidates.shape)
 
     return score
-
-
-def judgement(
-    score: Callable[..., Float[Array, "B N"]],
-    tokens: Tokens,
-    labels: Int[np.ndarray, "n L"],
-    candidates: Int[np.ndarray, "n N"],
-    *,
-    size: int = 8,
-    seed: int = 0,
-) -> Objective:
-    """Makes the objective: pick the right one of a few tools.
-
-        - log softmax(s)_right        s the scores of one right tool and of wrong candidates
-
-    as cross-encoders for passages are commonly fine-tuned. A query with several right tools is one
-    example for each; the others are none of its wrong ones.
-
-    Args:
-      score: ``(params, features, candidates, key=) -> scores``, features being ``ids`` and
-        ``mask``.
-      tokens: the queries.
-      labels: their tools, -1 pads.
-      candidates: items of a first stage, best first, -1 pads; the right ones among them are taken
-        out.
-      size: examples a batch: size x N pairs.
-      seed: of the order.
-    """
-    rows, which = np.nonzero(labels >= 0)
-    wrong = [
-        [item for item in some if item >= 0 and item not in right]
-        for some, right in zip(candidates, labels, strict=True)
-    ]
-    shown = np.full((len(rows), candidates.shape[1]), -1, np.int32)
-    for example, (row, place) in enumerate(zip(rows, which, strict=True)):
-        items = [labels[row, place], *wrong[row]][: candidates.shape[1]]
-        shown[example, : len(items)] = items
-
-    def collate(examples):
-        ids, mask = pad([tokens[row] for row in rows[examples]], COARSE)
-        return {"ids": ids, "mask": mask, "candidates": shown[examples]}
-
-    def loss(params, batch, key):
-        features = {"ids": batch["ids"], "mask": batch["mask"]}
-        scores = score(params, features, batch["candidates"], key=key)
-        scores = jnp.where(batch["candidates"] >= 0, scores, -jnp.inf)
-        first = jnp.zeros((len(scores), 1), jnp.int32)  # where the right one stands
-        return losses.softmax_ce(scores, first), {}
-
-    lengths = [len(tokens[row]) for row in rows]
-    return Objective(loss, shuffled(lengths, collate, size=size, seed=seed))

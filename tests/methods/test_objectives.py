@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from jaxret.methods.cross_encoder import judgement
+from jaxret.methods.cross_encoder_objective import judgement
 from jaxret.methods.mlc import classification
 from jaxret.methods.refiner_objective import refinement
 from jaxret.nn.classifier import classifier

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxret.methods.tool_rank import verdicts
+from jaxret.methods.tool_rank_objective import verdicts
 from jaxret.training.loop import start, train_step
 from jaxret.training.pairs import random_negatives
 
