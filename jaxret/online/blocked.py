@@ -29,14 +29,14 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxret import sharding
+from jaxret import over_items
 from jaxret.online import environment as world
 from jaxret.online.environment import Environment
 from jaxret.online.learner import Learner, Rule
 from jaxret.online.measure import measure
 from jaxret.online.rank_one import coefficients, step_length
 from jaxret.online.rounds import round_keys
-from jaxret.sharding import Axis
+from jaxret.over_items import Axis
 from jaxret.types import PRNGKey, State, Stream, Trace
 from jaxret.validate import require
 
@@ -186,7 +186,7 @@ def _run_block(
         act_key, respond_key = now.keys
         plain = factor * (z - gram_row @ fresh)  # theta . q
         available = world.available_at(environment, now.t, state.available)
-        logits = sharding.masked(plain / rule.tau, available)
+        logits = over_items.masked(plain / rule.tau, available)
         slate = rule.policy.show(act_key, logits, axis)
         choice, feedback, success = world.respond(
             environment, respond_key, slate, now.labels, now.query

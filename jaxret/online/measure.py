@@ -12,8 +12,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from jaxret import sharding
-from jaxret.sharding import Axis
+from jaxret import over_items
+from jaxret.over_items import Axis
 
 
 class Measured(NamedTuple):
@@ -41,16 +41,16 @@ def measure(
         return Measured(*[jnp.asarray(jnp.nan)] * len(Measured._fields))
     here = jnp.isfinite(logits)
     finite = jnp.where(here, logits, 0.0)
-    top = sharding.maximum(logits, axis)
-    log_total = top + jnp.log(sharding.total(jnp.exp(logits - top), axis))
-    counts = (labels >= 0) & (sharding.take(here.astype(logits.dtype), labels, axis) > 0)
+    top = over_items.maximum(logits, axis)
+    log_total = top + jnp.log(over_items.total(jnp.exp(logits - top), axis))
+    counts = (labels >= 0) & (over_items.take(here.astype(logits.dtype), labels, axis) > 0)
     n = jnp.maximum(counts.sum(), 1)
-    of_labels = sharding.take(finite, labels, axis)
+    of_labels = over_items.take(finite, labels, axis)
     log_p = jnp.where(counts, of_labels - log_total, 0.0)
     return Measured(
         p_success=jnp.where(counts, jnp.exp(log_p), 0.0).sum(),
         loss=-log_p.sum() / n,
-        inverse_p=sharding.total(jnp.where(here, jnp.exp(log_total - finite), 0.0), axis),
+        inverse_p=over_items.total(jnp.where(here, jnp.exp(log_total - finite), 0.0), axis),
         logit_label=jnp.where(counts, of_labels, 0.0).sum() / n,
-        logit_sum=sharding.total(finite, axis),
+        logit_sum=over_items.total(finite, axis),
     )

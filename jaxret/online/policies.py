@@ -22,8 +22,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from jaxret import sharding
-from jaxret.sharding import Axis
+from jaxret import over_items
+from jaxret.over_items import Axis
 from jaxret.types import PRNGKey, Slate
 from jaxret.validate import require
 
@@ -67,22 +67,22 @@ def softmax(*, temperature: float = 1.0, k: int = 1) -> Policy:
     require("k", k, ">= 1", lambda x: x >= 1)
 
     def one(key, logits, axis):
-        probs = sharding.softmax(_sharpened(logits, temperature), axis)
-        item = sharding.draw(probs, jax.random.uniform(key, dtype=probs.dtype), axis)
-        return Slate(items=item[None], propensity=sharding.take(probs, item[None], axis))
+        probs = over_items.softmax(_sharpened(logits, temperature), axis)
+        item = over_items.draw(probs, jax.random.uniform(key, dtype=probs.dtype), axis)
+        return Slate(items=item[None], propensity=over_items.take(probs, item[None], axis))
 
     def many(key, logits, axis):
         log_p = _log_softmax(_sharpened(logits, temperature), axis)
         perturbed = log_p + _gumbel(key, log_p, axis)
         items = _best(perturbed, k, axis)
-        least = sharding.take(perturbed, items, axis).min()
+        least = over_items.take(perturbed, items, axis).min()
         # The k-th largest among the others, for each item shown: the best that is left out.
-        kappa = sharding.maximum(jnp.where(perturbed < least, perturbed, -jnp.inf), axis)
-        chance = -jnp.expm1(-jnp.exp(sharding.take(log_p, items, axis) - kappa))
+        kappa = over_items.maximum(jnp.where(perturbed < least, perturbed, -jnp.inf), axis)
+        chance = -jnp.expm1(-jnp.exp(over_items.take(log_p, items, axis) - kappa))
         return Slate(items=items, propensity=chance)
 
     def chances(logits, axis=None):
-        return sharding.softmax(_sharpened(logits, temperature), axis)
+        return over_items.softmax(_sharpened(logits, temperature), axis)
 
     return Policy("softmax", one, k, chances) if k == 1 else Policy("softmax", many, k)
 
@@ -97,7 +97,7 @@ def greedy(*, k: int = 1) -> Policy:
         return Slate(items=items, propensity=jnp.ones(k, logits.dtype))
 
     def chances(logits, axis=None):
-        return sharding.one_hot(sharding.argmax(logits, axis), logits, axis)
+        return over_items.one_hot(over_items.argmax(logits, axis), logits, axis)
 
     return Policy("greedy", show, k, chances if k == 1 else None)
 
@@ -117,19 +117,20 @@ def epsilon_greedy(*, epsilon: float = 0.05, k: int = 1) -> Policy:
         best = _best(logits, k, axis)
         if k == 1:
             weights = here.astype(logits.dtype)
-            any_k = sharding.draw(weights, jax.random.uniform(key, dtype=logits.dtype), axis)[None]
+            uniform = jax.random.uniform(key, dtype=logits.dtype)
+            any_k = over_items.draw(weights, uniform, axis)[None]
         else:
             any_k = _best(jnp.where(here, _gumbel(key, logits, axis), -jnp.inf), k, axis)
         explore = jax.random.uniform(coin, dtype=logits.dtype) < epsilon
         items = jnp.where(explore, any_k, best)
         among_best = (items[:, None] == best[None, :]).any(axis=1)
-        share = jnp.minimum(k / sharding.total(here.astype(logits.dtype), axis), 1.0)
+        share = jnp.minimum(k / over_items.total(here.astype(logits.dtype), axis), 1.0)
         return Slate(items=items, propensity=(1 - epsilon) * among_best + epsilon * share)
 
     def chances(logits, axis=None):
-        best = sharding.one_hot(sharding.argmax(logits, axis), logits, axis)
+        best = over_items.one_hot(over_items.argmax(logits, axis), logits, axis)
         here = jnp.isfinite(logits).astype(logits.dtype)
-        return (1 - epsilon) * best + epsilon * here / sharding.total(here, axis)
+        return (1 - epsilon) * best + epsilon * here / over_items.total(here, axis)
 
     return Policy("epsilon_greedy", show, k, chances if k == 1 else None)
 
@@ -149,7 +150,7 @@ def exploring(policy: Policy, *, epsilon: float) -> Policy:
 
     def chances(logits, axis=None):
         here = jnp.isfinite(logits).astype(logits.dtype)
-        return (1 - epsilon) * inner(logits, axis) + epsilon * here / sharding.total(here, axis)
+        return (1 - epsilon) * inner(logits, axis) + epsilon * here / over_items.total(here, axis)
 
     def show(key, logits, axis):
         coin, lot, key = jax.random.split(key, 3)
@@ -171,10 +172,10 @@ def explored(
 ) -> Slate:
     """The slate, or with probability epsilon one available item; ``chances`` count both in."""
     weights = available.astype(chances.dtype)
-    any_one = sharding.draw(weights, jax.random.uniform(lot, dtype=weights.dtype), axis)
+    any_one = over_items.draw(weights, jax.random.uniform(lot, dtype=weights.dtype), axis)
     explore = jax.random.uniform(coin, dtype=weights.dtype) < epsilon
     items = jnp.where(explore, any_one, slate.items)
-    return Slate(items=items, propensity=sharding.take(chances, items, axis))
+    return Slate(items=items, propensity=over_items.take(chances, items, axis))
 
 
 def _sharpened(logits, temperature):
@@ -184,14 +185,14 @@ def _sharpened(logits, temperature):
 def _best(values, k, axis):
     """Positions of the k largest; where fewer are available, the best stands again."""
     if k == 1:
-        return sharding.argmax(values, axis)[None]
-    largest, items = sharding.top_k(values, k, axis)
+        return over_items.argmax(values, axis)[None]
+    largest, items = over_items.top_k(values, k, axis)
     return jnp.where(jnp.isfinite(largest), items, items[0])
 
 
 def _log_softmax(logits, axis):
-    shifted = logits - sharding.maximum(logits, axis)
-    return shifted - jnp.log(sharding.total(jnp.exp(shifted), axis))
+    shifted = logits - over_items.maximum(logits, axis)
+    return shifted - jnp.log(over_items.total(jnp.exp(shifted), axis))
 
 
 def _gumbel(key, like, axis):

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from jaxret import sharding
+from jaxret import over_items
 from jaxret.online import projections, schedules
 from jaxret.online.estimators import Estimator, Observation
 from jaxret.online.learner import Learner, Rule, where_observed
@@ -27,7 +27,7 @@ from jaxret.online.policies import Policy
 from jaxret.online.preconditioners import Preconditioner
 from jaxret.online.projections import Projection
 from jaxret.online.schedules import Schedule
-from jaxret.sharding import Axis
+from jaxret.over_items import Axis
 from jaxret.types import Choice, Feedback, State
 from jaxret.validate import require
 
@@ -154,7 +154,7 @@ def masked_logits(state: State, query: Float[Array, " d"], tau) -> Float[Array, 
     Returns:
       [I].
     """
-    return sharding.masked(state.theta @ query / tau, state.available)
+    return over_items.masked(state.theta @ query / tau, state.available)
 
 
 def coefficients(
@@ -175,17 +175,17 @@ def coefficients(
     Returns:
       c [I].
     """
-    probs = sharding.softmax(z, axis)
+    probs = over_items.softmax(z, axis)
     target = None
     if not estimator.bandit:
         if feedback.labels is None:
             raise ValueError(f"{estimator.name!r} is an oracle: it needs Feedback.labels")
-        target = sharding.one_hot(feedback.labels, z, axis) * jnp.isfinite(z)
-        target = target / jnp.maximum(sharding.total(target, axis), 1.0)
+        target = over_items.one_hot(feedback.labels, z, axis) * jnp.isfinite(z)
+        target = target / jnp.maximum(over_items.total(target, axis), 1.0)
     nobody = Observation(
         probs=probs,
         chosen=jnp.zeros_like(z),
-        best=sharding.one_hot(sharding.argmax(z, axis), z, axis),
+        best=over_items.one_hot(over_items.argmax(z, axis), z, axis),
         target=target,
         p_chosen=jnp.zeros_like(z[0]),
         propensity=jnp.ones_like(z[0]),
@@ -195,8 +195,8 @@ def coefficients(
     def shown(item, propensity, reward):
         return estimator.coefficients(
             nobody._replace(
-                chosen=sharding.one_hot(item, z, axis),
-                p_chosen=sharding.take(probs, item, axis),
+                chosen=over_items.one_hot(item, z, axis),
+                p_chosen=over_items.take(probs, item, axis),
                 propensity=propensity,
                 reward=reward,
             )

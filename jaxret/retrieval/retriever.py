@@ -28,7 +28,7 @@ from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
-from jaxret import sharding
+from jaxret import over_items
 from jaxret.encoders import TextEncoder
 from jaxret.progress import Progress
 from jaxret.retrieval.ranking import Ranking
@@ -138,9 +138,9 @@ def best_items(params: Params, features: Features, *, score, split, items, k, me
         scores = score(params, features).astype(jnp.float32)
         scores = jnp.where(scores == 0, 0.0, scores)  # top_k would rank 0.0 above -0.0
         scores = jnp.where(jnp.isnan(scores), jnp.inf, scores)  # to the top, where `search` looks
-        real = sharding.item_ids(scores.shape[1], axis) < items
+        real = over_items.item_ids(scores.shape[1], axis) < items
         scores = jnp.where(real[None], scores, -jnp.inf)
-        return jax.vmap(lambda row: sharding.top_k(row, k, axis))(scores)
+        return jax.vmap(lambda row: over_items.top_k(row, k, axis))(scores)
 
     if mesh is None:
         return local(params, features)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from jaxret import sharding
+from jaxret import over_items
 from jaxret.online.estimators import expected_coefficients
 from jaxret.online.learner import Rule
 
@@ -55,7 +55,7 @@ def moments(
             f"policy {rule.policy.name!r} with k={rule.policy.k} has no `chances`: exact averages "
             "need a policy that shows one item and knows the chance of each"
         )
-    probs = sharding.softmax(logits, None)
+    probs = over_items.softmax(logits, None)
     average = partial(
         expected_coefficients,
         probs=probs,

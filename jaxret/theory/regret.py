@@ -17,7 +17,7 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxret import sharding
+from jaxret import over_items
 from jaxret.online.measure import measure
 
 _CHUNK = 256  # queries at a time: the logits of all queries at once need not fit in memory
@@ -55,7 +55,7 @@ def losses(
     @jax.checkpoint  # a gradient recomputes a chunk's logits, and so needs no more memory
     def loss(query_and_labels):
         query, its_labels = query_and_labels
-        return measure(sharding.masked(theta @ query / tau, here), its_labels, None).loss
+        return measure(over_items.masked(theta @ query / tau, here), its_labels, None).loss
 
     return lax.map(loss, (queries, labels), batch_size=_CHUNK)
 
