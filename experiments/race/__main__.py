@@ -12,14 +12,14 @@
         return jr.greedy(tau=0.05, eta=0.01)._replace(name="warmer")
 
 Every rule is first held to what every learner promises (`jaxret.check_learner`). All run on
-the same streams of four fifths of the queries, with the same seeds, and rank the last fifth; what
-is told is the paired difference, seed by seed, between the first rule of the file and each other,
+the same streams of four fifths of the queries, with the same seeds, and rank the last fifth. The
+table gives the paired difference, seed by seed, between the first rule of the file and each other,
 with its interval of 95 % (Student's t). Seeds differ in order and draws, not in which queries are
 held out. A data set is ``name=path`` (`jaxret.data.SOURCES`; any other name is a folder in the
 jsonl layout). Settings are the presets' own: to choose them, `jaxret.sweep`.
 
-2 cores: DeskBank about a minute, half of it compilation. Writes ``runs/race/<file>/race.txt`` and
-``race.png``.
+2 cores, busy with other work too: DeskBank 41 to 52 s, and two minutes the first time, when its
+texts are encoded. Writes ``runs/race/<file>/race.txt`` and ``race.png``.
 """
 
 import argparse
