@@ -24,6 +24,7 @@ RENAMED = {
     "mapped_rehearsed": "mapped_replayed",
     "centred_rehearsed": "centred_replayed",
     "rehearsed": "greedy_replayed",
+    "reranked_printed": "reranked_paper",
     "step": "eta_over_tau",
 }
 #: Longer parts of names -> now.

@@ -16,7 +16,7 @@ learner sees:
     rankgpt         a language model, listwise, behind an OpenAI-compatible endpoint
 
 ``reranked`` divides by the probability with which the item was on the slate given the others' noise
-(Kool et al. 2019), ``reranked_printed`` by the model's p as the paper prints it. Settings are
+(Kool et al. 2019), ``reranked_paper`` by the model's p as the paper does. Settings are
 chosen on the validation part with the simulated reranker.
 """
 

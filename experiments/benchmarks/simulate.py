@@ -1,4 +1,4 @@
-"""How fast is the blocked replay, against the scan, its floor and PyTorch?
+"""How fast is the blocked simulation, against the scan, its floor and PyTorch?
 
     uv run python -m experiments.benchmarks.simulate again=true
     uv run python -m experiments.benchmarks.simulate sizes=[3000x384] with_encoder=false

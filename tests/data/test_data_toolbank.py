@@ -79,7 +79,7 @@ def label_ids(dataset):
 
 
 @pytest.mark.parametrize("write", [write_json, write_jsonl, write_parquet])
-def test_the_three_layouts_of_queries_load_alike(tools, write):
+def test_the_three_layouts_of_queries_load_the_same(tools, write):
     for part, rows in QUERIES.items():
         write(tools, part, rows)
     dataset = load("toolbank", tools, bank="numpy")

@@ -30,7 +30,7 @@ def everyone():
 
 
 @pytest.mark.parametrize("name", list(NAMES["learner"]))
-def test_every_learner_of_the_file_plays(everyone, name):
+def test_every_learner_of_the_file_runs(everyone, name):
     """Three rounds, with the first setting of its grid."""
     rng = np.random.default_rng(0)
     theta, queries = (rng.standard_normal((n, 6)).astype(np.float32) for n in (12, 3))

@@ -80,7 +80,7 @@ def test_what_is_timed_ranks_as_what_is_tested_with_models_that_are_found_again(
     assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("_CHECKPOINT*")}
 
 
-def test_a_run_that_is_stopped_resumes_and_ranks_alike(world, finished, tmp_path):
+def test_a_run_that_is_stopped_resumes_and_ranks_the_same(world, finished, tmp_path):
     """The signal comes while the learner streams, before anything is timed."""
     cfg = configure(world, tmp_path, "methods=[documents,greedy]")
     with stopped_at(2):

@@ -54,7 +54,7 @@ def test_to_put_lying_bits_right_costs_variance(finished):
     assert 1 < clean < paper < right
 
 
-def test_the_rate_of_lying_bits_reaches_environment_and_estimator_as_data(finished):
+def test_the_noise_rate_reaches_environment_and_estimator_as_data(finished):
     """Without noise the debiased rule is the paper's, bit by bit; the oracle hears no bits."""
     directory, results = finished
     read = {}

@@ -51,7 +51,7 @@ def coming_and_going(small):
 
 
 @pytest.mark.parametrize("devices", [None, 2, 8])
-def test_every_form_plays_the_rounds_of_the_plain_scan(coming_and_going, devices):
+def test_every_form_runs_the_rounds_of_the_plain_scan(coming_and_going, devices):
     task, environment = coming_and_going
     learner = jr.orag(**SETTINGS)
     run = jr.simulate(

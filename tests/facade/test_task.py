@@ -96,7 +96,7 @@ def test_shares_that_are_no_partition_are_refused(task):
             task.split(shares)
 
 
-def test_a_task_without_vectors_holds_texts_and_cannot_be_played():
+def test_a_task_without_vectors_holds_texts_and_cannot_be_streamed():
     task = jr.load_task("deskbank", encoder=None)
     assert task.theta.shape == (168, 0)
     assert (task.repeated, len(task.texts), task.document) == (0, 2016, "full")

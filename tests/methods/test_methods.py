@@ -56,13 +56,13 @@ def ranked(model, task, validation):
     return refine(model, texts, search(first, texts, 8, progress=False), progress=False)
 
 
-def assert_alike(one, other):
+def assert_the_same(one, other):
     np.testing.assert_array_equal(one.items, other.items)
     np.testing.assert_allclose(one.scores, other.scores, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("method", CONFIGS, ids=NAMES.values())
-def test_it_is_fitted_saved_and_loaded_and_ranks_alike(method, parts, tmp_path):
+def test_it_is_fitted_saved_and_loaded_and_ranks_the_same(method, parts, tmp_path):
     train, validation = parts
     more = {}
     if method is dpr:  # BM25 knows no word of one letter
@@ -75,7 +75,7 @@ def test_it_is_fitted_saved_and_loaded_and_ranks_alike(method, parts, tmp_path):
         == (fitted.name, CONFIGS[method])
         == (NAMES[method], again.config)
     )
-    assert_alike(ranked(again, train, validation), ranked(fitted, train, validation))
+    assert_the_same(ranked(again, train, validation), ranked(fitted, train, validation))
 
 
 def test_a_trained_classifier_knows_its_training_queries(parts):
@@ -86,7 +86,7 @@ def test_a_trained_classifier_knows_its_training_queries(parts):
     assert np.mean(recall) > 0.8  # chance: 0.25
 
 
-def test_tool_rank_is_fitted_saved_and_loaded_and_ranks_alike(parts, tmp_path):
+def test_tool_rank_is_fitted_saved_and_loaded_and_ranks_the_same(parts, tmp_path):
     train, validation = parts
     tiny_qwen3.write(tmp_path / "qwen3", train.texts, vocabulary=400, width=16, layers=1)
     options = FEW | {"limit": 24, "document_limit": 24, "candidates": 4, "redraws": 1}
@@ -95,7 +95,7 @@ def test_tool_rank_is_fitted_saved_and_loaded_and_ranks_alike(parts, tmp_path):
     tool_rank.save(fitted, tmp_path / "saved")
     again = tool_rank.load(tmp_path / "saved")
     assert again.config == config
-    assert_alike(ranked(again, train, validation), ranked(fitted, train, validation))
+    assert_the_same(ranked(again, train, validation), ranked(fitted, train, validation))
 
 
 @pytest.mark.parametrize("with_encoder", [True, False])

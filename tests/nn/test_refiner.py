@@ -108,7 +108,7 @@ def test_a_query_is_its_tokens_then_its_tools_through_the_blocks(name, places):
     np.testing.assert_allclose(got[0, :3], want, atol=1e-5)
 
 
-def test_both_starts_of_the_projection_lengthen_a_vector_alike_and_one_does_not_turn_it():
+def test_both_starts_of_the_projection_lengthen_a_vector_equally_and_one_does_not_turn_it():
     kernels = {
         name: np.asarray(STARTS[name](jax.random.key(0), (200, 64), jnp.float32))
         for name in PROJECTIONS

@@ -115,8 +115,8 @@ def test_biased_estimators_say_so(estimator):
 def test_importance_weighting_stays_unbiased_when_items_are_not_drawn_from_the_model():
     right = average(estimators.importance_weighted(), EPSILON_GREEDY)
     np.testing.assert_allclose(right, FULL_INFORMATION, atol=1e-6)
-    as_printed = average(estimators.importance_weighted(divide_by="model"), EPSILON_GREEDY)
-    np.testing.assert_allclose(as_printed, [0.5, 0.3 - 0.1 / 0.3, 0.2], atol=1e-6)
+    as_written = average(estimators.importance_weighted(divide_by="model"), EPSILON_GREEDY)
+    np.testing.assert_allclose(as_written, [0.5, 0.3 - 0.1 / 0.3, 0.2], atol=1e-6)
 
 
 def test_noisy_bits_put_the_papers_update_off_by_rho_on_every_row():  # Eq. (12)

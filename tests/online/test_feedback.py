@@ -268,7 +268,7 @@ def test_nor_does_the_blocked_form_give_them_to_others(problem, monkeypatch, rul
     assert [labels is not None for labels in given] == [rule.oracle] * len(given)
 
 
-def test_a_learner_without_a_softmax_is_played_and_measured_as_unknown(problem):
+def test_a_learner_without_a_softmax_runs_and_is_measured_as_unknown(problem):
     catalogue, stream = problem(times=1)
     rule = presets.greedy(**STEPS, projection=projections.none())
     mute = rule._replace(logits=None, rule=None)

@@ -76,7 +76,7 @@ def test_its_inverse_weight_averages_to_p_less_r(k, accuracy):
 
 
 @pytest.mark.parametrize("accuracy", [1.0, 0.5])
-def test_the_printed_weight_is_off_by_the_draw(accuracy):
+def test_the_papers_weight_is_off_by_the_draw(accuracy):
     k = 3
     r = accuracy + (1 - accuracy) / k
     factor = r * on_the_slate(k)[RIGHT] / P[RIGHT]

@@ -38,7 +38,7 @@ def test_candidates_are_sorted_by_the_rerankers_scores():
     assert (found.items.dtype, found.scores.dtype) == (np.int32, np.float32)
 
 
-def test_candidates_that_score_alike_keep_their_order():
+def test_candidates_that_score_equally_keep_their_order():
     found = refine(by_worth(), ["a", "b"], ranking([[3, 2, 0], [2, 3, 0]]), progress=False)
     assert found.items.tolist() == [[3, 2, 0], [2, 3, 0]]
 

@@ -35,7 +35,7 @@ def with_step(run, eta):
     return run._replace(rule=run.rule._replace(eta=eta))
 
 
-def test_corollary_5_2_is_smallest_at_its_step_size_and_is_then_the_printed_one(clean):
+def test_corollary_5_2_is_smallest_at_its_step_size_and_is_then_the_papers(clean):
     eta = corollary_5_2_step_size(CONSTANTS, ROUNDS)
     theta, q, p, _ = CONSTANTS
     np.testing.assert_allclose(
@@ -69,7 +69,7 @@ def test_a_constant_that_the_run_exceeds_is_named(clean, constant, factor, name)
     assert [a.name for a in corollary_5_2(clean, constants).assumptions if not a.holds] == [name]
 
 
-def test_corollary_b3_is_smallest_at_its_step_size_and_is_then_the_printed_one(noisy):
+def test_corollary_b3_is_smallest_at_its_step_size_and_is_then_the_papers(noisy):
     eta = corollary_b3_step_size(CONSTANTS, ROUNDS, noise_rate=0.1, items=ITEMS)
     theta, q, p, p_item = CONSTANTS
     rate = q * (1 - 2 * p + 1 / p + 0.1 * ITEMS / p_item)
