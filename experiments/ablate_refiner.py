@@ -13,7 +13,7 @@ missed are put back, where the projection of tools starts, whether the first sta
 its logits while it trains, how many of the backbone's layers it has. Its ``budget`` is short, so it
 says what is learnt soonest, not what is best in the end.
 
-2 cores, quiet: about 1 minute a variant of 119 steps; the recipe itself and its like 5 to 15.
+2 cores, quiet: about 1 minute a variant of 119 steps; 5 to 15 one trained as long as the recipe.
 """
 
 from typing import Any

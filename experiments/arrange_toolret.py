@@ -3,7 +3,7 @@
     uv run python -m experiments.arrange_toolret path=/tmp/toolret data=FOLDER
     uv run python -m experiments.arrange_toolret path=/tmp/toolrex data=FOLDER expanded=true
 
-For trying out the protocol where the hub is out of reach. The numbers say nothing about ToolRet:
+To try out the protocol where the hub cannot be reached. The numbers say nothing about ToolRet:
 these are the sources of a few of its tasks, with their own choice of queries and documents.
 Ids are those of rows (``apibank_tool_17``), as on the hub.
 """

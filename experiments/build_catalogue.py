@@ -9,13 +9,13 @@ merged, the members left to a base class, what has no description, and the tools
 the authors' tools at hand also how many they have there, and how many are in both.
 
 The paper has 511, 1,655 and 1,002. Expect 570, 1,788 and 1,084 from NumPy 2.0.1, pandas 2.2.2 and
-botocore 1.34.140, of the summer in which it was written:
+botocore 1.34.140, which were current when it was written:
 
     numpy     501 without random (62) and polynomial (7), of which the authors' file has nothing;
-              it has 527 paths under 513 invented names, 491 of them ours, the rest are aliases,
+              it has 527 paths under 513 invented names, 491 of them here too; the rest are aliases,
               modules and objects to index
-    pandas    1,322 are theirs too. Of their 333 others 227 are members of offsets, which have no
-              docstring in that version; of our 466 others 202 are too, 56 are Index.str
+    pandas    1,322 are in both. Of the paper's other 333, 227 are members of offsets, which have no
+              docstring in that version; of the other 466 here, 202 are too, 56 are Index.str
     aws       985 without S3 (99), which their file lacks although the paper names it; with the 17
               helpers of boto3's clients that it lists (get_waiter, ...) exactly 1,002
 

@@ -1,5 +1,5 @@
 """How well do trained retrievers and refiners find tools?   (Tool2Vec, Tables 1, 2, A.3 and A.4)
-And beside learners that see bits alone?                                  (ORAG, Tables 1 to 3)
+How do they compare with learners that see bits alone?                    (ORAG, Tables 1 to 3)
 
     uv run python -m experiments.evaluate_retrieval dataset.path=FOLDER          # ToolLens
     uv run python -m experiments.evaluate_retrieval --config-name evaluate_deskbank
@@ -8,9 +8,8 @@ And beside learners that see bits alone?                                  (ORAG,
         methods=[documents,tool2vec] encoder.layers=1,3,null             # A.3: several encoders
 
 Every method of `experiments.retrieval.methods` on the test part: recall and nDCG at ``cuts``, and
-what it was allowed to see of the training part. Models are trained on the
-training part, stop where R@3 validates best, and are kept in ``runs/models``; rankings are written
-as TREC run files.
+what it was allowed to see of the training part. Models are trained on that part, stop where R@3
+validates best, and are kept in ``runs/models``; rankings are written as TREC run files.
 
 2 cores, one seed: an epoch of MLC 4 minutes, a refiner 6; two to four times as long beside other
 work. Expect R@3 on ToolLens 0.59 for tool2vec, 0.93 for mlc, 0.89 for refiner_tool2vec, 0.93 for

@@ -20,7 +20,7 @@ question is in our words and whose documents are cut, not the end of the questio
 
 2 cores: a copy of 1,287 tools (`experiments.arrange_toolret`), limit=60, BM25 and MiniLM: 1.5 min.
 
-The paper has nDCG@10, recall@10 and completeness@10 of, averaged over categories:
+The paper's nDCG@10, recall@10 and completeness@10, averaged over categories:
 
     ToolRet     BM25 36.41 46.40 39.02     Qwen3-Embedding-0.6B 43.13 52.80 42.97
     Tool-REX    BM25 39.35 48.17 40.08     Qwen3-Embedding-0.6B 43.30 52.89 43.03

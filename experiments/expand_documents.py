@@ -7,14 +7,14 @@
     uv run python -m experiments.orag dataset=jsonl dataset.path=RUN/expanded document=expanded
 
 A model writes a profile of each tool, a second one judges it, a third one writes again what failed
-(`jaxret.documents.pipeline`). ``llm`` says where all are asked, ``stages`` names them, with what is
-otherwise for one of them (``+stages.judge.base_url=..``). The key stands in the environment, as
-OPENAI_API_KEY; for a local server it is any text. In the run's directory:
+(`jaxret.documents.pipeline`). ``llm`` names the endpoint of all three, ``stages`` the model of
+each and what differs for it (``+stages.judge.base_url=..``). The key is read from the environment,
+OPENAI_API_KEY; for a local server any text will do. In the run's directory:
 
     expanded/      the data set with ``tool_profile``; failures and provenance beside it
     sample.jsonl   for human review: python -m experiments.review_documents run=RUN
 
-Every answer is kept under ``cache``: a run that was killed goes on without a question asked twice,
+Every answer is kept under ``cache``: a run that was killed goes on and asks no question twice,
 and again=true asks only for what failed without an answer (time-outs, a busy server). Tools without
 a profile keep their document, and are listed in ``expanded/failures.jsonl``.
 

@@ -7,8 +7,8 @@
     uv run python -m experiments.orag dataset=jsonl dataset.path=RUN/data
 
 Ten tools are offered, the model chooses some that belong together and writes a query for them,
-another question polishes it. Answers are checked, asked for again with the reason where they are
-wrong, and left out where a query is near one that is there. ``data`` in the run directory is a data
+another question polishes it. Answers are checked; a wrong one is asked for again, with the reason,
+and a query that nearly repeats an earlier one is left out. ``data`` in the run directory is a data
 set with three parts that share no query; ``statistics.json`` and ``pairs.jsonl`` say which tools
 are asked for, and which together. A judge compares pairs of queries in both orders: polished and
 unpolished ones, or ours and another data set's (``judge.against``).

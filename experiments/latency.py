@@ -6,8 +6,8 @@
 Quality as in `experiments.evaluate_retrieval --config-name baselines`, by the same models. Time is
 that of one query at a time, from its text to a ranked list: tokenise, encode, search, and the
 stages after that. Every method answers every query once before the clock runs, so all is compiled.
-Then each query is answered by all methods in an order drawn anew, so that what else the machine
-does slows all of them. Median and quartiles are over queries; no query's vector is cached.
+Then each query is answered by all methods in an order drawn anew, so that other work on the
+machine slows all of them. Median and quartiles are over queries; no query's vector is cached.
 
 2 cores, where the models are there: UltraTool some 10 minutes. Expect there a median of 1.0 ms for
 bm25, 20 to 22 ms for all that is one vector a query (documents, dpr, nudge, learners: it is

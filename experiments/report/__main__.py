@@ -6,7 +6,7 @@
 
 ``configs/report.yaml`` lists the sections: which command, on which data sets, with which sweep, and
 what the paper has there. Runs go side by side, as many as there are ``workers``. A finished run is
-only read, an interrupted one goes on, so the report can be stopped and started at will. It ends in
+read, an interrupted one goes on, so the report can be stopped and started at will. It ends in
 ``runs/report/report.md``, with the figures of the runs and the throughput of all of them together.
 """
 
