@@ -11,6 +11,7 @@ from hydra import compose, initialize_config_dir
 from experiments.common import config
 from experiments.common.config import CONFIGS, NAMES, learner_grids, plain, settings
 from experiments.report.jobs import composed
+from experiments.retrieval import recipes  # noqa: F401  it registers the group "recipe"
 from jaxret import encoders
 from jaxret.online.environment import Environment, environment_from
 from jaxret.online.rounds import scan_rounds
