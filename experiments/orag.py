@@ -13,18 +13,21 @@ paper's own settings and the full-information oracle, side by side:
               some are near-duplicates of streamed ones, these (heldout_near) and the others
               (heldout_new) also apart
 
-The queries are parted once, by question, into validation, held-out and training parts; seeds
-differ in the order of the stream and in the draws. The setting (tau, eta) of each learner is
-chosen on the validation part, which no reported number touches: for `heldout` by its nDCG after
-a stream without it; for `online` and `final` by its success and nDCG in a stream of its own that
-holds it. What the first seed of each learner ends with goes to ``embeddings/LEARNER``, for
-`jaxret.load_embeddings`.
+Each seed parts the queries anew, by question, into validation, held-out and training parts, has an
+order and draws of its own, and chooses the setting (tau, eta) of each learner on its own validation
+part, which none of its numbers touches: for `heldout` by nDCG after a stream without that part; for
+`online` and `final` by nDCG and success in a stream that holds it. ± therefore covers the split,
+the choice, the order and the draws. ``choosing`` says what that last stream holds: ``all`` queries,
+as in a deployment before the one that is reported, or the ``validation`` part alone, which spends
+no bit of a query that is reported. What the first seed of each learner ends with goes to
+``embeddings/LEARNER``, for `jaxret.load_embeddings`.
 
 2 cores: DeskBank 90 s, 15 s more where nothing is encoded yet. Expect there (five exposures, 5
 seeds): final nDCG@10 0.378 for frozen, 0.484 for orag, 0.601 for greedy, 1.000 for
 full_information.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 
@@ -36,14 +39,14 @@ from omegaconf import DictConfig
 from experiments.common.config import learner_grids, plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.figures import learning_figures
-from experiments.common.loading import draw_parts, load_task
+from experiments.common.loading import Masks, TextTask, draw_parts_each, load_task
 from experiments.common.run_directory import RunDirectory
-from experiments.common.tables import results_table
+from experiments.common.tables import print_table, results_table
 from jaxret.data import near_duplicates
 from jaxret.embeddings import from_state
 from jaxret.online.environment import environment_from
 from jaxret.online.learner import Learner
-from jaxret.online.recording import METRICS, Ranker, record, tune
+from jaxret.online.recording import METRICS, Mask, Ranker, choose, record, tune
 from jaxret.online.simulation import Simulation
 from jaxret.online.streams import by_task, orders
 from jaxret.progress import Progress
@@ -51,16 +54,19 @@ from jaxret.task import Task
 from jaxret.theory.comparators import proximal_losses
 from jaxret.theory.regret import regret
 from jaxret.types import State
+from jaxret.validate import require
 
 COLUMNS = ("online/accuracy", "online/regret", "final/recall@{k}", "final/ndcg@{k}")
 COLUMNS += ("online/complete", "heldout/recall@{k}", "heldout/ndcg@{k}", "online/microseconds")
+CHOOSING = ("all", "validation")
 
 
 @experiment("orag")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Runs every learner in every protocol; returns the results, and writes curves and figures."""
+    """Streams to every learner in every protocol; writes curves and figures."""
     grids, task = learner_grids(cfg), load_task(cfg)
-    parts = draw_parts(task.groups, cfg.validation, cfg.heldout, cfg.seed)
+    seeds = range(cfg.seed, cfg.seed + cfg.seeds)
+    parts = draw_parts_each(task.groups, cfg.validation, cfg.heldout, seeds)
     streamed = ~parts.validation
     _, comparator = proximal_losses(
         *(task.theta, task.queries, task.labels),
@@ -68,90 +74,60 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         eta=cfg.comparator.tau * cfg.comparator.eta_over_tau,
         counts=np.full(len(task.queries), cfg.exposures),
     )
-    near = near_duplicates.near(task.texts, parts.heldout, parts.training)
-    apart = {"heldout_near": near, "heldout_new": parts.heldout & ~near} if near.any() else {}
-    apart = {name: mask for name, mask in apart.items() if mask.any()}
-    seeds = range(cfg.seed, cfg.seed + cfg.seeds)
+    tasks = task.groups if cfg.dataset.get("hops") else None
+    training, reported, choosing = (
+        orders(mask, cfg.exposures, seeds, tasks)
+        for mask in (parts.training, streamed, parts.validation | (cfg.choosing == "all"))
+    )
+    unseen = {"heldout": parts.heldout, **apart(task, parts)}
     ranker = Ranker(task, cfg.k)
     environment = environment_from(
-        plain(cfg.environment),
-        items=len(task.theta),
-        rounds=int(streamed.sum()) * cfg.exposures,
-        seed=cfg.seed,
+        plain(cfg.environment), items=len(task.theta), rounds=reported.shape[1], seed=cfg.seed
     )
-
-    tasks = task.groups if cfg.dataset.get("hops") else None
-
-    def stream(mask):
-        return orders(mask, cfg.exposures, seeds, tasks)
-
     results: dict[str, np.ndarray] = {}
     curves: dict[str, dict[str, np.ndarray]] = {}
     bar = Progress(grids, unit="learner")
     for grid in bar:
-        bar.set_postfix_str(grid.name)
+        bar.set_postfix_str(name := grid.name)
         simulation = Simulation(
             grid.make, task, environment, seeds=seeds, example=(1.0, 0.0), chunk=cfg.chunk
         )
-        name = grid.name
-        unseen = tune(
-            run.unit(f"{name}-heldout"),
-            grid,
-            simulation,
-            ranker,
-            stream(parts.training),
-            validation=parts.validation,
-            heldout=parts.heldout,
-            more=apart,
+        of_grid, validation = (grid, simulation, ranker), parts.validation
+        held = tune(
+            run.unit(f"{name}-heldout"), *of_grid, training, validation=validation, ranked=unseen
         )
-        held = {part: unseen[part][unseen["best"]] for part in ("heldout", *apart)}
-        best = 0
-        if len(grid.settings) > 1:
-            everything = stream(np.ones_like(streamed))
-            choosing = tune(
-                run.unit(f"{name}-choice"),
-                grid,
-                simulation,
-                ranker,
-                everything,
-                validation=parts.validation,
-                heldout=parts.heldout,
-            )
-            best = choosing["best"]
-        tau, eta = grid.settings[best]
-        settings = {"tau": tau, "eta": eta, "seed": cfg.seed}
-        learner = grid.make(tau, eta)._replace(name=name)
-        save = partial(save_embeddings, run, task, learner, settings)
+        setting = choose(run.unit(f"{name}-choice"), *of_grid, choosing, validation=validation)
+        tau, eta = setting.T
+        first = dict(zip(("tau", "eta"), setting[0].tolist(), strict=True))
+        learner = grid.make(*setting[0])._replace(name=name)
+        save = partial(save_embeddings, run, task, learner, first | {"seed": cfg.seed})
 
         def finish(states, save=save, scores=simulation.scores):
             save(states)
             return {"final": ranker(states, streamed, scores)}
 
-        online = record(
-            run.unit(f"{name}-online"),
-            simulation,
-            simulation.setting(tau, eta),
-            stream(streamed),
-            finish,
-        )
+        online = record(run.unit(f"{name}-online"), simulation, setting, reported, finish)
         against = regret(online["loss"], comparator, online["order"])
-        unneeded = ~np.isin(online["item"], task.labels)  # distractors
-        curves[name] = {"success": online["success"], "regret": against, "unneeded": unneeded}
+        distractor = np.where(reported >= 0, ~np.isin(online["item"], task.labels), np.nan)
+        curves[name] = {"success": online["success"], "regret": against, "unneeded": distractor}
         results |= {
-            f"{name}/online/accuracy": online["success"].mean(axis=1),
-            f"{name}/online/loss": online["loss"].mean(axis=1),
-            f"{name}/online/unneeded": unneeded.mean(axis=1),
+            f"{name}/online/accuracy": np.nanmean(online["success"], axis=1),
+            f"{name}/online/loss": np.nanmean(online["loss"], axis=1),
+            f"{name}/online/unneeded": np.nanmean(distractor, axis=1),
             f"{name}/online/regret": against[:, -1],
             f"{name}/online/microseconds": online["microseconds"],
-            f"{name}/online/tau": np.full(cfg.seeds, tau),
-            f"{name}/online/eta": np.full(cfg.seeds, eta),
+            f"{name}/online/tau": tau,
+            f"{name}/online/eta": eta,
         }
         if tasks is not None:
             results[f"{name}/online/complete"] = complete(online, tasks, cfg.exposures)
+        each = np.arange(cfg.seeds)
         for i, metric in enumerate(METRICS):
             results[f"{name}/final/{metric.format(k=cfg.k)}"] = online["final"][:, i]
-            for part, values in held.items():
-                results[f"{name}/{part}/{metric.format(k=cfg.k)}"] = values[:, i]
+            for part in unseen:
+                values = held[part][held["best"], each, i]
+                results[f"{name}/{part}/{metric.format(k=cfg.k)}"] = values
+        results[f"{name}/heldout/tau"], results[f"{name}/heldout/eta"] = held["setting"].T
 
     run.save_curves(curves)
     learning_figures(run, curves)
@@ -163,16 +139,40 @@ def check(cfg: DictConfig) -> None:
     """Refuses learners and environments that cannot be."""
     learner_grids(cfg)
     environment_from(plain(cfg.environment), items=1000, rounds=1000, seed=0)
+    require("choosing", cfg.choosing, "all or validation", CHOOSING.__contains__)
 
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a line a learner."""
+    """Prints a line a learner, and what its seeds chose."""
     names = list(cfg.learners)
     columns = [column.format(k=cfg.k) for column in COLUMNS]
     columns = [column for column in columns if f"{names[0]}/{column}" in results]
     title = f"{cfg.dataset.name}, {cfg.document}, exposures={cfg.exposures}"
     results_table(results, names, columns, title)
+    print_table(
+        "tau, eta / tau chosen, and by how many seeds",
+        ["online, final", "heldout"],
+        {n: [choices(results, f"{n}/{part}") for part in ("online", "heldout")] for n in names},
+    )
+
+
+def choices(results: Found, name: str) -> str:
+    """The settings that seeds chose, the most frequent first."""
+    pairs = zip(*(results[f"{name}/{key}"]["values"] for key in ("tau", "eta")), strict=True)
+    counts = Counter(f"{tau:.3g}, {eta / tau:.3g}" for tau, eta in pairs)
+    return "\n".join(f"{pair}  x{count}" for pair, count in counts.most_common())
+
+
+def apart(task: TextTask, parts: Masks) -> dict[str, Mask]:
+    """The held-out queries in two: near-duplicates of streamed ones, and new ones.
+
+    Empty where a seed has none of one kind.
+    """
+    pairs = zip(parts.heldout, parts.training, strict=True)
+    near = np.stack([near_duplicates.near(task.texts, *pair) for pair in pairs])
+    masks = {"heldout_near": near, "heldout_new": parts.heldout & ~near}
+    return masks if all(mask.any(axis=1).all() for mask in masks.values()) else {}
 
 
 def save_embeddings(
@@ -188,13 +188,13 @@ def complete(
     online: Mapping[str, np.ndarray], tasks: Int[np.ndarray, " N"], exposures: int
 ) -> Float[np.ndarray, " S"]:
     """The share of tasks whose hops all succeeded while they were streamed  (Algorithm 4)."""
-    seeds = len(online["order"])
-    success, order = (online[x].reshape(seeds, exposures, -1) for x in ("success", "order"))
-    each = [
-        [by_task(bits, tasks[queries]).mean() for bits, queries in zip(*seed, strict=True)]
-        for seed in zip(success, order, strict=True)
-    ]
-    return np.mean(each, axis=1)
+    shares = []
+    for success, order in zip(online["success"], online["order"], strict=True):
+        played = order >= 0
+        visits = zip(*(x[played].reshape(exposures, -1) for x in (success, order)), strict=True)
+        each = [by_task(bits, tasks[queries]).mean() for bits, queries in visits]
+        shares.append(np.mean(each))
+    return np.array(shares)
 
 
 if __name__ == "__main__":

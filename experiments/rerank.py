@@ -36,7 +36,7 @@ from experiments.retrieval.bench import Bench
 from experiments.retrieval.recipes import RERANKERS
 from jaxret.llm import Chat, Endpoint
 from jaxret.online.environment import Environment, simulated_reranker
-from jaxret.online.recording import METRICS, Ranker, record, tune
+from jaxret.online.recording import METRICS, Ranker, choose, record
 from jaxret.online.selection import simulation_with
 from jaxret.online.simulation import Simulation
 from jaxret.online.streams import orders
@@ -64,16 +64,11 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     for grid in learner_grids(cfg):
         one = Simulation(grid.make, task, simulated, seeds=seeds[:1], **given)
         choosing = orders(parts.validation, 1, seeds[:1])
-        tuned = tune(
+        [(tau, eta)] = choose(
             run.unit(f"{grid.name}-tuning"),
-            grid,
-            one,
-            ranker,
-            choosing,
+            *(grid, one, ranker, choosing),
             validation=parts.validation,
-            heldout=parts.heldout,
         )
-        tau, eta = grid.settings[tuned["best"]]
         for name in cfg.rerankers:
             world = simulated if name == "simulated" else Environment()
             simulation = simulation_with(picks[name], grid.make, task, world, seeds=seeds, **given)

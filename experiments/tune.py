@@ -151,7 +151,6 @@ def score_of(
             ranker,
             stream,
             validation=parts.validation,
-            heldout=parts.heldout,
         )
         ndcg = found["validation"][..., METRICS.index("ndcg@{k}")]
         return float((ndcg + found["online"]).mean(axis=1).max())

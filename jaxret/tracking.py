@@ -203,7 +203,7 @@ def decimate(n: int, most: int = 512) -> Int[np.ndarray, "m"]:
 def write_results(
     directory: str | Path, results: Mapping[str, Sequence[float] | np.ndarray]
 ) -> None:
-    """Writes ``results.json``: the mean of each result over seeds, and its standard error.
+    """Writes ``results.json``: the mean of each result over seeds, its standard error and values.
 
     The standard error is the sample deviation (ddof = 1) over sqrt(n), and null for one seed.
 
@@ -229,12 +229,13 @@ def write_results(
             )
         n = values.size
         stderr = float(values.std(ddof=1) / math.sqrt(n)) if n > 1 else None
-        summaries[name] = {"mean": float(values.mean()), "stderr": stderr, "n": n}
+        mean, each = float(values.mean()), values.tolist()
+        summaries[name] = {"mean": mean, "stderr": stderr, "n": n, "values": each}
     _write_json(Path(directory) / "results.json", summaries)
 
 
 def read_results(directory: str | Path) -> dict[str, dict[str, Any]]:
-    """Reads ``results.json``: name -> ``{"mean", "stderr", "n"}``."""
+    """Reads ``results.json``: name -> ``{"mean", "stderr", "n", "values"}``, a value a seed."""
     return json.loads((Path(directory) / "results.json").read_text())
 
 

@@ -154,7 +154,7 @@ def test_results_are_means_with_standard_errors_over_seeds(tmp_path):
     # Mean 3, squared deviations 4 + 1 + 9 = 14, variance 7, stderr sqrt(7 / 3) = 1.527525.
     results = read_results(tmp_path / "run")
     assert list(results) == ["accuracy", "regret"]
-    assert results["accuracy"] == {"mean": 0.5, "stderr": None, "n": 1}
+    assert results["accuracy"] == {"mean": 0.5, "stderr": None, "n": 1, "values": [0.5]}
     assert results["regret"]["mean"] == 3.0
     assert results["regret"]["stderr"] == pytest.approx(1.527525, abs=1e-6)
     assert results["regret"]["n"] == 3
@@ -174,4 +174,6 @@ def test_results_that_mean_nothing_are_refused_and_leave_the_old_file(tmp_path, 
     write_results(tmp_path, {"regret": [1.0]})
     with pytest.raises(ValueError, match=message):
         write_results(tmp_path, {"accuracy": [0.5], "regret": values})
-    assert read_results(tmp_path) == {"regret": {"mean": 1.0, "stderr": None, "n": 1}}
+    assert read_results(tmp_path) == {
+        "regret": {"mean": 1.0, "stderr": None, "n": 1, "values": [1.0]}
+    }

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import numpy as np
+from jaxtyping import Int
 
 from experiments.common.run_directory import RunDirectory
 from jaxret import plots
@@ -16,7 +17,7 @@ def learning_figures(run: RunDirectory, curves: Mapping[str, Mapping[str, np.nda
       curves: learner -> ``success [S, T]`` and ``regret [S, T]``.
     """
     accuracy_figure(run, curves)
-    rounds = 1 + np.arange(min(curve["regret"].shape[1] for curve in curves.values()))
+    rounds = _common_rounds(curves)
     figure, ax = plots.new_figure("round", "regret")
     for name, curve in curves.items():
         plots.curve_with_band(ax, rounds, curve["regret"][:, : len(rounds)], name)
@@ -31,14 +32,20 @@ def accuracy_figure(
     file: str = "accuracy",
 ) -> None:
     """Success over the rounds, averaged over a twentieth of the stream."""
-    rounds = 1 + np.arange(min(curve["success"].shape[1] for curve in curves.values()))
+    rounds = _common_rounds(curves)
     window = max(1, len(rounds) // 20)
     figure, ax = plots.new_figure("round", f"success, mean of {window} rounds")
     for name, curve in curves.items():
-        accuracy = plots.running_mean(curve["success"], window)[:, : len(rounds)]
+        accuracy = plots.running_mean(curve["success"][:, : len(rounds)], window)
         shown = plots.curve_with_band(ax, rounds, accuracy, name)
         if name == "frozen":
             shown.set_linestyle("--")
         run.tracker.curve(f"accuracy/{name}", rounds, accuracy.mean(axis=0))
     plots.label_curves(ax)
     run.save_figure(figure, file)
+
+
+def _common_rounds(curves: Mapping[str, Mapping[str, np.ndarray]]) -> Int[np.ndarray, " T"]:
+    """The rounds that all seeds of all learners have: success is NaN where a stream has ended."""
+    each = (np.isfinite(curve["success"]).all(axis=0).sum() for curve in curves.values())
+    return 1 + np.arange(min(each))

@@ -1,5 +1,6 @@
 """From a config to a task and its encoder; the parts of its queries."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import NamedTuple
@@ -27,11 +28,14 @@ class TextTask(Task):
 
 
 class Masks(NamedTuple):
-    """Whose query is whose: masks over the queries, no question on two sides."""
+    """Whose query is whose: masks over the queries, no question on two sides.
 
-    validation: Bool[np.ndarray, " N"]  # settings are chosen on these
-    heldout: Bool[np.ndarray, " N"]  # never streamed in the held-out protocol
-    training: Bool[np.ndarray, " N"]
+    Of all seeds [N], or with a line a seed [S, N].
+    """
+
+    validation: Bool[np.ndarray, "*S N"]  # settings are chosen on these
+    heldout: Bool[np.ndarray, "*S N"]  # never streamed in the held-out protocol
+    training: Bool[np.ndarray, "*S N"]
 
 
 def load_task(cfg: DictConfig) -> TextTask:
@@ -78,3 +82,11 @@ def draw_parts(
         mask[positions] = True
         masks.append(mask)
     return Masks(*masks)
+
+
+def draw_parts_each(
+    groups: Int[np.ndarray, " N"], validation: float, heldout: float, seeds: Sequence[int]
+) -> Masks:
+    """Draws parts anew for each seed, so that means over seeds are over splits too."""
+    each = [draw_parts(groups, validation, heldout, seed) for seed in seeds]
+    return Masks(*map(np.stack, zip(*each, strict=True)))

@@ -36,7 +36,7 @@ from omegaconf import DictConfig
 
 from experiments.common.config import plain
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.loading import Masks, draw_parts, load_task
+from experiments.common.loading import draw_parts, load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.exploration.maps import Grid, figures
@@ -58,7 +58,6 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     task = load_task(cfg)
     # The same queries whatever share is held out: here none is.
     validation = draw_parts(task.groups, cfg.validation, 0.5, cfg.seed).validation
-    parts = Masks(validation=validation, heldout=~validation, training=~validation)
     seeds, ranker = range(cfg.seed, cfg.seed + cfg.seeds), Ranker(task, cfg.k)
     everyone = np.ones(len(task.queries), bool)
     stream = orders(everyone, cfg.exposures, seeds)
@@ -89,8 +88,8 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
             simulation,
             ranker,
             stream,
-            validation=parts.validation,
-            heldout=parts.heldout,
+            validation=validation,
+            ranked={"rest": ~validation},
         )
         grids[way.name] = grid(found, validation, stream.shape[1], least)
         results |= measured(way.name, pairs, grids[way.name], cfg.k)
@@ -133,7 +132,7 @@ def grid(
     """Puts together what `tune` found on the two parts of the queries.
 
     Args:
-      found: of `tune`, whose held-out part are all queries that are not for validation.
+      found: of `tune`; ``rest`` are all queries that are not for validation.
       validation: mask of the queries.
       rounds: T.
       least: what the comparator loses on the whole stream.
@@ -141,11 +140,11 @@ def grid(
     share = validation.mean()
     return Grid(
         accuracy=found["success"],
-        final=share * found["validation"] + (1 - share) * found["heldout"],
+        final=share * found["validation"] + (1 - share) * found["rest"],
         regret=found["loss"] * rounds - least,
-        chosen=int(found["best"]),
+        chosen=int(found["best"][0]),  # of all seeds, which share the part that chooses
         rest_accuracy=(found["success"] - share * found["online"]) / (1 - share),
-        rest_final=found["heldout"],
+        rest_final=found["rest"],
     )
 
 

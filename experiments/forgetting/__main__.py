@@ -63,7 +63,7 @@ from experiments.forgetting.curves import fates, forgotten, moments, seen
 from experiments.forgetting.follow import by_arrival, follow, points
 from jaxret import plots, tsne
 from jaxret.online.environment import Environment
-from jaxret.online.recording import METRICS, Ranker, tune
+from jaxret.online.recording import METRICS, Ranker, choose
 from jaxret.online.simulation import Simulation
 from jaxret.online.streams import orders
 from jaxret.progress import Progress
@@ -104,19 +104,11 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         simulation = Simulation(
             grid.make, task, Environment(), seeds=seeds, example=(1.0, 0.0), chunk=chunk
         )
-        best = 0
-        if len(grid.settings) > 1:
-            best = tune(
-                run.unit(f"{name}-choice"),
-                grid,
-                simulation,
-                ranker,
-                choosing,
-                validation=parts.validation,
-                heldout=parts.heldout,
-            )["best"]
-        tau, eta = grid.settings[best]
-        setting = simulation.setting(tau, eta)
+        setting = choose(
+            run.unit(f"{name}-choice"),
+            *(grid, simulation, ranker, choosing),
+            validation=parts.validation,
+        )
 
         def finish(states, mapped=simulation.map_queries):
             first = jax.tree.map(lambda leaf: leaf[0], states)
@@ -148,7 +140,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         right = values[:, :, METRICS.index("accuracy")] > 0
         curves[f"{name}/forgotten"] = forgotten(right, rounds)
         single = fates(right, rounds) | {key: found[key] for key in moves.MEASURES}
-        single |= {"tau": np.full(cfg.seeds, tau), "eta": np.full(cfg.seeds, eta)}
+        single |= dict(zip(("tau", "eta"), setting.T, strict=True))
         results |= {f"{name}/{key}": value for key, value in single.items()}
         if cfg.tsne.tools and name == cfg.tsne.learner:
             moves.picture(cfg, run, task.theta[drawn.tools], found["rows"], found["asked"])

@@ -55,7 +55,7 @@ from jaxret.llm import Chat, Endpoint
 from jaxret.online.environment import Environment, simulated_reranker
 from jaxret.online.grids import LearnerGrid, learner_grid
 from jaxret.online.learner import MapQueries
-from jaxret.online.recording import METRICS, Ranker, record, tune
+from jaxret.online.recording import METRICS, Ranker, choose, record
 from jaxret.online.selection import SelectedSimulation
 from jaxret.online.simulation import Simulation
 from jaxret.online.streams import orders
@@ -85,18 +85,13 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     curves: dict[str, dict[str, np.ndarray]] = {}
     said: list[dict[str, Any]] = []
     for grid in grids_of(cfg):
-        name, best = grid.name, 0
+        name = grid.name
         simulation = Simulation(grid.make, task, judge, **given)
-        if len(grid.settings) > 1:
-            best = tune(
-                run.unit(f"{name}-choice"),
-                grid,
-                simulation,
-                ranker,
-                choosing,
-                validation=parts.validation,
-                heldout=parts.heldout,
-            )["best"]
+        setting = choose(
+            run.unit(f"{name}-choice"),
+            *(grid, simulation, ranker, choosing),
+            validation=parts.validation,
+        )
         if chat is not None and cfg.judge == "llm":
             own_bit = cfg.bit == "judge"
             select = selectors.by_judge(chat, task.texts, task.documents, own_bit=own_bit)
@@ -106,17 +101,15 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
             items = first_items(task, states, mapped, streamed, cfg.k)
             return {"final": ranker(states, streamed, scores), "items": items}
 
-        tau, eta = grid.settings[best]
-        online = record(
-            run.unit(f"{name}-online"), simulation, simulation.setting(tau, eta), stream, finish
-        )
+        online = record(run.unit(f"{name}-online"), simulation, setting, stream, finish)
+        tau, eta = setting[0]  # of all seeds, which share the part that chooses
         shares = tasks.by_visit(online, hops)
         final = np.stack([tasks.found(items, labels, groups) for items in online["items"]])
         ours = tasks.measured(online, shares, hops) | {
             f"final/found@{cfg.k}": final.mean(axis=1),
             f"final/complete@{cfg.k}": (final == 1).mean(axis=1),
-            "online/tau": np.full(cfg.seeds, tau),
-            "online/eta": np.full(cfg.seeds, eta),
+            "online/tau": setting[:, 0],
+            "online/eta": setting[:, 1],
         }
         for i, metric in enumerate(METRICS[:3]):  # completeness is a matter of tasks
             ours[f"final/{metric.format(k=cfg.k)}"] = online["final"][:, i]

@@ -11,7 +11,7 @@ import numpy as np
 from experiments.common.config import plain
 from experiments.retrieval.bench import Bench
 from jaxret.online.grids import learner_grid
-from jaxret.online.recording import Ranker, record, tune
+from jaxret.online.recording import Ranker, choose, record
 from jaxret.online.simulation import Simulation
 from jaxret.online.streams import orders
 from jaxret.retrieval.dense import dense
@@ -32,16 +32,11 @@ def retriever(bench: Bench, name: str, seed: int) -> Retriever:
         chunk=cfg.online.chunk,
     )
     stream = orders(parts.training, 1 if extra == "once" else cfg.online.exposures, seeds)
-    tuned = tune(
+    setting = choose(
         bench.run.unit(f"{name}-tuning"),
-        grid,
-        simulation,
-        Ranker(task, cfg.online.k),
-        stream,
+        *(grid, simulation, Ranker(task, cfg.online.k), stream),
         validation=parts.validation,
-        heldout=parts.heldout,
     )
-    setting = simulation.setting(*grid.settings[tuned["best"]])
 
     def finish(states):
         return {f"state{i}": leaf for i, leaf in enumerate(jax.tree.leaves(states))}

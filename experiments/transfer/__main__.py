@@ -4,8 +4,8 @@
     uv run python -m experiments.transfer dataset=ultratool dataset.path=FILE exposures=1
     uv run python -m experiments.transfer other.name=e5_small other.path=FOLDER other.layers=null
 
-Each learner with rows that are free, in the unit ball and on the unit sphere, tuned for each on the
-validation part as in `experiments.orag`:
+Each learner with rows that are free, in the unit ball and on the unit sphere; each seed parts the
+queries and tunes on its validation part as in `experiments.orag`:
 
     online, final   as there
     norms           of the rows afterwards: mean and standard deviation (spread) over tools, and the
@@ -43,7 +43,7 @@ from omegaconf import DictConfig
 from experiments.common.config import cache_folder, plain
 from experiments.common.experiment import Found, experiment
 from experiments.common.figures import accuracy_figure
-from experiments.common.loading import draw_parts, find_encoder, load_task
+from experiments.common.loading import draw_parts_each, find_encoder, load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.transfer import other_encoder
@@ -70,20 +70,20 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Runs every learner in every part; returns the results, and writes curves and figures."""
     grids, encoder = build(cfg), find_encoder(cfg.other)
     task = load_task(cfg)
-    parts = draw_parts(task.groups, cfg.validation, cfg.heldout, cfg.seed)
+    seeds = range(cfg.seed, cfg.seed + cfg.seeds)
     stage = Stage(
         run=run,
         task=task,
-        parts=parts,
+        parts=draw_parts_each(task.groups, cfg.validation, cfg.heldout, seeds),
         k=cfg.k,
-        seeds=range(cfg.seed, cfg.seed + cfg.seeds),
+        seeds=seeds,
         exposures=cfg.exposures,
         chunk=cfg.chunk,
         tasks=task.groups if cfg.dataset.get("hops") else None,
         ranker=Ranker(task, cfg.k),
     )
     for seed in stage.seeds:
-        draw(task, parts, cfg.later.share, seed)  # or refuses it
+        draw(task, stage.of_seed(seed).parts, cfg.later.share, seed)  # or refuses it
     cache = cache_folder(cfg)
     there = other_encoder.encoded(task, encoder, cache)
     other, cosine = other_encoder.bridge(stage, there, projections.REGISTRY[cfg.transferred]())

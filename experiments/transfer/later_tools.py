@@ -35,14 +35,15 @@ class Draw(NamedTuple):
 
 
 def draw(task: TextTask, parts: Masks, share: float, seed: int) -> Draw:
-    """Draws the new tools; ValueError where a part of the queries would be empty."""
+    """Draws a seed's new tools; ValueError where a part of its queries would be empty."""
     later_ones = availability.later(len(task.theta), share, at=availability.FOREVER, seed=seed)
     new = later_ones.arrives > 0
     needs_new = ((task.labels >= 0) & new[task.labels]).any(axis=1)
+    [heldout], [training] = parts.heldout, parts.training
     masks = {
-        "streamed": parts.training & ~needs_new,
-        "old_needed": parts.heldout & ~needs_new,
-        "new_needed": parts.heldout & needs_new,
+        "streamed": training & ~needs_new,
+        "old_needed": heldout & ~needs_new,
+        "new_needed": heldout & needs_new,
     }
     if empty := [name for name, mask in masks.items() if not mask.any()]:
         raise ValueError(
@@ -60,14 +61,14 @@ def later(stage: Stage, name: str, grid: LearnerGrid, setting: Setting, share: f
     and ``old_for_new`` the reverse.
     """
     found = []
-    for seed in stage.seeds:
-        drawn = draw(stage.task, stage.parts, share, seed)
-        alone = stage._replace(seeds=range(seed, seed + 1))
+    for seed, numbers in zip(stage.seeds, setting, strict=True):
+        alone = stage.of_seed(seed)
+        drawn = draw(stage.task, alone.parts, share, seed)
         simulation = alone.simulation(grid, drawn.environment)
         learnt = record(
             stage.run.unit(f"{name}-later-{seed}"),
             simulation,
-            simulation.setting(*setting),
+            simulation.setting(*numbers),
             alone.stream(drawn.streamed),
             finish=lambda states, drawn=drawn, scores=simulation.scores: measured(
                 stage, drawn, states, scores

@@ -33,8 +33,8 @@ class Other(NamedTuple):
     """The other encoder's side."""
 
     stage: Stage
-    rotation: Float[np.ndarray, "a b"]
-    scale: float
+    rotation: Float[np.ndarray, "S a b"]  # a seed's, by the queries that it streams
+    scale: Float[np.ndarray, " S"]
     projection: Projection
 
     def aligned(
@@ -47,7 +47,7 @@ class Other(NamedTuple):
           ``as_they_are`` where the widths agree. All are put where the projection wants them.
         """
         start = self.stage.task.theta
-        change = self.scale * (theta - theta_1) @ self.rotation
+        change = self.scale[:, None, None] * (theta - theta_1) @ self.rotation
         ways = {"rotated": theta @ self.rotation, "change": start + change}
         if theta_1.shape[1] == start.shape[1]:
             ways["as_they_are"] = theta
@@ -63,7 +63,7 @@ class Other(NamedTuple):
 
     def static(self, theta_1: Float[np.ndarray, "I a"]) -> dict[str, np.ndarray]:
         """The same where nothing was learnt: by this encoder's documents, and by the first's."""
-        found = self.serve(theta_1[None], theta_1)
+        found = self.serve(np.stack([theta_1] * len(self.scale)), theta_1)
         return {WAYS[way]: values for way, values in found.items()}
 
     def relearnt(self, name: str, grid: LearnerGrid) -> Float[np.ndarray, " S"]:
@@ -72,14 +72,11 @@ class Other(NamedTuple):
         simulation, stream = stage.simulation(grid, Environment()), stage.stream(parts.training)
         found = tune(
             stage.run.unit(f"{name}-relearnt"),
-            grid,
-            simulation,
-            stage.ranker,
-            stream,
+            *(grid, simulation, stage.ranker, stream),
             validation=parts.validation,
-            heldout=parts.heldout,
+            ranked={"heldout": parts.heldout},
         )
-        return found["heldout"][found["best"], :, NDCG]
+        return found["heldout"][found["best"], np.arange(len(stage.seeds)), NDCG]
 
 
 def encoded(task: TextTask, encoder: TextEncoder, cache: Path) -> TextTask:
@@ -99,24 +96,30 @@ def bridge(stage: Stage, second: TextTask, projection: Projection) -> tuple[Othe
     tools, and of two encoders the means can be far apart.
 
     Returns:
-      it, and ``[1]`` the mean cosine between rotated held-out queries and those of the second
+      it, and ``[S]`` the mean cosine between rotated held-out queries and those of the second
       encoder, both less the mean of the streamed ones: 1 where the rotation loses nothing.
     """
-    streamed, heldout = stage.parts.training, stage.parts.heldout
+    tasks, parts = (stage.task, second), stage.parts
 
-    def centred(task, some):
+    def centred(task, some, streamed):
         return task.queries[some] - task.queries[streamed].mean(axis=0)
 
     def fit():
-        texts = [
-            np.concatenate([task.theta - task.theta.mean(axis=0), centred(task, streamed)])
-            for task in (stage.task, second)
-        ]
-        return dict(zip(("rotation", "scale"), jax.jit(procrustes)(*texts), strict=True))
+        found = []
+        for streamed in parts.training:
+            queries = [centred(task, streamed, streamed) for task in tasks]
+            tools = [task.theta - task.theta.mean(axis=0) for task in tasks]
+            found.append(align(*map(np.concatenate, zip(tools, queries, strict=True))))
+        rotations, scales = zip(*found, strict=True)
+        return {"rotation": np.stack(rotations), "scale": np.stack(scales)}
 
+    align = jax.jit(procrustes)
     fitted = stage.run.result("rotation", fit)
-    sides = centred(stage.task, heldout) @ fitted["rotation"], centred(second, heldout)
-    one, two = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in sides)
+    cosines = []
+    for i, rotation in enumerate(fitted["rotation"]):
+        one, two = (centred(task, parts.heldout[i], parts.training[i]) for task in tasks)
+        sides = one @ rotation, two
+        one, two = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in sides)
+        cosines.append((one * two).sum(axis=1).mean())
     there = stage._replace(task=second, ranker=Ranker(second, stage.k))
-    other = Other(there, fitted["rotation"], float(fitted["scale"]), projection)
-    return other, (one * two).sum(axis=1).mean(keepdims=True)
+    return Other(there, fitted["rotation"], fitted["scale"], projection), np.array(cosines)

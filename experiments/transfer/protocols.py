@@ -11,13 +11,13 @@ from experiments.common.run_directory import RunDirectory
 from jaxret.online.environment import Environment
 from jaxret.online.grids import LearnerGrid
 from jaxret.online.learner import Scores
-from jaxret.online.recording import METRICS, Mask, Ranker, catalogues, record, tune
+from jaxret.online.recording import METRICS, Mask, Ranker, catalogues, choose, record, tune
 from jaxret.online.simulation import Simulation
 from jaxret.online.streams import orders
 
 NDCG = METRICS.index("ndcg@{k}")
 Results = dict[str, np.ndarray]  # one value a seed
-Setting = tuple[float, float]  # tau, eta
+Setting = Float[np.ndarray, "S 2"]  # tau, eta
 
 
 class Stage(NamedTuple):
@@ -25,7 +25,7 @@ class Stage(NamedTuple):
 
     run: RunDirectory
     task: TextTask
-    parts: Masks
+    parts: Masks  # of each seed
     k: int
     seeds: range
     exposures: int
@@ -47,9 +47,15 @@ class Stage(NamedTuple):
     ) -> Float[np.ndarray, " S"]:
         return self.ranker(states, mask, scores)[:, NDCG]
 
-    def static(self, mask: Mask) -> Float[np.ndarray, " 1"]:
+    def static(self, mask: Mask) -> Float[np.ndarray, " S"]:
         """nDCG by the documents."""
-        return self.ndcg(catalogues(self.task.theta), mask)
+        return self.ndcg(catalogues(*[self.task.theta] * len(self.seeds)), mask)
+
+    def of_seed(self, seed: int) -> "Stage":
+        """The same for one seed alone."""
+        [at] = [i for i, one in enumerate(self.seeds) if one == seed]
+        parts = Masks(*(masks[at : at + 1] for masks in self.parts))
+        return self._replace(seeds=range(seed, seed + 1), parts=parts)
 
 
 def online(
@@ -61,41 +67,32 @@ def online(
     ``norms/mean``, that over tools, where tools in demand have grown longer than others.
     """
     task, streamed = stage.task, ~stage.parts.validation
-    best = 0
-    if len(grid.settings) > 1:
-        everything = stage.stream(np.ones_like(streamed))
-        found = tune(
-            stage.run.unit(f"{name}-choice"),
-            grid,
-            simulation,
-            stage.ranker,
-            everything,
-            validation=stage.parts.validation,
-            heldout=stage.parts.heldout,
-        )
-        best = found["best"]
-    tau, eta = grid.settings[best]
+    setting = choose(
+        stage.run.unit(f"{name}-choice"),
+        *(grid, simulation, stage.ranker, stage.stream(np.ones_like(streamed))),
+        validation=stage.parts.validation,
+    )
     found = record(
         stage.run.unit(f"{name}-online"),
         simulation,
-        simulation.setting(tau, eta),
+        setting,
         stage.stream(streamed),
         finish=lambda states: {
             "final": stage.ndcg(states, streamed, simulation.scores),
             "norms": np.linalg.norm(states.theta, axis=2),
         },
     )
-    right = task.labels[streamed]
-    uses = np.bincount(right[right >= 0], minlength=len(task.theta))
-    norms, ones = found["norms"].astype(np.float64), np.ones(len(stage.seeds))
+    right = [task.labels[mask] for mask in streamed]
+    uses = [np.bincount(some[some >= 0], minlength=len(task.theta)) for some in right]
+    norms = found["norms"].astype(np.float64)
     results = {
-        "online/accuracy": found["success"].mean(axis=1),
-        "online/tau": tau * ones,
-        "online/eta": eta * ones,
+        "online/accuracy": np.nanmean(found["success"], axis=1),
+        "online/tau": setting[:, 0],
+        "online/eta": setting[:, 1],
         f"final/ndcg@{stage.k}": found["final"],
         "norms/mean": norms.mean(axis=1),
         "norms/spread": norms.std(axis=1),
-        "norms/used": norms @ uses / uses.sum(),
+        "norms/used": (norms * uses).sum(axis=1) / np.sum(uses, axis=1),
     }
     return results, found["success"]
 
@@ -117,23 +114,19 @@ def unseen(
       more: the last states -> more to keep.
 
     Returns:
-      results; the setting, chosen on the validation part; and the unit, with what ``more`` gave.
+      results; the setting of each seed, chosen on its validation part; and the unit, with
+      what ``more`` gave.
     """
     parts, stream = stage.parts, stage.stream(stage.parts.training)
-    best = tune(
+    setting = tune(
         stage.run.unit(f"{name}-heldout"),
-        grid,
-        simulation,
-        stage.ranker,
-        stream,
+        *(grid, simulation, stage.ranker, stream),
         validation=parts.validation,
-        heldout=parts.heldout,
-    )["best"]
-    tau, eta = map(float, grid.settings[best])
+    )["setting"]
     found = record(
         stage.run.unit(f"{name}-unseen"),
         simulation,
-        simulation.setting(tau, eta),
+        setting,
         stream,
         finish=lambda states: {
             "seen": stage.ndcg(states, parts.training, simulation.scores),
@@ -149,4 +142,4 @@ def unseen(
     results |= {f"{part}/gain": gain for part, gain in gains.items()}
     if gains["seen"].mean() > 0:  # of no gain there is no share
         results["heldout/share"] = gains["heldout"] / gains["seen"].mean()
-    return results, (tau, eta), found
+    return results, setting, found

@@ -103,9 +103,8 @@ def study(
             stage.ranker,
             stage.choosing,
             validation=stage.parts.validation,
-            heldout=stage.parts.heldout,
         )
-        best = int(tuned["best"])
+        best = int(tuned["best"][0])  # of all seeds, which share the part that chooses
         tau, eta_over_tau = pairs[best]
 
         def finish(states, tau=tau, rate=rate):
@@ -114,8 +113,9 @@ def study(
 
         at_start = partial(measured, task.theta[None], cfg.moments.tau, rate)
         start = run.result(f"{unit}-moments", at_start)
-        setting = simulation.setting(*at_rate.settings[best])
-        online = record(run.unit(f"{unit}-online"), simulation, setting, stage.order, finish)
+        online = record(
+            run.unit(f"{unit}-online"), simulation, tuned["setting"], stage.order, finish
+        )
         final = {m.format(k=cfg.k): online["ranked"][:, i] for i, m in enumerate(METRICS)}
         final |= {key: online[key] for key in start}
         found[rate] = {

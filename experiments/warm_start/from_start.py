@@ -70,7 +70,6 @@ def learn_from_start(
         ranker,
         choosing,
         validation=parts.validation,
-        heldout=parts.heldout,
     )
 
     def rankings(states):
@@ -85,7 +84,7 @@ def learn_from_start(
             rankings,
         )
 
-    tau, eta = (float(number) for number in grid.settings[tuned["best"]])
+    tau, eta = tuned["setting"][0].tolist()  # of all seeds, which share the part that chooses
     own = stream("own", (tau, eta))
     shared = shared or (tau, eta)
     trace = own if shared == (tau, eta) else stream("shared", shared)

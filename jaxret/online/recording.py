@@ -1,10 +1,11 @@
 """Streams as units of work that can stop and resume: what happened in every round, and which
 setting of a grid validates best.
 
+    setting = choose(unit, grid, simulation, ranker, orders, validation=..)
     recorded = record(unit, simulation, setting, orders, finish)
-    tuned = tune(unit, grid, simulation, ranker, orders, validation=.., heldout=..)
 
-A `Unit` computes chunk by chunk and keeps what it found, in a run's directory as a rule.
+A `Unit` computes chunk by chunk and keeps what it found, in a run's directory as a rule. Seeds may
+have parts of the queries of their own: a mask [N] is the same for all, [S, N] has a line a seed.
 
 Letters: N queries, S seeds, T rounds, G settings.
 """
@@ -25,11 +26,12 @@ from jaxret.online.grids import LearnerGrid
 from jaxret.online.learner import Scores
 from jaxret.online.selection import SelectedSimulation
 from jaxret.online.simulation import Simulation
+from jaxret.online.streams import rows_of
 from jaxret.task import Task
 from jaxret.types import Catalogue, Trace
 
 METRICS = ("accuracy", "recall@{k}", "ndcg@{k}", "completeness@{k}")
-Mask: TypeAlias = Bool[np.ndarray, " N"]
+Mask: TypeAlias = Bool[np.ndarray, "*S N"]
 
 
 class Unit(Protocol):
@@ -57,22 +59,24 @@ class Unit(Protocol):
 
 
 class Ranker:
-    """Ranks parts of a task's queries by the states of several seeds; compiled once a part."""
+    """Ranks parts of a task's queries by the states of several seeds; compiled once a size."""
 
     def __init__(self, task: Task, k: int):
-        self._task = task
+        self._arrays = jnp.asarray(task.queries), jnp.asarray(task.labels)
 
         @partial(jax.jit, static_argnames="scores")
-        def score(states, queries, labels, scores):
-            def one(state):
+        def score(states, rows, queries, labels, scores):
+            def one(state, rows):
+                asked, right = queries[rows], labels[rows]  # -1, the last query: left out below
                 if scores is None:
-                    values = metrics.evaluate(state.theta, queries, labels, task.tie_order, k=k)
+                    values = metrics.evaluate(state.theta, asked, right, task.tie_order, k=k)
                 else:
                     by = partial(scores, state)
-                    values = metrics.evaluate_scores(by, queries, labels, task.tie_order, k=k)
-                return jnp.stack([values[name.format(k=k)] for name in METRICS])
+                    values = metrics.evaluate_scores(by, asked, right, task.tie_order, k=k)
+                found = jnp.stack([values[name.format(k=k)] for name in METRICS])
+                return jnp.where(rows >= 0, found, jnp.nan)
 
-            return sharding.sweep(one, states, mesh=sharding.run_mesh(len(states.theta)))
+            return sharding.sweep(one, states, rows, mesh=sharding.run_mesh(len(rows)))
 
         self._score = score
 
@@ -83,13 +87,13 @@ class Ranker:
 
         Args:
           states: of a learner, or a `Catalogue`; with an axis of seeds.
-          part: which queries.
+          part: which queries, at least one of each seed.
           scores: of the learner; None: by the rows.
 
         Returns:
           [S, 4].
         """
-        return self.each(states, part, scores).astype(np.float64).mean(axis=-1)
+        return np.nanmean(self.each(states, part, scores).astype(np.float64), axis=-1)
 
     def each(
         self, states: Any, part: Mask, scores: Scores | None = None
@@ -97,10 +101,10 @@ class Ranker:
         """`METRICS` of every query of a part, as they are averaged by a call.
 
         Returns:
-          [S, 4, n].
+          [S, 4, n], NaN where a seed has fewer than n queries.
         """
-        queries, labels = self._task.queries[part], self._task.labels[part]
-        return np.asarray(self._score(states, queries, labels, scores))
+        rows = rows_of(np.broadcast_to(part, (len(states.theta), part.shape[-1])))
+        return np.asarray(self._score(states, rows, *self._arrays, scores))
 
 
 def catalogues(*thetas: Float[np.ndarray, "I d"]) -> Catalogue:
@@ -126,8 +130,9 @@ def record(
       finish: the last states -> more to keep.
 
     Returns:
-      the fields of `Trace` and ``order``, [S, T]; ``microseconds [S]``, the time of a round
-      (NaN where something outside of the program selects); and what ``finish`` gave.
+      the fields of `Trace` and ``order``, [S, T]: NaN where a seed's stream has ended before
+      another's, its items and order -1; ``microseconds [S]``, the time of a round (NaN where
+      something outside of the program selects); and what ``finish`` gave.
     """
     chunks, rounds = simulation.cut(orders), orders.shape[1]
 
@@ -153,8 +158,9 @@ def record(
             jax.block_until_ready(again)
             seconds = time.perf_counter() - begin
         trace = {key: x[:, :rounds] for key, x in state["trace"]._asdict().items()}
+        nothing = {key: -1 if key == "item" else np.nan for key in trace}
         return {
-            **trace,
+            **{key: np.where(orders >= 0, x, nothing[key]) for key, x in trace.items()},
             **finish(state["learner"]),
             "order": orders,
             "microseconds": np.full(len(orders), 1e6 * seconds / (chunks[0] >= 0).sum()),
@@ -166,8 +172,27 @@ def record(
         step=step,
         finish=done,
         keep_state=True,
-        rounds=orders.size,
+        rounds=int((orders >= 0).sum()),
     )
+
+
+def choose(
+    unit: Unit,
+    grid: LearnerGrid,
+    simulation: Simulation,
+    ranker: Ranker,
+    orders: Int[np.ndarray, "S T"],
+    *,
+    validation: Mask,
+) -> Float[np.ndarray, "S n"]:
+    """The setting of each seed, as `tune` chooses it; one that is alone needs no stream.
+
+    Returns:
+      the numbers of each seed, [S, n].
+    """
+    if len(grid.settings) == 1:
+        return np.tile(grid.settings, (len(orders), 1))
+    return tune(unit, grid, simulation, ranker, orders, validation=validation)["setting"]
 
 
 def tune(
@@ -178,10 +203,14 @@ def tune(
     orders: Int[np.ndarray, "S T"],
     *,
     validation: Mask,
-    heldout: Mask,
-    more: Mapping[str, Mask] | None = None,
+    ranked: Mapping[str, Mask] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Simulates a stream once for every setting and ranks by the final embeddings.
+    """Streams once for every setting, ranks by the final embeddings, and chooses.
+
+    The setting with the largest nDCG + online success on the validation part is chosen: it should
+    serve while it learns and rank well afterwards. Seeds that share a validation part choose
+    together, by their mean; seeds with parts of their own choose each for itself, since what
+    validates one is reported by another.
 
     Args:
       unit: computes.
@@ -190,27 +219,30 @@ def tune(
       ranker: of the task.
       orders: the streams of all seeds.
       validation: the queries that choose.
-      heldout: queries that are ranked beside them, and choose nothing.
-      more: name -> other queries that are ranked and choose nothing.
+      ranked: name -> other queries that are ranked, and choose nothing.
 
     Returns:
-      ``validation``, ``heldout`` and the names of ``more``: [G, S, 4], the means of `METRICS`;
+      ``validation`` and the names of ``ranked``: [G, S, 4], the means of `METRICS`;
       ``online [G, S]``, the success of validation queries in the stream (0 if there are none);
-      ``success`` and ``loss``: [G, S], means over the whole stream; and ``best``, the setting with
-      the largest nDCG + online success on the validation part: it should serve while it learns and
-      rank well afterwards.
+      ``success`` and ``loss``: [G, S], means over the whole stream; ``best [S]``, the position of
+      the setting that is chosen, and ``setting [S, n]``, its numbers.
     """
-    chunks = simulation.cut(orders)
+    chunks, played = simulation.cut(orders), orders >= 0
     blank = np.zeros((len(grid.settings), len(orders), len(METRICS)))
-    counted = validation[orders]
-    total = np.maximum(counted.sum(axis=1), 1)
-    parts = {"validation": validation, "heldout": heldout, **(more or {})}
+    whose = np.broadcast_to(validation, (len(orders), validation.shape[-1]))
+    choosing = np.take_along_axis(whose, orders, axis=1) & played
+    parts = {"validation": validation, **(ranked or {})}
+    counted = {  # name -> rounds whose mean it is, of which field
+        "online": ("success", choosing),
+        "success": ("success", played),
+        "loss": ("loss", played),
+    }
 
     def start():
         learner = simulation.start(simulation.setting(*grid.settings[0]))
         scores = {
             **{part: blank.copy() for part in parts},
-            **{name: blank[..., 0].copy() for name in ("online", "success", "loss")},
+            **{name: blank[..., 0].copy() for name in counted},
         }
         return {"learner": learner, **scores}
 
@@ -220,26 +252,27 @@ def tune(
         states = state["learner"] if number else simulation.start(setting)
         states, trace = simulation.step(states, setting, chunks[number])
         first = sum(chunk.shape[1] for chunk in chunks[:number])
-        choosing = counted[:, first : first + chunks[number].shape[1]]
-        whole = {"success": trace.success, "loss": trace.loss}
-        whole = {k: np.asarray(x, np.float64)[:, : choosing.shape[1]] for k, x in whole.items()}
-        state["online"][g] += (whole["success"] * choosing).sum(axis=1) / total
-        for key, values in whole.items():
-            state[key][g] += values.sum(axis=1) / orders.shape[1]
+        for name, (field, rounds) in counted.items():
+            here = rounds[:, first : first + chunks[number].shape[1]]
+            values = np.asarray(getattr(trace, field), np.float64)[:, : here.shape[1]]
+            state[name][g] += (values * here).sum(axis=1) / np.maximum(rounds.sum(axis=1), 1)
         if number == len(chunks) - 1:
             for part, mask in parts.items():
                 state[part][g] = ranker(states, mask, simulation.scores)
         return state | {"learner": states}
 
     def finish(state):
-        ndcg = state["validation"][..., METRICS.index("ndcg@{k}")]
         scores = {name: value for name, value in state.items() if name != "learner"}
-        return {**scores, "best": (ndcg + state["online"]).mean(axis=1).argmax()}
+        value = state["validation"][..., METRICS.index("ndcg@{k}")] + state["online"]
+        if validation.ndim == 1:
+            value = np.broadcast_to(value.mean(axis=1, keepdims=True), value.shape)
+        best = value.argmax(axis=0)
+        return {**scores, "best": best, "setting": grid.settings[best]}
 
     return unit(
         chunks=len(chunks) * len(grid.settings),
         start=start,
         step=step,
         finish=finish,
-        rounds=orders.size * len(grid.settings),
+        rounds=int(played.sum()) * len(grid.settings),
     )

@@ -57,7 +57,7 @@ def hops(task: Int[np.ndarray, " N"], times: int, seed: int) -> Int[np.ndarray, 
 
 
 def orders(
-    streamed: Bool[np.ndarray, " N"],
+    streamed: Bool[np.ndarray, "*S N"],
     times: int,
     seeds: Sequence[int],
     task: Int[np.ndarray, " N"] | None = None,
@@ -65,22 +65,38 @@ def orders(
     """Each seed's own order of some of the queries; hops of one task one after the other.
 
     Args:
-      streamed: which queries.
+      streamed: which queries; the same for all seeds, or a line a seed.
       times: E, how often each comes.
       seeds: S numbers.
       task: of each query, where they are hops (`hops`).
 
     Returns:
-      positions [S, T].
+      positions [S, T]; -1 where a seed's stream has ended before another's.
     """
-    rows = np.flatnonzero(streamed)
 
-    def order(seed):
+    def order(rows, seed):
+        rows = rows[rows >= 0]
         if task is None:
-            return exposures(len(rows), times, seed)
-        return hops(task[rows], times, seed)
+            return rows[exposures(len(rows), times, seed)]
+        return rows[hops(task[rows], times, seed)]
 
-    return np.stack([rows[order(seed)] for seed in seeds])
+    rows = rows_of(np.broadcast_to(streamed, (len(seeds), streamed.shape[-1])))
+    return _stacked([order(some, seed) for some, seed in zip(rows, seeds, strict=True)])
+
+
+def rows_of(masks: Bool[np.ndarray, "S N"]) -> Int[np.ndarray, "S n"]:
+    """The positions that are marked, of each seed; -1 fills up the shorter ones.
+
+    Returns:
+      [S, n].
+    """
+    return _stacked([np.flatnonzero(mask) for mask in masks])
+
+
+def _stacked(rows: Sequence[Int[np.ndarray, " n"]]) -> Int[np.ndarray, "S n"]:
+    longest = max(map(len, rows))
+    fill = [(0, longest - len(some)) for some in rows]
+    return np.stack([np.pad(x, by, constant_values=-1) for x, by in zip(rows, fill, strict=True)])
 
 
 def by_task(values: np.ndarray, task: np.ndarray) -> np.ndarray:

@@ -70,18 +70,18 @@ def regret(
     Args:
       trace_losses: `Trace.loss`, of one run or of several.
       comparator_losses: `losses` of the comparator.
-      order: the query of each round.
+      order: the query of each round; rounds with -1 were not played and add nothing.
 
     Returns:
       [T], or [S, T].
     """
-    losses_of_run = np.asarray(trace_losses, np.float64)
-    compared = np.asarray(comparator_losses, np.float64)[np.asarray(order)]
+    order, losses_of_run = np.asarray(order), np.asarray(trace_losses, np.float64)
+    compared = np.asarray(comparator_losses, np.float64)[order]
     if losses_of_run.shape != compared.shape:
         raise ValueError(
             f"losses {losses_of_run.shape} and order {compared.shape} must have one shape"
         )
-    return np.cumsum(losses_of_run - compared, axis=-1)
+    return np.cumsum(np.where(order >= 0, losses_of_run - compared, 0.0), axis=-1)
 
 
 def over_seeds(values: Float[np.ndarray, " S"]) -> Estimate:

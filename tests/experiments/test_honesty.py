@@ -1,8 +1,9 @@
 """What is reported has chosen nothing, and what has chosen or is held out was never streamed.
 
 Each experiment runs in full on a small world, but no round is run and no query is ranked: what
-it streams is noted instead, and rankings are made up so that the last setting of a grid serves
-the validation part best, and every other part worst.
+it streams is noted instead, seed by seed, and rankings are made up so that the last setting of a
+grid serves the first seed's validation part best, and every other part worst; for a second seed,
+with a validation part of its own, the first setting does.
 """
 
 from collections.abc import Callable
@@ -47,38 +48,42 @@ GREEDY = ["learners.greedy.tau=[0.03]", "learners.greedy.eta_over_tau=[0.01,0.1,
 class Streams:
     """Stands where rounds are run and queries ranked; keeps what each unit asked for."""
 
-    def __init__(self, patch):
-        self.streamed: dict[str, set[int]] = {}
-        self.settings: dict[str, list[tuple]] = {}  # all different, in order
-        self.ranked: dict[str, set[int]] = {}
-        self.validation: set[int] = set()
+    def __init__(self, patch, validation):
+        self.streamed: dict[str, list[set[int]]] = {}  # unit -> of each of its seeds
+        self.settings: dict[str, list[list[tuple]]] = {}  # all different, in order
+        self.ranked: dict[str, list[set[int]]] = {}
         self._unit = ""
         streams, compute = self, RunDirectory._compute
 
         def unit(run, name, **given):
             streams._unit = name
-            streams.streamed.setdefault(name, set())
-            streams.ranked.setdefault(name, set())
-            streams.settings.setdefault(name, [])
+            for kept, kind in ((streams.streamed, set), (streams.ranked, set)):
+                kept.setdefault(name, [kind() for _ in validation])
+            streams.settings.setdefault(name, [[] for _ in validation])
             found = compute(run, name, **given)
             streams._unit = ""
             return found
 
         def step(simulation, states, settings, order):
-            streams.streamed[streams._unit] |= set(order[order >= 0].tolist())
-            setting = tuple(np.asarray(settings)[0].tolist())
-            if setting not in streams.settings[streams._unit]:
-                streams.settings[streams._unit].append(setting)
+            for row, (queries, numbers) in enumerate(zip(order, np.float32(settings), strict=True)):
+                streams.streamed[streams._unit][row] |= set(queries[queries >= 0].tolist())
+                if (setting := tuple(numbers.tolist())) not in streams.settings[streams._unit][row]:
+                    streams.settings[streams._unit][row].append(setting)
             kinds = dict.fromkeys(Trace._fields, np.float32) | {"item": np.int32}
             return states, Trace._make(np.zeros(order.shape, kind) for kind in kinds.values())
 
         def each(ranker, states, part, scores=None):
-            rows = set(np.flatnonzero(part).tolist())
-            rise = 0.1 * len(streams.settings.get(streams._unit, ()))
-            if streams._unit:
-                streams.ranked[streams._unit] |= rows
-            value = rise if rows <= streams.validation else 1 - rise
-            return np.full((len(states.theta), len(METRICS), len(rows)), value)
+            masks = np.broadcast_to(part, (len(states.theta), part.shape[-1]))
+            values = np.full((len(masks), len(METRICS), masks.sum(axis=1).max()), np.nan)
+            for row, mask in enumerate(masks):
+                rows = set(np.flatnonzero(mask).tolist())
+                rise = 0.0
+                if streams._unit:
+                    streams.ranked[streams._unit][row] |= rows
+                    rise = 0.1 * len(streams.settings[streams._unit][row])
+                serves = (rows <= validation[row]) == (row == 0)
+                values[row, :, : len(rows)] = rise if serves else 1 - rise
+            return values
 
         patch.setattr(RunDirectory, "_compute", unit)
         patch.setattr(RunDirectory, "save_figure", lambda *figure: None)
@@ -91,7 +96,7 @@ class Case(NamedTuple):
 
     main: Experiment
     settings: list[str]
-    parts: Callable  # (cfg, task) -> name of a part -> its queries
+    parts: Callable  # (cfg, task, seed) -> name of a part -> its queries
     streams: dict[str, str]  # pattern of units -> parts of which they stream every query
     tuned: dict[str, str]  # unit that is reported -> unit that chooses its setting
     held: tuple[str, ...] = ()  # results that a unit has measured while it chose
@@ -101,34 +106,34 @@ def rows_of(parts):
     return {part: np.flatnonzero(mask) for part, mask in parts._asdict().items()}
 
 
-def drawn(cfg, task):
-    return rows_of(draw_parts(task.groups, cfg.validation, cfg.heldout, cfg.seed))
+def drawn(cfg, task, seed):
+    return rows_of(draw_parts(task.groups, cfg.validation, cfg.heldout, seed))
 
 
-def own(cfg, task):
+def own(cfg, task, seed):
     parts = own_split(task.dataset, **cfg.split)
     return {"training": parts.train, "validation": parts.validation, "heldout": parts.test}
 
 
-def by_task(cfg, task):
+def by_task(cfg, task, seed):
     """Of the hops; all that is not validation is streamed."""
     chosen, rest = split_by_group(
-        by_evidence(task.dataset).groups, (cfg.validation, 1 - cfg.validation), cfg.seed
+        by_evidence(task.dataset).groups, (cfg.validation, 1 - cfg.validation), seed
     )
     return {"validation": chosen, "training": rest}
 
 
-def single_labels(cfg, task):
+def single_labels(cfg, task, seed):
     """Of the queries with one label; what is not validation is streamed."""
     rows = (task.labels >= 0).sum(axis=1) == 1
-    validation = draw_parts(task.groups, cfg.validation, 0.5, cfg.seed).validation[rows]
+    validation = draw_parts(task.groups, cfg.validation, 0.5, seed).validation[rows]
     return {"validation": np.flatnonzero(validation), "training": np.flatnonzero(~validation)}
 
 
 CASES = {
     "orag": Case(
         orag.main,
-        ["learner=[frozen,greedy]", "exposures=1", *GREEDY],
+        ["seeds=2", "learner=[frozen,greedy]", "exposures=1", *GREEDY],
         drawn,
         {
             "*-heldout": "training",
@@ -140,7 +145,7 @@ CASES = {
     ),
     "transfer": Case(
         transfer.main,
-        ["learner=[frozen,greedy]", "exposures=1", "projections=[sphere]", *GREEDY],
+        ["seeds=2", "learner=[frozen,greedy]", "exposures=1", "projections=[sphere]", *GREEDY],
         drawn,
         {
             "*-heldout": "training",
@@ -153,13 +158,14 @@ CASES = {
             "greedy-sphere-online": "greedy-sphere-choice",
             "greedy-sphere-unseen": "greedy-sphere-heldout",
             "greedy-sphere-later-0": "greedy-sphere-heldout",
+            "greedy-sphere-later-1": "greedy-sphere-heldout",
         },
         ("greedy/encoder/relearnt",),
     ),
     "warm_start": Case(
         warm_start.main,
         ["learner=[greedy]", "exposures=1", "templates.jsonl=[full]", "mixes=[0.5]", *GREEDY],
-        lambda cfg, task: rows_of(warm_start.part(task.groups, cfg)[1]),
+        lambda cfg, task, seed: rows_of(warm_start.part(task.groups, cfg)[1]),
         {"*-choice": "training validation", "*-own": "training"},
         {f"greedy-{start}-own": f"greedy-{start}-choice" for start in ("tool2vec", "mixture")},
     ),
@@ -237,14 +243,23 @@ def noted(request, world, tmp_path_factory):
     """An experiment's case, the positions of its parts, and what its units asked for."""
     name = request.param
     cfg = configure(name, world, tmp_path_factory.mktemp(name))
-    task = load_task(cfg)
-    parts = {part: set(rows.tolist()) for part, rows in CASES[name].parts(cfg, task).items()}
-    assert not parts["validation"] & parts["training"]
+    task, seeds = load_task(cfg), range(cfg.seed, cfg.seed + cfg.seeds)
+    each = [CASES[name].parts(cfg, task, seed) for seed in seeds]
+    parts = [{part: set(rows.tolist()) for part, rows in some.items()} for some in each]
+    assert not any(some["validation"] & some["training"] for some in parts)
+    assert len({tuple(sorted(some["validation"])) for some in parts}) == len(seeds)
     with pytest.MonkeyPatch.context() as patch:
-        streams = Streams(patch)
-        streams.validation = parts["validation"]
+        streams = Streams(patch, [some["validation"] for some in parts])
         results = CASES[name].main(cfg)
     return CASES[name], parts, streams, results
+
+
+def seeds_of(unit, found):
+    """Positions of a unit's seeds, and what it did for each."""
+    if "-later-" in unit:  # one seed's
+        yield int(unit[-1]), found[unit][0]
+    else:
+        yield from enumerate(found[unit])
 
 
 def test_a_unit_streams_the_parts_that_it_may_and_no_other_query(noted):
@@ -253,23 +268,27 @@ def test_a_unit_streams_the_parts_that_it_may_and_no_other_query(noted):
         units = [unit for unit in found.streamed if fnmatch(unit, pattern)]
         assert units, f"no unit {pattern} in {list(found.streamed)}"
         for unit in units:
-            expected = set().union(*(parts[part] for part in allowed.split()))
-            assert found.streamed[unit] == expected, unit
+            for seed, streamed in seeds_of(unit, found.streamed):
+                expected = set().union(*(parts[seed][part] for part in allowed.split()))
+                assert streamed == expected, (unit, seed)
 
 
 def test_what_is_reported_has_the_setting_that_validates_best_and_not_the_one_it_favours(noted):
     case, _, found, results = noted
     for reported, chooses in case.tuned.items():
-        assert len(found.settings[chooses]) == 3
-        assert found.settings[reported] == [found.settings[chooses][-1]], reported
-    for key in case.held:
-        assert results[key] == pytest.approx(0.7)  # the last of 0.9, 0.8 and 0.7
+        for seed, settings in seeds_of(reported, found.settings):
+            tried = found.settings[chooses][seed]
+            assert len(tried) == 3
+            assert settings == [tried[0 if seed else -1]], (reported, seed)
+    for key in case.held:  # mean of the last of .9, .8, .7 and of the first of .1, .2, .3
+        assert results[key] == pytest.approx(0.4)
 
 
 def test_no_query_that_chose_is_among_those_that_are_ranked_for_the_report(noted):
     case, parts, found, _ = noted
     for reported in case.tuned:
-        assert not found.ranked[reported] & parts["validation"], reported
+        for seed, ranked in seeds_of(reported, found.ranked):
+            assert not ranked & parts[seed]["validation"], (reported, seed)
 
 
 class Known:
@@ -312,7 +331,8 @@ def chosen(validation, streamed):
     grid = LearnerGrid("three", lambda tau, eta: None, np.array([[1.0, g] for g in range(3)]))
     first = np.array([True, False, False, False])
     order = np.array([[q for q in range(3) if streamed or q]])
-    found = tune(unit, grid, Known(), ranker, order, validation=first, heldout=~first)
+    ranked = {"heldout": ~first}
+    found = tune(unit, grid, Known(), ranker, order, validation=first, ranked=ranked)
     return found["best"]
 
 
@@ -326,14 +346,14 @@ def test_success_in_the_stream_counts_where_the_validation_part_is_streamed():
 
 def test_near_duplicates_and_new_queries_are_the_held_out_part_in_two(world, tmp_path):
     cfg = configure("orag", world, tmp_path)
-    cfg.learners = {"frozen": cfg.learners.frozen}
+    cfg.learners, cfg.seeds = {"frozen": cfg.learners.frozen}, 1
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(near_duplicates, "NEAR", 0.2)
         results = orag.main(cfg)
         task = load_task(cfg)
         parts = draw_parts(task.groups, cfg.validation, cfg.heldout, cfg.seed)
         near = near_duplicates.near(task.texts, parts.heldout, parts.training)
-    share = near.sum() / parts.heldout.sum()
+    share = near.sum() / parts.heldout.sum()  # of the one seed
     assert 0 < share < 1
     for metric in ("recall@10", "ndcg@10"):
         whole, old, new = (

@@ -61,7 +61,7 @@ def test_static_retrieval_is_the_ranking_of_the_documents(small_run):
     theta = encoders.encode(encoder, texts, kind="document", cache=cache, progress=False)
     queries = encoders.encode(encoder, dataset.queries, kind="query", cache=cache, progress=False)
     with np.load(directory / "units" / "frozen-online.npz") as unit:
-        streamed = np.unique(unit["order"])
+        streamed = unit["order"].ravel()  # each seed's own queries, as many of each
     scores = queries[streamed] @ theta.T
     right = np.take_along_axis(scores, dataset.labels[streamed], axis=1)
     ranks = (scores > right).sum(axis=1)
@@ -152,6 +152,7 @@ def test_a_directory_with_other_settings_is_refused(small_run):
         ("environment=away environment.availability.back=2", r"in \[0, 1\], got {'back': 2}"),
         ("environment=half_later ~environment.availability.at", "'later': missing a req"),
         ("environment=reranked environment.reranker.accuracy=2", r"accuracy must be in \[0, 1\]"),
+        ("choosing=none", "choosing must be all or validation, got none"),
         ("document=bad", "document must be one of .*, got bad"),
         ("encoder.path=nowhere", "nowhere"),
     ],
