@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
-from experiments import orag, rerank
+from experiments import evaluate_retrieval, orag, rerank
 from experiments.common.config import CONFIGS
 from experiments.common.experiment import Experiment
 from experiments.common.loading import draw_parts, load_task
@@ -100,6 +100,9 @@ class Case(NamedTuple):
     streams: dict[str, str]  # pattern of units -> parts of which they stream every query
     tuned: dict[str, str]  # unit that is reported -> unit that chooses its setting
     held: tuple[str, ...] = ()  # results that a unit has measured while it chose
+    within: tuple[
+        tuple[str, str], ...
+    ] = ()  # pattern of units -> parts of which they stream some queries
 
 
 def rows_of(parts):
@@ -161,6 +164,20 @@ CASES = {
             "greedy-sphere-later-1": "greedy-sphere-heldout",
         },
         ("greedy/encoder/relearnt",),
+        (("*-later-*", "training"),),
+    ),
+    "baselines": Case(
+        evaluate_retrieval.main,
+        [
+            "document=full",
+            "methods=[greedy]",
+            "learner=[greedy]",
+            "online={exposures:1,seeds:1,k:10,chunk:2048}",
+            *GREEDY,
+        ],
+        own,
+        {"*-tuning": "training", "*-stream": "training"},
+        {"greedy-stream": "greedy-tuning"},
     ),
     "warm_start": Case(
         warm_start.main,
@@ -271,6 +288,13 @@ def test_a_unit_streams_the_parts_that_it_may_and_no_other_query(noted):
             for seed, streamed in seeds_of(unit, found.streamed):
                 expected = set().union(*(parts[seed][part] for part in allowed.split()))
                 assert streamed == expected, (unit, seed)
+    for pattern, allowed in case.within:
+        units = [unit for unit in found.streamed if fnmatch(unit, pattern)]
+        assert units, f"no unit {pattern} in {list(found.streamed)}"
+        for unit in units:
+            for seed, streamed in seeds_of(unit, found.streamed):
+                assert streamed, unit
+                assert streamed < set().union(*(parts[seed][part] for part in allowed.split()))
 
 
 def test_what_is_reported_has_the_setting_that_validates_best_and_not_the_one_it_favours(noted):

@@ -12,6 +12,7 @@ from experiments.common.config import CONFIGS
 from experiments.common.loading import Masks, draw_parts_each, find_encoder, load_task
 from experiments.transfer import __main__ as transfer
 from experiments.transfer import later_tools, other_encoder
+from experiments.transfer.protocols import Stage
 from jaxret.online import projections
 from tests.experiments.processes import stopped_at
 
@@ -144,6 +145,28 @@ def test_rows_are_carried_to_an_encoder_of_another_width():
     on_sphere = other._replace(projection=projections.sphere())
     found = on_sphere.aligned(np.array([[[3.0, 4.0]]]), np.array([[1.0, 0.0]]))
     np.testing.assert_allclose(found["rotated"], [[[-0.8, 0.6, 0.0]]], rtol=1e-6)
+
+
+def test_the_rotation_is_fitted_on_documents_and_streamed_queries_of_each_seed():
+    """The second encoder turns all vectors, but those of a seed's held-out queries at random."""
+    generator = np.random.default_rng(0)
+    theta, queries = generator.normal(size=(9, 5)), generator.normal(size=(30, 5))
+    turn = np.linalg.qr(generator.normal(size=(5, 5)))[0]
+    heldout = np.zeros((2, 30), bool)
+    heldout[0, :10], heldout[1, 20:] = True, True
+    turned = queries @ turn
+    turned[:10] = generator.normal(size=(10, 5))
+    here, there = (
+        SimpleNamespace(theta=x, queries=y, labels=np.zeros((30, 1), int), tie_order=None)
+        for x, y in ((theta, queries), (theta @ turn, turned))
+    )
+    parts = Parts(validation=np.zeros_like(heldout), heldout=heldout, training=~heldout)
+    run = SimpleNamespace(result=lambda name, compute: compute())
+    stage = Stage(run, here, parts, 3, range(2), 1, 8, None, None)
+    other, cosine = other_encoder.bridge(stage, there, projections.none())
+    np.testing.assert_allclose(other.rotation[0], turn, atol=1e-5)
+    assert np.abs(other.rotation[1] - turn).max() > 0.01
+    assert cosine[0] < 0.5 < cosine[1]
 
 
 def test_files_hold_curves_and_figures(finished):
