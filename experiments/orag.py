@@ -9,9 +9,9 @@ paper's own settings and the full-information oracle, side by side:
 
     online    success of the item shown, scored before the round's update; regret
     final     ranking by the final embeddings of the queries that were streamed
-    heldout   ranking of queries never streamed, after a stream of the training part alone; where
-              some are near-duplicates of streamed ones, these (heldout_near) and the others
-              (heldout_new) also apart
+    heldout   ranking of queries never streamed, after a stream of the training part alone, and its
+              gain in nDCG over the documents'; where some are near-duplicates of streamed ones,
+              these (heldout_near) and the others (heldout_new) also apart
 
 Each seed parts the queries anew, by question, into validation, held-out and training parts, has an
 order and draws of its own, and chooses the setting (tau, eta) of each learner on its own validation
@@ -46,7 +46,7 @@ from jaxret.data import near_duplicates
 from jaxret.embeddings import from_state
 from jaxret.online.environment import environment_from
 from jaxret.online.learner import Learner
-from jaxret.online.recording import METRICS, Mask, Ranker, choose, record, tune
+from jaxret.online.recording import METRICS, Mask, Ranker, catalogues, choose, record, tune
 from jaxret.online.simulation import Simulation
 from jaxret.online.streams import by_task, orders
 from jaxret.progress import Progress
@@ -57,7 +57,8 @@ from jaxret.types import State
 from jaxret.validate import require
 
 COLUMNS = ("online/accuracy", "online/regret", "final/recall@{k}", "final/ndcg@{k}")
-COLUMNS += ("online/complete", "heldout/recall@{k}", "heldout/ndcg@{k}", "online/microseconds")
+COLUMNS += ("online/complete", "heldout/recall@{k}", "heldout/ndcg@{k}", "heldout/gain")
+COLUMNS += ("online/microseconds",)
 CHOOSING = ("all", "validation")
 
 
@@ -81,6 +82,8 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     )
     unseen = {"heldout": parts.heldout, **apart(task, parts)}
     ranker = Ranker(task, cfg.k)
+    documents = catalogues(*[task.theta] * cfg.seeds)
+    static = ranker(documents, parts.heldout)[:, METRICS.index("ndcg@{k}")]
     environment = environment_from(
         plain(cfg.environment), items=len(task.theta), rounds=reported.shape[1], seed=cfg.seed
     )
@@ -127,6 +130,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
             for part in unseen:
                 values = held[part][held["best"], each, i]
                 results[f"{name}/{part}/{metric.format(k=cfg.k)}"] = values
+        results[f"{name}/heldout/gain"] = results[f"{name}/heldout/ndcg@{cfg.k}"] - static
         results[f"{name}/heldout/tau"], results[f"{name}/heldout/eta"] = held["setting"].T
 
     run.save_curves(curves)

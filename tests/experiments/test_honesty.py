@@ -100,9 +100,7 @@ class Case(NamedTuple):
     streams: dict[str, str]  # pattern of units -> parts of which they stream every query
     tuned: dict[str, str]  # unit that is reported -> unit that chooses its setting
     held: tuple[str, ...] = ()  # results that a unit has measured while it chose
-    within: tuple[
-        tuple[str, str], ...
-    ] = ()  # pattern of units -> parts of which they stream some queries
+    within: tuple[tuple[str, str], ...] = ()  # units, and the parts of which they stream some
 
 
 def rows_of(parts):
