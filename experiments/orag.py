@@ -194,8 +194,8 @@ def complete(
     """The share of tasks whose hops all succeeded while they were streamed  (Algorithm 4)."""
     shares = []
     for success, order in zip(online["success"], online["order"], strict=True):
-        played = order >= 0
-        visits = zip(*(x[played].reshape(exposures, -1) for x in (success, order)), strict=True)
+        ran = order >= 0
+        visits = zip(*(x[ran].reshape(exposures, -1) for x in (success, order)), strict=True)
         each = [by_task(bits, tasks[queries]).mean() for bits, queries in visits]
         shares.append(np.mean(each))
     return np.array(shares)

@@ -98,6 +98,7 @@ def learn_from_start(
         stream=Stream._make(map(jnp.asarray, (*arrays, order))),
         trace=Trace._make(jnp.asarray(trace[field]) for field in Trace._fields),
         comparator=found.theta,
+        always_available=jnp.ones(len(theta_1), bool),
     )
     unlearnt = rankings(catalogues(theta_1))
     best = (task.queries @ theta_1.T).argmax(axis=1)

@@ -227,15 +227,15 @@ def tune(
       ``success`` and ``loss``: [G, S], means over the whole stream; ``best [S]``, the position of
       the setting that is chosen, and ``setting [S, n]``, its numbers.
     """
-    chunks, played = simulation.cut(orders), orders >= 0
+    chunks, ran = simulation.cut(orders), orders >= 0
     blank = np.zeros((len(grid.settings), len(orders), len(METRICS)))
     whose = np.broadcast_to(validation, (len(orders), validation.shape[-1]))
-    choosing = np.take_along_axis(whose, orders, axis=1) & played
+    choosing = np.take_along_axis(whose, orders, axis=1) & ran
     parts = {"validation": validation, **(ranked or {})}
     counted = {  # name -> rounds whose mean it is, of which field
         "online": ("success", choosing),
-        "success": ("success", played),
-        "loss": ("loss", played),
+        "success": ("success", ran),
+        "loss": ("loss", ran),
     }
 
     def start():
@@ -274,5 +274,5 @@ def tune(
         start=start,
         step=step,
         finish=finish,
-        rounds=int(played.sum()) * len(grid.settings),
+        rounds=int(ran.sum()) * len(grid.settings),
     )

@@ -70,7 +70,7 @@ def regret(
     Args:
       trace_losses: `Trace.loss`, of one run or of several.
       comparator_losses: `losses` of the comparator.
-      order: the query of each round; rounds with -1 were not played and add nothing.
+      order: the query of each round; rounds of -1 were not run and add nothing.
 
     Returns:
       [T], or [S, T].

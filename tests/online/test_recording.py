@@ -108,7 +108,7 @@ def test_success_of_validation_queries_counts_by_seed_and_padding_does_not(world
 
 def test_a_setting_that_is_alone_is_chosen_without_a_stream(world):
     def never(**_):
-        raise AssertionError("nothing is to be played")
+        raise AssertionError("nothing is to be run")
 
     _, masks, simulation = world
     alone = GRID._replace(settings=GRID.settings[1:])
