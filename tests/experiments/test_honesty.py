@@ -144,6 +144,13 @@ CASES = {
         {"greedy-online": "greedy-choice"},
         ("greedy/heldout/ndcg@10", "greedy/heldout/recall@10"),
     ),
+    "orag, choosing on validation": Case(
+        orag.main,
+        ["choosing=validation", "learner=[greedy]", "exposures=1", *GREEDY],
+        drawn,
+        {"*-choice": "validation", "*-online": "training heldout"},
+        {"greedy-online": "greedy-choice"},
+    ),
     "transfer": Case(
         transfer.main,
         ["seeds=2", "learner=[frozen,greedy]", "exposures=1", "projections=[sphere]", *GREEDY],
@@ -250,14 +257,14 @@ def configure(name, world, directory):
     if name == "transfer":
         where += [f"other.path={world / 'encoder'}", "other.layers=1"]
     with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose(name, [*SMALL, *case.settings, *where])
+        return compose(name.partition(",")[0], [*SMALL, *case.settings, *where])
 
 
 @pytest.fixture(scope="module", params=CASES)
 def noted(request, world, tmp_path_factory):
     """An experiment's case, the positions of its parts, and what its units asked for."""
     name = request.param
-    cfg = configure(name, world, tmp_path_factory.mktemp(name))
+    cfg = configure(name, world, tmp_path_factory.mktemp("run"))
     task, seeds = load_task(cfg), range(cfg.seed, cfg.seed + cfg.seeds)
     each = [CASES[name].parts(cfg, task, seed) for seed in seeds]
     parts = [{part: set(rows.tolist()) for part, rows in some.items()} for some in each]

@@ -79,3 +79,10 @@ def test_losses_and_order_of_different_shapes_are_refused():
 def test_the_standard_error_is_that_of_a_mean():
     got = over_seeds(np.array([1.0, 2.0, 6.0]))
     np.testing.assert_allclose(got, [3.0, np.sqrt(7.0 / 3.0)])
+
+
+def test_rounds_of_a_stream_that_has_ended_add_nothing():
+    losses = np.array([[3.0, 2.0], [5.0, np.nan]])
+    order = np.array([[1, 0], [0, -1]])
+    found = regret(losses, np.array([0.5, 1.0]), order)
+    np.testing.assert_array_equal(found, [[2.0, 3.5], [4.5, 4.5]])
