@@ -44,9 +44,11 @@ from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import print_table, results_table
 from jaxret.data import near_duplicates
 from jaxret.embeddings import from_state
+from jaxret.online.choosing import choose, tune
 from jaxret.online.environment import environment_from
 from jaxret.online.learner import Learner
-from jaxret.online.recording import METRICS, Mask, Ranker, catalogues, choose, record, tune
+from jaxret.online.ranker import METRICS, Mask, Ranker, catalogues
+from jaxret.online.recording import record
 from jaxret.online.simulation import Simulation
 from jaxret.online.streams import by_task, orders
 from jaxret.progress import Progress

@@ -33,7 +33,8 @@ from experiments.common.tables import results_table
 from jaxret import plots
 from jaxret.online import estimators, policies, schedules
 from jaxret.online.rank_one import rank_one
-from jaxret.online.recording import METRICS, Ranker, catalogues, record
+from jaxret.online.ranker import METRICS, Ranker, catalogues
+from jaxret.online.recording import record
 from jaxret.online.simulation import Simulation
 from jaxret.online.streams import orders
 from jaxret.online.trainer import minibatch_adamw

@@ -35,8 +35,10 @@ from experiments.retrieval import methods
 from experiments.retrieval.bench import Bench
 from experiments.retrieval.recipes import RERANKERS
 from jaxret.llm import Chat, Endpoint
+from jaxret.online.choosing import choose
 from jaxret.online.environment import Environment, simulated_reranker
-from jaxret.online.recording import METRICS, Ranker, choose, record
+from jaxret.online.ranker import METRICS, Ranker
+from jaxret.online.recording import record
 from jaxret.online.selection import simulation_with
 from jaxret.online.simulation import Simulation
 from jaxret.online.streams import orders

@@ -6,7 +6,7 @@
 
 Bayesian optimisation (TPE, optuna) over temperature, step size, schedule and batch, on the tenth of
 the queries that no other number is taken from: their nDCG by the final embeddings plus their
-success in the stream, as `jaxret.online.recording.tune` has it for grids. The study is a journal in
+success in the stream, as `jaxret.online.choosing.tune` has it for grids. The study is a journal in
 the run's directory: a run that is stopped goes on with the trials that are left. The best grid
 setting of the learner's config is tried too, so that the table says what the search was worth.
 
@@ -27,8 +27,9 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import draw_parts, load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
+from jaxret.online.choosing import tune
 from jaxret.online.grids import learner_grid
-from jaxret.online.recording import METRICS, Ranker, tune
+from jaxret.online.ranker import METRICS, Ranker
 from jaxret.online.simulation import Simulation
 from jaxret.online.streams import orders
 from jaxret.progress import Progress

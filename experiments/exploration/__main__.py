@@ -40,9 +40,10 @@ from experiments.common.loading import draw_parts, load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.exploration.maps import Grid, figures
+from jaxret.online.choosing import tune
 from jaxret.online.environment import Environment
 from jaxret.online.grids import LearnerGrid, shared_grid
-from jaxret.online.recording import METRICS, Ranker, catalogues, tune
+from jaxret.online.ranker import METRICS, Ranker, catalogues
 from jaxret.online.simulation import Simulation
 from jaxret.online.streams import orders
 from jaxret.progress import Progress

@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 
 from experiments.common.run_directory import RunDirectory
 from jaxret import plots
-from jaxret.online.recording import METRICS
+from jaxret.online.ranker import METRICS
 
 
 class Grid(NamedTuple):

@@ -62,8 +62,9 @@ from experiments.forgetting import moves
 from experiments.forgetting.curves import fates, forgotten, moments, seen
 from experiments.forgetting.follow import by_arrival, follow, points
 from jaxret import plots, tsne
+from jaxret.online.choosing import choose
 from jaxret.online.environment import Environment
-from jaxret.online.recording import METRICS, Ranker, choose
+from jaxret.online.ranker import METRICS, Ranker
 from jaxret.online.simulation import Simulation
 from jaxret.online.streams import orders
 from jaxret.progress import Progress

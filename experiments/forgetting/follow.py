@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxret.online.recording import Mask, Ranker, Unit
+from jaxret.online.ranker import Mask, Ranker
+from jaxret.online.recording import Unit
 from jaxret.online.simulation import Simulation
 
 

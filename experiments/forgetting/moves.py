@@ -12,7 +12,7 @@ from experiments.common.loading import TextTask
 from experiments.common.run_directory import RunDirectory
 from jaxret import plots
 from jaxret.online.learner import MapQueries
-from jaxret.online.recording import Mask
+from jaxret.online.ranker import Mask
 from jaxret.tsne import project
 
 MEASURES = ("needed/before", "needed/after", "others/before", "others/after", "moved")

@@ -52,10 +52,12 @@ from experiments.multihop import answers, tasks
 from jaxret.data.dataset import Dataset, select, split_by_group
 from jaxret.data.hops import as_hops, by_evidence, by_plan
 from jaxret.llm import Chat, Endpoint
+from jaxret.online.choosing import choose
 from jaxret.online.environment import Environment, simulated_reranker
 from jaxret.online.grids import LearnerGrid, learner_grid
 from jaxret.online.learner import MapQueries
-from jaxret.online.recording import METRICS, Ranker, choose, record
+from jaxret.online.ranker import METRICS, Ranker
+from jaxret.online.recording import record
 from jaxret.online.selection import SelectedSimulation
 from jaxret.online.simulation import Simulation
 from jaxret.online.streams import orders

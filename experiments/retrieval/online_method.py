@@ -10,8 +10,10 @@ import numpy as np
 
 from experiments.common.config import plain
 from experiments.retrieval.bench import Bench
+from jaxret.online.choosing import choose
 from jaxret.online.grids import learner_grid
-from jaxret.online.recording import Ranker, choose, record
+from jaxret.online.ranker import Ranker
+from jaxret.online.recording import record
 from jaxret.online.simulation import Simulation
 from jaxret.online.streams import orders
 from jaxret.retrieval.dense import dense

@@ -54,7 +54,7 @@ from jaxret import plots
 from jaxret.online import projections
 from jaxret.online.environment import Environment
 from jaxret.online.grids import LearnerGrid, learner_grid
-from jaxret.online.recording import Ranker
+from jaxret.online.ranker import Ranker
 from jaxret.progress import Progress
 from jaxret.validate import require
 

@@ -19,7 +19,8 @@ from jaxret.online import availability
 from jaxret.online.environment import Environment
 from jaxret.online.grids import LearnerGrid
 from jaxret.online.learner import Scores
-from jaxret.online.recording import Mask, catalogues, record
+from jaxret.online.ranker import Mask, catalogues
+from jaxret.online.recording import record
 
 KINDS = ("old", "new", "new_for_old", "old_for_new")
 

@@ -14,10 +14,11 @@ from experiments.common.loading import TextTask
 from experiments.transfer.protocols import NDCG, Stage
 from jaxret import encoders
 from jaxret.encoders import TextEncoder
+from jaxret.online.choosing import tune
 from jaxret.online.environment import Environment
 from jaxret.online.grids import LearnerGrid
 from jaxret.online.projections import Projection, project
-from jaxret.online.recording import Ranker, catalogues, tune
+from jaxret.online.ranker import Ranker, catalogues
 from jaxret.retrieval.align import procrustes
 
 # How rows come to serve the other encoder, and the result in which nothing was learnt.

@@ -8,10 +8,12 @@ from jaxtyping import Float, Int
 
 from experiments.common.loading import Masks, TextTask
 from experiments.common.run_directory import RunDirectory
+from jaxret.online.choosing import choose, tune
 from jaxret.online.environment import Environment
 from jaxret.online.grids import LearnerGrid
 from jaxret.online.learner import Scores
-from jaxret.online.recording import METRICS, Mask, Ranker, catalogues, choose, record, tune
+from jaxret.online.ranker import METRICS, Mask, Ranker, catalogues
+from jaxret.online.recording import record
 from jaxret.online.simulation import Simulation
 from jaxret.online.streams import orders
 

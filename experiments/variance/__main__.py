@@ -40,7 +40,7 @@ from experiments.common.tables import results_table
 from experiments.variance.estimator_study import set_up, study
 from jaxret import plots
 from jaxret.online.grids import LearnerGrid, shared_grid
-from jaxret.online.recording import METRICS, catalogues
+from jaxret.online.ranker import METRICS, catalogues
 from jaxret.progress import Progress
 from jaxret.validate import require
 

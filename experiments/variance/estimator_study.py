@@ -16,9 +16,11 @@ from omegaconf import DictConfig
 
 from experiments.common.loading import Masks, TextTask, draw_parts
 from experiments.common.run_directory import RunDirectory
+from jaxret.online.choosing import tune
 from jaxret.online.environment import Environment
 from jaxret.online.grids import LearnerGrid
-from jaxret.online.recording import METRICS, Ranker, record, tune
+from jaxret.online.ranker import METRICS, Ranker
+from jaxret.online.recording import record
 from jaxret.online.simulation import Simulation
 from jaxret.online.streams import orders
 from jaxret.theory.comparators import proximal_losses

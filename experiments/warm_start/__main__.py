@@ -61,7 +61,7 @@ from experiments.warm_start.from_start import (
 from jaxret import plots
 from jaxret.data.dataset import split_by_group
 from jaxret.methods.tool2vec import tool2vec
-from jaxret.online.recording import Mask, Ranker, catalogues
+from jaxret.online.ranker import Mask, Ranker, catalogues
 from jaxret.online.streams import orders
 from jaxret.progress import Progress
 from jaxret.theory import bounds

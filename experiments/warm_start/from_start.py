@@ -14,8 +14,10 @@ from jaxtyping import Float, Int
 from experiments.common.loading import Masks, TextTask
 from experiments.common.run_directory import RunDirectory
 from jaxret import plots
+from jaxret.online.choosing import tune
 from jaxret.online.grids import LearnerGrid
-from jaxret.online.recording import METRICS, Ranker, catalogues, record, tune
+from jaxret.online.ranker import METRICS, Ranker, catalogues
+from jaxret.online.recording import record
 from jaxret.online.simulation import Simulation
 from jaxret.theory import bounds
 from jaxret.theory.comparators import proximal_losses

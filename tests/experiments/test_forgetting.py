@@ -15,7 +15,7 @@ from experiments.forgetting import curves as measures
 from experiments.forgetting import follow, moves
 from jaxret.checkpoint import Interrupted
 from jaxret.online.grids import learner_grid
-from jaxret.online.recording import Ranker
+from jaxret.online.ranker import Ranker
 from jaxret.online.simulation import Simulation
 from jaxret.online.streams import orders
 

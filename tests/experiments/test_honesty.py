@@ -28,8 +28,9 @@ from jaxret.data import near_duplicates
 from jaxret.data.dataset import split_by_group
 from jaxret.data.hops import by_evidence
 from jaxret.data.split import own_split
+from jaxret.online.choosing import tune
 from jaxret.online.grids import LearnerGrid
-from jaxret.online.recording import METRICS, Ranker, tune
+from jaxret.online.ranker import METRICS, Ranker
 from jaxret.online.simulation import Simulation
 from jaxret.types import Trace
 

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+from jaxret.online.choosing import choose, tune
 from jaxret.online.grids import LearnerGrid
 from jaxret.online.presets import greedy
-from jaxret.online.recording import Ranker, catalogues, choose, record, tune
+from jaxret.online.ranker import Ranker, catalogues
+from jaxret.online.recording import record
 from jaxret.online.simulation import Simulation
 from jaxret.online.streams import orders
 from jaxret.task import Task
