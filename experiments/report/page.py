@@ -102,6 +102,7 @@ def draw(curves: Mapping[str, tuple[Job, str]], path: Path) -> None:
     for name, (job, curve) in curves.items():
         with np.load(job.directory / "curves.npz") as file:
             values = file[curve].astype(np.float64)
+        values = values[:, np.isfinite(values).all(axis=0)]  # rounds that all seeds have
         if not curve.endswith("/regret"):
             values = plots.running_mean(values, max(1, values.shape[1] // 10))
         plots.curve_with_band(ax, 1 + np.arange(values.shape[1]), values, name)

@@ -2,14 +2,16 @@
 
 import json
 import shlex
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
 from experiments.common.config import CONFIGS, plain
 from experiments.report import __main__ as report
-from experiments.report import jobs
+from experiments.report import jobs, page
 
 QUICK = [
     "tracking=files",
@@ -45,24 +47,24 @@ def test_what_is_missing_is_run_once_and_then_read(finished):
 
 def test_the_page_holds_the_table_the_figure_and_the_throughput(finished):
     folder, _, _ = finished
-    page = (folder / "runs" / "report" / "report.md").read_text()
+    text = (folder / "runs" / "report" / "report.md").read_text()
     [run] = (folder / "runs" / "paper_settings").iterdir()
     results = json.loads((run / "results.json").read_text())
     largest = results["adamw/1e-05/largest"]["mean"]
-    line = next(line for line in page.splitlines() if line.startswith("| `adamw/1e-05`"))
+    line = next(line for line in text.splitlines() if line.startswith("| `adamw/1e-05`"))
     assert f"{largest:.3f}" in line or f"{largest:.2g}" in line
     figure = folder / "runs" / "report" / "figures" / "paper_settings" / run.name / "change.png"
     assert figure.stat().st_size > 5_000
-    assert f"figures/paper_settings/{run.name}/change.png" in page
+    assert f"figures/paper_settings/{run.name}/change.png" in text
     speed = json.loads((run / "speed.json").read_text())
-    assert f"{speed['rounds']:,} rounds in" in page
+    assert f"{speed['rounds']:,} rounds in" in text
 
 
 def test_what_cannot_be_run_says_why(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     counts = report.main(configure("only=[functionality]", "run=true", "data=nowhere"))
-    page = (tmp_path / "runs" / "report" / "report.md").read_text()
-    assert "its data are not at `nowhere/apibench-torchhub` (give `data=`)" in page
+    text = (tmp_path / "runs" / "report" / "report.md").read_text()
+    assert "its data are not at `nowhere/apibench-torchhub` (give `data=`)" in text
     assert counts["runs"] == 0
 
 
@@ -89,3 +91,18 @@ def test_every_section_names_commands_that_hydra_takes():
 def test_what_is_not_known_is_refused(override, message):
     with pytest.raises(ValueError, match=message):
         report.main(configure(override))
+
+
+def test_a_curve_ends_where_the_first_seed_ends(tmp_path, monkeypatch):
+    """Success is NaN where a seed's stream has ended before another's."""
+    success = np.array([[1.0, 0.0, 1.0, 1.0], [0.0, 1.0, 1.0, np.nan]])
+    np.savez(tmp_path / "curves.npz", **{"greedy/success": success})
+    drawn = []
+    monkeypatch.setattr(page.plots, "curve_with_band", lambda ax, *curve: drawn.append(curve))
+    monkeypatch.setattr(page.plots, "label_curves", lambda ax: None)
+    job = SimpleNamespace(directory=tmp_path)
+    page.draw({"greedy": (job, "greedy/success")}, tmp_path / "figure.png")
+    [(rounds, values, name)] = drawn
+    assert name == "greedy"
+    np.testing.assert_array_equal(rounds, [1, 2, 3])
+    np.testing.assert_array_equal(values, success[:, :3])
