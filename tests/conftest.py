@@ -1,5 +1,6 @@
 """Eight simulated CPU devices, strict numerics, and the way to the shared data sets."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -17,6 +18,12 @@ jax.config.update("jax_debug_key_reuse", True)
 # A second run finds its programs here, and each worker those of the others, however small.
 jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / ".cache" / "jax"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+
+def pytest_collection_finish():
+    """What was imported and collected stays: the garbage collector need not look at it again."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
 
 
 @pytest.fixture(scope="session")

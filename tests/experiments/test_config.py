@@ -30,7 +30,14 @@ def everyone():
     return {grid.name: grid for grid in learner_grids(configure(f"learner=[{names}]"))}
 
 
-@pytest.mark.parametrize("name", list(NAMES["learner"]))
+#: one of each form; what is slow repeats them with other parts
+FORMS = {"orag", "greedy", "mapped_replayed", "whitened", "reranked_greedy", "paper_adamw"}
+LEARNERS = [
+    pytest.param(name, marks=() if name in FORMS else pytest.mark.slow) for name in NAMES["learner"]
+]
+
+
+@pytest.mark.parametrize("name", LEARNERS)
 def test_every_learner_of_the_file_runs(everyone, name):
     """Three rounds, with the first setting of its grid."""
     rng = np.random.default_rng(0)

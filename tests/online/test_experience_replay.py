@@ -1,5 +1,7 @@
 """Experience replay against the same updates made by hand."""
 
+from functools import lru_cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -41,8 +43,13 @@ def rounds(n):
     ]
 
 
+@lru_cache
+def compiled(update):
+    return jax.jit(update)
+
+
 def learn(rule, state, query, choice, reward, observed=True):
-    return rule.update(state, query, choice, Feedback(jnp.asarray(reward), observed))
+    return compiled(rule.update)(state, query, choice, Feedback(jnp.asarray(reward), observed))
 
 
 def test_each_round_is_followed_by_past_ones_at_once_that_the_ring_still_holds():
@@ -77,7 +84,7 @@ def test_one_past_round_is_the_update_itself(query_map):
     for query, choice, reward in rounds(3):
         new = learn(inner, state, query, choice, reward)
         one = jax.tree.map(lambda x: x[None], (query, choice, jnp.asarray(reward)))
-        old = inner.relearn(state, *one, jnp.ones(1))
+        old = compiled(inner.relearn)(state, *one, jnp.ones(1))
         assert old.t == state.t
         for ours, theirs in zip(
             jax.tree.leaves(old._replace(t=new.t)), jax.tree.leaves(new), strict=True

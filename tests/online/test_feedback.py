@@ -1,6 +1,6 @@
 """What comes back for a choice: soft rewards, no answer, a reward for each item, and no labels."""
 
-from functools import partial
+from functools import lru_cache, partial
 from itertools import combinations
 
 import jax
@@ -134,12 +134,17 @@ def some_rounds(n, seed=0):
         yield jnp.asarray(rng.normal(size=4), jnp.float32), choice, float(t % 2), labels
 
 
-def go_on(rule, state, rounds, observed=True):
+@lru_cache
+def compiled(update):
+    return jax.jit(update)
+
+
+def play(rule, state, rounds, observed=True):
     for query, choice, reward, labels in rounds:
         feedback = Feedback(
             jnp.asarray(reward), jnp.asarray(observed), labels if rule.oracle else None
         )
-        state = rule.update(state, query, choice, feedback)
+        state = compiled(rule.update)(state, query, choice, feedback)
     return state
 
 
@@ -150,7 +155,7 @@ def same(got, expected):
 
 def a_start(rule):
     theta = np.random.default_rng(5).normal(size=(5, 4)).astype(np.float32)
-    return rule.init(jnp.asarray(theta), jnp.arange(5) != 3)
+    return jax.jit(rule.init)(theta, np.arange(5) != 3)
 
 
 @pytest.mark.parametrize("rule", EVERYONE, ids=lambda rule: rule.name)

@@ -27,16 +27,12 @@ def loss_and_gradient(theta, q, labels):
     return loss, p.T @ q / TAU
 
 
+COMPILED = jax.jit(in_ball, static_argnames=("tau", "radius", "tolerance"))
+
+
 def solve(q, labels, theta, radius=RADIUS, **options):
     with jax.enable_x64(True):
-        found = in_ball(
-            jnp.asarray(q),
-            jnp.asarray(labels),
-            tau=TAU,
-            radius=radius,
-            theta_0=jnp.asarray(theta),
-            **options,
-        )
+        found = COMPILED(q, labels, tau=TAU, radius=radius, theta_0=theta, **options)
         return jax.tree.map(np.asarray, found)
 
 
