@@ -7,11 +7,10 @@ from pathlib import Path
 import jax
 import pytest
 
-# Most of the suite's time is compilation: a quarter of that is LLVM's optimisations, half is the
-# MLIR pipeline that emits a fusion, for which XLA has an older and quicker way.
-os.environ.setdefault(
-    "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
-)
+# Most of the suite's time is compilation: half of that is the MLIR pipeline that emits a fusion, for
+# which XLA has an older and quicker way, and some is LLVM's optimisations (`optimised` keeps them).
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
+jax.config.update("jax_disable_most_optimizations", True)
 jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_debug_key_reuse", True)
@@ -24,6 +23,14 @@ def pytest_collection_finish():
     """What was imported and collected stays: the garbage collector need not look at it again."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
+
+
+@pytest.fixture(scope="module")
+def optimised():
+    """For what runs longer than it compiles."""
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
 
 
 @pytest.fixture(scope="session")

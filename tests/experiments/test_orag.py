@@ -37,7 +37,7 @@ def configure(directory, *overrides):
 
 
 @pytest.fixture(scope="module")
-def small_run(tmp_path_factory):
+def small_run(optimised, tmp_path_factory):
     directory = tmp_path_factory.mktemp("orag")
     return directory, orag.main(configure(directory))
 
