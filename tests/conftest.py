@@ -7,8 +7,8 @@ from pathlib import Path
 import jax
 import pytest
 
-# Most of the suite's time is compilation: half of that is the MLIR pipeline that emits a fusion, for
-# which XLA has an older and quicker way, and some is LLVM's optimisations (`optimised` keeps them).
+# Most of the suite's time is compilation: half of that is the MLIR pipeline that emits a fusion,
+# for which XLA has an older and quicker way, and some is what `optimised` keeps.
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
 jax.config.update("jax_disable_most_optimizations", True)
 jax.config.update("jax_num_cpu_devices", 8)
