@@ -20,8 +20,12 @@ def run(*words, module="experiments.orag"):
     ("words", "line"),
     [
         (["learner=[greddy]"], "unknown learner 'greddy'; known: frozen, orag, "),
-        (["learners.greedy.policy=bold"], "learner 'greedy': unknown policy 'bold'; known: "),
-        (["foo=1"], "Could not override 'foo'. "),
+        pytest.param(
+            ["learners.greedy.policy=bold"],
+            "learner 'greedy': unknown policy 'bold'; known: ",
+            marks=pytest.mark.slow,  # a start of JAX and Hydra each
+        ),
+        pytest.param(["foo=1"], "Could not override 'foo'. ", marks=pytest.mark.slow),
     ],
 )
 def test_wrong_input_ends_in_one_line_and_status_2(tmp_path, words, line):

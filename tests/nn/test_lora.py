@@ -83,6 +83,7 @@ def test_a_merge_adds_the_scaled_product_to_the_chosen_matrices_alone(params):
 def test_a_gradient_is_the_adapters_and_learns_without_touching_the_parameters(params):
     target = np.random.default_rng(0).normal(size=(2, 5, 8)).astype(np.float32)
 
+    @jax.jit
     def loss(adapter):
         hidden = NETWORK.apply(lora.merge(params, adapter, alpha=16), IDS, MASK)
         return ((hidden - target) ** 2).mean()
@@ -101,10 +102,11 @@ def test_adapters_map_over_one_set_of_parameters(params):
     several[1] = jax.tree.map(lambda leaf: -2 * leaf, several[1])
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *several)
 
+    @jax.jit
     def hidden(adapter):
         return NETWORK.apply(lora.merge(params, adapter, alpha=2), IDS, MASK)
 
-    got = jax.vmap(hidden)(stacked)
+    got = np.asarray(jax.jit(jax.vmap(hidden))(stacked))
     for row, adapter in zip(got, several, strict=True):
         np.testing.assert_allclose(row, hidden(adapter), atol=1e-5)
     assert np.abs(got[0] - got[1]).max() > 0.1
@@ -155,7 +157,7 @@ def one_layer():
 def test_a_branch_beside_the_matrix_gives_what_the_merged_one_gives(params):
     adapter = trained(jax.random.key(1), params)
     beside = jax.jit(lora.branched(NETWORK, alpha=16, rate=0.5))
-    want = NETWORK.apply(lora.merge(params, adapter, alpha=16), IDS, MASK)
+    want = jax.jit(NETWORK.apply)(lora.merge(params, adapter, alpha=16), IDS, MASK)
     np.testing.assert_allclose(beside((adapter, params), IDS, MASK), want, atol=1e-5)
     dropped = beside((adapter, params), IDS, MASK, key=jax.random.key(0))
     assert np.abs(dropped - want).max() > 0.1

@@ -133,7 +133,7 @@ def test_each_item_of_a_slate_with_its_own_reward_is_remembered():
     query, state = rounds(1)[0][0], rule.init(jnp.eye(3, 4))
     for items in ([0, 2], [1, 0]):
         choice = Choice(item=jnp.array(items), propensity=jnp.array([0.5, 0.4]))
-        state = rule.update(state, query, choice, Feedback(jnp.array([0.3, 1.0])))
+        state = compiled(rule.update)(state, query, choice, Feedback(jnp.array([0.3, 1.0])))
     past, count = state.extra[1:]
     assert (past.item.tolist(), count) == ([0, 2, 1], 4)  # the fourth stands where the first did
     np.testing.assert_allclose(past.reward, [1.0, 1.0, 0.3])
