@@ -139,7 +139,7 @@ def compiled(update):
     return jax.jit(update)
 
 
-def play(rule, state, rounds, observed=True):
+def go_on(rule, state, rounds, observed=True):
     for query, choice, reward, labels in rounds:
         feedback = Feedback(
             jnp.asarray(reward), jnp.asarray(observed), labels if rule.oracle else None

@@ -44,16 +44,16 @@ def on_devices(n, rule, catalogue, stream, world, **blocks):
 
 @pytest.fixture(scope="module")
 def undivided(problem):
-    """(x64, rule) -> how it is played on n devices, and what the plain blocked form gives."""
+    """(x64, rule) -> how it runs on n devices, and what the plain blocked form gives."""
 
     @cache
-    def played(x64, rule):
+    def forms(x64, rule):
         catalogue, stream = problem()
         blocks = {"world": everything(40), "block": 24}
-        play = partial(on_devices, rule=rule, catalogue=catalogue, stream=stream, **blocks)
-        return play, play(0)
+        run = partial(on_devices, rule=rule, catalogue=catalogue, stream=stream, **blocks)
+        return run, run(0)
 
-    return played
+    return forms
 
 
 @pytest.mark.parametrize("n", DEVICES)
@@ -64,8 +64,8 @@ def undivided(problem):
 )
 def test_one_device_and_many_choose_the_same_items(undivided, x64, rule, tolerance, n):
     with jax.enable_x64(x64):
-        play, (state, trace) = undivided(x64, rule)
-        split_state, split_trace = play(n)
+        run, (state, trace) = undivided(x64, rule)
+        split_state, split_trace = run(n)
         np.testing.assert_array_equal(split_trace.item, trace.item)
         for got, expected in zip(split_trace, trace, strict=True):
             np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance)
