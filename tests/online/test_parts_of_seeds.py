@@ -39,7 +39,7 @@ def world():
     return task, masks, simulation
 
 
-def test_a_seed_whose_stream_is_shorter_is_played_as_if_it_were_alone(world):
+def test_a_seed_whose_stream_is_shorter_runs_as_if_it_were_alone(world):
     task, masks, simulation = world
     order = orders(masks, 2, (5, 8))
     assert order.shape == (2, 18)

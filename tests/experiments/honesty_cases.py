@@ -1,0 +1,200 @@
+"""The experiments that choose settings, their parts made once more, and what each unit may do."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from hydra import compose, initialize_config_dir
+
+from experiments import evaluate_retrieval, orag, rerank
+from experiments.common.config import CONFIGS
+from experiments.common.experiment import Experiment
+from experiments.common.loading import draw_parts
+from experiments.forgetting import __main__ as forgetting
+from experiments.multihop import __main__ as multihop
+from experiments.transfer import __main__ as transfer
+from experiments.variance import __main__ as variance
+from experiments.warm_start import __main__ as warm_start
+from jaxret.data.dataset import split_by_group
+from jaxret.data.hops import by_evidence
+from jaxret.data.split import own_split
+
+SMALL = ["dataset=jsonl", "tracking=files", "seeds=1"]
+LEFT_OUT = (
+    "importance_weighted",
+    "chosen_only",
+    "clipped",
+    "implicit_exploration",
+    "bandit_likelihood",
+    "debiased",
+)
+GREEDY = ["learners.greedy.tau=[0.03]", "learners.greedy.eta_over_tau=[0.01,0.1,0.3]"]
+
+
+class Case(NamedTuple):
+    """An experiment: its parts, made here once more, and what each unit may stream of them."""
+
+    main: Experiment
+    settings: list[str]
+    parts: Callable  # (cfg, task, seed) -> name of a part -> its queries
+    streams: dict[str, str]  # pattern of units -> parts of which they stream every query
+    tuned: dict[str, str]  # unit that is reported -> unit that chooses its setting
+    held: tuple[str, ...] = ()  # results that a unit has measured while it chose
+    within: tuple[tuple[str, str], ...] = ()  # units, and the parts of which they stream some
+
+
+def rows_of(parts):
+    return {part: np.flatnonzero(mask) for part, mask in parts._asdict().items()}
+
+
+def drawn(cfg, task, seed):
+    return rows_of(draw_parts(task.groups, cfg.validation, cfg.heldout, seed))
+
+
+def own(cfg, task, seed):
+    parts = own_split(task.dataset, **cfg.split)
+    return {"training": parts.train, "validation": parts.validation, "heldout": parts.test}
+
+
+def by_task(cfg, task, seed):
+    """Of the hops; all that is not validation is streamed."""
+    chosen, rest = split_by_group(
+        by_evidence(task.dataset).groups, (cfg.validation, 1 - cfg.validation), seed
+    )
+    return {"validation": chosen, "training": rest}
+
+
+def single_labels(cfg, task, seed):
+    """Of the queries with one label; what is not validation is streamed."""
+    rows = (task.labels >= 0).sum(axis=1) == 1
+    validation = draw_parts(task.groups, cfg.validation, 0.5, seed).validation[rows]
+    return {"validation": np.flatnonzero(validation), "training": np.flatnonzero(~validation)}
+
+
+CASES = {
+    "orag": Case(
+        orag.main,
+        ["seeds=2", "learner=[frozen,greedy]", "exposures=1", *GREEDY],
+        drawn,
+        {
+            "*-heldout": "training",
+            "*-choice": "training validation heldout",
+            "*-online": "training heldout",
+        },
+        {"greedy-online": "greedy-choice"},
+        ("greedy/heldout/ndcg@10", "greedy/heldout/recall@10"),
+    ),
+    "orag, choosing on validation": Case(
+        orag.main,
+        ["choosing=validation", "learner=[greedy]", "exposures=1", *GREEDY],
+        drawn,
+        {"*-choice": "validation", "*-online": "training heldout"},
+        {"greedy-online": "greedy-choice"},
+    ),
+    "transfer": Case(
+        transfer.main,
+        ["seeds=2", "learner=[frozen,greedy]", "exposures=1", "projections=[sphere]", *GREEDY],
+        drawn,
+        {
+            "*-heldout": "training",
+            "*-unseen": "training",
+            "*-relearnt": "training",
+            "*-choice": "training validation heldout",
+            "*-online": "training heldout",
+        },
+        {
+            "greedy-sphere-online": "greedy-sphere-choice",
+            "greedy-sphere-unseen": "greedy-sphere-heldout",
+            "greedy-sphere-later-0": "greedy-sphere-heldout",
+            "greedy-sphere-later-1": "greedy-sphere-heldout",
+        },
+        ("greedy/encoder/relearnt",),
+        (("*-later-*", "training"),),
+    ),
+    "baselines": Case(
+        evaluate_retrieval.main,
+        [
+            "document=full",
+            "methods=[greedy]",
+            "learner=[greedy]",
+            "online={exposures:1,seeds:1,k:10,chunk:2048}",
+            *GREEDY,
+        ],
+        own,
+        {"*-tuning": "training", "*-stream": "training"},
+        {"greedy-stream": "greedy-tuning"},
+    ),
+    "warm_start": Case(
+        warm_start.main,
+        ["learner=[greedy]", "exposures=1", "templates.jsonl=[full]", "mixes=[0.5]", *GREEDY],
+        lambda cfg, task, seed: rows_of(warm_start.part(task.groups, cfg)[1]),
+        {"*-choice": "training validation", "*-own": "training"},
+        {f"greedy-{start}-own": f"greedy-{start}-choice" for start in ("tool2vec", "mixture")},
+    ),
+    "forgetting": Case(
+        forgetting.main,
+        ["learner=[frozen,greedy]", "points=2", "tsne.tools=5", "tsne.queries=9", *GREEDY],
+        drawn,
+        {
+            "*-choice": "training validation",
+            "*-heldout": "training",
+            "*-stream": "training heldout",
+        },
+        {"greedy-heldout": "greedy-choice", "greedy-stream": "greedy-choice"},
+    ),
+    "multihop": Case(
+        multihop.main,
+        [
+            "learner=[reranked_greedy]",
+            "learners.reranked_greedy.tau=[0.01]",
+            "learners.reranked_greedy.eta_over_tau=[0.01,0.03,0.1]",
+        ],
+        by_task,
+        {"*-choice": "training validation", "*-online": "training"},
+        {"reranked_greedy-online": "reranked_greedy-choice"},
+    ),
+    "rerank": Case(
+        rerank.main,
+        [
+            "learner=[reranked]",
+            "rerankers=[none,simulated]",
+            "learners.reranked.tau=[0.04]",
+            "learners.reranked.eta_over_tau=[0.03,0.1,0.3]",
+            "~learners.frozen",
+        ],
+        own,
+        {"*-tuning": "validation", "*-none": "heldout", "*-simulated": "heldout"},
+        {"reranked-none": "reranked-tuning", "reranked-simulated": "reranked-tuning"},
+    ),
+    "variance": Case(
+        variance.main,
+        [
+            "sizes=[all]",
+            "rates=[0.0]",
+            "tau=[0.02]",
+            "eta_over_tau=[0.01,0.1,0.3]",
+            "moments={tau:0.1,queries:9}",
+            *(f"~learners.{name}" for name in LEFT_OUT),
+        ],
+        single_labels,
+        {"*-tuning": "training validation", "*-online": "training"},
+        {
+            f"{name}-all-0-online": f"{name}-all-0-tuning"
+            for name in ("banditron", "full_information")
+        },
+    ),
+}
+
+
+def configure(name, world, directory):
+    case = CASES[name]
+    where = [
+        f"dataset.path={world / 'data'}",
+        f"encoder.path={world / 'encoder'}",
+        f"cache={world / 'cache'}",
+        f"directory={directory}",
+    ]
+    if name == "transfer":
+        where += [f"other.path={world / 'encoder'}", "other.layers=1"]
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose(name.partition(",")[0], [*SMALL, *case.settings, *where])
