@@ -34,14 +34,16 @@ def retriever(bench: Bench, name: str, seed: int) -> Retriever:
         chunk=cfg.online.chunk,
     )
     stream = orders(parts.training, 1 if extra == "once" else cfg.online.exposures, seeds)
+    ranker = Ranker(task, cfg.online.k)
     setting = choose(
         bench.run.unit(f"{name}-tuning"),
-        *(grid, simulation, Ranker(task, cfg.online.k), stream),
+        *(grid, simulation, ranker, stream),
         validation=parts.validation,
     )
 
     def finish(states):
-        return {f"state{i}": leaf for i, leaf in enumerate(jax.tree.leaves(states))}
+        leaves = {f"state{i}": leaf for i, leaf in enumerate(jax.tree.leaves(states))}
+        return leaves | {"heldout": ranker(states, parts.heldout, simulation.scores)}
 
     found = record(bench.run.unit(f"{name}-stream"), simulation, setting, stream, finish)
     tree = jax.tree.structure(jax.eval_shape(simulation.start, setting))

@@ -80,7 +80,7 @@ def test_success_is_that_of_the_item_that_was_picked(finished):
 def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(world, finished, tmp_path):
     _, results = finished
     cfg = configure(world, tmp_path, "rerankers=[none,simulated]", "chunk=32")
-    with stopped_at(4):
+    with stopped_at(5):
         rerank.main(cfg)
     resumed = rerank.main(cfg)
     assert resumed == {name: results[name] for name in resumed}
