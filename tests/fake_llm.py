@@ -64,7 +64,8 @@ class Server:
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}/v1"
 
     def start(self) -> None:
-        self._thread = threading.Thread(target=self._http.serve_forever)
+        # It ends within a hundredth of a second, and not within half a one.
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,))
         self._thread.start()
 
     def stop(self) -> None:

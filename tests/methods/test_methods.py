@@ -161,6 +161,7 @@ def oracle(task, k):
     return tool2vec.Ranking(items=items[:, :k].astype(np.int32), scores=scores[:, :k])
 
 
+@pytest.mark.slow
 def test_a_model_is_trained_once_for_its_settings_and_its_data(parts, tmp_path):
     train, validation = parts
 
@@ -191,6 +192,7 @@ def test_a_model_is_trained_once_for_its_settings_and_its_data(parts, tmp_path):
     assert len(list(tmp_path.glob("mlc-letters-*"))) == 4
 
 
+@pytest.mark.slow
 def test_training_that_is_stopped_resumes_to_the_same_bits(parts, tmp_path):
     train, validation = parts
     config = CONFIGS[mlc]
