@@ -22,7 +22,7 @@ as in a deployment before the one that is reported, or the ``validation`` part a
 no bit of a query that is reported. What the first seed of each learner ends with goes to
 ``embeddings/LEARNER``, for `jaxret.load_embeddings`.
 
-2 cores: DeskBank 90 s, 15 s more where nothing is encoded yet. Expect there (five exposures, 5
+2 cores: DeskBank 45 s, 15 s more where nothing is encoded yet. Expect there (five exposures, 5
 seeds): final nDCG@10 0.379 for frozen, 0.466 for orag, 0.598 for greedy, 1.000 for
 full_information; held-out gains of 0.039, 0.068 and 0.191.
 """
