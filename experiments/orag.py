@@ -22,8 +22,8 @@ as in a deployment before the one that is reported, or the ``validation`` part a
 no bit of a query that is reported. What the first seed of each learner ends with goes to
 ``embeddings/LEARNER``, for `jaxret.load_embeddings`.
 
-2 cores: DeskBank 45 s, 15 s more where nothing is encoded yet. Expect there (five exposures, 5
-seeds): final nDCG@10 0.379 for frozen, 0.466 for orag, 0.598 for greedy, 1.000 for
+2 cores: DeskBank 55 s in a fresh clone, encoding included. Expect there (five exposures, 5 seeds):
+final nDCG@10 0.379 for frozen, 0.466 for orag, 0.598 for greedy, 1.000 for
 full_information; held-out gains of 0.039, 0.068 and 0.191.
 """
 
@@ -39,10 +39,11 @@ from omegaconf import DictConfig
 from experiments.common.config import learner_grids, plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.figures import learning_figures
-from experiments.common.loading import Masks, TextTask, draw_parts_each, load_task
+from experiments.common.loading import TextTask, load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import print_table, results_table
 from jaxret.data import near_duplicates
+from jaxret.data.masks import Masks, draw_parts_each
 from jaxret.embeddings import from_state
 from jaxret.online.choosing import choose, tune
 from jaxret.online.environment import environment_from

@@ -1,17 +1,13 @@
-"""From a config to a task and its encoder; the parts of its queries."""
+"""From a config to a task and its encoder."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import NamedTuple
 
-import numpy as np
-from jaxtyping import Bool, Int
 from omegaconf import DictConfig
 
 from experiments.common.config import cache_folder, plain
 from jaxret import data, encoders, sharding, task
-from jaxret.data.dataset import Dataset, split_by_group
+from jaxret.data.dataset import Dataset
 from jaxret.data.hops import as_hops
 from jaxret.task import Task
 
@@ -25,17 +21,6 @@ class TextTask(Task):
     encoder: encoders.TextEncoder
     document: str
     dataset: Dataset
-
-
-class Masks(NamedTuple):
-    """Whose query is whose: masks over the queries, no question on two sides.
-
-    Of all seeds [N], or with a line a seed [S, N].
-    """
-
-    validation: Bool[np.ndarray, "*S N"]  # settings are chosen on these
-    heldout: Bool[np.ndarray, "*S N"]  # never streamed in the held-out protocol
-    training: Bool[np.ndarray, "*S N"]
 
 
 def load_task(cfg: DictConfig) -> TextTask:
@@ -69,24 +54,3 @@ def find_encoder(spec: DictConfig) -> encoders.TextEncoder:
     encoder = encoders.load_encoder(spec.name, path, mesh=mesh, **options)
     print(f"{spec.name}: {encoder.memory()}", flush=True)
     return encoder
-
-
-def draw_parts(
-    groups: Int[np.ndarray, " N"], validation: float, heldout: float, seed: int
-) -> Masks:
-    """Draws a validation part, and of the rest a held-out part, by question."""
-    fractions = (validation, (1 - validation) * heldout, (1 - validation) * (1 - heldout))
-    masks = []
-    for positions in split_by_group(groups, fractions, seed):
-        mask = np.zeros(len(groups), bool)
-        mask[positions] = True
-        masks.append(mask)
-    return Masks(*masks)
-
-
-def draw_parts_each(
-    groups: Int[np.ndarray, " N"], validation: float, heldout: float, seeds: Sequence[int]
-) -> Masks:
-    """Draws parts anew for each seed, so that means over seeds are over splits too."""
-    each = [draw_parts(groups, validation, heldout, seed) for seed in seeds]
-    return Masks(*map(np.stack, zip(*each, strict=True)))

@@ -36,10 +36,11 @@ from omegaconf import DictConfig
 
 from experiments.common.config import plain
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.loading import draw_parts, load_task
+from experiments.common.loading import load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.exploration.maps import Grid, figures
+from jaxret.data.masks import draw_parts
 from jaxret.online.choosing import tune
 from jaxret.online.environment import Environment
 from jaxret.online.grids import LearnerGrid, shared_grid

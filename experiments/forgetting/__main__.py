@@ -55,13 +55,14 @@ from omegaconf import DictConfig
 
 from experiments.common.config import learner_grids
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.loading import draw_parts, load_task
+from experiments.common.loading import load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.forgetting import moves
 from experiments.forgetting.curves import fates, forgotten, moments, seen
 from experiments.forgetting.follow import by_arrival, follow, points
 from jaxret import plots, tsne
+from jaxret.data.masks import draw_parts
 from jaxret.online.choosing import choose
 from jaxret.online.environment import Environment
 from jaxret.online.ranker import METRICS, Ranker

@@ -45,12 +45,13 @@ from omegaconf import DictConfig
 
 from experiments.common.config import cache_folder, plain
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.loading import Masks, TextTask, encode_dataset, read_dataset
+from experiments.common.loading import TextTask, encode_dataset, read_dataset
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.multihop import answers, tasks
 from jaxret.data.dataset import Dataset, select, split_by_group
 from jaxret.data.hops import as_hops, by_evidence, by_plan
+from jaxret.data.masks import Masks
 from jaxret.llm import Chat, Endpoint
 from jaxret.online.choosing import choose
 from jaxret.online.environment import Environment, simulated_reranker

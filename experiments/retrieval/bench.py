@@ -11,8 +11,9 @@ from jaxtyping import Int
 from omegaconf import DictConfig
 
 from experiments.common.config import cache_folder, plain
-from experiments.common.loading import Masks, load_task
+from experiments.common.loading import load_task
 from experiments.common.run_directory import RunDirectory
+from jaxret.data.masks import Masks
 from jaxret.data.split import own_split
 from jaxret.methods.common import KEPT
 from jaxret.retrieval.ranking import Ranking

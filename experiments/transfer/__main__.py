@@ -43,7 +43,7 @@ from omegaconf import DictConfig
 from experiments.common.config import cache_folder, plain
 from experiments.common.experiment import Found, experiment
 from experiments.common.figures import accuracy_figure
-from experiments.common.loading import draw_parts_each, find_encoder, load_task
+from experiments.common.loading import find_encoder, load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.transfer import other_encoder
@@ -51,6 +51,7 @@ from experiments.transfer.later_tools import KINDS, draw, later
 from experiments.transfer.other_encoder import WAYS
 from experiments.transfer.protocols import Results, Stage, online, unseen
 from jaxret import plots
+from jaxret.data.masks import draw_parts_each
 from jaxret.online import projections
 from jaxret.online.environment import Environment
 from jaxret.online.grids import LearnerGrid, learner_grid

@@ -12,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from experiments.common.loading import Masks, TextTask
+from experiments.common.loading import TextTask
 from experiments.transfer.protocols import Results, Setting, Stage
 from jaxret import sharding
+from jaxret.data.masks import Masks
 from jaxret.online import availability
 from jaxret.online.environment import Environment
 from jaxret.online.grids import LearnerGrid

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from experiments.common.loading import Masks, TextTask
+from experiments.common.loading import TextTask
 from experiments.common.run_directory import RunDirectory
+from jaxret.data.masks import Masks
 from jaxret.online.choosing import choose, tune
 from jaxret.online.environment import Environment
 from jaxret.online.grids import LearnerGrid

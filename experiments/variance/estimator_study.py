@@ -14,8 +14,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from omegaconf import DictConfig
 
-from experiments.common.loading import Masks, TextTask, draw_parts
+from experiments.common.loading import TextTask
 from experiments.common.run_directory import RunDirectory
+from jaxret.data.masks import Masks, draw_parts
 from jaxret.online.choosing import tune
 from jaxret.online.environment import Environment
 from jaxret.online.grids import LearnerGrid

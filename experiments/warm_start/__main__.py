@@ -47,7 +47,7 @@ from omegaconf import DictConfig
 
 from experiments.common.config import learner_grids
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.loading import Masks, TextTask, load_task
+from experiments.common.loading import TextTask, load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.warm_start.from_start import (
@@ -60,6 +60,7 @@ from experiments.warm_start.from_start import (
 )
 from jaxret import plots
 from jaxret.data.dataset import split_by_group
+from jaxret.data.masks import Masks
 from jaxret.methods.tool2vec import tool2vec
 from jaxret.online.ranker import Mask, Ranker, catalogues
 from jaxret.online.streams import orders

@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from experiments.common.loading import Masks, TextTask
+from experiments.common.loading import TextTask
 from experiments.common.run_directory import RunDirectory
 from jaxret import plots
+from jaxret.data.masks import Masks
 from jaxret.online.choosing import tune
 from jaxret.online.grids import LearnerGrid
 from jaxret.online.ranker import METRICS, Ranker, catalogues

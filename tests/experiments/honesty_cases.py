@@ -9,7 +9,6 @@ from hydra import compose, initialize_config_dir
 from experiments import evaluate_retrieval, orag, rerank
 from experiments.common.config import CONFIGS
 from experiments.common.experiment import Experiment
-from experiments.common.loading import draw_parts
 from experiments.forgetting import __main__ as forgetting
 from experiments.multihop import __main__ as multihop
 from experiments.transfer import __main__ as transfer
@@ -17,6 +16,7 @@ from experiments.variance import __main__ as variance
 from experiments.warm_start import __main__ as warm_start
 from jaxret.data.dataset import split_by_group
 from jaxret.data.hops import by_evidence
+from jaxret.data.masks import draw_parts
 from jaxret.data.split import own_split
 
 SMALL = ["dataset=jsonl", "tracking=files", "seeds=1"]

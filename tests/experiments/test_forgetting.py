@@ -9,11 +9,12 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments.common.config import CONFIGS, plain
-from experiments.common.loading import draw_parts, load_task
+from experiments.common.loading import load_task
 from experiments.forgetting import __main__ as forgetting
 from experiments.forgetting import curves as measures
 from experiments.forgetting import follow, moves
 from jaxret.checkpoint import Interrupted
+from jaxret.data.masks import draw_parts
 from jaxret.online.grids import learner_grid
 from jaxret.online.ranker import Ranker
 from jaxret.online.simulation import Simulation

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from experiments import orag
-from experiments.common.loading import draw_parts, load_task
+from experiments.common.loading import load_task
 from experiments.common.run_directory import RunDirectory
 from jaxret.data import near_duplicates
+from jaxret.data.masks import draw_parts
 from jaxret.online.ranker import METRICS, Ranker
 from jaxret.online.simulation import Simulation
 from jaxret.types import Trace

@@ -9,10 +9,11 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments.common.config import CONFIGS
-from experiments.common.loading import Masks, draw_parts_each, find_encoder, load_task
+from experiments.common.loading import find_encoder, load_task
 from experiments.transfer import __main__ as transfer
 from experiments.transfer import later_tools, other_encoder
 from experiments.transfer.protocols import Stage
+from jaxret.data.masks import Masks, draw_parts_each
 from jaxret.online import projections
 from tests.experiments.processes import stopped_at
 
