@@ -26,11 +26,26 @@ class Browser:
 
     def open(self, url: str) -> None:
         self._do(open=url)
+        self.run("void (pressed = 0, addEventListener('keydown', () => pressed++, true))")
 
     def press(self, *keys: str) -> None:
-        """Presses keys by their names in Qt: Y, Left, Return."""
+        """Presses keys by their names in Qt: Y, Left, Return; each until it has arrived.
+
+        Chromium drops what is pressed before it has first painted a page, whose script may long
+        be running by then.
+        """
         for key in keys:
-            self._do(press=key)
+            before = self.run("pressed")
+            end = time.monotonic() + 10
+            while self.run("pressed") == before:
+                assert time.monotonic() < end, f"{key} never arrived"
+                self._do(press=key)
+                self._arrived(before)
+
+    def _arrived(self, before: int, seconds: float = 1.0) -> None:
+        end = time.monotonic() + seconds
+        while self.run("pressed") == before and time.monotonic() < end:
+            time.sleep(0.01)
 
     def type(self, text: str) -> None:
         self._do(type=text)
