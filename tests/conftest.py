@@ -8,15 +8,21 @@ import jax
 import pytest
 
 # Most of the suite's time is compilation: half of that is the MLIR pipeline that emits a fusion,
-# for which XLA has an older and quicker way, and some is what `optimised` keeps.
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
+# for which XLA has an older and quicker way, a tenth is parting small programs among threads, and
+# some is what `optimised` keeps.
+FLAGS = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+os.environ.setdefault("XLA_FLAGS", FLAGS)
 jax.config.update("jax_disable_most_optimizations", True)
 jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_numpy_rank_promotion", "raise")
-jax.config.update("jax_debug_key_reuse", True)
 # A second run finds its programs here, and each worker those of the others, however small.
 jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / ".cache" / "jax"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+
+def pytest_configure(config):
+    """The slow tests also look for keys that are used twice, which costs a tenth of the time."""
+    jax.config.update("jax_debug_key_reuse", config.option.markexpr != "not slow")
 
 
 def pytest_collection_finish():

@@ -254,6 +254,7 @@ def start(directory, *, linger=False):
     )
 
 
+@pytest.mark.slow
 def test_a_run_that_is_terminated_and_repeated_ends_as_one_that_was_not(tmp_path):
     straight, stopped = start(tmp_path / "straight"), start(tmp_path / "stopped", linger=True)
     assert stopped.stdout is not None

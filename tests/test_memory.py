@@ -32,6 +32,7 @@ def page_faults(kept):
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc can be told to keep memory")
 def test_a_program_finds_the_memory_of_its_last_call():
     pages = 6144 * 6144 * 4 // 4096

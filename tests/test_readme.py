@@ -18,6 +18,7 @@ NUMBER = re.compile(r"\d[\d,]*\.?\d*(?:e-?\d+)?")
 SECONDS = re.compile(r"\d+\.\d s\b")
 
 
+@pytest.mark.slow
 def test_the_readmes_python_runs_and_prints_what_it_shows(tmp_path, monkeypatch, capsys):
     blocks = BLOCK.findall(README)
     assert len(blocks) == README.count("```python") >= 4

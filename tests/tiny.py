@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from flax import nnx
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
@@ -27,6 +28,8 @@ BACKBONES = {
         "deberta.",
     ),
 }
+#: Their names where each compiles for seconds: the quick tests see one.
+QUICK = ["bert", pytest.param("deberta", marks=pytest.mark.slow)]
 #: It reads from left to right: for what takes any backbone, and not for heads on a first token.
 DECODER = Backbone(
     qwen3.Qwen3Config(**SIZES, kv_heads=1, head_width=6, tied=True),

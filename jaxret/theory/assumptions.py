@@ -178,9 +178,11 @@ def same_start(run: Evidence) -> Assumption:
 
 def _probed(run, noise_rate):
     """(p, i*, E[c], E||c||^2) for a likely, a middling and an unlikely right item."""
-    probs = jax.nn.softmax(jnp.asarray(_PROBE))
-    for target in (0, 4, 7):
-        mean, second = moments(
-            run.rule.estimator, probs, jnp.asarray(target), noise_rate=noise_rate
-        )
-        yield np.asarray(probs, np.float64), target, np.asarray(mean), float(second)
+    probs, targets = jax.nn.softmax(jnp.asarray(_PROBE)), np.array([0, 4, 7])
+
+    def of(target):
+        return moments(run.rule.estimator, probs, target, noise_rate=noise_rate)
+
+    mean, second = jax.vmap(of)(targets)
+    p = np.asarray(probs, np.float64)
+    return [(p, *one) for one in zip(targets, np.asarray(mean), np.asarray(second), strict=True)]

@@ -122,7 +122,7 @@ def test_a_judge_that_says_neither_is_asked_again_in_other_words_and_then_not_be
 @pytest.mark.parametrize(
     ("reply", "kind"),
     [
-        (Reply("late", delay=60.0), "timeout"),
+        pytest.param(Reply("late", delay=60.0), "timeout", marks=pytest.mark.slow),
         (BUSY, "rate_limit"),
         (Reply("broken", status=500), "server_error"),
         (Reply("too long", status=400), "bad_request"),

@@ -133,6 +133,7 @@ def test_the_data_set_is_read_as_it_is_and_failures_keep_their_document(folder, 
     assert set(provenance["stages"]["refine"]["prompts"]) == {"expand.txt", "refine.txt"}
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_goes_on_and_asks_nothing_twice(folder):
     def slow(messages, number):
         return answer(messages, number)._replace(delay=600.0 if number > 4 else 0.0)
@@ -218,6 +219,7 @@ def test_a_setting_out_of_its_range_is_refused_before_anything_is_asked(folder, 
     assert server.requests == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
 def test_the_review_page_is_served_until_it_is_ended_and_sums_up(folder, end):
     if signal.getsignal(end) is signal.SIG_IGN:

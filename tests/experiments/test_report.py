@@ -68,6 +68,7 @@ def test_what_cannot_be_run_says_why(tmp_path, monkeypatch):
     assert counts["runs"] == 0
 
 
+@pytest.mark.slow
 def test_every_section_names_commands_that_hydra_takes():
     """The first of each, composed again from the words that a reader would type."""
     cfg = configure()

@@ -77,6 +77,7 @@ def test_what_a_run_prints_is_kept_beside_its_results(ran):
     assert (ran / "c" / "output.txt").read_text() == f"this is said in {ran / 'c'}\n"
 
 
+@pytest.mark.slow
 def test_sigterm_lets_every_run_save_and_starts_no_other(tmp_path, capfd):
     before = signal.getsignal(signal.SIGTERM)
     tasks = [(stops_everybody, job(tmp_path / "first")), (works, job(tmp_path / "second"))]

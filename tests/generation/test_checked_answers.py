@@ -68,7 +68,7 @@ def test_neither_good_nor_bad_answers_are_paid_for_twice(tmp_path):
     ("kind", "reply"),
     [
         ("rate_limit", Reply("slow down", status=429)),
-        ("timeout", Reply("2", delay=60.0)),
+        pytest.param("timeout", Reply("2", delay=60.0), marks=pytest.mark.slow),
         ("server_error", Reply("no", status=500)),
         ("bad_request", Reply("too long", status=400)),
         ("other", Reply(body=b"<html>")),

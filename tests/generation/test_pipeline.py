@@ -169,6 +169,7 @@ def test_a_run_killed_anywhere_goes_on_with_the_same_queries_and_repeats_no_call
     assert done == straight
 
 
+@pytest.mark.slow
 def test_time_outs_and_429s_lose_only_their_questions(tmp_path):
     def failing(stage, number, messages):
         if stage == "polish":

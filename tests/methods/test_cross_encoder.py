@@ -11,7 +11,7 @@ from jaxret.nn.classifier import classifier
 from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import refine
 from jaxret.retrieval.tokens import pair
-from tests.tiny import BACKBONES, encoder, weights
+from tests.tiny import QUICK, encoder, weights
 
 TEXTS = ["a b c", "d", "e f g h i j k l m n"]
 DOCUMENTS = ["b c", "d e f g h", "a", "o p q r s t a b c d e f g"]
@@ -39,7 +39,7 @@ def test_a_pair_is_what_the_tokenizer_makes_of_it(tiny):
             np.testing.assert_array_equal(got[2][:length], expected.type_ids)
 
 
-@pytest.mark.parametrize("name", BACKBONES)
+@pytest.mark.parametrize("name", QUICK)
 def test_candidates_are_sorted_by_the_logits_of_their_pairs_alone(tmp_path, name):
     tiny = encoder(tmp_path, name)
     network = classifier(tiny.backbone, 1)

@@ -45,6 +45,11 @@ CONFIGS = {
     cross_encoder: cross_encoder.Config(**FEW, layers=1, candidates=8, limit=12),
 }
 NAMES = {method: method.__name__.rpartition(".")[2] for method in CONFIGS}
+QUICK = (refiner, query2desc)  # a reranker, a retriever
+METHODS = [
+    pytest.param(method, id=name, marks=() if method in QUICK else pytest.mark.slow)
+    for method, name in NAMES.items()
+]
 
 
 def ranked(model, task, validation):
@@ -61,7 +66,7 @@ def assert_the_same(one, other):
     np.testing.assert_allclose(one.scores, other.scores, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("method", CONFIGS, ids=NAMES.values())
+@pytest.mark.parametrize("method", METHODS)
 def test_it_is_fitted_saved_and_loaded_and_ranks_the_same(method, parts, tmp_path):
     train, validation = parts
     more = {}
@@ -78,6 +83,7 @@ def test_it_is_fitted_saved_and_loaded_and_ranks_the_same(method, parts, tmp_pat
     assert_the_same(ranked(again, train, validation), ranked(fitted, train, validation))
 
 
+@pytest.mark.slow
 def test_a_trained_classifier_knows_its_training_queries(parts):
     train, _ = parts
     config = mlc.Config(epochs=100, validate=25, size=12, learning_rate=3e-3, head="random")
@@ -86,6 +92,7 @@ def test_a_trained_classifier_knows_its_training_queries(parts):
     assert np.mean(recall) > 0.8  # chance: 0.25
 
 
+@pytest.mark.slow
 def test_tool_rank_is_fitted_saved_and_loaded_and_ranks_the_same(parts, tmp_path):
     train, validation = parts
     tiny_qwen3.write(tmp_path / "qwen3", train.texts, vocabulary=400, width=16, layers=1)

@@ -112,6 +112,7 @@ CANDIDATES = np.stack([RNG.permutation(ITEMS)[:4] for _ in range(TEXTS)])
 CANDIDATES[::4, 3] = -1
 
 
+@pytest.mark.slow
 def test_a_refiner_learns_which_candidates_are_right():
     network = refiner(ONE_BLOCK["deberta"], 5)
     objective = refinement(

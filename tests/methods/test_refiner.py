@@ -9,7 +9,7 @@ from jaxret.methods.refiner import start
 from jaxret.nn.refiner import refiner
 from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import refine
-from tests.tiny import BACKBONES, WORDS, encoder, weights
+from tests.tiny import QUICK, WORDS, encoder, weights
 
 ITEMS = 11
 TEXTS = ["a b c", "d", "e f g h i j k l m n", "b b"]
@@ -23,7 +23,7 @@ FIRST = Ranking(
 )
 
 
-@pytest.mark.parametrize("name", BACKBONES)
+@pytest.mark.parametrize("name", QUICK)
 @pytest.mark.parametrize("places", ["shared", "rank"])
 def test_candidates_are_sorted_by_the_logits_of_their_query_alone(tmp_path, name, places):
     tiny = encoder(tmp_path, name)

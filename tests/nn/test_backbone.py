@@ -93,6 +93,7 @@ def test_bfloat16_is_near_and_keeps_parameters_and_gradients_in_float32(backbone
     assert 1e-4 < distance(short[1], wide[1]) < 0.1
 
 
+@pytest.mark.slow
 def test_blocks_that_are_computed_again_have_the_same_gradients(backbone):
     one, params = shallow(backbone, weights(backbone.network().shapes()), 1)
     kept = slope(one, Compute(dropout=0.2))

@@ -228,6 +228,7 @@ def test_bfloat16_is_near_float32(params, apply):
     assert 0 < distance.mean() < 0.02 * np.abs(np.asarray(want)[MASK]).mean()
 
 
+@pytest.mark.slow
 def test_remat_computes_each_block_twice_and_changes_no_gradient(shallow_params):
     key = jax.random.key(5)
 

@@ -209,6 +209,7 @@ def test_layers_drop_different_inputs():
     assert 5 < (one != two).sum() < 35
 
 
+@pytest.mark.slow
 def test_recomputing_blocks_draws_the_same_dropout(params):
     adapter = trained(jax.random.key(1), params)
 
