@@ -11,7 +11,6 @@ Letters: I items, d width, T rounds.
 
 from functools import partial
 from operator import itemgetter
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,24 +18,15 @@ import numpy as np
 
 from jaxret import sharding
 from jaxret.online.blocked import simulate_blocked, simulate_on_mesh
-from jaxret.online.environment import Environment, available_at, simulated_reranker
+from jaxret.online.environment import available_at
 from jaxret.online.estimators import expected_coefficients
 from jaxret.online.learner import Learner
 from jaxret.online.rounds import scan_rounds
-from jaxret.types import Catalogue, Choice, Feedback, PRNGKey, Stream
+from jaxret.testing_case import make_case, quick_jit, run
+from jaxret.types import Choice, Feedback, PRNGKey
 
 _DEVICES = (8,)  # compared with one; those that do not exist are left out
 _TOLERANCE = 1e-9  # relative, in float64
-
-
-class _Case(NamedTuple):
-    """Everything happens here: noise, a reranker, tools that come, go, return or never are."""
-
-    learner: Learner
-    state: tuple
-    environment: Environment
-    stream: Stream
-    key: PRNGKey
 
 
 def check_learner(
@@ -69,7 +59,7 @@ def check_learner(
     rule = learner.rule
     estimator = None if rule is None else rule.estimator
     key = jax.random.key(0) if key is None else key
-    make = partial(_make_case, learner, items, width, rounds, key)
+    make = partial(make_case, learner, items, width, rounds, key)
     case = make()
     _state_keeps_its_types(case)
     update = _compiles_once(case)
@@ -82,7 +72,7 @@ def check_learner(
         case = make()
         if estimator is not None and estimator.unbiased:
             _claim_of_no_bias_holds(case)
-        straight = _jit(partial(_run, case, scan_rounds))
+        straight = quick_jit(partial(run, case, scan_rounds))
         order, half = case.stream.order, rounds // 2
         early, late = np.full((2, rounds), -1, np.int32)  # -1 ends a stream: one program for all
         early[:half], late[: rounds - half] = order[:half], order[half:]
@@ -94,58 +84,6 @@ def check_learner(
         _seeds_do_not_mix(case, straight)
         if rule is not None and rule.blocked:
             _blocks_and_devices_do_not_matter(case, whole)
-
-
-def _make_case(learner, items, width, rounds, key) -> _Case:
-    # NumPy draws, and the rest is one program: what JAX computes for itself it compiles for itself.
-    rng, n = np.random.default_rng(np.asarray(jax.random.key_data(key))), 16
-    theta, queries = _unit_rows(rng, items, width), _unit_rows(rng, n, width)
-
-    def start(theta):
-        catalogue = Catalogue(theta=theta, available=jnp.arange(items) % 6 != 5)
-        return learner.init(*sharding.padded(catalogue, 8))
-
-    dtype = jnp.result_type(float)
-    state = _jit(start)(theta.astype(dtype))
-    ids = np.arange(len(state.theta))
-    arrives = np.select([ids % 6 == 1, ids % 6 == 2], [rounds // 2, 3 * rounds // 4], 0)
-    leaves = np.select([ids % 6 == 3, ids % 6 == 2], [rounds // 2, rounds // 4], rounds)
-    label = 5 * np.arange(n) % items
-    second = np.where(label % 2 == 0, (label + 1) % items, -1)
-    stream = Stream(
-        queries=jnp.asarray(queries, dtype),
-        labels=jnp.asarray(np.stack([label, second], axis=1), jnp.int32),
-        order=jnp.asarray(7 * np.arange(rounds) % n, jnp.int32),
-    )
-    return _Case(
-        learner=learner,
-        state=state,
-        environment=Environment(
-            noise_rate=0.1,
-            reranker=simulated_reranker(accuracy=0.8),
-            arrives=jnp.asarray(arrives),
-            leaves=jnp.asarray(leaves),
-        ),
-        stream=jax.device_get(stream),  # a row of it is taken without a program
-        key=jax.random.clone(key),  # once in each precision
-    )
-
-
-def _unit_rows(rng, n, width):
-    rows = rng.normal(size=(n, width))
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
-
-
-def _jit(fn):
-    """Compiling is what a check costs; on CPU half of it is optimisation."""
-    cpu = jax.default_backend() == "cpu"
-    return jax.jit(fn, compiler_options={"xla_backend_optimization_level": 0} if cpu else None)
-
-
-def _run(case, form, state, order, seed):
-    stream = jax.tree.map(jnp.asarray, case.stream._replace(order=order))
-    key = jax.random.fold_in(case.key, seed)
-    return form(case.learner, state, case.environment, stream, key)
 
 
 def _one_update(case, update, reward, labels, observed=True):
@@ -180,7 +118,7 @@ def _compiles_once(case):
             calls[name] += 1
             return fn(*args)
 
-        return _jit(traced)
+        return quick_jit(traced)
 
     act, update = counted("act", case.learner.act), counted("update", case.learner.update)
     state, stream = case.state, case.stream
@@ -228,7 +166,7 @@ def _labels_are_not_read(case, update):
 
 
 def _seeds_do_not_mix(case, straight):
-    seeds = _jit(jax.vmap(partial(_run, case, scan_rounds), (None, None, 0)))
+    seeds = quick_jit(jax.vmap(partial(run, case, scan_rounds), (None, None, 0)))
     together = jax.device_get(seeds(case.state, case.stream.order, np.arange(2)))
     for seed in range(2):
         alone = straight(case.state, case.stream.order, seed)
@@ -250,7 +188,7 @@ def _cut_runs_are_the_same(case, whole, first, second):
 def _absent_tools_rest(case, whole, first):
     rounds = len(whole[1].item)
     half = rounds // 2
-    here = _jit(jax.vmap(lambda t: available_at(case.environment, t, case.state.available)))
+    here = quick_jit(jax.vmap(lambda t: available_at(case.environment, t, case.state.available)))
     there = np.asarray(here(np.arange(rounds)))  # [T, I]
     absent = ~there[np.arange(rounds), whole[1].item]
     if absent.any():
@@ -271,7 +209,7 @@ def _claim_of_no_bias_holds(case):
         got = expected_coefficients(estimator, probs, target, noise_rate=estimator.noise_rate)
         return jnp.abs(got - probs.at[target].add(-1.0)).max()
 
-    largest = _jit(bias)
+    largest = quick_jit(bias)
     for target in (0, 7):
         if not (off := float(largest(target))) <= _TOLERANCE:
             _fail(case, f"estimator {estimator.name!r} claims no bias and is off by {off:.1e}")
@@ -287,7 +225,7 @@ def _blocks_and_devices_do_not_matter(case, whole):
                 simulate_on_mesh, mesh=mesh, **blocks
             )
     for name, form in forms.items():
-        got = _jit(partial(_run, case, form))(case.state, case.stream.order, 0)
+        got = quick_jit(partial(run, case, form))(case.state, case.stream.order, 0)
         _agree(case, f"{name} and the plain scan", got, whole)
 
 
