@@ -21,8 +21,12 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
 def pytest_configure(config):
-    """The slow tests also look for keys that are used twice, which costs a tenth of the time."""
-    jax.config.update("jax_debug_key_reuse", config.option.markexpr != "not slow")
+    """Keys that are used twice are looked for by all but the quick tests: it costs a tenth.
+
+    Of those too where JAX_DEBUG_KEY_REUSE is set, as `.ci/run` does once.
+    """
+    if config.option.markexpr != "not slow":
+        jax.config.update("jax_debug_key_reuse", True)
 
 
 def pytest_collection_finish():
