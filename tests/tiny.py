@@ -8,7 +8,7 @@ from flax import nnx
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from jaxret.encoders import EncoderSpec, TextEncoder
-from jaxret.nn import bert, deberta, qwen3
+from jaxret.nn import bert, deberta, mpnet, qwen3
 from jaxret.nn.backbone import Backbone
 from jaxret.nn.functional import functionalize
 from jaxret.nn.layers import Compute
@@ -21,6 +21,12 @@ BACKBONES = {
         bert.KEYS,
         "bert.",
     ),
+    "mpnet": Backbone(
+        mpnet.MPNetConfig(**SIZES, max_positions=48, eps=1e-5),
+        mpnet.MPNet,
+        mpnet.KEYS,
+        "mpnet.",
+    ),
     "deberta": Backbone(
         deberta.DebertaConfig(**SIZES, buckets=16, max_distance=64),
         deberta.Deberta,
@@ -28,7 +34,9 @@ BACKBONES = {
         "deberta.",
     ),
 }
-#: Their names where each compiles for seconds: the quick tests see one.
+#: Their names, for what is built on them: the quick tests see two, or one where each compiles for
+#: seconds.
+NAMES = ["bert", "deberta", pytest.param("mpnet", marks=pytest.mark.slow)]
 QUICK = ["bert", pytest.param("deberta", marks=pytest.mark.slow)]
 #: It reads from left to right: for what takes any backbone, and not for heads on a first token.
 DECODER = Backbone(

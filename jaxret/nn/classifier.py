@@ -4,14 +4,15 @@
 
 Pools:
     context   the first token through a dense layer and an activation: the head that HuggingFace's
-              sequence classifiers have (gelu in DeBERTa, tanh in BERT), and the reference's MLC;
+              sequence classifiers have (gelu in DeBERTa, else tanh), and the reference's MLC;
     mean      the average of the tokens, as sentence encoders such as MiniLM and E5 are trained.
               Their first token was never asked to say anything.
 
 Letters: B texts, L tokens, H hidden width, I classes.
 """
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
 from flax import nnx
@@ -20,11 +21,29 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxret.nn.backbone import Backbone
 from jaxret.nn.bert import Bert
 from jaxret.nn.checkpoints import KeyTable, linear_keys
+from jaxret.nn.deberta import Deberta
 from jaxret.nn.functional import Module, functionalize
 from jaxret.nn.layers import Compute, dropout, fold, gelu, linear, mean_pool
+from jaxret.nn.mpnet import MPNet
+from jaxret.nn.network import Network
 from jaxret.types import PRNGKey
 
 Pool = Literal["context", "mean"]
+
+
+class Context(NamedTuple):
+    """How the context pool of a sequence classifier is published."""
+
+    dense: str  # its layers' names; {prefix} is the backbone's
+    head: str
+    activation: Callable[[Array], Array]
+
+
+CONTEXTS: dict[type[Network], Context] = {
+    Bert: Context(r"{prefix}pooler\.dense", "classifier", jnp.tanh),
+    MPNet: Context(r"classifier\.dense", r"classifier\.out_proj", jnp.tanh),
+    Deberta: Context(r"pooler\.dense", "classifier", gelu),
+}
 
 
 def classifier(
@@ -37,20 +56,23 @@ def classifier(
     """
     if pool not in ("context", "mean"):
         raise ValueError(f"pool must be 'context' or 'mean', got {pool!r}")
+    if pool == "context" and backbone.module not in CONTEXTS:
+        kind = backbone.module.__name__
+        raise ValueError(f"{kind} reads from left to right, so its first token says nothing")
     return functionalize(lambda rngs: Classifier(backbone, classes, pool, compute, rngs=rngs))
 
 
 def classifier_keys(backbone: Backbone) -> KeyTable:
     """Names of a HuggingFace sequence classifier with the context pool."""
     prefix = backbone.prefix.replace(".", r"\.")
-    pooler = prefix + r"pooler\.dense" if backbone.module is Bert else r"pooler\.dense"
+    published = CONTEXTS[backbone.module]
     body = {
         prefix + pattern: None if target is None else (f"backbone/{target[0]}", target[1])
         for pattern, target in backbone.keys.items()
     }
-    return {
-        **linear_keys(pooler, "dense"),  # before the backbone's table, which leaves poolers out
-        **linear_keys("classifier", "head"),
+    return {  # heads before the backbone's table, which leaves them out
+        **linear_keys(published.dense.format(prefix=prefix), "dense"),
+        **linear_keys(published.head, "head"),
         **body,
     }
 
@@ -63,9 +85,9 @@ class Classifier(nnx.Module):
         self.backbone = backbone.build(compute, rngs)
         if pool == "context":
             self.dense = linear(width, width, compute, rngs)
+            self.activation = CONTEXTS[backbone.module].activation
         self.head = linear(width, classes, compute, rngs)
         self.pool, self.rate = pool, compute.dropout
-        self.activation = jnp.tanh if backbone.module is Bert else gelu
 
     def __call__(
         self,

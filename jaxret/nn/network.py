@@ -1,7 +1,8 @@
-"""What BERT, DeBERTa and Qwen3 are to the heads built on them.
+"""What BERT, MPNet, DeBERTa and Qwen3 are to the heads built on them.
 
 ``positions [B, L]`` are 0, 1, .. by default; BERT adds an embedding for each, DeBERTa and Qwen3 see
-their differences in every block, and Qwen3 counts tokens only, so that padding may come first.
+their differences in every block, MPNet does both, and Qwen3 counts tokens only, so that padding may
+come first.
 ``types [B, L]`` are 0, and 1 in the second text of a pair; BERT alone looks at them.
 
 Letters: B texts, L tokens of V, N vectors from elsewhere, H width.

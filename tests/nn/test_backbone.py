@@ -1,4 +1,4 @@
-"""BERT, DeBERTa and Qwen3 through their common interface."""
+"""BERT, MPNet, DeBERTa and Qwen3 through their common interface."""
 
 import json
 from dataclasses import replace
@@ -31,7 +31,7 @@ def test_a_text_is_its_tokens_embedded_in_order_and_run(backbone):
     run = method(backbone, lambda b, ids, mask, at: b.run(b.embed(ids, at), mask, at))
     np.testing.assert_allclose(run(params, IDS, MASK, PLACES)[MASK], whole[MASK], atol=1e-5)
     moved = run(params, IDS, MASK, PLACES + 3)
-    if "position" in params:  # BERT has an embedding for each place, the others see distances
+    if "position" in params:  # of each place; the others see distances alone
         assert np.abs(moved - whole)[MASK].max() > 1e-3
     else:
         np.testing.assert_allclose(moved[MASK], whole[MASK], atol=1e-5)

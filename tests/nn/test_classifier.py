@@ -9,19 +9,20 @@ import pytest
 
 from jaxret.nn.classifier import classifier
 from jaxret.nn.layers import Compute
-from tests.tiny import BACKBONES, weights
+from tests.tiny import BACKBONES, NAMES, weights
 
 RNG = np.random.default_rng(0)
 IDS = RNG.integers(4, 24, (3, 9)).astype(np.int32)
 MASK = np.arange(9) < np.array([[9], [4], [1]])
 ACTIVATION = {
     "bert": np.tanh,
+    "mpnet": np.tanh,
     "deberta": lambda x: x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2))),
 }
 
 
 @pytest.mark.parametrize("pool", ["context", "mean"])
-@pytest.mark.parametrize("name", BACKBONES)
+@pytest.mark.parametrize("name", NAMES)
 def test_logits_are_a_linear_map_of_the_pooled_hidden_states(name, pool):
     backbone = BACKBONES[name]
     network = classifier(backbone, 5, pool=pool)

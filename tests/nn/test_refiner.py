@@ -7,7 +7,7 @@ import pytest
 
 from jaxret.nn.layers import Compute
 from jaxret.nn.refiner import PLACES, PROJECTIONS, STARTS, positions, refiner
-from tests.tiny import BACKBONES, method, weights
+from tests.tiny import BACKBONES, NAMES, method, weights
 
 RNG = np.random.default_rng(0)
 LENGTHS = (7, 12, 16)
@@ -23,7 +23,7 @@ def padded(length):
     return ids, mask
 
 
-@pytest.fixture(scope="module", params=BACKBONES)
+@pytest.fixture(scope="module", params=NAMES)
 def networks(request):
     """Parameters, and the compiled network for each kind of places."""
     made = {places: refiner(BACKBONES[request.param], 5, places=places) for places in PLACES}
@@ -66,7 +66,7 @@ def test_candidates_that_are_not_there_change_nothing_however_many(networks, pla
     np.testing.assert_allclose(got[:, :6][THERE], alone[THERE], atol=1e-5)
 
 
-@pytest.mark.parametrize("name", BACKBONES)
+@pytest.mark.parametrize("name", NAMES)
 def test_candidates_that_are_not_there_are_not_in_the_gradient(name):
     network = refiner(BACKBONES[name], 5)
     params, counted = weights(network.shapes()), RNG.standard_normal((3, 6)) * THERE
@@ -85,7 +85,7 @@ def test_candidates_that_are_not_there_are_not_in_the_gradient(name):
         np.testing.assert_allclose(a, b, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", BACKBONES)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("places", ["shared", "rank"])
 def test_a_query_is_its_tokens_then_its_tools_through_the_blocks(name, places):
     """The sequence put together by hand, for one query without padding."""
@@ -134,7 +134,7 @@ def test_places_by_hand():
     np.testing.assert_array_equal(tools, [[4, 5, 6]] * 2)
 
 
-@pytest.mark.parametrize("name", BACKBONES)
+@pytest.mark.parametrize("name", NAMES)
 def test_bfloat16_keeps_float32_parameters_and_logits(name):
     network = refiner(BACKBONES[name], 5, compute=Compute(dtype="bfloat16", remat=True))
     assert {leaf.dtype for leaf in jax.tree.leaves(network.shapes())} == {jnp.dtype("float32")}

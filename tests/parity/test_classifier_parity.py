@@ -35,7 +35,7 @@ DEBERTA = {
     "pooler_hidden_act": "gelu",
     "pooler_hidden_size": 24,
 }
-IDS = np.random.default_rng(1).integers(1, 60, (4, 11)).astype(np.int32)
+IDS = np.random.default_rng(1).integers(2, 60, (4, 11)).astype(np.int32)
 MASK = np.arange(11) < np.array([[11], [6], [2], [1]])
 
 
@@ -45,12 +45,15 @@ def torch_logits(model):
     ).logits
 
 
-@pytest.fixture(scope="module", params=["bert", "deberta"])
+@pytest.fixture(scope="module", params=["bert", "mpnet", "deberta"])
 def theirs(request):
     torch.manual_seed(0)
     if request.param == "bert":
         config = transformers.BertConfig(**SIZES, max_position_embeddings=16)
         model = transformers.BertForSequenceClassification(config)
+    elif request.param == "mpnet":
+        config = transformers.MPNetConfig(**SIZES, max_position_embeddings=16)
+        model = transformers.MPNetForSequenceClassification(config)
     else:
         config = transformers.DebertaV2Config(**SIZES, **DEBERTA)
         model = transformers.DebertaV2ForSequenceClassification(config)

@@ -1,0 +1,208 @@
+"""MPNet as a text encoder: all-mpnet-base-v2.
+
+    x = LN(word + position)
+    score(i, j) = q_i . k_j / sqrt(e) + b_(j - i)
+
+A BERT without token types whose scores also have a bias for each distance and head, which all
+blocks share (Song et al. 2020; the buckets are T5's). Near distances have a bias each, farther ones
+share them, and those of 128 and more have one in either direction. In the layout of the HuggingFace
+checkpoints, whose table of positions begins behind the padding's number: its first two rows are not
+used.
+
+Letters: B texts, L tokens a text, H hidden width, e width of a head.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxret.nn.block import Block, Context, run_blocks
+from jaxret.nn.checkpoints import KeyTable, linear_keys, norm_keys
+from jaxret.nn.functional import Module, functionalize
+from jaxret.nn.layers import INIT, Compute, norm
+from jaxret.nn.network import Network
+from jaxret.types import PRNGKey
+
+FIRST = 2  # row of the first position: one behind the padding's number, 1
+BUCKETS = 32  # of distances, half of them in either direction
+FARTHEST = 128  # from here on there is but one
+
+_LAYER = r"encoder\.layer\.(\d+)\."
+_ATTENTION = {"query": "q", "key": "k", "value": "v", "out": "o"}
+
+#: Names in a HuggingFace checkpoint -> paths in our parameters; see `checkpoints.convert`.
+KEYS: KeyTable = {
+    r"embeddings\.(word|position)_embeddings\.weight": (r"\1/embedding", False),
+    **norm_keys(r"embeddings\.LayerNorm", "norm"),
+    r"encoder\.relative_attention_bias\.weight": ("relative/embedding", False),
+    **{
+        pattern: target
+        for own, published in _ATTENTION.items()
+        for pattern, target in linear_keys(
+            _LAYER + rf"attention\.attn\.{published}", rf"blocks/\1/{own}"
+        ).items()
+    },
+    **norm_keys(_LAYER + r"attention\.LayerNorm", r"blocks/\1/attention_norm"),
+    **linear_keys(_LAYER + r"intermediate\.dense", r"blocks/\1/up"),
+    **linear_keys(_LAYER + r"output\.dense", r"blocks/\1/down"),
+    **norm_keys(_LAYER + r"output\.LayerNorm", r"blocks/\1/mlp_norm"),
+    r"embeddings\.position_ids": None,  # 0, 1, 2, ...
+    r"(lm_head|pooler|classifier)\..*": None,  # heads
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MPNetConfig:
+    """The sizes of an MPNet."""
+
+    vocab_size: int
+    hidden: int  # H
+    layers: int
+    heads: int
+    intermediate: int
+    max_positions: int  # tokens a text may have: the rows of the table but for the first two
+    eps: float
+
+    @classmethod
+    def from_json(cls, source: Path | Mapping[str, Any]) -> Self:
+        """Reads a HuggingFace ``config.json``, or the dict that it holds.
+
+        Raises:
+          ValueError: if a size is missing, the heads do not divide the width, or the network is
+            one that this file does not compute (another activation or number of buckets).
+        """
+        if isinstance(source, Mapping):
+            name, config = "config", source
+        else:
+            name, config = str(source), json.loads(Path(source).read_text())
+        for setting, wanted in {
+            "model_type": "mpnet",
+            "hidden_act": "gelu",
+            "relative_attention_num_buckets": BUCKETS,
+        }.items():
+            if (actual := config.get(setting, wanted)) != wanted:
+                raise ValueError(f"{name}: {setting} must be {wanted!r}, got {actual!r}")
+        if missing := sorted(set(_JSON_NAMES.values()) - set(config)):
+            raise ValueError(f"{name}: no value for {missing}, which an MPNet config.json has")
+        sizes = {own: config[published] for own, published in _JSON_NAMES.items()}
+        if sizes["hidden"] % sizes["heads"]:
+            raise ValueError(
+                f"{name}: num_attention_heads must divide hidden_size, "
+                f"got {sizes['heads']} heads and {sizes['hidden']}"
+            )
+        if (rows := sizes["max_positions"]) <= FIRST:
+            raise ValueError(f"{name}: max_position_embeddings must be > {FIRST}, got {rows}")
+        return cls(**sizes | {"max_positions": rows - FIRST})
+
+
+_JSON_NAMES = {
+    "vocab_size": "vocab_size",
+    "hidden": "hidden_size",
+    "layers": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "intermediate": "intermediate_size",
+    "max_positions": "max_position_embeddings",
+    "eps": "layer_norm_eps",
+}
+
+
+def mpnet(config: MPNetConfig, compute: Compute = Compute()) -> Module:
+    """The encoder as pure functions: ``apply(params, ids, mask, key=None) -> hidden states``.
+
+    ``ids [B, L]`` are token numbers below ``vocab_size``, ``mask [B, L]`` is true where there is a
+    token, and ``L <= max_positions``. The result ``[B, L, H]`` means nothing where the mask is
+    false. With a key there is dropout. Parameters are float32; a fresh ``init`` draws them from
+    N(0, 0.02^2).
+    """
+    return functionalize(lambda rngs: MPNet(config, compute, rngs=rngs))
+
+
+def buckets(farthest: int) -> Int[np.ndarray, "2*farthest+1"]:
+    """Finds the bucket of each distance j - i from -farthest to farthest.
+
+    Distances below 8 have a bucket each; from there on a bucket's end is sqrt(2) times its start.
+
+    Returns:
+      rows of the table of biases [2 farthest + 1].
+    """
+    half, near = BUCKETS // 2, BUCKETS // 4
+    distance = np.arange(-farthest, farthest + 1)
+    size = np.abs(distance)
+    steps = np.log(np.maximum(size, near) / near) / np.log(FARTHEST / near) * (half - near)
+    shared = np.minimum(near + np.floor(steps), half - 1)
+    return (half * (distance > 0) + np.where(size < near, size, shared)).astype(np.int32)
+
+
+class MPNet(Network):
+    """Embeddings, biases and a stack of blocks."""
+
+    def __init__(self, config: MPNetConfig, compute: Compute, *, rngs: nnx.Rngs):
+        def embed(rows, width):
+            return nnx.Embed(rows, width, embedding_init=INIT, rngs=rngs)
+
+        self.word = embed(config.vocab_size, config.hidden)
+        self.position = embed(FIRST + config.max_positions, config.hidden)
+        self.norm = norm(config.hidden, config.eps, rngs)
+        self.relative = embed(BUCKETS, config.heads)
+        self.config, self.compute = config, compute
+        blocks = (BiasedBlock(config, compute, rngs=rngs) for _ in range(config.layers))
+        self.blocks = nnx.Dict({str(i): block for i, block in enumerate(blocks)})
+
+    def embed(
+        self,
+        ids: Int[Array, "B L"],
+        positions: Int[Array, "B L"] | None = None,
+        types: Int[Array, "B L"] | None = None,
+    ) -> Float[Array, "B L H"]:
+        """``types`` count nowhere: MPNet has none."""
+        positions = jnp.arange(ids.shape[1])[None] if positions is None else positions
+        return self.inject(self.word(ids), positions)
+
+    def inject(
+        self, vectors: Float[Array, "B L H"], positions: Int[Array, "B L"] | None
+    ) -> Float[Array, "B L H"]:
+        placed = vectors if positions is None else vectors + self.position(FIRST + positions)
+        return self.norm(placed)
+
+    def run(
+        self,
+        x: Float[Array, "B L H"],
+        mask: Bool[Array, "B L"],
+        positions: Int[Array, "B L"] | None = None,
+        *,
+        key: PRNGKey | None = None,
+    ) -> Float[Array, "B L H"]:
+        length, limit = x.shape[1], self.config.max_positions
+        if length > limit:  # whose embeddings would be NaN
+            raise ValueError(f"a sequence may have {limit} places (max_positions), got {length}")
+        places = jnp.arange(length)[None] if positions is None else positions
+        distances = places[:, None, :] - places[:, :, None]  # [1 or B, L, L]
+        rows = jnp.asarray(buckets(FARTHEST))[jnp.clip(distances, -FARTHEST, FARTHEST) + FARTHEST]
+        bias = jnp.moveaxis(self.relative(rows), -1, 1)
+        return run_blocks(self.blocks, x, mask, self.compute, (bias,), key=key)
+
+
+class BiasedBlock(Block):
+    """Its attention sees distances: ``context`` is their bias [1 or B, heads, L, L]."""
+
+    def scores(
+        self,
+        q: Float[Array, "B L heads e"],
+        k: Float[Array, "B L heads e"],
+        context: Context,
+        key: PRNGKey | None = None,
+    ) -> Float[Array, "B heads L L"]:
+        """Adds the bias to q k^T / sqrt(e).
+
+        Returns:
+          a score for each pair of tokens [B, heads, L, L].
+        """
+        (bias,) = context
+        return super().scores(q, k, context) + bias

