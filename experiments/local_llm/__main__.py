@@ -1,0 +1,70 @@
+"""Serves a language model on this machine.
+
+python -m experiments.local_llm start          fetches, checks, starts; then says how to ask it
+python -m experiments.local_llm status
+python -m experiments.local_llm stop
+python -m experiments.local_llm fetch          the weights alone
+"""
+
+import argparse
+import sys
+
+from experiments.local_llm import server
+from experiments.local_llm.model import NAME, weights
+
+HOW = """{name} answers at {url} ({slots} questions side by side, {tokens:,} tokens each).
+Ask it from any experiment that asks language models:
+
+    export OPENAI_API_KEY=local
+    ... llm.base_url={url} llm.model={name} llm.timeout=600 llm.concurrency={slots}
+
+It is stopped by: python -m experiments.local_llm stop --port {port}"""
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("action", choices=["start", "status", "stop", "fetch"])
+    defaults = server.Settings()
+    said = {
+        "port": "where it listens",
+        "slots": "questions side by side",
+        "context": "tokens that all slots share",
+        "threads": "of the processor",
+    }
+    for name, value in defaults._asdict().items():
+        parser.add_argument(f"--{name}", type=int, default=value, help=f"{said[name]} ({value})")
+    asked = vars(parser.parse_args())
+    action = asked.pop("action")
+    try:
+        print(act(action, server.Settings(**asked)))
+    except (server.ServerError, OSError, RuntimeError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def act(action: str, settings: server.Settings) -> str:
+    """Does what is asked, and says what is there now."""
+    port = settings.port
+    if action == "fetch":
+        return str(weights())
+    if action == "stop":
+        return "stopped" if server.stop(port) else f"no server of ours at port {port}"
+    if action == "status":
+        if server.running(port) is None:
+            return f"no server of ours at port {port}"
+        return f"{server.base_url(port)} answers: {server.check(port)}"
+    url = server.start(settings)
+    return HOW.format(
+        name=NAME,
+        url=url,
+        port=port,
+        slots=settings.slots,
+        tokens=settings.context // settings.slots,
+    )
+
+
+if __name__ == "__main__":
+    main()

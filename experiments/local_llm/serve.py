@@ -1,0 +1,35 @@
+"""The server itself, in an environment of its own that has xllamacpp: `server.start` calls it.
+
+It answers ``/v1/chat/completions`` until it is terminated.
+"""
+
+import argparse
+import signal
+import threading
+
+import xllamacpp  # ty: ignore[import-not-found]  # of an environment of its own
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("model", "alias"):
+        parser.add_argument(f"--{name}", required=True)
+    for name in ("port", "context", "slots", "threads"):
+        parser.add_argument(f"--{name}", type=int, required=True)
+    asked = parser.parse_args()
+    params = xllamacpp.CommonParams()
+    params.model.path, params.model_alias = asked.model, {asked.alias}
+    params.hostnames, params.port = ["127.0.0.1"], asked.port
+    params.n_ctx, params.n_parallel = asked.context, asked.slots
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = asked.threads
+    params.n_gpu_layers, params.use_jinja, params.ui = 0, True, False
+    server = xllamacpp.Server(params)
+    print(f"listening at {server.listening_address}", flush=True)
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    ended.wait()
+
+
+if __name__ == "__main__":
+    main()

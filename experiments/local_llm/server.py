@@ -1,0 +1,198 @@
+"""Starts and stops the server, and asks it a question before anybody else does."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from experiments.local_llm.model import NAME, XLLAMACPP, folder, weights
+
+HOST = "127.0.0.1"
+START = 180.0  # seconds that the server may take to answer
+STOP = 20.0  # seconds that it may take to end
+
+
+class Settings(NamedTuple):
+    """How the server runs."""
+
+    port: int = 8077
+    slots: int = 4  # questions side by side
+    context: int = 16_384  # tokens that the slots share
+    threads: int = os.cpu_count() or 1
+
+
+class ServerError(RuntimeError):
+    """The server does not start, answer or end; says why, and what to do."""
+
+
+def start(settings: Settings) -> str:
+    """Starts a server that lives on when this process ends, and asks it a question.
+
+    Returns:
+      the base URL of its endpoint; that of the server that is there already, if it is one of ours.
+
+    Raises:
+      ServerError: if the port is in use, or the server ends or stays silent at the start.
+    """
+    if running(settings.port) is not None:
+        check(settings.port)
+        return base_url(settings.port)
+    if in_use(settings.port):
+        raise ServerError(
+            f"port {settings.port} is in use by another program: choose another with --port"
+        )
+    command = [*_python(), str(Path(__file__).with_name("serve.py"))]
+    words = {"model": weights(), "alias": NAME, **settings._asdict()}
+    command += [f"--{name}={value}" for name, value in words.items()]
+    folder().mkdir(parents=True, exist_ok=True)
+    with _log(settings.port).open("wb") as log:
+        process = subprocess.Popen(
+            command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    _note(settings.port).write_text(json.dumps({"pid": process.pid, **settings._asdict()}))
+    try:
+        _wait_for_health(process, settings.port)
+        check(settings.port)
+    except ServerError:
+        stop(settings.port)
+        raise
+    return base_url(settings.port)
+
+
+def check(port: int) -> str:
+    """Asks for one word.
+
+    Returns:
+      the answer.
+
+    Raises:
+      ServerError: if there is none.
+    """
+    question = {
+        "model": NAME,
+        "messages": [{"role": "user", "content": "Reply with the word ready."}],
+        "max_tokens": 8,
+        "temperature": 0,
+    }
+    try:
+        answer = _call(f"{base_url(port)}/chat/completions", question, timeout=120)
+        text = answer["choices"][0]["message"]["content"].strip()
+    except (OSError, ValueError, KeyError, IndexError) as error:
+        raise ServerError(f"{base_url(port)} does not answer a question ({error})") from error
+    if not text:
+        raise ServerError(f"{base_url(port)} gave an empty answer to a question")
+    return text
+
+
+def stop(port: int) -> bool:
+    """Ends the server at a port; False if none of ours is there.
+
+    Raises:
+      ServerError: if it does not end.
+    """
+    pid = running(port)
+    _note(port).unlink(missing_ok=True)
+    if pid is None:
+        return False
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        _signal_group(pid, number)
+        deadline = time.monotonic() + STOP
+        while time.monotonic() < deadline:
+            if not _alive(pid):
+                return True
+            time.sleep(0.1)
+    raise ServerError(f"the server at port {port}, process {pid}, does not end: kill it")
+
+
+def running(port: int) -> int | None:
+    """The process of our server at a port, if it lives."""
+    try:
+        pid = json.loads(_note(port).read_text())["pid"]
+    except (OSError, ValueError, KeyError):
+        return None
+    return pid if _alive(pid) else None
+
+
+def base_url(port: int) -> str:
+    """What ``llm.base_url`` is to be."""
+    return f"http://{HOST}:{port}/v1"
+
+
+def in_use(port: int) -> bool:
+    """Whether somebody listens at a port."""
+    with socket.socket() as one:
+        one.settimeout(1)
+        return one.connect_ex((HOST, port)) == 0
+
+
+def _python() -> list[str]:
+    """A Python with the server's package, and none of jaxret's."""
+    if shutil.which("uv") is None:
+        raise ServerError("the server's environment is made by uv, which is not installed")
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return ["uv", "run", "--no-project", "--python", version, "--with", XLLAMACPP, "python"]
+
+
+def _wait_for_health(process: subprocess.Popen, port: int) -> None:
+    deadline = time.monotonic() + START
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise ServerError(f"the server ended with status {process.returncode}: {_last(port)}")
+        try:
+            _call(f"http://{HOST}:{port}/health", None, timeout=5)
+        except (OSError, ValueError):  # not yet there, or still reading its weights
+            time.sleep(0.3)
+            continue
+        return
+    raise ServerError(f"the server did not answer in {START:.0f} seconds: {_last(port)}")
+
+
+def _call(url: str, content: dict[str, Any] | None, timeout: float) -> Any:
+    data = None if content is None else json.dumps(content).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=timeout) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        raise OSError(f"{error.code}: {error.read()[:300]!r}") from error
+
+
+def _last(port: int) -> str:
+    """The end of the server's log, and where it is."""
+    lines = [x for x in _log(port).read_text(errors="replace").splitlines() if x.strip()]
+    return f"{' | '.join(lines[-3:]) or 'it said nothing'} ({_log(port)})"
+
+
+def _log(port: int) -> Path:
+    return folder() / f"server-{port}.log"
+
+
+def _note(port: int) -> Path:
+    return folder() / f"server-{port}.json"
+
+
+def _alive(pid: int) -> bool:
+    try:
+        if os.waitpid(pid, os.WNOHANG)[0]:  # a child of this process, which has ended
+            return False
+    except ChildProcessError:
+        pass
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _signal_group(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, number)

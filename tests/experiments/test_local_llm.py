@@ -1,0 +1,142 @@
+"""The local server: started, found again, refused, dead, stopped. A script takes its place."""
+
+import os
+import signal
+import socket
+import sys
+
+import pytest
+
+from experiments.local_llm import __main__ as command
+from experiments.local_llm import server
+
+SERVE = """
+import json, sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+said = dict(word[2:].split("=", 1) for word in sys.argv[3:])
+if sys.argv[1] == "dies":
+    print("reading weights")
+    sys.exit("no memory for the weights")
+
+class Handler(BaseHTTPRequestHandler):
+    def answer(self, content):
+        body = json.dumps(content).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        self.answer({"status": "ok"})
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        text = "" if sys.argv[1] == "empty" else f"ready, {asked['model']} with {said['slots']}"
+        self.answer({"choices": [{"message": {"content": text}}]})
+
+    def log_message(self, *_):
+        pass
+
+HTTPServer(("127.0.0.1", int(said["port"])), Handler).serve_forever()
+"""
+
+
+@pytest.fixture
+def port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+@pytest.fixture
+def serve(tmp_path, monkeypatch, port):
+    """Chooses what the server does; ends it in the end."""
+    monkeypatch.setenv("JAXRET_CACHE", str(tmp_path))
+    (tmp_path / "fake.py").write_text(SERVE)
+    (tmp_path / "weights.gguf").write_bytes(b"weights")
+    monkeypatch.setattr(server, "weights", lambda: tmp_path / "weights.gguf")
+
+    def choose(kind):
+        program = [sys.executable, str(tmp_path / "fake.py"), kind]
+        monkeypatch.setattr(server, "_python", lambda: program)
+
+    choose("answers")
+    yield choose
+    server.stop(port)
+
+
+def start(port):
+    return server.start(server.Settings(port=port))
+
+
+def test_a_server_is_started_once_and_stopped(serve, port):
+    assert start(port) == f"http://127.0.0.1:{port}/v1"
+    pid = server.running(port)
+    assert start(port) == f"http://127.0.0.1:{port}/v1"
+    assert server.running(port) == pid
+    assert server.check(port) == "ready, qwen2.5-coder-1.5b-instruct-q4 with 4"
+    assert server.stop(port)
+    assert server.running(port) is None
+    assert not server.in_use(port)
+    assert not server.stop(port)
+
+
+def test_a_server_that_was_killed_is_started_anew(serve, port):
+    start(port)
+    pid = server.running(port)
+    os.kill(pid, signal.SIGKILL)
+    while server.running(port) is not None:
+        pass
+    start(port)
+    assert server.running(port) not in (None, pid)
+
+
+def test_a_port_of_another_program_is_refused(serve, port):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", port))
+        other.listen()
+        with pytest.raises(server.ServerError, match=rf"port {port} is in use .*--port"):
+            start(port)
+
+
+def test_a_server_that_ends_at_the_start_says_its_last_words(serve, port):
+    serve("dies")
+    with pytest.raises(server.ServerError, match=r"status 1: .*no memory for the weights"):
+        start(port)
+    assert server.running(port) is None
+
+
+def test_a_server_that_does_not_answer_in_time_is_stopped(serve, port, monkeypatch):
+    monkeypatch.setattr(server, "START", 0.5)
+    program = [sys.executable, "-c", "import time; time.sleep(60)"]
+    monkeypatch.setattr(server, "_python", lambda: program)
+    with pytest.raises(server.ServerError, match=r"did not answer in 0 seconds|it said nothing"):
+        start(port)
+    assert server.running(port) is None
+
+
+def test_a_server_that_answers_nothing_is_not_handed_on(serve, port):
+    serve("empty")
+    with pytest.raises(server.ServerError, match=r"gave an empty answer"):
+        start(port)
+    assert not server.in_use(port)
+
+
+def test_the_command_says_how_the_model_is_asked(serve, port, monkeypatch, capsys):
+    settings = server.Settings(port=port, slots=2, context=8192)
+    said = command.act("start", settings)
+    assert f"llm.base_url=http://127.0.0.1:{port}/v1" in said
+    assert "2 questions side by side, 4,096 tokens each" in said
+    assert "answers: ready" in command.act("status", settings)
+    assert command.act("stop", settings) == "stopped"
+    assert command.act("status", settings) == f"no server of ours at port {port}"
+
+
+def test_what_goes_wrong_is_one_line(serve, port, monkeypatch, capsys):
+    serve("dies")
+    monkeypatch.setattr(sys, "argv", ["local_llm", "start", "--port", str(port)])
+    with pytest.raises(SystemExit, match="2"):
+        command.main()
+    said = capsys.readouterr().err
+    assert said.startswith("error: the server ended with status 1")
+    assert said.count("\n") == 1
