@@ -1,6 +1,7 @@
 """A local HTTP server that speaks the chat completions protocol, healthy or failing."""
 
 import json
+import math
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ class Reply(NamedTuple):
     body: bytes | None = None
     delay: float = 0.0  # seconds before it answers
     headers: tuple[tuple[str, str], ...] = ()
+    first: tuple[tuple[str, float], ...] = ()  # first tokens and their probabilities
 
 
 class Server:
@@ -89,10 +91,17 @@ def completion(reply: Reply, model: str) -> dict[str, Any]:
                 "index": 0,
                 "finish_reason": "stop",
                 "message": {"role": "assistant", "content": reply.text},
+                "logprobs": {"content": [logprobs(reply)]} if reply.first else None,
             }
         ],
         "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10},
     }
+
+
+def logprobs(reply: Reply) -> dict[str, Any]:
+    """What the protocol says of a first token."""
+    top = [{"token": token, "logprob": math.log(p), "bytes": None} for token, p in reply.first]
+    return top[0] | {"top_logprobs": top}
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Who is asked, at the stages of experiments that ask language models.
 
 ``llm`` in the config says where all stages ask, ``stages.NAME`` what is otherwise for one of them.
+``llm.model``, where it is said, is the model of all stages: one server on this machine, say.
 """
 
 from omegaconf import DictConfig
@@ -11,7 +12,9 @@ from jaxret.llm import Chat, Endpoint, Price
 
 def endpoint(cfg: DictConfig, stage: str) -> Endpoint:
     """Who is asked at a stage."""
-    return Endpoint(**(plain(cfg.llm) | plain(cfg.stages[stage])))
+    everywhere, here = plain(cfg.llm), plain(cfg.stages[stage])
+    model = everywhere["model"] or here["model"]
+    return Endpoint(**(everywhere | here | {"model": model}))
 
 
 def chat(cfg: DictConfig, stage: str) -> Chat:

@@ -26,7 +26,7 @@ from jaxret.documents.questions import (
     read_draft,
     refine_question,
 )
-from jaxret.documents.tool_profile import Rules
+from jaxret.documents.tool_profile import Rules, schema
 from jaxret.llm import Malformed, Messages, Problem, Stage, without_thoughts
 from jaxret.validate import require
 
@@ -89,13 +89,12 @@ def expand_documents(
         drafts = _judged(stages.judge, of_rows, drafts, verdicts)
         for row, draft in zip(rows, drafts, strict=True):
             outcomes[row] = _outcome(draft, number)
-        again = [
-            (row, draft)
-            for row, draft in zip(rows, drafts, strict=True)
+        again = {
+            row: refine_question(question, draft)
+            for row, question, draft in zip(rows, asked, drafts, strict=True)
             if draft.problem is not None and draft.problem.kind in REPAIRABLE
-        ]
-        rows = [row for row, _ in again]
-        asked = [refine_question(documents[row], rules, draft) for row, draft in again]
+        }
+        rows, asked = list(again), list(again.values())
     return [outcomes[row] for row in range(len(documents))]
 
 
@@ -115,7 +114,7 @@ def _readable(documents: Sequence[Document]) -> tuple[dict[int, Outcome], list[i
 
 def _drafts(stage: Stage, asked: Sequence[Messages], rules: Rules, title: str) -> list[Draft]:
     drafts = []
-    for answer in stage.ask(asked, title):
+    for answer in stage.ask(asked, title, schema=schema(rules)):
         if isinstance(answer, Problem):
             drafts.append(Draft(answer="", profile=None, problem=answer))
             continue

@@ -2,8 +2,8 @@
 
     expand    write the profile of a tool
     judge     is everything in a profile supported by the documentation? true or false
-    refine    write it again: the first question, the answer to it, and what is wrong with that
-              (at temperature 0 the same question alone would give the same answer)
+    refine    write it again: all that was asked and answered before, and what is wrong with the
+              last answer (at temperature 0 the same question would give the same answer)
 
 A judge that says neither true nor false is asked once more, its answer before it. An answer that
 should be a profile and is none is one of these problems:
@@ -24,7 +24,8 @@ from jaxret.documents.tool_profile import Rules, tidy, violations
 from jaxret.llm import Messages, Problem, load_prompt, without_thoughts
 
 FOLDER = Path(__file__).parent / "prompts"
-EXPAND = load_prompt(FOLDER / "expand.txt", ("document", *Rules._fields))
+AIMS = ("text_aim", "limitation_aim")
+EXPAND = load_prompt(FOLDER / "expand.txt", ("document", *AIMS, *Rules._fields))
 REFINE = load_prompt(FOLDER / "refine.txt", ("problem",))
 JUDGE = load_prompt(FOLDER / "judge.txt", ("document", "profile"))
 JUDGE_AGAIN = load_prompt(FOLDER / "judge_again.txt", ())
@@ -46,16 +47,19 @@ def expand_question(document: Document, rules: Rules) -> Messages:
     Raises:
       TypeError, ValueError: see `jaxret.documents.original`.
     """
-    bounds = {name: str(value) for name, value in rules._asdict().items()}
+    numbers = rules._asdict() | {
+        "text_aim": rules.aim(rules.text_words),
+        "limitation_aim": rules.aim(rules.limitation_words),
+    }
+    bounds = {name: str(value) for name, value in numbers.items()}
     return EXPAND.messages(document=documentation(document), **bounds)
 
 
-def refine_question(document: Document, rules: Rules, draft: Draft) -> Messages:
-    """Asks again, with what is wrong with a draft."""
+def refine_question(asked: Messages, draft: Draft) -> Messages:
+    """Asks again, with what is wrong with the draft that answered a question."""
     assert draft.problem is not None
     answer = {"role": "assistant", "content": draft.answer[:MAX_CHARACTERS] or "(no answer)"}
-    again = REFINE.messages(problem=draft.problem.reason)
-    return [*expand_question(document, rules), answer, *again]
+    return [*asked, answer, *REFINE.messages(problem=draft.problem.reason)]
 
 
 def judge_question(document: Document, profile: dict[str, Any]) -> Messages:

@@ -15,10 +15,12 @@ is better without it. (The paper's sentence on that says ``when_to_use`` where i
 what it keeps, and its ablation, show which one was dropped.)
 """
 
+import json
 from typing import Any, NamedTuple
 
 from jaxret.data.dataset import Document
 from jaxret.data.templates import PROFILE_FIELDS
+from jaxret.llm import Schema
 
 REQUIRED = ("function", "tags")
 FIELDS = (*PROFILE_FIELDS, "example_usage")
@@ -36,14 +38,53 @@ class Rules(NamedTuple):
     tag_words: int = 5  # at most, in one tag
     examples: int = 2  # at most
 
+    def aim(self, words: int) -> int:
+        """What a writer is asked for: two thirds, since language models do not count well."""
+        return max(1, 2 * words // 3)
+
+
+def schema(rules: Rules) -> Schema:
+    """The form of a profile for endpoints that write by one. It knows fields, and no words."""
+    text = {"type": "string"}
+    example = {
+        "type": "object",
+        "properties": dict.fromkeys(EXAMPLE_FIELDS, text),
+        "required": list(EXAMPLE_FIELDS),
+        "additionalProperties": False,
+    }
+    fields: dict[str, Any] = {"function": text}
+    fields["tags"] = {
+        "type": "array",
+        "items": text,
+        "minItems": rules.tags_least,
+        "maxItems": rules.tags_most,
+    }
+    fields |= {"when_to_use": text, "limitation": text}
+    fields["example_usage"] = {
+        "type": "array",
+        "items": example,
+        "minItems": 1,
+        "maxItems": rules.examples,
+    }
+    return {
+        "type": "object",
+        "properties": fields,
+        "required": list(REQUIRED),
+        "additionalProperties": False,
+    }
+
 
 def tidy(profile: Any) -> Any:
-    """What is not worth a question: blanks around texts, capitals in tags, fields that are null."""
+    """What is not worth a question: blanks around texts, capitals and repetitions in tags, fields
+    that are null, calls as objects."""
     if not isinstance(profile, dict):
         return profile
     tidied = {key: _stripped(value) for key, value in profile.items() if value is not None}
     if isinstance(tags := tidied.get("tags"), list):
-        tidied["tags"] = [tag.lower() if isinstance(tag, str) else tag for tag in tags]
+        lowered = [tag.lower() if isinstance(tag, str) else tag for tag in tags]
+        tidied["tags"] = [tag for i, tag in enumerate(lowered) if tag not in lowered[:i]]
+    if isinstance(examples := tidied.get("example_usage"), list):
+        tidied["example_usage"] = [_with_call_as_text(example) for example in examples]
     return tidied
 
 
@@ -117,6 +158,14 @@ def _text(name: str, value: Any, most: int | None) -> list[str]:
     if most is not None and (words := len(value.split())) > most:
         return [f"{name} must have at most {most} words, got {words}"]
     return []
+
+
+def _with_call_as_text(example: Any) -> Any:
+    """A call is a text: what came as an object is written as JSON."""
+    call = example.get("api_call") if isinstance(example, dict) else None
+    if not isinstance(call, dict) or not call:
+        return example
+    return example | {"api_call": json.dumps(call, ensure_ascii=False)}
 
 
 def _stripped(value: Any) -> Any:

@@ -1,7 +1,8 @@
 """Language models behind an OpenAI-compatible endpoint: a client with a memory, prompts as files,
 and models as stages of a pipeline."""
 
-from jaxret.llm.chat import Chat, Endpoint, Malformed, Messages, Unanswered
+from jaxret.llm.chat import Chat
+from jaxret.llm.endpoint import Endpoint, Malformed, Messages, Schema, Unanswered
 from jaxret.llm.estimates import Estimate, announcement, count_tokens
 from jaxret.llm.prompts import Prompt, load_prompt
 from jaxret.llm.stages import OutOfReach, Price, Problem, Stage, without_thoughts
@@ -16,6 +17,7 @@ __all__ = [
     "Price",
     "Problem",
     "Prompt",
+    "Schema",
     "Stage",
     "Unanswered",
     "announcement",

@@ -5,49 +5,34 @@
 
 ``parse`` turns the text of an answer into what the caller wants, or raises `Malformed`; then the
 question is asked again, so that nothing which does not parse gets any further. Answers that do are
-kept on disk under the hash of the question: a run that was killed asks nothing twice. Time-outs,
-429 and server errors are retried with growing pauses by the ``openai`` package (extra ``llm``).
+kept on disk under the hash of the question: a run that was killed asks nothing twice. Where a word
+is wanted, `Chat.weigh` asks how probable each of a few is: one token in place of a sentence.
 """
 
 import hashlib
 import json
-import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from jaxret.files import write_whole
+from jaxret.llm.endpoint import (
+    LIKELIEST,
+    Answer,
+    Connection,
+    Endpoint,
+    Malformed,
+    Messages,
+    Schema,
+    Unanswered,
+)
 from jaxret.progress import Progress
-from jaxret.validate import require
 
-Messages: TypeAlias = Sequence[dict[str, str]]  # {"role": .., "content": ..}
 T = TypeVar("T")
-
-
-class Malformed(ValueError):
-    """An answer that does not say what was asked; its message says why."""
-
-
-class Unanswered(RuntimeError):
-    """A question that stayed without a valid answer after all attempts."""
-
-
-class Endpoint(NamedTuple):
-    """Who is asked, and how."""
-
-    model: str
-    base_url: str | None = None  # None is OpenAI's own
-    key_variable: str = "OPENAI_API_KEY"  # of the environment; a local server wants any text
-    temperature: float = 0.0
-    max_tokens: int | None = None  # of an answer
-    json: bool = False  # asks for a JSON object
-    timeout: float = 60.0  # seconds an attempt
-    retries: int = 4  # after an error of the transport
-    attempts: int = 3  # at an answer that parses
-    concurrency: int = 8  # questions at a time
 
 
 class Chat:
@@ -63,85 +48,50 @@ class Chat:
       cache: folder of answers; None keeps none.
 
     Raises:
-      ImportError: without the package ``openai``.
-      ValueError: if the variable of the key is not set, or a setting is out of its range.
+      ImportError, ValueError: see `jaxret.llm.endpoint.Connection`.
     """
 
     def __init__(self, endpoint: Endpoint, cache: Path | None = None):
-        for name in ("retries", "temperature"):
-            require(name, getattr(endpoint, name), ">= 0", lambda x: x >= 0)
-        for name in ("attempts", "concurrency"):
-            require(name, getattr(endpoint, name), ">= 1", lambda x: x >= 1)
-        require("timeout", endpoint.timeout, "> 0 seconds", lambda x: x > 0)
-        try:
-            import openai
-        except ImportError as error:
-            raise ImportError(
-                "a language model is asked through the package openai: install jaxret[llm]"
-            ) from error
-        key = os.environ.get(endpoint.key_variable, "")
-        if not key:
-            raise ValueError(
-                f"no key for {endpoint.base_url or 'api.openai.com'}: set the variable "
-                f"{endpoint.key_variable} (to any text for a local server)"
-            )
         self.endpoint, self.counts = endpoint, Counter()
-        self._cache, self._lock = cache, Lock()
-        self._fatal = (
-            openai.AuthenticationError,
-            openai.PermissionDeniedError,
-            openai.NotFoundError,
-            openai.BadRequestError,
-        )
-        self._error = openai.OpenAIError
-        client = openai.OpenAI(
-            api_key=key,
-            base_url=endpoint.base_url,
-            timeout=endpoint.timeout,
-            max_retries=endpoint.retries,
-        )
-        self._create: Callable[..., Any] = client.chat.completions.with_raw_response.create
+        self._call, self._cache, self._lock = Connection(endpoint), cache, Lock()
 
-    def ask(self, messages: Messages, parse: Callable[[str], T]) -> T:
+    def ask(
+        self, messages: Messages, parse: Callable[[str], T], *, schema: Schema | None = None
+    ) -> T:
         """The parsed answer to one question.
+
+        Args:
+          messages: the question.
+          parse: see above.
+          schema: of an answer, for an endpoint that writes by one (`Endpoint.format`).
 
         Raises:
           Unanswered: if no attempt gave an answer that parses, or the endpoint refuses or fails:
             says what came last.
         """
-        path = None if self._cache is None else self._cache / f"{self._name(messages)}.json"
-        if path is not None and path.exists():
-            try:
-                kept = json.loads(path.read_text())
-                parsed = parse(kept["answer"])
-                used = kept.get("usage", {})
-                self._count(cached=1, **{f"cached_{name}": used[name] for name in used})
-                return parsed
-            except (Malformed, KeyError, json.JSONDecodeError):
-                path.unlink()  # torn, or of an older parser: asked again
-        last: Exception | None = None
-        for _ in range(self.endpoint.attempts):
-            text, usage = self._complete(messages)
-            try:
-                parsed = parse(text)
-            except Malformed as error:
-                last = error
-                self._count(malformed=1)
-                continue
-            if path is not None:
-                kept = {"messages": list(messages), "answer": text, "usage": usage}
-                write_whole(path, json.dumps(kept))
-            return parsed
-        self._count(unanswered=1)
-        raise Unanswered(
-            f"{self.endpoint.model}: no valid answer in {self.endpoint.attempts} attempts: {last}"
-        ) from last
+        options = self.endpoint.options(schema)
+        return self._remembered(messages, options, lambda answer: parse(answer.text))
+
+    def weigh(self, messages: Messages, words: Sequence[str]) -> dict[str, float]:
+        """How probable each of a few words is as the beginning of the answer.
+
+        A token counts for the word that it is, whatever its capitals and blanks; words that are not
+        among the likeliest `LIKELIEST` tokens have probability 0. They need not sum to one.
+
+        Raises:
+          Unanswered: as `ask`; also if none of the words is among the likeliest tokens, or the
+            endpoint gives no probabilities.
+        """
+        options = self.endpoint.options(None)
+        options |= {"max_tokens": 1, "logprobs": True, "top_logprobs": LIKELIEST}
+        return self._remembered(messages, options, partial(_weights, words=words))
 
     def ask_all(
         self,
         questions: Sequence[Messages],
         parse: Callable[[str], T] | Sequence[Callable[[str], T]],
         *,
+        schema: Schema | None = None,
         title: str = "asking",
         progress: bool = True,
         before: Callable[[], None] = lambda: None,
@@ -155,6 +105,7 @@ class Chat:
         Args:
           questions: n of them.
           parse: one for all, or one a question.
+          schema: of the answers, as in `ask`.
           title: of the progress bar.
           progress: whether to show it.
           before: called before each question; what it raises stops them all.
@@ -162,60 +113,113 @@ class Chat:
             raises to stop them all.
         """
         parsers = [parse] * len(questions) if callable(parse) else parse
+        jobs = [
+            partial(self.ask, question, parser, schema=schema)
+            for question, parser in zip(questions, parsers, strict=True)
+        ]
+        return self._side_by_side(jobs, title, progress, before, failed)
 
-        def one(question, parser):
+    def weigh_all(
+        self,
+        questions: Sequence[Messages],
+        words: Sequence[str],
+        *,
+        title: str = "weighing",
+        progress: bool = True,
+        before: Callable[[], None] = lambda: None,
+    ) -> list[dict[str, float] | None]:
+        """`weigh` for many questions, as `ask_all` asks them."""
+        jobs = [partial(self.weigh, question, words) for question in questions]
+        return self._side_by_side(jobs, title, progress, before, None)
+
+    def _side_by_side(self, jobs, title, progress, before, failed):
+        def one(job):
             before()
             try:
-                return self.ask(question, parser)
+                return job()
             except Unanswered as error:
                 if failed is not None:
                     return failed(error)
-                if isinstance(error.__cause__, self._fatal):
+                if self._call.hopeless(error):
                     raise
                 return None
 
         with ThreadPoolExecutor(self.endpoint.concurrency) as pool:
-            jobs = pool.map(one, questions, parsers)
-            bar = Progress(jobs, total=len(questions), desc=title, disable=not progress)
+            done = pool.map(one, jobs)
+            bar = Progress(done, total=len(jobs), desc=title, disable=not progress)
             try:
                 return list(bar)
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
 
-    def _complete(self, messages: Messages) -> tuple[str, dict[str, int]]:
-        """The text of an answer and the tokens it took."""
-        end = self.endpoint
-        options: dict[str, Any] = {"temperature": end.temperature}
-        if end.max_tokens is not None:
-            options["max_tokens"] = end.max_tokens
-        if end.json:
-            options["response_format"] = {"type": "json_object"}
+    def _remembered(
+        self, messages: Messages, options: dict[str, Any], parse: Callable[[Answer], T]
+    ) -> T:
+        """What was answered before, or is now."""
+        name = self._name(messages, options)
+        path = None if self._cache is None else self._cache / f"{name}.json"
+        if path is not None and path.exists():
+            try:
+                kept = json.loads(path.read_text())
+                used = kept.get("usage", {})
+                parsed = parse(Answer(kept["answer"], used, kept.get("first", {}), 0))
+                self._count(cached=1, **{f"cached_{name}": used[name] for name in used})
+                return parsed
+            except (Malformed, KeyError, json.JSONDecodeError):
+                path.unlink()  # torn, or of an older parser: asked again
+        last: Exception | None = None
+        for _ in range(self.endpoint.attempts):
+            answer = self._asked(messages, options)
+            try:
+                parsed = parse(answer)
+            except Malformed as error:
+                last = error
+                self._count(malformed=1)
+                continue
+            if path is not None:
+                kept: dict[str, Any] = {
+                    "messages": list(messages),
+                    "answer": answer.text,
+                    "usage": answer.usage,
+                }
+                if answer.first:
+                    kept["first"] = answer.first
+                write_whole(path, json.dumps(kept))
+            return parsed
+        self._count(unanswered=1)
+        raise Unanswered(
+            f"{self.endpoint.model}: no valid answer in {self.endpoint.attempts} attempts: {last}"
+        ) from last
+
+    def _asked(self, messages: Messages, options: dict[str, Any]) -> Answer:
         self._count(asked=1)
         try:
-            response = self._create(model=end.model, messages=list(messages), **options)
-            answer = response.parse()
-        except (self._error, ValueError) as error:  # ValueError: a body that is not JSON
+            answer = self._call(messages, options)
+        except Unanswered:
             self._count(unanswered=1)
-            where = end.base_url or "api.openai.com"
-            raise Unanswered(f"{end.model} at {where}: {error}") from error
-        if response.retries_taken:
-            self._count(retries=response.retries_taken)
-        usage: dict[str, int] = {}
-        if answer.usage is not None:
-            usage = {
-                "prompt_tokens": answer.usage.prompt_tokens,
-                "completion_tokens": answer.usage.completion_tokens,
-            }
-            self._count(**usage)
-        message = answer.choices[0].message if answer.choices else None
-        return (message and (message.content or message.refusal)) or "", usage
+            raise
+        if answer.retries:
+            self._count(retries=answer.retries)
+        self._count(**answer.usage)
+        return answer
 
-    def _name(self, messages: Messages) -> str:
-        end = self.endpoint
-        asked = [end.model, end.base_url, end.temperature, end.max_tokens, end.json, list(messages)]
+    def _name(self, messages: Messages, options: dict[str, Any]) -> str:
+        asked = [self.endpoint.model, self.endpoint.base_url, options, list(messages)]
         return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
 
     def _count(self, **more: int) -> None:
         with self._lock:
             self.counts.update(more)
+
+
+def _weights(answer: Answer, words: Sequence[str]) -> dict[str, float]:
+    if not answer.first:
+        raise Malformed("the endpoint gives no probabilities of tokens (logprobs)")
+    weights = dict.fromkeys(words, 0.0)
+    for token, probability in answer.first.items():
+        if (word := token.strip().lower()) in weights:
+            weights[word] += probability
+    if not any(weights.values()):
+        raise Malformed(f"none of {list(words)} is among the likeliest tokens: {answer.first}")
+    return weights

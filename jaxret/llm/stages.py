@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import NamedTuple
 
-from jaxret.llm.chat import Chat, Malformed, Messages, Unanswered
+from jaxret.llm.chat import Chat
+from jaxret.llm.endpoint import Malformed, Messages, Schema, Unanswered
 
 KINDS = {  # by the cause of an `Unanswered`
     "APITimeoutError": "timeout",
@@ -69,8 +70,15 @@ class Stage:
         self._patience, self._before = patience, before
         self._silent, self._lock = 0, Lock()
 
-    def ask(self, questions: Sequence[Messages], title: str) -> list[str | Problem]:
+    def ask(
+        self, questions: Sequence[Messages], title: str, *, schema: Schema | None = None
+    ) -> list[str | Problem]:
         """The answers in order; equal questions are asked once.
+
+        Args:
+          questions: what is asked.
+          title: of the progress bar.
+          schema: of the answers, for an endpoint that writes by one.
 
         Raises:
           OutOfReach: the endpoint has lost the patience; what was answered is kept.
@@ -81,6 +89,7 @@ class Stage:
         replies = self.chat.ask_all(
             list(different.values()),
             self._heard,
+            schema=schema,
             title=title,
             before=self._before,
             failed=self._failed,

@@ -7,7 +7,7 @@ import pytest
 
 from jaxret.documents.pipeline import Stages, expand_documents
 from jaxret.documents.questions import expand_question, read_draft
-from jaxret.documents.tool_profile import Rules
+from jaxret.documents.tool_profile import Rules, schema
 from jaxret.llm import Chat, Endpoint, OutOfReach, Price, Stage, Unanswered
 from tests.fake_llm import Reply, serving
 
@@ -92,6 +92,27 @@ def test_a_bad_answer_is_written_again_by_another_model_that_is_told_why(answer,
     assert [message["role"] for message in again] == ["system", "user", "assistant", "user"]
     assert told in again[-1]["content"]
     assert again[:2] in [expand_question(document, Rules()) for document in DOCUMENTS]
+
+
+def test_each_round_sees_all_that_was_tried_before():
+    long = PROFILE | {"function": "Does it " + "very " * 30 + "well."}
+    with serve(writer=json.dumps(long), judge="true", editor=json.dumps(long)) as server:
+        [outcome] = run(models(server), DOCUMENTS[:1], rounds=2)
+    assert (outcome.problem.kind, outcome.rounds) == ("rules", 2)
+    first, *again = [request["messages"] for request in server.requests]
+    assert [len(messages) for messages in again] == [4, 6]
+    assert again[1][:4] == again[0]
+    assert again[0][:2] == first
+    assert "at most 19 words, got 33" in again[1][-1]["content"]
+
+
+def test_an_endpoint_that_writes_by_a_schema_is_told_the_form_of_a_profile():
+    with serve(writer=json.dumps(PROFILE), judge="true", editor="no") as server:
+        run(models(server, format="schema"), DOCUMENTS[:1])
+    writer, judge = server.requests
+    form = writer["response_format"]["json_schema"]["schema"]
+    assert form == schema(Rules())
+    assert "response_format" not in judge
 
 
 def test_a_profile_that_the_judge_refuses_is_never_accepted():

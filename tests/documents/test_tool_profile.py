@@ -6,7 +6,7 @@ import pytest
 
 from jaxret import data
 from jaxret.data.templates import template
-from jaxret.documents.tool_profile import Rules, expand, tidy, violations
+from jaxret.documents.tool_profile import FIELDS, Rules, expand, schema, tidy, violations
 
 GOOD = {
     "function": "Says what time it is.",
@@ -86,6 +86,30 @@ def test_blanks_capitals_and_nulls_are_put_right_without_a_question():
     }
     tidied = {"function": "Tells the time.", "tags": ["cet", "clock", "hour"]}
     assert tidy(answer) == tidied
+
+
+def test_a_call_that_came_as_an_object_is_written_as_text_and_a_tag_is_kept_once():
+    answer = GOOD | {
+        "tags": ["Clock", "hour", "clock", "zone"],
+        "example_usage": [{"query": "what time is it?", "api_call": {"zone": "CET"}}, "say_time()"],
+    }
+    tidied = tidy(answer)
+    assert tidied["tags"] == ["clock", "hour", "zone"]
+    assert tidied["example_usage"] == [
+        {"query": "what time is it?", "api_call": '{"zone": "CET"}'},
+        "say_time()",
+    ]
+
+
+def test_the_schema_has_the_fields_and_the_bounds_of_the_rules():
+    form = schema(Rules(tags_least=2, tags_most=7, examples=4))
+    assert list(form["properties"]) == list(FIELDS)
+    assert form["required"] == ["function", "tags"]
+    assert form["additionalProperties"] is False
+    tags, examples = form["properties"]["tags"], form["properties"]["example_usage"]
+    assert (tags["minItems"], tags["maxItems"]) == (2, 7)
+    assert (examples["minItems"], examples["maxItems"]) == (1, 4)
+    assert examples["items"]["required"] == ["query", "api_call"]
 
 
 def test_the_expanded_document_is_the_original_and_the_profile_without_its_examples():

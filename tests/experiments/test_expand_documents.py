@@ -133,6 +133,19 @@ def test_the_data_set_is_read_as_it_is_and_failures_keep_their_document(folder, 
     assert set(provenance["stages"]["refine"]["prompts"]) == {"expand.txt", "refine.txt"}
 
 
+def test_one_model_takes_the_place_of_all_where_it_is_named(folder):
+    settings = ("llm.model=one", "llm.format=schema", "+stages.judge.max_tokens=8", "limit=1")
+    with serving(answer) as server:
+        expand_documents.main(configure(folder, server, *settings))
+    writer, judge = server.requests
+    assert writer["model"] == judge["model"] == "one"
+    assert "max_tokens" not in writer
+    assert judge["max_tokens"] == 8
+    assert writer["response_format"]["type"] == "json_schema"
+    provenance = json.loads((folder / "run/expanded/provenance.json").read_text())
+    assert {stage["model"] for stage in provenance["stages"].values()} == {"one"}
+
+
 @pytest.mark.slow
 def test_a_run_that_was_killed_goes_on_and_asks_nothing_twice(folder):
     def slow(messages, number):

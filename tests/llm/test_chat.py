@@ -29,7 +29,7 @@ def chat(server, cache=None, **settings):
 
 def test_a_question_goes_out_as_the_protocol_wants_it_and_its_cost_is_counted():
     with serving(lambda messages, i: Reply("12")) as server:
-        one = chat(server, temperature=0.5, max_tokens=9, json=True)
+        one = chat(server, temperature=0.5, max_tokens=9, format="json")
         assert one.ask(HELLO, number) == 12
     assert server.keys == ["Bearer secret"]
     [request] = server.requests
@@ -37,6 +37,44 @@ def test_a_question_goes_out_as_the_protocol_wants_it_and_its_cost_is_counted():
     assert (request["model"], request["temperature"], request["max_tokens"]) == ("m", 0.5, 9)
     assert request["response_format"] == {"type": "json_object"}
     assert one.counts == {"asked": 1, "prompt_tokens": 7, "completion_tokens": 3}
+
+
+def test_a_schema_goes_out_where_the_endpoint_writes_by_one(tmp_path):
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    with serving(lambda messages, i: Reply("12")) as server:
+        for format in ("text", "schema"):
+            one = chat(server, tmp_path, format=format)
+            assert one.ask(HELLO, number, schema=schema) == 12
+            assert one.ask_all([HELLO], number, schema=schema, progress=False) == [12]
+        one.ask(HELLO, number)
+    plain, held = server.requests  # without a schema, both ask the same
+    assert "response_format" not in plain
+    assert held["response_format"]["json_schema"]["schema"] == schema
+    with pytest.raises(ValueError, match=r"format must be one of .*, got 'yaml'"):
+        chat(server, format="yaml")
+
+
+def test_words_are_weighed_by_the_probability_of_the_first_token(tmp_path):
+    first = (("Yes", 0.5), ("no", 0.2), (" yes", 0.125), ("Maybe", 0.1))
+    with serving(lambda messages, i: Reply("Yes", first=first)) as server:
+        for counts in ({"asked": 1}, {"cached": 1}):
+            one = chat(server, tmp_path)
+            [found] = one.weigh_all([HELLO], ("yes", "no", "never"), progress=False)
+            assert found == pytest.approx({"yes": 0.625, "no": 0.2, "never": 0.0})
+            assert counts.items() <= one.counts.items()
+    [request] = server.requests
+    assert (request["max_tokens"], request["logprobs"], request["top_logprobs"]) == (1, True, 20)
+
+
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [((), "gives no probabilities"), ((("maybe", 1.0),), "none of .* is among the likeliest")],
+)
+def test_words_that_cannot_be_weighed_are_no_answer(first, said):
+    with serving(lambda messages, i: Reply("maybe", first=first)) as server:
+        with pytest.raises(Unanswered, match=said):
+            chat(server, attempts=1).weigh(HELLO, ("yes", "no"))
+        assert chat(server).weigh_all([HELLO], ("yes", "no"), progress=False) == [None]
 
 
 def test_an_answer_is_kept_and_nothing_is_asked_twice(tmp_path):
