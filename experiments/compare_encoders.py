@@ -133,8 +133,8 @@ def check(cfg: DictConfig) -> None:
     for name in ("exposures", "seeds", "chunk"):
         require(name, cfg[name], ">= 1", lambda x: x >= 1)
     require("validation", cfg.validation, "in (0, 1)", lambda x: 0 < x < 1)
-    same = plain(cfg.encoder) | plain(cfg.other) == plain(cfg.encoder)
-    require("other", cfg.other.name, "not the first encoder", lambda _: not same)
+    if plain(cfg.encoder) | plain(cfg.other) == plain(cfg.encoder):
+        raise ValueError(f"other is the first encoder, {cfg.other.name}: name another one")
     learner_grids(cfg)
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from hydra import compose, initialize_config_dir
 
-from experiments import evaluate_retrieval, orag, rerank
+from experiments import compare_encoders, evaluate_retrieval, orag, rerank
 from experiments.common.config import CONFIGS
 from experiments.common.experiment import Experiment
 from experiments.forgetting import __main__ as forgetting
@@ -29,6 +29,7 @@ LEFT_OUT = (
     "debiased",
 )
 GREEDY = ["learners.greedy.tau=[0.03]", "learners.greedy.eta_over_tau=[0.01,0.1,0.3]"]
+SIDES = ("minilm", "minilm_1_layers")
 
 
 class Case(NamedTuple):
@@ -49,6 +50,12 @@ def rows_of(parts):
 
 def drawn(cfg, task, seed):
     return rows_of(draw_parts(task.groups, cfg.validation, cfg.heldout, seed))
+
+
+def chosen_and_rest(cfg, task, seed):
+    """All that is not validation is streamed."""
+    validation = draw_parts(task.groups, cfg.validation, 0.5, seed).validation
+    return {"validation": np.flatnonzero(validation), "training": np.flatnonzero(~validation)}
 
 
 def own(cfg, task, seed):
@@ -110,6 +117,17 @@ CASES = {
         },
         ("greedy/encoder/relearnt",),
         (("*-later-*", "training"),),
+    ),
+    "compare_encoders": Case(
+        compare_encoders.main,
+        ["seeds=2", "learner=[greedy]", *GREEDY],
+        chosen_and_rest,
+        {"*-choice": "training validation", "*-by-*": "training"},
+        {
+            f"greedy-{side}-by-{whose}": f"greedy-{chooses}-choice"
+            for side, other in (SIDES, SIDES[::-1])
+            for whose, chooses in (("itself", side), ("the_other", other))
+        },
     ),
     "baselines": Case(
         evaluate_retrieval.main,
@@ -194,7 +212,8 @@ def configure(name, world, directory):
         f"cache={world / 'cache'}",
         f"directory={directory}",
     ]
-    if name == "transfer":
-        where += [f"other.path={world / 'encoder'}", "other.layers=1"]
+    if name in ("transfer", "compare_encoders"):
+        other = ["other.name=minilm", f"other.path={world / 'encoder'}", "other.layers=1"]
+        where += other
     with initialize_config_dir(CONFIGS, version_base="1.3"):
         return compose(name.partition(",")[0], [*SMALL, *case.settings, *where])

@@ -1,0 +1,63 @@
+"""A second encoder: its tables, whose settings it runs with, and what is refused."""
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+
+from experiments import compare_encoders
+from experiments.common.config import CONFIGS
+from jaxret import tracking
+from tests.experiments.honesty_cases import SIDES
+
+SMALL = [
+    "dataset=jsonl",
+    "tracking=files",
+    "seeds=2",
+    "other.name=minilm",
+    "learner=[greedy]",
+    "learners.greedy.tau=[0.03]",
+]
+
+
+def configure(world, directory, *overrides):
+    where = [
+        f"dataset.path={world / 'data'}",
+        f"encoder.path={world / 'encoder'}",
+        f"other.path={world / 'encoder'}",
+        f"cache={world / 'cache'}",
+        f"directory={directory}",
+    ]
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose("compare_encoders", [*SMALL, *where, *overrides])
+
+
+def values(world, directory, rates):
+    """Each result, a value a seed."""
+    changes = ("other.layers=1", f"learners.greedy.eta_over_tau=[{rates}]")
+    compare_encoders.main(configure(world, directory, *changes))
+    found = tracking.read_results(directory)
+    return {name: np.array(one["values"]) for name, one in found.items()}
+
+
+@pytest.mark.slow
+def test_each_seed_runs_with_the_setting_that_it_chose_and_with_the_one_of_the_other_side(
+    world, tmp_path
+):
+    both = values(world, tmp_path / "both", "0.01,0.3")
+    alone = {rate: values(world, tmp_path / str(rate), rate) for rate in (0.01, 0.3)}
+    for side, other in (SIDES, SIDES[::-1]):
+        for result, chooses in (("online", side), ("borrowed", other)):
+            rates = both[f"greedy/{chooses}/eta"] / both[f"greedy/{chooses}/tau"]
+            for seed, rate in enumerate(rates.round(2).tolist()):
+                expected = alone[rate][f"greedy/{side}/online"][seed]
+                assert both[f"greedy/{side}/{result}"][seed] == pytest.approx(expected)
+        cost = both[f"greedy/{side}/online"] - both[f"greedy/{side}/borrowed"]
+        np.testing.assert_allclose(both[f"greedy/{side}/cost"], cost, atol=1e-6)
+    steps = [both[f"greedy/{side}/eta"] for side in SIDES]
+    assert np.any(steps[0] != steps[1])  # or nothing was borrowed
+
+
+def test_an_encoder_is_not_held_against_itself(world, tmp_path):
+    cfg = configure(world, tmp_path, f"encoder.path={world / 'encoder'}", "other.layers=null")
+    with pytest.raises(ValueError, match="other is the first encoder, minilm: name"):
+        compare_encoders.main(cfg)
