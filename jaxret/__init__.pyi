@@ -20,6 +20,7 @@ from .online import (
 )
 from .online.environment import (
     Environment as Environment,
+    judged as judged,
     label_noise as label_noise,
     simulated_reranker as simulated_reranker,
 )

@@ -1,14 +1,15 @@
-"""What answers a slate: labels, noisy labels, rerankers, tools that come and go.
+"""What answers a slate: labels, noisy labels, a judge, rerankers, tools that come and go.
 
     success = 'the chosen item is one of the labels'
     noise_rate rho: the learner sees the bit the wrong way round with probability rho   B.4
+    verdicts: a judge rewards item i for query n with verdicts[n, i], whatever the labels say
     reranker: of the k items shown, which one is used                           Algorithm 2
     arrives, leaves: item i is there in the rounds arrives_i <= t < leaves_i     Algorithm 3
                      and where leaves_i < arrives_i it is away in between, and returns
 
-The four go together as they like. A plain environment is ``Environment()``.
+They go together as they like. A plain environment is ``Environment()``.
 
-Letters: I items, k items shown, L labels.
+Letters: N queries, I items, k items shown, L labels.
 """
 
 from collections.abc import Mapping
@@ -16,6 +17,8 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxret.online import availability
@@ -45,6 +48,7 @@ class Environment(NamedTuple):
     """Everything outside the learner; what is None does not occur."""
 
     noise_rate: float | Float[Array, ""] | None = None
+    verdicts: Float[Array, "N I"] | None = None  # in [0, 1], of the stream's queries
     reranker: Reranker | None = None
     arrives: Int[Array, " I"] | None = None  # first round of each item
     leaves: Int[Array, " I"] | None = None  # first round without it
@@ -54,6 +58,24 @@ def label_noise(noise_rate: float) -> Environment:
     """Rewards that are turned round with probability ``noise_rate``, in [0, 0.5]."""
     require("noise_rate", noise_rate, "in [0, 0.5]", lambda x: 0 <= x <= 0.5)
     return Environment(noise_rate=noise_rate)
+
+
+def judged(verdicts: Float[ArrayLike, "N I"]) -> Environment:
+    """Rewards that a judge gives, bits or probabilities: of item i for query n, ``verdicts[n, i]``.
+
+    The same question has the same answer: a query that comes back meets the same mistakes.
+    """
+    table = np.asarray(verdicts, np.float32)
+    if table.ndim != 2:
+        raise ValueError(f"verdicts must be a table [N, I], got shape {table.shape}")
+    wrong = np.argwhere(~((table >= 0) & (table <= 1)))  # NaN too
+    if len(wrong):
+        n, i = wrong[0]
+        raise ValueError(
+            f"verdicts must be in [0, 1], got {table[n, i]} for query {n} and item {i} "
+            f"({len(wrong)} such)"
+        )
+    return Environment(verdicts=jnp.asarray(table))
 
 
 def simulated_reranker(*, accuracy: float) -> Reranker:
@@ -125,11 +147,14 @@ def respond(
         position = environment.reranker(lot, slate, labels, query)
     choice = Choice(item=slate.items[position], propensity=slate.propensity[position])
     success = (choice.item == labels).any()
-    reward = success
-    if environment.noise_rate is not None:
-        reward = success ^ (jax.random.uniform(coin) < environment.noise_rate)
     dtype = slate.propensity.dtype
-    return choice, Feedback(reward=reward.astype(dtype)), success.astype(dtype)
+    reward = success.astype(dtype)
+    if environment.verdicts is not None:
+        reward = environment.verdicts[query, choice.item].astype(dtype)
+    if environment.noise_rate is not None:
+        turned = jax.random.uniform(coin) < environment.noise_rate
+        reward = jnp.where(turned, 1 - reward, reward)
+    return choice, Feedback(reward=reward), success.astype(dtype)
 
 
 def environment_from(spec: Mapping[str, Any], *, items: int, rounds: int, seed: int) -> Environment:

@@ -82,7 +82,7 @@ class Simulation:
 
         self._make, self._environment = make, environment
         self._arrays = arrays
-        _check(self._world(example), items)
+        _check(self._world(example), items, len(task))
         self.scores, self.map_queries = learner.scores, learner.map_queries
         self._start = jax.jit(partial(self._over_runs, self._init_one))
         self._step = jax.jit(partial(self._over_runs, self._run_one))
@@ -227,8 +227,11 @@ def _loop(resume: Path | None, chunks: int, start: Callable, step: Callable) -> 
         return run_chunks(resume, interrupted, chunks=chunks, start=start, step=step, keep=True)
 
 
-def _check(environment: Environment, items: int) -> None:
+def _check(environment: Environment, items: int, queries: int) -> None:
     """Refuses an environment that does not fit; what is traced passes."""
+    if environment.verdicts is not None:
+        shape = f"[{queries}, {items}], of every query and tool"
+        require("verdicts", environment.verdicts.shape, shape, (queries, items).__eq__)
     rate = environment.noise_rate
     require("noise_rate", rate, "None or in [0, 0.5]", lambda x: x is None or 0 <= x <= 0.5)
     for name in ("arrives", "leaves"):

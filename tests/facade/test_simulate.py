@@ -70,6 +70,14 @@ def test_every_form_runs_the_rounds_of_the_plain_scan(coming_and_going, devices)
     assert not never.any()
 
 
+@pytest.mark.parametrize("learner", [jr.greedy(), jr.mapped()])
+def test_a_judge_is_believed_in_every_form(task, learner):
+    verdicts = np.random.default_rng(0).random((len(task), len(task.theta)))
+    run = jr.simulate(learner, task, exposures=2, environment=jr.judged(verdicts))
+    np.testing.assert_allclose(run.trace.reward, verdicts[run.order, run.trace.item], rtol=1e-6)
+    assert set(run.trace.success.ravel().tolist()) == {0.0, 1.0}
+
+
 def test_what_has_no_blocked_form_takes_the_scan_and_no_devices(task):
     learner = jr.mapped(tau=0.1, eta=0.01)
     run = jr.simulate(learner, task, chunk=32)
@@ -117,6 +125,7 @@ def test_chunks_do_not_matter(task):
         ({"environment": jr.Environment(noise_rate=0.7)}, r"noise_rate must be .*in \[0, 0.5\]"),
         ({"environment": jr.Environment(arrives=np.zeros(3))}, "arrives, .* must be 12, got 3"),
         ({"environment": jr.Environment(leaves=np.zeros(30))}, "leaves, .* must be 12, got 30"),
+        ({"environment": jr.judged(np.zeros((60, 9)))}, r"verdicts must be \[60, 12\], .*, 9\)"),
     ],
 )
 def test_settings_out_of_range_are_named(task, arguments, message):

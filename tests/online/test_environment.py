@@ -7,6 +7,7 @@ from jaxret.online.environment import (
     Environment,
     always_available,
     available_at,
+    judged,
     label_noise,
     respond,
     simulated_reranker,
@@ -43,6 +44,34 @@ def test_a_plain_environment_uses_the_first_item_and_tells_the_truth(labels, suc
     )
     assert (choice.item, truth, feedback.reward) == (7, success, success)
     assert choice.propensity == SLATE.propensity[0]
+
+
+def test_a_judge_rewards_what_it_believes_and_the_truth_is_kept():
+    verdicts = np.full((3, 10), 0.5)
+    verdicts[1, 7] = 0.25  # of the query that is asked, and the first item shown
+    answer = respond(
+        judged(verdicts), jax.random.key(0), SLATE, jnp.asarray([7, -1]), jnp.asarray(1)
+    )
+    assert (answer[0].item, answer[1].reward, answer[2]) == (7, 0.25, 1)
+    assert answer[1].reward.dtype == SLATE.propensity.dtype
+    noisy = judged(verdicts)._replace(noise_rate=0.2)
+    ask = lambda key: respond(noisy, key, SLATE, jnp.asarray([7, -1]), jnp.asarray(1))  # noqa: E731
+    rewards = jax.vmap(ask)(jax.random.split(jax.random.key(3), ROUNDS))[1].reward
+    assert set(rewards.tolist()) == {0.25, 0.75}
+    assert is_rate(np.asarray(rewards) == 0.75, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (np.zeros(4), r"table \[N, I\], got shape \(4,\)"),
+        ([[0.0, 1.0], [0.5, 1.5]], r"got 1.5 for query 1 and item 1 \(1 such\)"),
+        ([[np.nan, -1.0]], r"got nan for query 0 and item 0 \(2 such\)"),
+    ],
+)
+def test_verdicts_that_are_no_rewards_are_refused(table, said):
+    with pytest.raises(ValueError, match=said):
+        judged(table)
 
 
 @pytest.mark.parametrize("accuracy", [0.0, 0.6, 1.0])
