@@ -139,7 +139,9 @@ def bounds(
     """Gives every statement that applies to a run, its assumptions measured on it.
 
     Clean labels: Theorem 5.1 and Corollary 5.2. Noisy ones: Theorem B.2 and Corollary B.3, and
-    where less than half of them are wrong the bound of the debiased estimator, which is ours.
+    where less than half of them are wrong the bound of the debiased estimator, which is ours. Where
+    a judge rewards, its noise rate is the share of rounds in which it contradicted the labels; the
+    assumptions then say whether it errs as the theory wants it to.
 
     Args:
       run: of a rank-one learner with eta > 0, with several seeds as a rule.
@@ -166,6 +168,8 @@ def bounds(
     )
     constants = corollaries.measured_constants(evidence)
     noise_rate = float(run.environment.noise_rate or 0.0)
+    if run.environment.verdicts is not None:
+        noise_rate = float((run.trace.reward != run.trace.success).mean())
     if not noise_rate:
         statements = [
             theorems.theorem_5_1(evidence),

@@ -89,6 +89,24 @@ def test_noisy_labels_have_others(six, rate, names):
         assert [one.holds for one in jr.bounds(run)] == [False, False, True]
 
 
+@pytest.mark.parametrize("liar", [None, 2])
+def test_a_judge_is_held_against_the_noise_that_the_theory_knows(six, liar):
+    truth = np.zeros((len(six), 6))
+    truth[np.arange(len(six)), six.labels[:, 0]] = 1
+    verdicts = np.where(np.random.default_rng(5).random(truth.shape) < 0.1, 1 - truth, truth)
+    if liar is not None:
+        verdicts = truth.copy()
+        verdicts[:, liar] = 1 - truth[:, liar]
+    learner = jr.orag(tau=0.2, eta=0.01, projection=jr.ball())
+    times = 1 if liar is None else 4  # more rounds a tool; honest noise would come back the same
+    run = jr.simulate(learner, six, exposures=times, seeds=3, environment=jr.judged(verdicts))
+    statements = jr.bounds(run)
+    assert statements[0].name == "Theorem B.2"
+    assert statements[0].holds == (liar is None)
+    if liar is not None:
+        assert "rewards of tool" in repr(statements[0])
+
+
 def test_a_rule_that_the_theorems_do_not_speak_of_is_void(six):
     run = jr.simulate(jr.greedy(tau=0.2), six, exposures=2, seeds=2)
     for one in jr.bounds(run):
