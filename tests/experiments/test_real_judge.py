@@ -1,0 +1,127 @@
+"""Asking for every pair: what goes out, what is kept, and what another day adds."""
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+
+from experiments.common.config import CONFIGS
+from experiments.real_judge import ask, table
+from jaxret.files import write_json_lines
+from jaxret.llm import OutOfReach
+from tests.fake_llm import Reply, serving
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+
+
+DOMAINS = {"weather": ("rain", "wind"), "travel": ("train", "plane", "boat")}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Five tools in two domains, three queries each, and one query that needs two tools."""
+    tools, queries = [], []
+    for domain, names in DOMAINS.items():
+        for name in names:
+            about = {"name": name, "description": f"All about {name}."}
+            tools.append({"id": name, "domain": domain, "documentation": about})
+            queries += [
+                {"id": f"{name}-{i}", "query": f"number {i} of {name}", "labels": [name]}
+                for i in range(3)
+            ]
+    queries.append({"id": "both", "query": "rain and wind", "labels": ["rain", "wind"]})
+    for name, rows in {"tools": tools, "queries": queries}.items():
+        write_json_lines(tmp_path / "data" / f"{name}.jsonl", rows)
+    return tmp_path
+
+
+def configure(folder, server, *more):
+    settings = [
+        "dataset=jsonl",
+        f"dataset.path={folder / 'data'}",
+        f"table={folder / 'table.npz'}",
+        f"cache={folder / 'cache'}",
+        "domains=[travel]",
+        f"llm.base_url={server.url}",
+        "llm.retries=0",
+        "llm.concurrency=1",
+        "batch=4",
+    ]
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose("real_judge_ask", [*settings, *more])
+
+
+def confident(messages, number):
+    """Says yes with the probability 0.75 where the tool is the query's, else with 0.125."""
+    tool, query = messages[-1]["content"].split("User: ")
+    fits = tool.split()[2] in query.split()
+    return Reply("yes", first=(("yes", 0.6), ("no", 0.2)) if fits else (("No", 0.7), ("Yes", 0.1)))
+
+
+def said(server):
+    return [request["messages"][-1]["content"] for request in server.requests]
+
+
+def test_every_pair_of_the_domains_is_asked_once_tool_by_tool(folder):
+    with serving(confident) as server:
+        found = ask.main(configure(folder, server))
+        again = ask.main(configure(folder, server))
+    assert found.tools == DOMAINS["travel"]
+    assert found.queries == tuple(f"{tool}-{i}" for tool in found.tools for i in range(3))
+    right = [[query.startswith(tool) for tool in found.tools] for query in found.queries]
+    np.testing.assert_allclose(found.yes, np.where(right, 0.75, 0.125))
+    np.testing.assert_array_equal(again.yes, found.yes)
+    assert len(server.requests) == 9 * 3
+    beginnings = [text.split("User: ")[0] for text in said(server)]
+    assert len(dict.fromkeys(beginnings[:9])) == 1  # a tool's questions follow each other
+    assert "All about train." in beginnings[0]
+    assert "User: number 1 of train\n" in said(server)[1]
+    kept = table.load(folder / "table.npz")
+    assert (kept.tools, kept.queries, kept.judge) == (found.tools, found.queries, found.judge)
+    np.testing.assert_allclose(kept.yes, found.yes, atol=1e-3)
+
+
+def test_a_call_that_ends_early_is_gone_on_with_and_asks_nothing_twice(folder):
+    def failing(messages, number):
+        return Reply("busy", status=500) if number in (3, 13) else confident(messages, number)
+
+    with serving(failing) as server:
+        assert ask.main(configure(folder, server, "minutes=1e-9")).share == 0.0
+        assert not server.requests
+        first = ask.main(configure(folder, server))
+        assert np.isnan(first.yes).sum() == 2  # an error of the server costs its question alone
+        assert ask.main(configure(folder, server)).share == 1.0
+    questions = said(server)
+    assert sorted(questions.count(one) for one in set(questions)) == [1] * 25 + [2] * 2
+
+
+def test_an_endpoint_that_dies_stops_the_asking_and_what_it_said_is_kept(folder):
+    def dying(messages, number):
+        return confident(messages, number) if number < 10 else Reply("gone", status=500)
+
+    with serving(dying) as server:
+        with pytest.raises(OutOfReach, match=r"none of 4 questions .* 10 of 27 pairs"):
+            ask.main(configure(folder, server))
+        assert len(server.requests) == 16
+    assert np.isfinite(table.load(folder / "table.npz").yes).sum() == 10
+
+
+def test_a_table_of_other_questions_is_not_added_to(folder):
+    with serving(confident) as server:
+        ask.main(configure(folder, server))
+        with pytest.raises(ValueError, match=r"answers to other questions \(judge differ\)"):
+            ask.main(configure(folder, server, "llm.model=another"))
+        with pytest.raises(ValueError, match=r"answers to other questions \(tools differ\)"):
+            ask.main(configure(folder, server, "domains=[weather]"))
+        with pytest.raises(ValueError, match=r"domains must be some of weather, travel, got moon"):
+            ask.main(configure(folder, server, "domains=[moon]"))
+
+
+def test_a_damaged_table_is_named(tmp_path):
+    (tmp_path / "table.npz").write_bytes(b"PK nothing")
+    with pytest.raises(ValueError, match=r"table.npz is no table of verdicts"):
+        table.load(tmp_path / "table.npz")
+    with pytest.raises(FileNotFoundError, match=r"python -m experiments.real_judge.ask"):
+        table.load(tmp_path / "elsewhere.npz")
