@@ -115,8 +115,8 @@ def fill(
             weights = chat.weigh_all([question(*pair) for pair in some], WORDS, progress=False)
             if not any(weights):
                 raise OutOfReach(
-                    f"none of {len(some)} questions in a row has an answer; the table has "
-                    f"{np.isfinite(yes).sum():,} of {yes.size:,} pairs, and the same command goes on"
+                    f"none of {len(some)} questions in a row has an answer; {path} has "
+                    f"{np.isfinite(yes).sum():,} of {yes.size:,} pairs: the same command goes on"
                 )
             for pair, found in zip(some, weights, strict=True):
                 if found is not None:
