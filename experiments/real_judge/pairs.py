@@ -1,0 +1,75 @@
+"""The task that was judged, the verdicts on it, and what they make of an environment.
+
+Letters: N queries, I tools.
+"""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from experiments.common.loading import TextTask
+from experiments.real_judge.table import JudgeTable
+from jaxret.data.masks import draw_parts
+from jaxret.online.environment import Environment, judged
+
+
+class Pairs(NamedTuple):
+    """The task that was judged, and the verdicts in its order."""
+
+    task: TextTask
+    yes: Float[np.ndarray, "N I"]
+    right: Bool[np.ndarray, "N I"]
+
+
+def joined(task: TextTask, table: JudgeTable) -> Pairs:
+    """The tools of which every pair has been asked, and the queries that one of these answers.
+
+    Raises:
+      ValueError: if there are fewer than two such tools, or one is not in the catalogue.
+    """
+    if unknown := sorted(set(table.tools) - set(task.ids)):
+        raise ValueError(f"the table has tools that {task.name} lacks: {', '.join(unknown[:5])}")
+    whole = np.asarray(np.isfinite(table.yes).all(axis=0))
+    if whole.sum() < 2:
+        raise ValueError(
+            f"the table has all verdicts on {whole.sum()} of {whole.size} tools: two are needed"
+        )
+    columns = np.flatnonzero(whole)
+    rows_of_tools = np.array([task.ids.index(table.tools[i]) for i in columns])
+    places = {query: n for n, query in enumerate(task.dataset.query_ids)}
+    rows = np.array([places[query] for query in table.queries])
+    kept = np.isin(task.labels[rows, 0], rows_of_tools)
+    some = task.select(rows[kept])
+    position = np.full(len(task.ids) + 1, -1, np.int32)
+    position[rows_of_tools] = np.arange(len(columns))
+    labels = position[some.labels[:, :1]]
+    some = replace(
+        some,
+        ids=tuple(task.ids[row] for row in rows_of_tools),
+        theta=task.theta[rows_of_tools],
+        documents=tuple(task.documents[row] for row in rows_of_tools),
+        labels=labels,
+    )
+    right = labels == np.arange(len(columns))
+    return Pairs(some, table.yes[kept][:, columns], right)
+
+
+def parted(pairs: Pairs, share: float, seed: int) -> tuple[Pairs, Pairs]:
+    """Queries on which a threshold is chosen, and all others, by question."""
+    apart = draw_parts(pairs.task.groups, share, 0.5, seed).validation
+    some, rest = (
+        Pairs(pairs.task.select(rows), pairs.yes[rows], pairs.right[rows])
+        for rows in (apart, ~apart)
+    )
+    return some, rest
+
+
+def environment(pairs: Pairs, kind: str, threshold: float) -> Environment:
+    """What rewards a learner."""
+    if kind == "labels":
+        return Environment()
+    if kind == "soft":
+        return judged(pairs.yes)
+    return judged(pairs.yes > (threshold if kind == "threshold" else 0.5))

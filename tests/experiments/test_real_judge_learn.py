@@ -1,0 +1,120 @@
+"""The judge's errors by hand, what a learner is given of its verdicts, and one small run."""
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+
+from experiments.common.config import CONFIGS
+from experiments.common.loading import load_task
+from experiments.real_judge import errors, learn, pairs, table
+
+RIGHT = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]], bool)
+YES = np.array([[0.9, 0.6, 0.1], [0.2, 0.4, 0.3], [0.7, 0.1, 0.8], [0.2, 0.1, 0.6]])
+
+
+def test_the_area_under_the_curve_counts_pairs_that_are_in_order():
+    right, wrong = YES[RIGHT], YES[~RIGHT]
+    by_hand = np.mean([(a > b) + 0.5 * (a == b) for a in right for b in wrong])
+    assert errors.area_under_roc(YES, RIGHT) == pytest.approx(by_hand)
+
+
+def test_errors_are_counted_by_tool():
+    misses, alarms = errors.by_tool(YES, RIGHT)
+    np.testing.assert_allclose(misses, [0, 1, 0])
+    np.testing.assert_allclose(alarms, [1 / 3, 1 / 3, 0])
+
+
+def test_errors_are_counted_by_the_rank_of_the_wrong_tool():
+    scores = np.array([[9, 1, 2], [1, 9, 2], [3, 4, 0], [4, 3, 9]])
+    found = errors.by_rank(YES, RIGHT, scores, 2)  # wrong tools in order: 2 1, 2 0, 1 0, 0 1
+    np.testing.assert_allclose(found, [3 / 4, 0 / 4, 2 / 4])
+
+
+def test_probabilities_are_held_against_shares():
+    found = errors.calibration(YES, RIGHT, bins=2)
+    np.testing.assert_array_equal(found.pairs, [7, 5])
+    np.testing.assert_allclose(found.right, [1 / 7, 3 / 5])
+    np.testing.assert_allclose(found.believed, [1.4 / 7, 3.6 / 5])
+
+
+def test_the_threshold_makes_the_fewest_errors_of_both_kinds():
+    best = errors.best_threshold(YES, RIGHT)
+
+    def wrong(level):
+        return (YES[RIGHT] <= level).mean() + (YES[~RIGHT] > level).mean()
+
+    assert wrong(best) == min(wrong(level) for level in np.linspace(0, 1, 101))
+
+
+@pytest.fixture
+def configured(world, tmp_path):
+    """The settings of a small run, and its table: tool 0 is always said to fit."""
+
+    def make(*more):
+        where = [
+            "dataset=jsonl",
+            f"dataset.path={world / 'data'}",
+            f"encoder.path={world / 'encoder'}",
+            f"cache={world / 'cache'}",
+            f"directory={tmp_path / 'run'}",
+            f"table={tmp_path / 'table.npz'}",
+            "tracking=files",
+            "seeds=2",
+            "learner=[frozen,debiased]",
+            "learners.debiased.tau=[0.02]",
+            "learners.debiased.eta_over_tau=[0.01]",
+        ]
+        with initialize_config_dir(CONFIGS, version_base="1.3"):
+            return compose("real_judge_learn", [*where, *more])
+
+    task = load_task(make())
+    tools = task.ids[:6]
+    rows = np.flatnonzero(np.isin(task.labels[:, 0], range(6)))[::-1]  # in an order of its own
+    yes = np.where(task.labels[rows, :1] == np.arange(6), 0.9, 0.2)
+    yes[:, 0] = 0.8
+    yes[0, 5] = np.nan  # so the last tool is left out
+    queries = [task.dataset.query_ids[row] for row in rows]
+    table.empty({}, tools, queries)._replace(yes=yes).save(tmp_path / "table.npz")
+    return make, task
+
+
+def test_verdicts_are_joined_to_the_queries_and_tools_that_they_are_about(configured, tmp_path):
+    _, task = configured
+    found = pairs.joined(task, table.load(tmp_path / "table.npz"))
+    assert found.task.ids == task.ids[:5]
+    assert found.yes.shape == found.right.shape == (len(found.task), 5)
+    np.testing.assert_array_equal(found.right.argmax(axis=1), found.task.labels[:, 0])
+    np.testing.assert_allclose(found.yes[:, 1:], np.where(found.right, 0.9, 0.2)[:, 1:], atol=1e-3)
+    np.testing.assert_allclose(found.yes[:, 0], 0.8, atol=1e-3)
+    apart, rest = pairs.parted(found, 0.2, seed=0)
+    assert len(apart.task) + len(rest.task) == len(found.task)
+    assert not set(apart.task.query_ids) & set(rest.task.query_ids)
+    hard = pairs.environment(found, "hard", 0.1)
+    np.testing.assert_array_equal(hard.verdicts, found.yes > 0.5)
+    low = pairs.environment(found, "threshold", 0.1)
+    assert np.asarray(low.verdicts).all()
+    np.testing.assert_allclose(pairs.environment(found, "soft", 0.1).verdicts, found.yes)
+    assert pairs.environment(found, "labels", 0.1).verdicts is None
+
+
+def test_tools_of_another_catalogue_and_tables_that_just_began_are_refused(configured, tmp_path):
+    _, task = configured
+    begun = table.load(tmp_path / "table.npz")
+    with pytest.raises(ValueError, match="tools that data lacks: moon"):
+        pairs.joined(task, begun._replace(tools=("moon", *begun.tools[1:])))
+    few = begun.yes.copy()
+    few[3, 1:] = np.nan
+    with pytest.raises(ValueError, match="all verdicts on 1 of 6 tools: two are needed"):
+        pairs.joined(task, begun._replace(yes=few))
+
+
+def test_learners_are_measured_by_the_truth_and_learn_from_the_verdicts(configured):
+    make, _ = configured
+    found = learn.main(make("rewards=[labels,hard]"))
+    assert found["labels/frozen/wrong"] == 0.0
+    assert found["hard/frozen/online"] == pytest.approx(found["labels/frozen/online"])
+    assert found["hard/frozen/wrong"] > 0
+    assert found["judge/false_alarms/most"] == 1.0
+    assert found["judge/misses"] == 0.0
+    assert found["judge/yes_at_rank/0"] == 1.0
+    assert found["theory/wrong_rewards"] > 0
