@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from jaxret.data.dataset import Document
 from jaxret.documents.reading import original
-from jaxret.documents.tool_profile import Rules, tidy, violations
+from jaxret.documents.tool_profile import Rules, aim, tidy, violations
 from jaxret.llm import Messages, Problem, load_prompt, without_thoughts
 
 FOLDER = Path(__file__).parent / "prompts"
@@ -48,8 +48,8 @@ def expand_question(document: Document, rules: Rules) -> Messages:
       TypeError, ValueError: see `jaxret.documents.original`.
     """
     numbers = rules._asdict() | {
-        "text_aim": rules.aim(rules.text_words),
-        "limitation_aim": rules.aim(rules.limitation_words),
+        "text_aim": aim(rules.text_words),
+        "limitation_aim": aim(rules.limitation_words),
     }
     bounds = {name: str(value) for name, value in numbers.items()}
     return EXPAND.messages(document=documentation(document), **bounds)

@@ -16,6 +16,7 @@ what it keeps, and its ablation, show which one was dropped.)
 """
 
 import json
+import re
 from typing import Any, NamedTuple
 
 from jaxret.data.dataset import Document
@@ -26,6 +27,14 @@ REQUIRED = ("function", "tags")
 FIELDS = (*PROFILE_FIELDS, "example_usage")
 EXAMPLE_FIELDS = ("query", "api_call")
 SAYS_NOTHING = {"none", "null", "n/a", "na", "unknown", "not specified", "not applicable", "-"}
+#: A sentence on what the documentation lacks, in place of leaving the field out.
+_LACKS = re.compile(
+    r"^(the )?(tool'?s? )?(documentation|description) (does not|doesn't|has no)\b"
+    r"|^(there are )?no (specific |explicit |known |stated )*(restriction|limitation|limit)s?\b"
+    r"|\b(restriction|limitation)s? (is|are) (not )?(stated|specified|mentioned|documented)\b"
+    r"|\bnot (explicitly )?(stated|specified|mentioned) in the documentation\b",
+    re.I,
+)
 
 
 class Rules(NamedTuple):
@@ -38,9 +47,10 @@ class Rules(NamedTuple):
     tag_words: int = 5  # at most, in one tag
     examples: int = 2  # at most
 
-    def aim(self, words: int) -> int:
-        """What a writer is asked for: two thirds, since language models do not count well."""
-        return max(1, 2 * words // 3)
+
+def aim(words: int) -> int:
+    """What a writer is asked for, where so many are allowed: language models do not count well."""
+    return max(1, 2 * words // 3)
 
 
 def schema(rules: Rules) -> Schema:
@@ -76,10 +86,13 @@ def schema(rules: Rules) -> Schema:
 
 def tidy(profile: Any) -> Any:
     """What is not worth a question: blanks around texts, capitals and repetitions in tags, fields
-    that are null, calls as objects."""
+    that are null or say that the documentation says nothing, calls as objects."""
     if not isinstance(profile, dict):
         return profile
     tidied = {key: _stripped(value) for key, value in profile.items() if value is not None}
+    for field in ("when_to_use", "limitation"):
+        if isinstance(text := tidied.get(field), str) and _LACKS.search(text):
+            del tidied[field]
     if isinstance(tags := tidied.get("tags"), list):
         lowered = [tag.lower() if isinstance(tag, str) else tag for tag in tags]
         tidied["tags"] = [tag for i, tag in enumerate(lowered) if tag not in lowered[:i]]
@@ -156,7 +169,8 @@ def _text(name: str, value: Any, most: int | None) -> list[str]:
     except UnicodeEncodeError:
         return [f"{name} is no valid Unicode: {value!r:.60}"]
     if most is not None and (words := len(value.split())) > most:
-        return [f"{name} must have at most {most} words, got {words}"]
+        shorter = f"say it in about {aim(most)}"
+        return [f"{name} must have at most {most} words, got {words}: {shorter}"]
     return []
 
 
