@@ -9,7 +9,6 @@ of the HuggingFace checkpoints. The type is 0, and 1 in the second text of a pai
 Letters: B texts, L tokens a text, H hidden width, V vocabulary.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxret.nn.block import Block, run_blocks
 from jaxret.nn.checkpoints import KeyTable, linear_keys, norm_keys
+from jaxret.nn.config_json import read_sizes
 from jaxret.nn.functional import Module, functionalize
 from jaxret.nn.layers import INIT, Compute, norm
 from jaxret.nn.network import Network
@@ -64,26 +64,7 @@ class BertConfig:
           ValueError: if a size is missing, the heads do not divide the width, or the network is
             one that this file does not compute (another activation or kind of position).
         """
-        if isinstance(source, Mapping):
-            name, config = "config", source
-        else:
-            name, config = str(source), json.loads(Path(source).read_text())
-        for setting, wanted in {
-            "model_type": "bert",
-            "hidden_act": "gelu",
-            "position_embedding_type": "absolute",
-        }.items():
-            if (actual := config.get(setting, wanted)) != wanted:
-                raise ValueError(f"{name}: {setting} must be {wanted!r}, got {actual!r}")
-        if missing := sorted(set(_JSON_NAMES.values()) - set(config)):
-            raise ValueError(f"{name}: no value for {missing}, which a BERT config.json has")
-        sizes = cls(**{own: config[published] for own, published in _JSON_NAMES.items()})
-        if sizes.hidden % sizes.heads:
-            raise ValueError(
-                f"{name}: num_attention_heads must divide hidden_size, "
-                f"got {sizes.heads} heads and {sizes.hidden}"
-            )
-        return sizes
+        return cls(**read_sizes(source, kind="a BERT", names=_JSON_NAMES, computed=_COMPUTED))
 
 
 _JSON_NAMES = {
@@ -95,6 +76,11 @@ _JSON_NAMES = {
     "max_positions": "max_position_embeddings",
     "type_vocab": "type_vocab_size",
     "eps": "layer_norm_eps",
+}
+_COMPUTED = {
+    "model_type": "bert",
+    "hidden_act": "gelu",
+    "position_embedding_type": "absolute",
 }
 
 

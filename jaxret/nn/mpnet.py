@@ -12,7 +12,6 @@ used.
 Letters: B texts, L tokens a text, H hidden width, e width of a head.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxret.nn.block import Block, Context, run_blocks
 from jaxret.nn.checkpoints import KeyTable, linear_keys, norm_keys
+from jaxret.nn.config_json import read_sizes
 from jaxret.nn.functional import Module, functionalize
 from jaxret.nn.layers import INIT, Compute, norm
 from jaxret.nn.network import Network
@@ -78,27 +78,9 @@ class MPNetConfig:
           ValueError: if a size is missing, the heads do not divide the width, or the network is
             one that this file does not compute (another activation or number of buckets).
         """
-        if isinstance(source, Mapping):
-            name, config = "config", source
-        else:
-            name, config = str(source), json.loads(Path(source).read_text())
-        for setting, wanted in {
-            "model_type": "mpnet",
-            "hidden_act": "gelu",
-            "relative_attention_num_buckets": BUCKETS,
-        }.items():
-            if (actual := config.get(setting, wanted)) != wanted:
-                raise ValueError(f"{name}: {setting} must be {wanted!r}, got {actual!r}")
-        if missing := sorted(set(_JSON_NAMES.values()) - set(config)):
-            raise ValueError(f"{name}: no value for {missing}, which an MPNet config.json has")
-        sizes = {own: config[published] for own, published in _JSON_NAMES.items()}
-        if sizes["hidden"] % sizes["heads"]:
-            raise ValueError(
-                f"{name}: num_attention_heads must divide hidden_size, "
-                f"got {sizes['heads']} heads and {sizes['hidden']}"
-            )
+        sizes = read_sizes(source, kind="an MPNet", names=_JSON_NAMES, computed=_COMPUTED)
         if (rows := sizes["max_positions"]) <= FIRST:
-            raise ValueError(f"{name}: max_position_embeddings must be > {FIRST}, got {rows}")
+            raise ValueError(f"config.json: max_position_embeddings must be > {FIRST}, got {rows}")
         return cls(**sizes | {"max_positions": rows - FIRST})
 
 
@@ -110,6 +92,11 @@ _JSON_NAMES = {
     "intermediate": "intermediate_size",
     "max_positions": "max_position_embeddings",
     "eps": "layer_norm_eps",
+}
+_COMPUTED = {
+    "model_type": "mpnet",
+    "hidden_act": "gelu",
+    "relative_attention_num_buckets": BUCKETS,
 }
 
 
