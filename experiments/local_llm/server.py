@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from experiments.local_llm.model import NAME, XLLAMACPP, folder, weights
 
 HOST = "127.0.0.1"
+_STARTED: dict[int, subprocess.Popen] = {}  # by this process: they are asked whether they live
 START = 180.0  # seconds that the server may take to answer
 STOP = 20.0  # seconds that it may take to end
 
@@ -58,6 +59,7 @@ def start(settings: Settings) -> str:
         process = subprocess.Popen(
             command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
+    _STARTED[process.pid] = process
     _note(settings.port).write_text(json.dumps({"pid": process.pid, **settings._asdict()}))
     try:
         _wait_for_health(process, settings.port)
@@ -181,11 +183,8 @@ def _note(port: int) -> Path:
 
 
 def _alive(pid: int) -> bool:
-    try:
-        if os.waitpid(pid, os.WNOHANG)[0]:  # a child of this process, which has ended
-            return False
-    except ChildProcessError:
-        pass
+    if pid in _STARTED:
+        return _STARTED[pid].poll() is None
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

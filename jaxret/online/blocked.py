@@ -116,9 +116,9 @@ def simulate_on_mesh(
         )
     states = State._make((P("item", None), P("item"), P(), ()))
     reranker, bare = environment.reranker, environment._replace(reranker=None)
-    specs = (P(), None, P("item"), P("item"))
+    specs = {"noise_rate": P(), "verdicts": P(), "arrives": P("item"), "leaves": P("item")}
     worlds = Environment._make(
-        None if part is None else spec for part, spec in zip(bare, specs, strict=True)
+        None if part is None else specs[name] for name, part in bare._asdict().items()
     )
 
     def local(state, environment, stream, key):

@@ -70,10 +70,13 @@ def test_every_form_runs_the_rounds_of_the_plain_scan(coming_and_going, devices)
     assert not never.any()
 
 
-@pytest.mark.parametrize("learner", [jr.greedy(), jr.mapped()])
-def test_a_judge_is_believed_in_every_form(task, learner):
+@pytest.mark.parametrize(
+    ("learner", "devices"), [(jr.greedy(), None), (jr.greedy(), 2), (jr.mapped(), None)]
+)
+def test_a_judge_is_believed_in_every_form(task, learner, devices):
     verdicts = np.random.default_rng(0).random((len(task), len(task.theta)))
-    run = jr.simulate(learner, task, exposures=2, environment=jr.judged(verdicts))
+    judge = jr.judged(verdicts)
+    run = jr.simulate(learner, task, exposures=2, environment=judge, devices=devices)
     np.testing.assert_allclose(run.trace.reward, verdicts[run.order, run.trace.item], rtol=1e-6)
     assert set(run.trace.success.ravel().tolist()) == {0.0, 1.0}
 
