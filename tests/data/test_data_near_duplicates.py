@@ -27,3 +27,10 @@ def test_only_the_part_that_is_asked_for_is_marked():
     texts = ["one two", "two one", "three", "one two three four five"]
     asked, known = np.array([0, 1, 1, 0], bool), np.array([1, 0, 0, 1], bool)
     assert near_duplicates.near(texts, asked, known).tolist() == [False, True, False, False]
+
+
+def test_queries_are_near_from_four_words_of_five_on():
+    texts = ["a b c d e", "a b c d", "a b c x", "nothing else"]
+    asked, known = np.array([False, True, True, True]), np.array([True, False, False, False])
+    near = near_duplicates.near(texts, asked, known)
+    assert near.tolist() == [False, True, False, False]  # 4/5; 3/6; 0
