@@ -13,6 +13,9 @@ learner's setting on its own validation part, as in `experiments.orag`:
     cost        online less borrowed: what it costs not to choose anew
 
 Differences are taken seed by seed.
+
+2 cores: UltraTool with document=full and BFCL 6 min each, encoding included; DeskBank 10 min beside
+other work. Expect on DeskBank: centred 0.258 and 0.402 online, frozen 0.214 and 0.347.
 """
 
 from typing import NamedTuple
@@ -23,10 +26,9 @@ from omegaconf import DictConfig
 
 from experiments.common.config import cache_folder, learner_grids, plain
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.loading import TextTask, find_encoder, load_task
+from experiments.common.loading import TextTask, encoded, find_encoder, load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from experiments.transfer.other_encoder import encoded
 from jaxret.data.masks import draw_parts_each
 from jaxret.online.choosing import choose
 from jaxret.online.environment import Environment
@@ -79,7 +81,7 @@ class Side(NamedTuple):
             validation=self.validation,
         )
 
-    def play(
+    def measure(
         self, grid: LearnerGrid, setting: Float[np.ndarray, "S 2"], whose: str
     ) -> dict[str, np.ndarray]:
         """Streams what is reported, with a setting chosen on this side or on another's."""
@@ -111,7 +113,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         chosen = [side.choice(grid) for side in sides]
         for side, own, others in zip(sides, chosen, reversed(chosen), strict=True):
             by_own, by_others = (
-                side.play(grid, setting, whose)
+                side.measure(grid, setting, whose)
                 for setting, whose in ((own, "itself"), (others, "the_other"))
             )
             online, borrowed = (np.nanmean(one["success"], axis=1) for one in (by_own, by_others))

@@ -35,7 +35,7 @@ from omegaconf.errors import OmegaConfBaseException
 from experiments.common.config import CONFIGS, NAMES, check_names
 from experiments.common.run_directory import RunDirectory, open_run
 from jaxret import tracking
-from jaxret.llm import OutOfReach
+from jaxret.llm import OutOfReach, Unanswered
 
 Results: TypeAlias = Mapping[str, Any]  # name -> one value a seed
 Means: TypeAlias = dict[str, float]
@@ -43,7 +43,7 @@ Found: TypeAlias = dict[str, dict[str, Any]]  # of `tracking.read_results`
 Hook = TypeVar("Hook", bound=Callable)
 
 #: What wrong input raises.
-WRONG_INPUT = (ValueError, KeyError, TypeError, ImportError, OSError, OutOfReach)
+WRONG_INPUT = (ValueError, KeyError, TypeError, ImportError, OSError, OutOfReach, Unanswered)
 WRONG_CONFIG = (HydraException, OmegaConfBaseException)
 
 

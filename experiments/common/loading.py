@@ -1,6 +1,6 @@
 """From a config to a task and its encoder."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from omegaconf import DictConfig
@@ -40,6 +40,16 @@ def encode_dataset(cfg: DictConfig, dataset: Dataset) -> TextTask:
     encoder = find_encoder(cfg.encoder)
     found = task.encoded(dataset, encoder, document=cfg.document, cache=cache_folder(cfg))
     return TextTask(**{field.name: getattr(found, field.name) for field in fields(found)})
+
+
+def encoded(task: TextTask, encoder: encoders.TextEncoder, cache: Path) -> TextTask:
+    """The task in another encoder's vectors."""
+    return replace(
+        task,
+        encoder=encoder,
+        theta=encoders.encode(encoder, task.documents, kind="document", cache=cache),
+        queries=encoders.encode(encoder, task.texts, kind="query", cache=cache),
+    )
 
 
 def find_encoder(spec: DictConfig) -> encoders.TextEncoder:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from jaxret.encoders import cache_directory
-from jaxret.pieces import Pieces, fetch
+from jaxret.encoders.pieces import Pieces, fetch
 
 NAME = "qwen2.5-coder-1.5b-instruct-q4"  # what the endpoint calls it
 XLLAMACPP = "xllamacpp==2026.10.11549"  # llama.cpp's server in a wheel

@@ -69,7 +69,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         for name, spec in plain(cfg.learners).items():
             bar.set_postfix_str(f"{name}, {kind}")
             grid = learner_grid(name, told(spec, float(results["judge/wrong"][0])))
-            found = play(cfg, run, pairs, grid, kind, world)
+            found = measure(cfg, run, pairs, grid, kind, world)
             results |= {f"{kind}/{name}/{key}": values for key, values in found.items()}
             bar.update()
     bar.close()
@@ -98,7 +98,7 @@ def show(cfg: DictConfig, results: Found) -> None:
         results_table(results, rows, COLUMNS, f"{cfg.dataset.name}, exposures={cfg.exposures}")
 
 
-def play(
+def measure(
     cfg: DictConfig,
     run: RunDirectory,
     pairs: Pairs,

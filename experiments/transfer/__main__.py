@@ -43,7 +43,7 @@ from omegaconf import DictConfig
 from experiments.common.config import cache_folder, plain
 from experiments.common.experiment import Found, experiment
 from experiments.common.figures import accuracy_figure
-from experiments.common.loading import find_encoder, load_task
+from experiments.common.loading import encoded, find_encoder, load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.transfer import other_encoder
@@ -86,7 +86,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     for seed in stage.seeds:
         draw(task, stage.of_seed(seed).parts, cfg.later.share, seed)  # or refuses it
     cache = cache_folder(cfg)
-    there = other_encoder.encoded(task, encoder, cache)
+    there = encoded(task, encoder, cache)
     other, cosine = other_encoder.bridge(stage, there, projections.REGISTRY[cfg.transferred]())
     results: Results = {"encoder/cosine": cosine}
     curves: dict[str, dict[str, np.ndarray]] = {}

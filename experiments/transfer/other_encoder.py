@@ -1,8 +1,6 @@
 """The same texts in another encoder, and rows learnt with the first aligned to it."""
 
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -12,8 +10,6 @@ from jaxtyping import Float
 
 from experiments.common.loading import TextTask
 from experiments.transfer.protocols import NDCG, Stage
-from jaxret import encoders
-from jaxret.encoders import TextEncoder
 from jaxret.online.choosing import tune
 from jaxret.online.environment import Environment
 from jaxret.online.grids import LearnerGrid
@@ -78,16 +74,6 @@ class Other(NamedTuple):
             ranked={"heldout": parts.heldout},
         )
         return found["heldout"][found["best"], np.arange(len(stage.seeds)), NDCG]
-
-
-def encoded(task: TextTask, encoder: TextEncoder, cache: Path) -> TextTask:
-    """The task in another encoder's vectors."""
-    return replace(
-        task,
-        encoder=encoder,
-        theta=encoders.encode(encoder, task.documents, kind="document", cache=cache),
-        queries=encoders.encode(encoder, task.texts, kind="query", cache=cache),
-    )
 
 
 def bridge(stage: Stage, second: TextTask, projection: Projection) -> tuple[Other, np.ndarray]:

