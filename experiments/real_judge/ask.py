@@ -13,10 +13,11 @@ DeskBank's four domains make 27,648 pairs. 2 cores: 3.3 s a pair for one thread 
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Int
 from omegaconf import DictConfig
 
 from experiments.common.config import cache_folder, plain
@@ -41,14 +42,19 @@ def main(cfg: DictConfig) -> JudgeTable:
     require("batch", cfg.batch, ">= 1", lambda x: x >= 1)
     dataset = read_dataset(cfg)
     path = TABLE if cfg.table is None else Path(cfg.table)
-    table = begun(path, cfg.llm.model, *chosen(dataset, cfg.domains))
+    tools, queries = chosen(dataset, cfg.domains)
+    table = begun(path, cfg.llm.model, list(tools), list(queries))
     chat = Chat(Endpoint(**plain(cfg.llm)), cache_folder(cfg) / "llm")
     texts = pairs(dataset, template(cfg.document), table)
-    return fill(table, texts, chat, path, batch=cfg.batch, minutes=cfg.minutes)
+    later = np.maximum.outer(list(queries.values()), list(tools.values()))
+    return fill(table, later, texts, chat, path, batch=cfg.batch, minutes=cfg.minutes)
 
 
-def chosen(dataset: Dataset, domains: list[str]) -> tuple[list[str], list[str]]:
-    """The ids of the domains' tools, and of the queries with one label, which is among them.
+def chosen(dataset: Dataset, domains: Sequence[str]) -> tuple[dict[str, int], dict[str, int]]:
+    """The domains' tools, and the queries with one label, which is among them; domain by domain.
+
+    Returns:
+      id -> the place of its domain, of tools and of queries.
 
     Raises:
       ValueError: for a domain without tools.
@@ -57,10 +63,14 @@ def chosen(dataset: Dataset, domains: list[str]) -> tuple[list[str], list[str]]:
     for domain in domains:
         known = ", ".join(dict.fromkeys(map(str, found)))
         require("domains", domain, f"some of {known}", found.__contains__)
-    rows = [row for row, domain in enumerate(found) if domain in domains]
     one = (dataset.labels >= 0).sum(axis=1) == 1
-    queries = np.flatnonzero(one & np.isin(dataset.labels[:, 0], rows))
-    return [dataset.tool_ids[row] for row in rows], [dataset.query_ids[row] for row in queries]
+    tools, queries = {}, {}
+    for place, domain in enumerate(domains):
+        rows = [row for row, name in enumerate(found) if name == domain]
+        tools |= {dataset.tool_ids[row]: place for row in rows}
+        answered = np.flatnonzero(one & np.isin(dataset.labels[:, 0], rows))
+        queries |= {dataset.query_ids[row]: place for row in answered}
+    return tools, queries
 
 
 def begun(path: Path, model: str, tools: list[str], queries: list[str]) -> JudgeTable:
@@ -95,6 +105,7 @@ def pairs(
 
 def fill(
     table: JudgeTable,
+    later: Int[np.ndarray, "N I"],
     question: Callable[[int, int], Messages],
     chat: Chat,
     path: Path,
@@ -102,10 +113,11 @@ def fill(
     batch: int,
     minutes: float | None,
 ) -> JudgeTable:
-    """Asks tool by tool, and writes the table after each batch."""
+    """Asks what comes earlier first, tool by tool; writes the table after each batch."""
     end = None if minutes is None else time.monotonic() + 60 * minutes
     yes = table.yes.copy()
-    todo = [(n, i) for i, n in np.argwhere(np.isnan(yes.T)).tolist()]
+    unasked = np.argwhere(np.isnan(yes)).tolist()
+    todo = sorted(((n, i) for n, i in unasked), key=lambda pair: (later[pair], pair[1], pair[0]))
     done = yes.size - len(todo)
     with Progress(total=yes.size, initial=done, desc="pairs", unit="pair") as bar:
         for start in range(0, len(todo), batch):

@@ -24,36 +24,37 @@ class Pairs(NamedTuple):
 
 
 def joined(task: TextTask, table: JudgeTable) -> Pairs:
-    """The tools of which every pair has been asked, and the queries that one of these answers.
+    """The first tools of which every pair has been asked, and the queries that one of them answers.
 
     Raises:
       ValueError: if there are fewer than two such tools, or one is not in the catalogue.
     """
     if unknown := sorted(set(table.tools) - set(task.ids)):
         raise ValueError(f"the table has tools that {task.name} lacks: {', '.join(unknown[:5])}")
-    whole = np.asarray(np.isfinite(table.yes).all(axis=0))
-    if whole.sum() < 2:
-        raise ValueError(
-            f"the table has all verdicts on {whole.sum()} of {whole.size} tools: two are needed"
-        )
-    columns = np.flatnonzero(whole)
-    rows_of_tools = np.array([task.ids.index(table.tools[i]) for i in columns])
     places = {query: n for n, query in enumerate(task.dataset.query_ids)}
     rows = np.array([places[query] for query in table.queries])
-    kept = np.isin(task.labels[rows, 0], rows_of_tools)
-    some = task.select(rows[kept])
-    position = np.full(len(task.ids) + 1, -1, np.int32)
-    position[rows_of_tools] = np.arange(len(columns))
-    labels = position[some.labels[:, :1]]
+    columns = np.array([task.ids.index(tool) for tool in table.tools])
+    position = np.full(len(task.ids) + 1, len(columns), np.int32)
+    position[columns] = np.arange(len(columns))
+    labels = position[task.labels[rows, :1]]
+    asked = np.isfinite(table.yes)
+    whole = [m for m in range(1, len(columns) + 1) if asked[labels[:, 0] < m, :m].all()]
+    tools = max(whole, default=0)
+    if tools < 2:
+        raise ValueError(
+            f"the table has all verdicts on {tools} of {len(columns)} tools: two are needed"
+        )
+    columns, kept = columns[:tools], labels[:, 0] < tools
+    some, labels = task.select(rows[kept]), labels[kept]
     some = replace(
         some,
-        ids=tuple(task.ids[row] for row in rows_of_tools),
-        theta=task.theta[rows_of_tools],
-        documents=tuple(task.documents[row] for row in rows_of_tools),
+        ids=tuple(task.ids[row] for row in columns),
+        theta=task.theta[columns],
+        documents=tuple(task.documents[row] for row in columns),
         labels=labels,
     )
-    right = labels == np.arange(len(columns))
-    return Pairs(some, table.yes[kept][:, columns], right)
+    right = labels == np.arange(tools)
+    return Pairs(some, table.yes[kept][:, :tools], right)
 
 
 def parted(pairs: Pairs, share: float, seed: int) -> tuple[Pairs, Pairs]:

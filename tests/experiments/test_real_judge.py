@@ -83,6 +83,22 @@ def test_every_pair_of_the_domains_is_asked_once_tool_by_tool(folder):
     np.testing.assert_allclose(kept.yes, found.yes, atol=1e-3)
 
 
+def test_a_table_grows_by_domains_each_of_them_whole_before_the_next(folder):
+    with serving(confident) as server:
+        found = ask.main(configure(folder, server, "domains=[travel,weather]", "batch=27"))
+    assert found.tools == DOMAINS["travel"] + DOMAINS["weather"]
+    assert found.share == 1.0
+    assert len(server.requests) == 15 * 5
+    words = [(text.split("about ")[1].split(".")[0], text.split()) for text in said(server)]
+    first = [
+        tool in DOMAINS["travel"] and not set(DOMAINS["weather"]) & set(text[-12:])
+        for tool, text in words
+    ]
+    assert first == [True] * 27 + [False] * 48  # the block of the first domain comes first
+    tools = [tool for tool, _ in words[27:]]
+    assert tools == sorted(tools, key=found.tools.index)  # tool by tool
+
+
 def test_a_call_that_ends_early_is_gone_on_with_and_asks_nothing_twice(folder):
     def failing(messages, number):
         return Reply("busy", status=500) if number in (3, 13) else confident(messages, number)

@@ -97,13 +97,29 @@ def test_verdicts_are_joined_to_the_queries_and_tools_that_they_are_about(config
     assert pairs.environment(found, "labels", 0.1).verdicts is None
 
 
+def test_what_was_not_asked_costs_the_tools_from_there_on(configured, tmp_path):
+    _, task = configured
+    begun = table.load(tmp_path / "table.npz")
+    whole = np.where(np.isnan(begun.yes), 0.5, begun.yes)
+    assert pairs.joined(task, begun._replace(yes=whole)).task.ids == task.ids[:6]
+    labels = [int(task.labels[task.dataset.query_ids.index(q), 0]) for q in begun.queries]
+    part = whole.copy()
+    part[labels.index(4), 2] = np.nan  # a later tool's query, so the first four are whole
+    part[labels.index(0), 4:] = np.nan
+    found = pairs.joined(task, begun._replace(yes=part))
+    assert found.task.ids == task.ids[:4]
+    assert sorted(set(found.task.labels[:, 0].tolist())) == [0, 1, 2, 3]
+    assert len(found.task) == sum(label < 4 for label in labels)
+
+
 def test_tools_of_another_catalogue_and_tables_that_just_began_are_refused(configured, tmp_path):
     _, task = configured
     begun = table.load(tmp_path / "table.npz")
     with pytest.raises(ValueError, match="tools that data lacks: moon"):
         pairs.joined(task, begun._replace(tools=("moon", *begun.tools[1:])))
     few = begun.yes.copy()
-    few[3, 1:] = np.nan
+    second = np.flatnonzero(task.labels[:, 0] == 1)[0]
+    few[begun.queries.index(task.dataset.query_ids[second])] = np.nan
     with pytest.raises(ValueError, match="all verdicts on 1 of 6 tools: two are needed"):
         pairs.joined(task, begun._replace(yes=few))
 
