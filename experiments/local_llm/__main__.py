@@ -33,9 +33,11 @@ def main() -> None:
         "slots": "questions side by side",
         "context": "tokens that all slots share",
         "threads": "of the processor",
+        "program": "a llama-server that you have compiled, with its words, in place of the wheel's",
     }
     for name, value in defaults._asdict().items():
-        parser.add_argument(f"--{name}", type=int, default=value, help=f"{said[name]} ({value})")
+        shown = f"{said[name]} ({value})" if value else said[name]
+        parser.add_argument(f"--{name}", type=type(value), default=value, help=shown)
     asked = vars(parser.parse_args())
     action = asked.pop("action")
     try:

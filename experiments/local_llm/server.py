@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 from experiments.local_llm.model import NAME, XLLAMACPP, folder, weights
 
 HOST = "127.0.0.1"
+_SERVE = str(Path(__file__).with_name("serve.py"))
 _STARTED: dict[int, subprocess.Popen] = {}  # by this process: they are asked whether they live
 START = 180.0  # seconds that the server may take to answer
 STOP = 20.0  # seconds that it may take to end
@@ -29,6 +31,7 @@ class Settings(NamedTuple):
     slots: int = 4  # questions side by side
     context: int = 16_384  # tokens that the slots share
     threads: int = os.cpu_count() or 1
+    program: str = ""  # a llama-server of your own and what it wants; empty is the wheel
 
 
 class ServerError(RuntimeError):
@@ -51,13 +54,11 @@ def start(settings: Settings) -> str:
         raise ServerError(
             f"port {settings.port} is in use by another program: choose another with --port"
         )
-    command = [*_python(), str(Path(__file__).with_name("serve.py"))]
-    words = {"model": weights(), "alias": NAME, **settings._asdict()}
-    command += [f"--{name}={value}" for name, value in words.items()]
+    command = _command(settings, weights())
     folder().mkdir(parents=True, exist_ok=True)
     with _log(settings.port).open("wb") as log:
         process = subprocess.Popen(
-            command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            command, stdout=log, stderr=subprocess.STDOUT, cwd=folder(), start_new_session=True
         )
     _STARTED[process.pid] = process
     _note(settings.port).write_text(json.dumps({"pid": process.pid, **settings._asdict()}))
@@ -134,6 +135,22 @@ def in_use(port: int) -> bool:
     with socket.socket() as one:
         one.settimeout(1)
         return one.connect_ex((HOST, port)) == 0
+
+
+def _command(settings: Settings, model: Path) -> list[str]:
+    """What is run: the wheel's server, or one that somebody has compiled."""
+    if settings.program:
+        own = shlex.split(settings.program)
+        if shutil.which(own[0]) is None:
+            raise ServerError(f"no program {own[0]}: --program wants a llama-server's path")
+        words = {"model": model, "alias": NAME, "host": HOST, "port": settings.port}
+        words |= {"ctx-size": settings.context, "parallel": settings.slots}
+        words |= {"threads": settings.threads}
+        said = [word for name, value in words.items() for word in (f"--{name}", str(value))]
+        return [*own, "--jinja", *said]
+    words = {"model": model, "alias": NAME, **settings._asdict()}
+    del words["program"]
+    return [*_python(), _SERVE, *(f"--{name}={value}" for name, value in words.items())]
 
 
 def _python() -> list[str]:

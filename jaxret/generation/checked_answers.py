@@ -16,6 +16,7 @@ from jaxret.llm import (
     OutOfReach,
     Problem,
     Prompt,
+    Schema,
     Stage,
     load_prompt,
     without_thoughts,
@@ -49,6 +50,7 @@ def ask_checked(
     *,
     attempts: int,
     title: str,
+    schemas: Sequence[Schema] | None = None,
     retry: Prompt = RETRY,
 ) -> Answers[T]:
     """Asks all, and those whose answers are wrong again; each fails for itself alone.
@@ -59,6 +61,7 @@ def ask_checked(
       checks: of each question: text to value, or raises `Wrong`.
       attempts: at most so many answers to a question.
       title: of the progress bar.
+      schemas: of each question's answers, for an endpoint that writes by one.
       retry: says why an answer cannot be used.
 
     Raises:
@@ -69,7 +72,8 @@ def ask_checked(
     conversations, failures = [list(question) for question in questions], Counter()
     waiting = list(range(len(questions)))
     for attempt in range(attempts):
-        replies = stage.ask([conversations[i] for i in waiting], title)
+        forms = None if schemas is None else [schemas[i] for i in waiting]
+        replies = stage.ask([conversations[i] for i in waiting], title, schema=forms)
         problems = [one for one in replies if isinstance(one, Problem)]
         if attempt == 0 and questions and len(problems) == len(questions):
             raise OutOfReach(
@@ -94,6 +98,16 @@ def ask_checked(
             break
     failures["lost"] += sum(value is None for value in values)
     return Answers(values=values, failures=+failures)
+
+
+def object_schema(**fields: Schema) -> Schema:
+    """The form of an object that has these fields, all of them and in this order."""
+    return {
+        "type": "object",
+        "properties": fields,
+        "required": list(fields),
+        "additionalProperties": False,
+    }
 
 
 def json_object(text: str, fields: Collection[str]) -> dict[str, Any]:

@@ -11,12 +11,19 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxret.generation.checked_answers import PROMPTS, Wrong, ask_checked, json_object
+from jaxret.generation.checked_answers import (
+    PROMPTS,
+    Wrong,
+    ask_checked,
+    json_object,
+    object_schema,
+)
 from jaxret.llm import Stage, load_prompt
 
 CRITERIA = ("naturalness", "fluency", "coherence", "overall")
 PROMPT = load_prompt(PROMPTS / "judge.txt", ("first", "second"))
 VALUE = {"A": 1, "B": -1, "tie": 0}
+SCHEMA = object_schema(**{key: {"enum": list(VALUE)} for key in CRITERIA})
 
 
 class Verdicts(NamedTuple):
@@ -40,7 +47,14 @@ def compare(stage: Stage, pairs: Sequence[tuple[str, str]], *, attempts: int = 3
     """
     asked = [PROMPT.messages(first=a, second=b) for a, b in pairs]
     asked += [PROMPT.messages(first=b, second=a) for a, b in pairs]
-    answers = ask_checked(stage, asked, [check] * len(asked), attempts=attempts, title="judge")
+    answers = ask_checked(
+        stage,
+        asked,
+        [check] * len(asked),
+        attempts=attempts,
+        title="judge",
+        schemas=[SCHEMA] * len(asked),
+    )
     n = len(pairs)
     both = [
         (there, back)

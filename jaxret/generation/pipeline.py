@@ -23,11 +23,13 @@ from jaxret.files import write_whole
 from jaxret.generation.checked_answers import ask_checked
 from jaxret.generation.near_duplicates import NearDuplicates
 from jaxret.generation.questions import (
+    POLISH_SCHEMA,
     Draft,
     polish_question,
     read_draft,
     read_polished,
     write_question,
+    write_schema,
 )
 from jaxret.generation.sample import draw_examples, draw_tools, generator
 from jaxret.llm import Messages, Stage
@@ -169,6 +171,7 @@ def _iterate(
         ],
         attempts=settings.attempts,
         title=f"iteration {number}: write",
+        schemas=[write_schema(offered, **bounds) for offered, _ in asked],
     )
     failures = _under("write", drafts.failures)
     kept = [(slot, draft) for slot, draft in enumerate(drafts.values) if draft is not None]
@@ -180,6 +183,7 @@ def _iterate(
             [partial(read_polished, functions=draft.functions) for _, draft in kept],
             attempts=settings.attempts,
             title=f"iteration {number}: polish",
+            schemas=[POLISH_SCHEMA] * len(kept),
         )
         failures += _under("polish", polished.failures)
         texts = [new or old for new, old in zip(polished.values, texts, strict=True)]

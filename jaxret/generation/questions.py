@@ -16,13 +16,21 @@ from typing import NamedTuple
 from jaxret.data.dataset import Document
 from jaxret.data.templates import name_description
 from jaxret.files import json_lines
-from jaxret.generation.checked_answers import PROMPTS, Wrong, json_object, sentence
+from jaxret.generation.checked_answers import (
+    PROMPTS,
+    Wrong,
+    json_object,
+    object_schema,
+    sentence,
+)
 from jaxret.generation.docstrings import shorten
-from jaxret.llm import load_prompt
+from jaxret.llm import Schema, load_prompt
 
 WRITE = load_prompt(PROMPTS / "write.txt", ("fewest", "most", "examples", "tools"))
 POLISH = load_prompt(PROMPTS / "polish.txt", ("functions", "instruction"))
 SEEDS = Path(__file__).parent / "examples.jsonl"
+TEXT: Schema = {"type": "string"}
+POLISH_SCHEMA = object_schema(reasoning=TEXT, instruction=TEXT)
 
 
 class Draft(NamedTuple):
@@ -86,6 +94,17 @@ def write_question(
         examples="\n".join(example.example() for example in examples) or "(none)",
         tools="\n".join(lines),
     )
+
+
+def write_schema(offered: Sequence[str], *, fewest: int, most: int) -> Schema:
+    """The form of an answer: it cannot name a function that was not offered."""
+    functions = {
+        "type": "array",
+        "items": {"enum": list(offered)},
+        "minItems": fewest,
+        "maxItems": most,
+    }
+    return object_schema(functions=functions, explanation=TEXT, instruction=TEXT)
 
 
 def read_draft(

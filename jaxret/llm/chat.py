@@ -91,7 +91,7 @@ class Chat:
         questions: Sequence[Messages],
         parse: Callable[[str], T] | Sequence[Callable[[str], T]],
         *,
-        schema: Schema | None = None,
+        schema: Schema | Sequence[Schema] | None = None,
         title: str = "asking",
         progress: bool = True,
         before: Callable[[], None] = lambda: None,
@@ -105,17 +105,19 @@ class Chat:
         Args:
           questions: n of them.
           parse: one for all, or one a question.
-          schema: of the answers, as in `ask`.
+          schema: of the answers, as in `ask`; one for all, or one a question.
           title: of the progress bar.
           progress: whether to show it.
           before: called before each question; what it raises stops them all.
           failed: gives what stands for a question without a valid answer, whatever the reason, or
             raises to stop them all.
         """
-        parsers = [parse] * len(questions) if callable(parse) else parse
+        n = len(questions)
+        parsers = [parse] * n if callable(parse) else parse
+        schemas = [schema] * n if schema is None or isinstance(schema, dict) else schema
         jobs = [
-            partial(self.ask, question, parser, schema=schema)
-            for question, parser in zip(questions, parsers, strict=True)
+            partial(self.ask, question, parser, schema=form)
+            for question, parser, form in zip(questions, parsers, schemas, strict=True)
         ]
         return self._side_by_side(jobs, title, progress, before, failed)
 

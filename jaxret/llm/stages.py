@@ -71,14 +71,19 @@ class Stage:
         self._silent, self._lock = 0, Lock()
 
     def ask(
-        self, questions: Sequence[Messages], title: str, *, schema: Schema | None = None
+        self,
+        questions: Sequence[Messages],
+        title: str,
+        *,
+        schema: Schema | Sequence[Schema] | None = None,
     ) -> list[str | Problem]:
         """The answers in order; equal questions are asked once.
 
         Args:
           questions: what is asked.
           title: of the progress bar.
-          schema: of the answers, for an endpoint that writes by one.
+          schema: of the answers, for an endpoint that writes by one; one for all, or one a question
+            (equal questions have equal ones).
 
         Raises:
           OutOfReach: the endpoint has lost the patience; what was answered is kept.
@@ -86,6 +91,8 @@ class Stage:
         """
         keys = [str(question) for question in questions]
         different = dict(zip(keys, questions, strict=True))
+        if not (schema is None or isinstance(schema, dict)):
+            schema = list(dict(zip(keys, schema, strict=True)).values())
         replies = self.chat.ask_all(
             list(different.values()),
             self._heard,

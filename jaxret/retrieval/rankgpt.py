@@ -5,12 +5,16 @@ The model sees numbered passages and the query, and answers with identifiers, be
 repeats or invents is dropped; an answer without any identifier is no answer. Lists longer than a
 window are put in order from their end: a window of 20 slides up by 10, so that what is good rises.
 
-Letters: N documents of a list.
+Letters: Q queries, N documents of a list.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Int
 
 from jaxret.llm import Chat, Malformed
 from jaxret.validate import require
@@ -46,17 +50,44 @@ def question(query: str, documents: Sequence[str], *, words: int = WORDS) -> lis
     return messages
 
 
-def permutation(answer: str, n: int) -> list[int]:
-    """Positions 0 .. n - 1, best first, from an answer.
+class Order(NamedTuple):
+    """What an answer says of n passages."""
+
+    positions: list[int]  # 0 .. n - 1, best first; what the answer lacks comes last, as before
+    named: int  # different passages that the answer names
+    repeated: int  # passages that it names again
+    invented: int  # identifiers that no passage has
+
+    @property
+    def whole(self) -> bool:
+        """Whether the answer is a permutation."""
+        return self.named == len(self.positions) and not self.repeated and not self.invented
+
+
+def read_order(answer: str, n: int) -> Order:
+    """The order in an answer.
 
     Raises:
       Malformed: if it names no passage at all.
     """
-    named = (int(number) - 1 for number in re.findall(r"\d+", answer))
-    order = list(dict.fromkeys(i for i in named if 0 <= i < n))
-    if not order:
+    identifiers = [int(number) - 1 for number in re.findall(r"\d+", answer)]
+    known = [i for i in identifiers if 0 <= i < n]
+    named = list(dict.fromkeys(known))
+    if not named:
         raise Malformed(f"names none of the {n} passages: {answer[:80]!r}")
-    return order + [i for i in range(n) if i not in order]
+    return Order(
+        positions=named + [i for i in range(n) if i not in named],
+        named=len(named),
+        repeated=len(known) - len(named),
+        invented=len(identifiers) - len(known),
+    )
+
+
+class Ranked(NamedTuple):
+    """The lists of Q queries in order, and what was said of their windows."""
+
+    orders: Int[np.ndarray, "Q N"]  # positions in the list, best first
+    answers: list[list[Order | None]]  # of each window, from the end: Q; None: it stays as it was
 
 
 def windows(n: int, *, size: int = 20, step: int = 10) -> list[tuple[int, int]]:
@@ -70,30 +101,41 @@ def windows(n: int, *, size: int = 20, step: int = 10) -> list[tuple[int, int]]:
 
 def rank(
     chat: Chat,
-    query: str,
-    documents: Sequence[str],
+    queries: Sequence[str],
+    lists: Sequence[Sequence[str]],
     *,
     words: int = WORDS,
     size: int = 20,
     step: int = 10,
-) -> list[int]:
-    """Positions of the documents, best first.
+    before: Callable[[], None] = lambda: None,
+) -> Ranked:
+    """Puts the lists of many queries in order, a window of all of them at a time.
 
     Args:
       chat: who is asked.
-      query: in words.
-      documents: N of them, in the order of the first stage.
-      words: to which each is cut.
+      queries: Q of them, in words.
+      lists: N documents of each, in the order of the first stage.
+      words: to which each document is cut.
       size: of a window.
       step: by which it moves up.
+      before: called before each question; what it raises stops them all.
 
     Raises:
-      Unanswered: if a window got no valid answer.
+      ValueError: if lists differ in length, or there is not one a query.
     """
-    order = list(range(len(documents)))
-    for start, end in windows(len(order), size=size, step=step):
-        part = order[start:end]
-        asked = question(query, [documents[i] for i in part], words=words)
-        places = chat.ask(asked, partial(permutation, n=len(part)))
-        order[start:end] = [part[i] for i in places]
-    return order
+    n = len(lists[0]) if lists else 0
+    require("lists", len(lists), f"{len(queries)}, one a query", lambda x: x == len(queries))
+    require("their lengths", {len(x) for x in lists}, "all the same", lambda x: len(x) <= 1)
+    orders, answers = np.tile(np.arange(n, dtype=np.int32), (len(queries), 1)), []
+    for start, end in windows(n, size=size, step=step) if n else []:
+        asked = [
+            question(query, [documents[i] for i in order[start:end]], words=words)
+            for query, documents, order in zip(queries, lists, orders, strict=True)
+        ]
+        parse, title = partial(read_order, n=end - start), f"ranks {start + 1} to {end}"
+        said = chat.ask_all(asked, parse, title=title, before=before)
+        for order, answer in zip(orders, said, strict=True):
+            if answer is not None:
+                order[start:end] = order[start:end][answer.positions]
+        answers.append(said)
+    return Ranked(orders, answers)

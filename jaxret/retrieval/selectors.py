@@ -60,9 +60,9 @@ def by_language_model(
             rankgpt.question(texts[query], [documents[i] for i in slate], words=words)
             for query, slate in zip(queries, items, strict=True)
         ]
-        parse = partial(rankgpt.permutation, n=items.shape[1])
+        parse = partial(rankgpt.read_order, n=items.shape[1])
         orders = chat.ask_all(questions, parse, progress=False)
-        return np.array([0 if order is None else order[0] for order in orders])
+        return np.array([0 if order is None else order.positions[0] for order in orders])
 
     return select
 

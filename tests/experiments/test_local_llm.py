@@ -81,6 +81,23 @@ def test_a_server_is_started_once_and_stopped(serve, port):
     assert not server.stop(port)
 
 
+def test_a_server_of_ones_own_takes_the_place_of_the_wheels(tmp_path, serve, port):
+    serve("dies")  # nobody asks the wheel's
+    words = "said = dict(zip((word[2:] for word in sys.argv[3::2]), sys.argv[4::2]))\n"
+    fake = SERVE.splitlines(keepends=True)
+    (tmp_path / "own.py").write_text(
+        "".join([*fake[:3], words, *fake[4:]]).replace("slots", "parallel")
+    )
+    program = f"{sys.executable} {tmp_path}/own.py answers"
+    server.start(server.Settings(port=port, slots=2, program=program))
+    assert server.check(port) == "ready, qwen2.5-coder-1.5b-instruct-q4 with 2"
+
+
+def test_a_program_that_is_not_there_is_one_line(tmp_path, serve, port):
+    with pytest.raises(server.ServerError, match=r"no program .*/absent"):
+        server.start(server.Settings(port=port, program=f"{tmp_path}/absent --fast"))
+
+
 def test_a_server_that_was_killed_is_started_anew(serve, port):
     start(port)
     pid = server.running(port)

@@ -95,6 +95,18 @@ def test_an_answer_without_its_object_is_wrong(kind, text):
     assert wrong.value.kind == kind
 
 
+def test_the_form_of_an_answer_knows_what_is_offered_and_is_read_when_it_is_kept():
+    offered = ("math.mean", "io.read_csv", "io.save")
+    form = questions.write_schema(offered, fewest=2, most=3)
+    functions = form["properties"]["functions"]
+    assert functions["items"] == {"enum": list(offered)}
+    assert (functions["minItems"], functions["maxItems"]) == (2, 3)
+    assert (
+        form["required"] == list(form["properties"]) == ["functions", "explanation", "instruction"]
+    )
+    assert form["additionalProperties"] is False
+
+
 def test_a_plain_word_is_no_function_name():
     assert read(functions=["math.sort", "math.mean"], instruction="Sort the mean.")
 

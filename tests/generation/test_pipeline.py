@@ -62,6 +62,23 @@ def test_queries_use_two_to_five_of_the_tools_on_offer_and_are_polished(healthy)
     }
 
 
+def test_an_endpoint_that_writes_by_a_schema_is_told_what_each_question_offers(tmp_path):
+    with serving(Writer()) as server:
+        run(server, tmp_path, SMALL._replace(iterations=1), format="schema")
+        forms = {
+            json.dumps(request["messages"]): request["response_format"]["json_schema"]["schema"]
+            for request in server.requests
+        }
+        written = [request for request in server.requests if request["model"] == "write"]
+    assert len(written) == 8
+    for request in written:
+        form = forms[json.dumps(request["messages"])]
+        assert form["properties"]["functions"]["items"]["enum"] == offered(request["messages"])
+    polished = [form for form in forms.values() if "functions" not in form["properties"]]
+    assert len(polished) == 8
+    assert all(form["required"] == ["reasoning", "instruction"] for form in polished)
+
+
 def test_examples_are_ours_at_first_and_then_also_what_was_accepted_before(healthy):
     writer, done = healthy
     asked = [json.loads(text) for text in writer.asked]

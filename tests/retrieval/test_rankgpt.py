@@ -4,28 +4,32 @@ import re
 
 import pytest
 
-from jaxret.llm import Chat, Endpoint, Malformed, Unanswered
+from jaxret.llm import Chat, Endpoint, Malformed
 from jaxret.retrieval import rankgpt
 from tests.fake_llm import Reply, serving
 
 
 @pytest.mark.parametrize(
-    ("answer", "order"),
+    ("answer", "order", "counts"),
     [
-        ("[2] > [1] > [3]", [1, 0, 2]),
-        ("The best is 3, then 1.", [2, 0, 1]),  # half a permutation: the rest as before
-        ("[2] > [2] > [9] > [0]", [1, 0, 2]),  # twice, too large, too small
-        ("3", [2, 0, 1]),
+        ("[2] > [1] > [3]", [1, 0, 2], (3, 0, 0)),
+        ("The best is 3, then 1.", [2, 0, 1], (2, 0, 0)),  # the rest as before
+        ("[2] > [2] > [9] > [0]", [1, 0, 2], (1, 1, 2)),  # twice, too large, too small
+        ("[3] > [2] > [1] > [3]", [2, 1, 0], (3, 1, 0)),
+        ("3", [2, 0, 1], (1, 0, 0)),
     ],
 )
-def test_an_order_is_read_and_completed(answer, order):
-    assert rankgpt.permutation(answer, 3) == order
+def test_an_order_is_read_and_completed(answer, order, counts):
+    found = rankgpt.read_order(answer, 3)
+    assert found.positions == order
+    assert found[1:] == counts
+    assert found.whole == (counts == (3, 0, 0))
 
 
 @pytest.mark.parametrize("answer", ["", "none of them", "[7] > [8]"])
 def test_an_answer_without_a_passage_is_malformed(answer):
     with pytest.raises(Malformed, match="names none of the 3 passages"):
-        rankgpt.permutation(answer, 3)
+        rankgpt.read_order(answer, 3)
 
 
 @pytest.mark.parametrize(
@@ -70,17 +74,36 @@ def ask(monkeypatch):
 
 
 def test_the_best_of_a_long_list_rises_to_its_top(ask):
-    documents = [f"worth {i}" for i in range(7)]
+    lists = [[f"worth {i}" for i in range(7)], [f"worth {i}" for i in range(13, 6, -1)]]
     with serving(by_worth) as server:
-        order = rankgpt.rank(ask(server), "q", documents, size=4, step=2)
-    assert order[:2] == [6, 5]  # a window of 4 that moves by 2 carries two of them all the way
-    assert sorted(order) == list(range(7))
-    assert len(server.requests) == 3
+        found = rankgpt.rank(ask(server), ["q", "p"], lists, size=4, step=2)
+    rising, falling = found.orders.tolist()
+    assert rising[:2] == [6, 5]  # a window of 4 that moves by 2 carries two of them all the way
+    assert sorted(rising) == list(range(7))
+    assert falling == list(range(7))  # in order from the beginning
+    assert len(server.requests) == 6
+    assert all(answer.whole for window in found.answers for answer in window)
 
 
-def test_a_model_that_says_nothing_useful_is_an_error(ask):
-    with (
-        serving(lambda messages, i: Reply("I cannot help with that.")) as server,
-        pytest.raises(Unanswered, match="no valid answer in 2 attempts: names none of the 2"),
-    ):
-        rankgpt.rank(ask(server), "q", ["a", "b"])
+def test_positions_are_those_of_the_list_that_was_given(ask):
+    with serving(by_worth) as server:
+        found = rankgpt.rank(ask(server), ["q"], [["worth 1", "worth 3", "worth 2"]])
+    assert found.orders.tolist() == [[1, 2, 0]]
+
+
+def test_a_window_without_a_useful_answer_stays_as_it_was(ask):
+    def says(messages, i):
+        return Reply("[2] > [1]" if "p" in messages[-1]["content"][:9] else "I cannot help.")
+
+    with serving(says) as server:
+        found = rankgpt.rank(ask(server), ["q", "p"], [["a", "b"], ["c", "d"]])
+    assert found.orders.tolist() == [[0, 1], [1, 0]]
+    assert [answer is None for answer in found.answers[0]] == [True, False]
+    assert len(server.requests) == 3  # two attempts, and one
+
+
+def test_lists_that_cannot_be_put_in_order_together_are_refused():
+    with pytest.raises(ValueError, match="their lengths must be all the same"):
+        rankgpt.rank(None, ["q", "p"], [["a", "b"], ["c"]])
+    with pytest.raises(ValueError, match="lists must be 2, one a query"):
+        rankgpt.rank(None, ["q", "p"], [["a", "b"]])

@@ -1,0 +1,137 @@
+"""Does a language model's order beat the first stage's?                 (RankGPT; Sun et al. 2023)
+
+    uv run python -m experiments.local_llm start
+    OPENAI_API_KEY=local uv run python -m experiments.rankgpt \\
+        llm.base_url=http://127.0.0.1:8077/v1 llm.model=qwen2.5-coder-1.5b-instruct-q4 \\
+        llm.timeout=600 llm.concurrency=4
+    ... dataset=ultratool dataset.path=FILE document=orag_ultratool queries=100
+
+The first stage's candidates are put in order by a language model, in windows that slide from the
+end of the list to its start:
+
+    first/..        the first stage's nDCG@k, recall@k and success of its first tool, one a query
+    rankgpt/..      the language model's
+    gain/..         the difference, query by query
+    answers/..      share of answers that are a permutation (whole), that lack passages, name some
+                    twice, invent identifiers; of windows without a useful answer (lost); and that
+                    leave the order as it was (same)
+    seconds         a question, as many side by side as llm.concurrency says
+
+Every answer is kept: a run that was killed goes on and asks nothing twice.
+"""
+
+import time
+
+import numpy as np
+from omegaconf import DictConfig
+
+from experiments.common.config import cache_folder, plain
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.loading import TextTask, load_task
+from experiments.common.run_directory import RunDirectory
+from experiments.common.tables import results_table
+from jaxret import metrics
+from jaxret.data.split import own_split
+from jaxret.data.templates import template
+from jaxret.llm import Chat, Endpoint
+from jaxret.retrieval import rankgpt
+from jaxret.retrieval.dense import inner_product
+from jaxret.retrieval.retriever import search
+from jaxret.validate import require
+
+MEASURED = ("ndcg@{k}", "recall@{k}", "recall@1")
+
+
+@experiment("rankgpt")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Asks, and holds the two orders against each other."""
+    chat, task = chat_of(cfg), drawn(cfg, load_task(cfg))
+    retriever = inner_product("first stage", task.theta)
+    first = search(retriever, task.queries, cfg.candidates, tie_order=task.tie_order).items
+    read = template(cfg.passage)
+    passages = [read(document) for document in task.dataset.documents]
+    began = time.perf_counter()
+    found = rankgpt.rank(
+        chat,
+        task.texts,
+        [[passages[i] for i in items] for items in first],
+        words=cfg.words,
+        size=cfg.size,
+        step=cfg.step,
+        before=lambda: run.pause(chat.counts["asked"] + chat.counts["cached"]),
+    )
+    seconds = time.perf_counter() - began
+    print("language model:", dict(chat.counts), flush=True)
+    last = np.take_along_axis(first, found.orders, axis=1)
+    before, after = (measured(items, task.labels, cfg.k) for items in (first, last))
+    results = {f"first/{name}": x for name, x in before.items()}
+    results |= {f"rankgpt/{name}": x for name, x in after.items()}
+    results |= {f"gain/{name}": after[name] - x for name, x in before.items()}
+    results |= {f"answers/{name}": x for name, x in quality(found).items()}
+    if chat.counts["asked"]:
+        results["seconds"] = np.array([seconds / chat.counts["asked"]])
+    return results
+
+
+@main.check
+def check(cfg: DictConfig) -> None:
+    """Refuses numbers that cannot be."""
+    for name in ("queries", "words", "k"):
+        require(name, cfg[name], ">= 1", lambda x: x >= 1)
+    require("candidates", cfg.candidates, ">= 2", lambda x: x >= 2)
+    require("k", cfg.k, f"at most {cfg.candidates}, the candidates", lambda x: x <= cfg.candidates)
+    rankgpt.windows(cfg.candidates, size=cfg.size, step=cfg.step)
+    template(cfg.passage)
+    chat_of(cfg)
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Prints both orders, and what the answers were like."""
+    columns = [name.format(k=cfg.k) for name in MEASURED]
+    title = f"{cfg.dataset.name}, {cfg.candidates} candidates"
+    results_table(results, ["first", "rankgpt", "gain"], columns, title)
+    said = [name for name in results if name.startswith("answers/") or name == "seconds"]
+    print(", ".join(f"{name} {results[name]['mean']:.3f}" for name in said))
+
+
+def chat_of(cfg: DictConfig) -> Chat:
+    """The language model."""
+    return Chat(Endpoint(**plain(cfg.llm)), cache_folder(cfg) / "llm")
+
+
+def drawn(cfg: DictConfig, task: TextTask) -> TextTask:
+    """So many queries of the test part."""
+    test = own_split(task.dataset, **plain(cfg.split)).test
+    rows = np.random.default_rng(cfg.seed).permutation(test)[: cfg.queries]
+    return task.select(np.sort(rows))
+
+
+def measured(items: np.ndarray, labels: np.ndarray, k: int) -> dict[str, np.ndarray]:
+    """What a list is worth, one value a query."""
+    found = metrics.evaluate_ranking(items, labels, sorted({1, k}))
+    names = [name.format(k=k) for name in MEASURED]
+    return {name: np.asarray(found[name], np.float64) for name in dict.fromkeys(names)}
+
+
+def quality(found: rankgpt.Ranked) -> dict[str, np.ndarray]:
+    """How often answers are what was asked for, one value a window that has the property to show.
+
+    Returns:
+      name -> 0 or 1, one a question.
+    """
+    said = [answer for window in found.answers for answer in window]
+    heard = [answer for answer in said if answer is not None]
+    rows = {
+        "whole": [x.whole for x in heard],
+        "lacking": [x.named < len(x.positions) for x in heard],
+        "repeated": [x.repeated > 0 for x in heard],
+        "invented": [x.invented > 0 for x in heard],
+        "same": [x.positions == list(range(len(x.positions))) for x in heard],
+        "lost": [x is None for x in said],
+    }
+    return {name: np.array(row, np.float64) for name, row in rows.items() if row}
+
+
+if __name__ == "__main__":
+    main.cli()

@@ -1,0 +1,133 @@
+"""RankGPT against servers that know the right tool, or say too little."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+
+from experiments import rankgpt
+from experiments.common.config import CONFIGS
+from jaxret import data
+from jaxret.data.templates import name_description
+from tests.fake_llm import Reply, serving
+
+QUERIES, CANDIDATES = 9, 12
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "any")
+
+
+def configure(world, directory, url, *more):
+    settings = [
+        "dataset=jsonl",
+        "tracking=files",
+        f"dataset.path={world / 'data'}",
+        f"encoder.path={world / 'encoder'}",
+        f"cache={directory / 'cache'}",
+        f"directory={directory / 'run'}",
+        f"queries={QUERIES}",
+        f"candidates={CANDIDATES}",
+        "size=8",
+        "step=4",
+        "words=500",
+        f"llm.base_url={url}",
+        "llm.retries=0",
+    ]
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose("rankgpt", [*settings, *more])
+
+
+def knowing(dataset):
+    """Answers with the passages of a query's right tools first, then the others as they come."""
+    texts = [" ".join(name_description(document).split()) for document in dataset.documents]
+    right = {
+        query: {texts[item] for item in labels if item >= 0}
+        for query, labels in zip(dataset.queries, dataset.labels, strict=True)
+    }
+
+    def answer(messages, number):
+        query = re.match(r"Query: (.*)\nOrder the", messages[-1]["content"])[1]
+        passages = [m["content"][4:].strip() for m in messages if m["content"].startswith("[")]
+        order = sorted(range(len(passages)), key=lambda i: passages[i] not in right[query])
+        return Reply(" > ".join(f"[{i + 1}]" for i in order))
+
+    return answer
+
+
+def test_a_model_that_knows_puts_what_the_first_stage_has_on_top(world, tmp_path):
+    dataset = data.load("jsonl", world / "data")
+    with serving(knowing(dataset)) as server:
+        cfg = configure(world, tmp_path, server.url)
+        found = rankgpt.main(cfg)
+        asked = len(server.requests)
+        assert asked == QUERIES * 2  # windows of 8 over 12, by 4
+        again = rankgpt.main(configure(world, tmp_path, server.url, "again=true"))
+        assert len(server.requests) == asked
+    assert found["answers/whole"] == 1
+    assert found["answers/lost"] == found["answers/repeated"] == found["answers/invented"] == 0
+    assert found["rankgpt/ndcg@10"] > found["first/ndcg@10"]
+    assert found["gain/ndcg@10"] == pytest.approx(
+        found["rankgpt/ndcg@10"] - found["first/ndcg@10"], abs=1e-6
+    )
+    kept = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert kept["gain/ndcg@10"]["n"] == QUERIES
+    # no order of the same twelve candidates has more of the right tools among the first ten
+    assert found["rankgpt/recall@10"] >= found["first/recall@10"]
+    assert {k: x for k, x in again.items() if k != "seconds"} == {
+        k: x for k, x in found.items() if k != "seconds"
+    }
+    assert "seconds" in found
+    assert "seconds" not in again  # nothing was asked
+
+
+def test_what_is_wrong_with_answers_is_counted_and_the_order_stays(world, tmp_path):
+    says = ["[1] > [1] > [99]", "no idea"]
+    with serving(lambda messages, number: Reply(says[number % 2])) as server:
+        cfg = configure(world, tmp_path, server.url, "llm.attempts=1", "llm.concurrency=1")
+        found = rankgpt.main(cfg)
+    assert found["answers/whole"] == 0
+    for name in ("lacking", "repeated", "invented", "same"):
+        assert found[f"answers/{name}"] == 1
+    assert found["answers/lost"] == pytest.approx(0.5)
+    for name in ("ndcg@10", "recall@10", "recall@1"):
+        assert found[f"gain/{name}"] == 0
+
+
+@pytest.mark.slow
+def test_a_server_that_is_gone_costs_nothing_that_was_answered(world, tmp_path):
+    """With a wrong key everything stops; the next call asks for the rest alone."""
+    dataset = data.load("jsonl", world / "data")
+    knows = knowing(dataset)
+
+    def fails_later(messages, number):
+        return knows(messages, number) if number < 5 else Reply(status=401)
+
+    with serving(fails_later) as server:
+        url = server.url
+        with pytest.raises(RuntimeError, match="401"):
+            rankgpt.main(configure(world, tmp_path, url, "llm.concurrency=1"))
+        server._answer = knows
+        before = len(server.requests)
+        found = rankgpt.main(configure(world, tmp_path, url, "llm.concurrency=1"))
+        assert len(server.requests) - before == QUERIES * 2 - 5
+    assert np.isfinite(found["rankgpt/ndcg@10"])
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("candidates=1", "candidates must be >= 2"),
+        ("k=20", "k must be at most 12, the candidates"),
+        ("step=9", r"step must be in \[1, 8\]"),
+        ("passage=best", "best"),
+        ("llm.key_variable=NO_KEY", "set the variable NO_KEY"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_written(world, tmp_path, override, message):
+    with pytest.raises((ValueError, KeyError), match=message):
+        rankgpt.main(configure(world, tmp_path, "http://127.0.0.1:1/v1", override))
+    assert not (tmp_path / "run").exists()
