@@ -69,14 +69,15 @@ from jaxret.validate import require
 
 COLUMNS = ("online/accuracy", "online/found", "online/last", "online/complete")
 COLUMNS += ("final/recall@{k}", "final/ndcg@{k}", "final/complete@{k}", "answer/exact")
-WHO = {"planner": ("gold", "llm"), "judge": ("gold", "llm"), "bit": ("gold", "judge")}
+JUDGES = {"llm": selectors.by_judge, "llm_each": selectors.by_fit}  # of all shown, or one by one
+WHO = {"planner": ("gold", "llm"), "judge": ("gold", *JUDGES), "bit": ("gold", "judge")}
 
 
 @experiment("multihop")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Plans, runs every learner, asks for end answers; writes curves and figures."""
     chat, judge = chat_of(cfg), Environment(reranker=simulated_reranker(accuracy=cfg.accuracy))
-    dataset, hops = planned(cfg, read_dataset(cfg), chat, run)
+    dataset, hops = planned(cfg, drawn(cfg, read_dataset(cfg)), chat, run)
     parts, task = split(hops, cfg.validation, cfg.seed), encode_dataset(cfg, hops)
     streamed, everything = parts.training, np.ones(len(hops.queries), bool)
     labels, groups = hops.labels[streamed], hops.groups[streamed]
@@ -95,9 +96,9 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
             *(grid, simulation, ranker, choosing),
             validation=parts.validation,
         )
-        if chat is not None and cfg.judge == "llm":
-            own_bit = cfg.bit == "judge"
-            select = selectors.by_judge(chat, task.texts, task.documents, own_bit=own_bit)
+        if chat is not None and cfg.judge in JUDGES:
+            judge_of, own_bit = JUDGES[cfg.judge], cfg.bit == "judge"
+            select = judge_of(chat, task.texts, task.documents, own_bit=own_bit)
             simulation = SelectedSimulation(grid.make, task, judge, select=select, **given)
 
         def finish(states, scores=simulation.scores, mapped=simulation.map_queries):
@@ -141,8 +142,10 @@ def check(cfg: DictConfig) -> None:
     grids_of(cfg)
     for name, known in WHO.items():
         require(name, cfg[name], " or ".join(known), known.__contains__)
-    if cfg.bit == "judge" and cfg.judge != "llm":
-        raise ValueError("bit=judge is the word of a language model: set judge=llm, or bit=gold")
+    if cfg.bit == "judge" and cfg.judge not in JUDGES:
+        known = " or ".join(JUDGES)
+        raise ValueError(f"bit=judge is the word of a language model: set judge={known}")
+    require("tasks", cfg.tasks, ">= 2 or null", lambda x: x is None or x >= 2)
     require("max_hops", cfg.max_hops, ">= 1", lambda x: x >= 1)
     require("validation", cfg.validation, "in (0, 1)", lambda x: 0 < x < 1)
     simulated_reranker(accuracy=cfg.accuracy)
@@ -171,9 +174,15 @@ def grids_of(cfg: DictConfig) -> list[LearnerGrid]:
 
 def chat_of(cfg: DictConfig) -> Chat | None:
     """The language model, where one is asked."""
-    if "llm" in (cfg.planner, cfg.judge) or cfg.answers:
+    if cfg.planner == "llm" or cfg.judge in JUDGES or cfg.answers:
         return Chat(Endpoint(**plain(cfg.llm)), cache_folder(cfg) / "llm")
     return None
+
+
+def drawn(cfg: DictConfig, dataset: Dataset) -> Dataset:
+    """So many of the tasks, in their order; all where no number is said."""
+    rows = np.random.default_rng(cfg.seed).permutation(len(dataset.queries))
+    return dataset if cfg.tasks is None else select(dataset, np.sort(rows[: cfg.tasks]))
 
 
 def planned(

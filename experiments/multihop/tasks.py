@@ -6,7 +6,7 @@ Letters: S seeds, N hops, L labels a hop, T rounds (hops in the stream), V visit
 from collections.abc import Mapping
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from experiments.common.run_directory import RunDirectory
 from jaxret import plots
@@ -72,11 +72,21 @@ def measured(
     return by_place | {
         "online/accuracy": online["success"].mean(axis=1),
         "online/bits_right": (online["reward"] == online["success"]).mean(axis=1),
+        "online/misses": wrong(online, online["success"] > 0),
+        "online/false_alarms": wrong(online, online["success"] == 0),
         "online/found": shares.mean(axis=1),
         "online/first": shares[:, :quarter].mean(axis=1),
         "online/last": shares[:, -quarter:].mean(axis=1),
         "online/complete": (shares == 1).mean(axis=1),
     }
+
+
+def wrong(
+    online: Mapping[str, np.ndarray], where: Bool[np.ndarray, "S T"]
+) -> Float[np.ndarray, " S"]:
+    """The share of bits that contradict the truth, of some hops; 0 where there are none."""
+    lies = (online["reward"] != online["success"]) & where
+    return lies.sum(axis=1) / np.maximum(where.sum(axis=1), 1)
 
 
 def figures(run: RunDirectory, shares: Mapping[str, Float[np.ndarray, "S V"]]) -> None:

@@ -2,10 +2,12 @@
 
     plan       a question -> sub-questions, each of which can be searched for alone
     verdict    a sub-question and the documents shown -> the useful one, or none
+    fit        a sub-question and one document -> yes or no, in one token
     answer     a question and the documents of all its hops -> a few words
 
-The three agents of ORAG's pipeline (C.1.4, C.4, Figure 7), in words of our own. Each answers with a
-JSON object; one that is not what was asked is `Malformed`, and asked for again by `jaxret.llm`.
+The agents of ORAG's pipeline (C.1.4, C.4, Figure 7), in words of our own. All but ``fit``, which is
+a verdict that asks little of a small model, answer with a JSON object; one that is not what was
+asked is `Malformed`, and asked for again by `jaxret.llm`.
 """
 
 import json
@@ -39,6 +41,15 @@ Question: {query}
 
 Reply with a JSON object and nothing else, {{"index": i}}, where i is the number of the document, \
 0 to {last}, or -1 if none of them helps."""
+
+FIT = """\
+Question: {query}
+
+Document: {document}
+
+Does the document help to answer the question? If the question names a focus, the document must \
+serve the focus. Answer yes or no."""
+FIT_WORDS = ("yes", "no")
 
 ANSWER = """\
 Answer the question from the documents below in as few words as possible: a name, a date, yes or \
@@ -92,6 +103,11 @@ def verdict(answer: str, n: int) -> int:
     if type(index) is not int or not -1 <= index < n:  # bool is an int to isinstance
         raise Malformed(f"index must be a whole number in -1 .. {n - 1}, got {index!r:.80}")
     return index
+
+
+def fit_question(query: str, document: str, *, words: int = WORDS) -> list[dict[str, str]]:
+    """Asks whether one document is useful; what follows the question is all that differs."""
+    return _message(FIT.format(query=query, document=" ".join(document.split()[:words])))
 
 
 def answer_question(

@@ -92,3 +92,35 @@ def by_judge(
         return (positions, (found >= 0).astype(np.float32)) if own_bit else positions
 
     return select
+
+
+def by_fit(
+    chat: Chat,
+    texts: Sequence[str],
+    documents: Sequence[str],
+    *,
+    own_bit: bool = False,
+    words: int = multihop.WORDS,
+) -> Selector:
+    """What a judge that sees one document at a time most probably finds useful.
+
+    A pair is asked once, for one token; without a valid answer it counts as no. With ``own_bit``
+    the judge's word on what it picks is the bit too: whether yes is more probable than no.
+    """
+    known = np.full((len(texts), len(documents)), np.nan, np.float32)
+    yes, no = multihop.FIT_WORDS
+
+    def select(queries, items):
+        wanted = np.broadcast_to(queries[:, None], items.shape)
+        new = np.isnan(known[wanted, items])
+        pairs = np.unique(np.stack([wanted[new], items[new]], axis=1), axis=0)
+        asked = [multihop.fit_question(texts[n], documents[i], words=words) for n, i in pairs]
+        weights = chat.weigh_all(asked, multihop.FIT_WORDS, progress=False)
+        for (n, i), found in zip(pairs, weights, strict=True):
+            known[n, i] = 0.0 if found is None else found[yes] / (found[yes] + found[no])
+        shown = known[wanted, items]
+        best = shown.argmax(axis=1)
+        bits = (shown.max(axis=1) > 0.5).astype(np.float32)
+        return (best, bits) if own_bit else best
+
+    return select

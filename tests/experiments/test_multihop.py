@@ -104,8 +104,11 @@ def test_a_task_finds_what_its_hops_wanted_once_each_time_it_comes():
         "success": np.array([[1, 0, 1, 1, 1, 1, 0, 1, 0, 1]]),
     }
     assert tasks.by_visit(online, hops).tolist() == [[0.5, 1.0, 0.5, 0.5]]
-    online["reward"] = online["success"]
+    online["reward"] = np.array([[0, 0, 1, 1, 1, 1, 1, 1, 1, 1]])  # one miss, two false alarms
     means = tasks.measured(online, np.zeros((1, 4)), hops)
+    assert means["online/bits_right"].item() == 0.7
+    assert means["online/misses"].item() == pytest.approx(1 / 7)
+    assert means["online/false_alarms"].item() == pytest.approx(2 / 3)
     assert [means[f"online/hop{i}"].item() for i in (1, 2, 3)] == [0.75, 0.5, 1.0]
     items = np.array([[b, c], [b, -1], [a, -1], [b, b], [c, a]])
     assert tasks.found(items, hops.labels, hops.groups).tolist() == [0.5, 1.0]
@@ -235,6 +238,36 @@ def test_a_run_that_is_stopped_resumes_asks_nothing_twice_and_ends_with_the_same
     assert len(set(ours["item"].ravel())) > 5
 
 
+def test_a_judge_of_one_document_at_a_time_picks_the_likeliest_and_asks_a_pair_once(key):
+    asked = []
+    believed = {"a": 0.2, "b": 0.9, "c": 0.4, "d": 0.4}
+
+    def answer(messages, i):
+        question, document = re.match(
+            r"Question: (.*)\n\nDocument: (.*)\n", messages[0]["content"]
+        ).groups()
+        asked.append((question, document))
+        if document == "e":
+            return Reply("perhaps", first=(("perhaps", 1.0),))
+        p = believed[document]
+        return Reply("yes", first=((" Yes", p / 2), ("yes", p / 2), ("No", 1 - p)))
+
+    with serving(answer) as server:
+        chat = Chat(Endpoint(model="m", base_url=server.url, retries=0, attempts=1))
+        given = (chat, ["q", "p"], list("abcde"))
+        both = selectors.by_fit(*given, own_bit=True)
+        queries = np.array([0, 1, 0])
+        items = np.array([[0, 1, 2], [4, 2, 3], [4, 0, 0]])
+        picked, bits = both(queries, items)
+        assert picked.tolist() == [1, 1, 1]  # the first of equals; what has no answer counts as no
+        assert bits.tolist() == [1, 0, 0]
+        assert len(asked) == len(set(asked)) == 7
+        again, _ = both(queries, items)
+        assert again.tolist() == picked.tolist()
+        assert len(asked) == 7
+        assert selectors.by_fit(*given)(queries[:1], items[:1]).tolist() == [1]
+
+
 def test_an_index_outside_the_slate_is_asked_for_again_and_then_the_first_is_used(key):
     def answer(messages, i):
         again = "stubborn" not in messages[0]["content"] and i > 0
@@ -253,8 +286,8 @@ def test_an_index_outside_the_slate_is_asked_for_again_and_then_the_first_is_use
     ("override", "message"),
     [
         ("planner=steps", "planner must be gold or llm, got steps"),
-        ("judge=human", "judge must be gold or llm, got human"),
-        ("bit=judge", "bit=judge is the word of a language model: set judge=llm, or bit=gold"),
+        ("judge=human", "judge must be gold or llm or llm_each, got human"),
+        ("bit=judge", "bit=judge is the word of a language model: set judge=llm or llm_each"),
         ("planner=llm llm.key_variable=NO_KEY", "set the variable NO_KEY"),
         ("judge=llm llm.key_variable=NO_KEY", "set the variable NO_KEY"),
         ("answers=true llm.key_variable=NO_KEY", "set the variable NO_KEY"),
