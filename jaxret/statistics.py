@@ -2,7 +2,8 @@
 
 Values of one tool hang together: its queries read one document, and one row is learnt for all of
 them. `per_tool` sums paired differences tool by tool; the mean of what it returns is the mean over
-queries, and its standard error holds for other tools, too.
+queries, and its standard error holds for other tools, too. And how well a judge tells right from
+wrong, or agrees with another judge.
 
 Letters: N queries, C tools that a query needs, m tests.
 """
@@ -10,7 +11,8 @@ Letters: N queries, C tools that a query needs, m tests.
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
+from scipy import stats
 
 from jaxret.validate import require
 
@@ -64,3 +66,26 @@ def holm(p: Sequence[float]) -> Float[np.ndarray, " m"]:
     corrected = np.empty_like(values)
     corrected[order] = np.minimum(sorted_p, 1.0)
     return corrected
+
+
+def area_under_roc(scores: Float[np.ndarray, "*N"], right: Bool[np.ndarray, "*N"]) -> float:
+    """The chance that what is right scores above what is wrong; ties count half.
+
+    Args:
+      scores: of any shape.
+      right: of the same shape; NaN comes out where all or none of it is.
+    """
+    if right.all() or not right.any():
+        return float("nan")
+    ranked = stats.mannwhitneyu(scores[right], scores[~right])
+    return float(ranked.statistic / (right.sum() * (~right).sum()))
+
+
+def cohens_kappa(one: Bool[np.ndarray, " n"], other: Bool[np.ndarray, " n"]) -> float:
+    """How far two judges agree beyond chance (Cohen 1960): 1 is always, 0 as chance would have it.
+
+    0 too where both always say the same word: nothing can then be told from chance.
+    """
+    agreement, a, b = (one == other).mean(), one.mean(), other.mean()
+    chance = a * b + (1 - a) * (1 - b)
+    return 0.0 if chance == 1 else float((agreement - chance) / (1 - chance))

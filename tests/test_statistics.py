@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jaxret.statistics import holm, per_tool, sign_flips
+from jaxret.statistics import area_under_roc, cohens_kappa, holm, per_tool, sign_flips
 
 
 def test_values_a_tool_keep_the_mean_and_give_the_error_of_clusters():
@@ -44,3 +44,26 @@ def test_holm_by_hand():
     np.testing.assert_allclose(holm([0.04, 0.01, 0.9, 0.02]), [0.08, 0.04, 0.9, 0.06])
     np.testing.assert_allclose(holm([0.03, 0.02]), [0.04, 0.04])
     np.testing.assert_allclose(holm([0.6, 0.7, 0.8]), [1.0, 1.0, 1.0])
+
+
+def test_the_area_under_the_curve_counts_pairs_that_are_in_order():
+    rng = np.random.default_rng(1)
+    right = rng.random((9, 5)) < 0.3
+    scores = np.round(rng.random((9, 5)) + 0.3 * right, 1)  # with ties
+    by_hand = np.mean([(a > b) + 0.5 * (a == b) for a in scores[right] for b in scores[~right]])
+    assert area_under_roc(scores, right) == pytest.approx(by_hand)
+    assert np.isnan(area_under_roc(scores, np.ones_like(right)))
+
+
+def test_kappa_is_agreement_beyond_chance():
+    """Against scikit-learn; and by hand: 20 + 15 of 50 agree, 50 % would by chance."""
+    metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn is the extra tsne")
+    one = np.repeat([True, True, False, False], [20, 5, 10, 15])
+    other = np.repeat([True, False, True, False], [20, 5, 10, 15])
+    assert cohens_kappa(one, other) == pytest.approx((0.7 - 0.5) / (1 - 0.5))
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        a, b = rng.random((2, 40)) < rng.random((2, 1))
+        assert cohens_kappa(a, b) == pytest.approx(metrics.cohen_kappa_score(a, b))
+    assert cohens_kappa(one, one) == 1
+    assert cohens_kappa(np.ones(3, bool), np.ones(3, bool)) == 0

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy import stats
 
 
 class Calibration(NamedTuple):
@@ -16,12 +15,6 @@ class Calibration(NamedTuple):
     believed: Float[np.ndarray, " B"]  # mean probability of yes; NaN where a bin is empty
     right: Float[np.ndarray, " B"]  # share of pairs whose tool is right
     pairs: Int[np.ndarray, " B"]
-
-
-def area_under_roc(yes: Float[np.ndarray, "N I"], right: Bool[np.ndarray, "N I"]) -> float:
-    """The chance that a right pair gets a larger probability than a wrong one; ties count half."""
-    ranked = stats.mannwhitneyu(yes[right], yes[~right])
-    return float(ranked.statistic / (right.sum() * (~right).sum()))
 
 
 def by_rank(

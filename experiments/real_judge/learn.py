@@ -47,6 +47,7 @@ from jaxret.online.recording import record
 from jaxret.online.simulation import Simulation
 from jaxret.online.streams import orders
 from jaxret.progress import Progress
+from jaxret.statistics import area_under_roc
 from jaxret.validate import require
 
 REWARDS = ("labels", "hard", "threshold", "soft")
@@ -146,7 +147,7 @@ def judge_results(pairs: Pairs, ranks: int) -> Results:
     task, yes, right = pairs
     misses, alarms = errors.by_tool(yes, right)
     found = {
-        "area_under_roc": errors.area_under_roc(yes, right),
+        "area_under_roc": area_under_roc(yes, right),
         "wrong": float(((yes > 0.5) != right).mean()),
         "misses": float((yes[right] <= 0.5).mean()),
         "false_alarms": float((yes[~right] > 0.5).mean()),

@@ -6,7 +6,8 @@ when to use it, typical cases, or limits. Two judges:
     rules       the canonical field ``description`` says more than the name; one of
                 ``example_usage`` and ``limitations`` is there. They see fields, not prose: guidance
                 that is hidden in a description is not found, so they call more incomplete.
-    question    asks a language model; `jaxret.llm.Chat.ask_all` with `parse`
+    question    asks a language model; `jaxret.llm.Chat.ask_all` with `parse`. Each criterion alone,
+                in one token: `criterion_question`, `jaxret.llm.Chat.weigh`
 
 The paper samples 100 documents from each of three domains and reports 41.6 % incomplete before
 expansion, 23.5 % after. Of 300 documents neither share is possible (125 are 41.7 %, 70 are 23.3 %
@@ -32,6 +33,15 @@ from jaxret.llm import Malformed, Messages, load_prompt, without_thoughts
 from jaxret.validate import require
 
 PROMPT = load_prompt(Path(__file__).parent / "prompts" / "audit.txt", ("document",))
+CRITERION = load_prompt(
+    Path(__file__).parent / "prompts" / "criterion.txt", ("document", "criterion")
+)
+WORDS = ("yes", "no")  # that answer `criterion_question`
+CRITERIA = {
+    "states_function": "Does it state clearly what the tool does?",
+    "guides_use": "Does it say in what context the tool is used: when to use it, in which typical "
+    "situations, or where its limits are?",
+}
 _ENDS = re.compile(
     r"(?:^|\b(?:answer|verdict|judge?ment|conclusion)(?:\s+is)?[\s:=]*)(true|false)$"
 )
@@ -76,10 +86,26 @@ def question(document: Document, *, expanded: bool) -> Messages:
       document: in any form that `jaxret.documents.read` reads.
       expanded: with its tool profile, where it has one, or without.
     """
+    return PROMPT.messages(document=_as_json(document, expanded))
+
+
+def criterion_question(document: Document, criterion: str, *, expanded: bool) -> Messages:
+    """Asks whether a document meets one criterion, in one of `WORDS`; arguments as `question`.
+
+    Args:
+      document: as above.
+      criterion: one of `CRITERIA`.
+      expanded: as above.
+    """
+    text = _as_json(document, expanded)
+    return CRITERION.messages(document=text, criterion=CRITERIA[criterion])
+
+
+def _as_json(document: Document, expanded: bool) -> str:
     fields = original(document)
     if expanded and (added := profile(document)):
         fields = fields | {"tool_profile": added}
-    return PROMPT.messages(document=json.dumps(fields, ensure_ascii=False, indent=1, default=str))
+    return json.dumps(fields, ensure_ascii=False, indent=1, default=str)
 
 
 def parse(answer: str) -> bool:

@@ -1,0 +1,126 @@
+"""Agreement with a reader's verdicts on a few documents, against a server that is sure."""
+
+import json
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+
+from experiments import audit_agreement
+from experiments.common.config import CONFIGS
+from jaxret import statistics
+from jaxret.documents import audit
+from jaxret.files import json_lines
+from tests.fake_llm import Reply, serving
+
+DOCUMENTS = [
+    {"name": "a", "description": "Adds two numbers."},
+    {"name": "b", "description": "B", "limitations": "Only on Mondays."},
+    {"name": "c", "description": "Counts sheep.", "limitations": "At most nine."},
+    {"name": "d", "description": "Draws a line."},
+]
+STATES, GUIDES = (True, False, True, True), (False, True, True, True)
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "any")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """One data set, and what a reader said of its documents; the last was seen with its profile."""
+    (tmp_path / "sets" / "few").mkdir(parents=True)
+    rows = [{"id": x["name"], "name": x["name"], "documentation": x} for x in DOCUMENTS]
+    profile = {"function": "Draws.", "tags": ["line"], "when_to_use": "A line is missing."}
+    rows[-1]["tool_profile"] = profile
+    write(tmp_path / "sets" / "few" / "tools.jsonl", rows)
+    query = {"id": "q", "query": "draw", "labels": ["d"]}
+    write(tmp_path / "sets" / "few" / "queries.jsonl", [query])
+    verdicts = [
+        {"dataset": "few", "id": row["id"], "expanded": row["id"] == "d"}
+        | {"states_function": states, "guides_use": guides}
+        for row, states, guides in zip(rows, STATES, GUIDES, strict=True)
+    ]
+    write(tmp_path / "verdicts.jsonl", verdicts)
+    return tmp_path
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def configure(folder, url, *more):
+    settings = [
+        "tracking=files",
+        f"folder={folder / 'sets'}",
+        f"verdicts={folder / 'verdicts.jsonl'}",
+        f"cache={folder / 'cache'}",
+        f"directory={folder / 'run'}",
+        f"llm.base_url={url}",
+        "llm.retries=0",
+        "bootstrap=50",
+    ]
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose("audit_agreement", [*settings, *more])
+
+
+def says(messages, number):
+    """Yes to all that is about functions; of guidance it believes the more the longer the text."""
+    text = messages[-1]["content"]
+    if audit.CRITERIA["states_function"] in text:
+        return Reply("yes", first=(("yes", 0.9), ("no", 0.1)))
+    p = min(0.9, len(text) / 1000)
+    return Reply("no", first=(("Yes", p), ("no", 1 - p)))
+
+
+def test_judges_are_held_against_the_reader_by_criterion(folder):
+    with serving(says) as server:
+        found = audit_agreement.main(configure(folder, server.url))
+        assert len(server.requests) == 8
+        texts = [request["messages"][-1]["content"] for request in server.requests]
+    assert sum("A line is missing." in text for text in texts) == 2  # as the reader saw it
+    assert found["reader/states_function/yes"] == found["reader/guides_use/yes"] == 0.75
+    assert found["rules/states_function/kappa"] == found["rules/guides_use/kappa"] == 1
+    assert found["llm/states_function/yes"] == 1
+    assert found["llm/states_function/agreement"] == 0.75
+    assert found["llm/states_function/kappa"] == 0  # it always says the same
+    assert found["llm/guides_use/area_under_roc"] == 1  # that without guidance is the shortest
+    kappa, low, high = (found[f"llm/guides_use/{x}"] for x in ("kappa", "low", "high"))
+    assert low <= kappa <= high
+
+
+def test_the_sixty_verdicts_can_be_read():
+    rows = list(json_lines(audit_agreement.BY_EYE, holds="verdicts", fields=audit_agreement.FIELDS))
+    assert len({(row["dataset"], row["id"], row["expanded"]) for row in rows}) == 60
+    for criterion in audit.CRITERIA:
+        assert {row[criterion] for row in rows} == {True, False}
+
+
+def test_kappa_of_every_judge_is_that_of_statistics():
+    one, other = np.array([1, 1, 0, 0], bool), np.array([1, 0, 0, 0], bool)
+    found = audit_agreement.compared(one, other, 100, 0)
+    assert found["kappa"] == statistics.cohens_kappa(one, other)
+    assert found["agreement"] == 0.75
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"folder": "null"}, "folder is null"),
+        ({"bootstrap": "0"}, "bootstrap must be >= 1"),
+        ({"llm.key_variable": "NO_KEY"}, "set the variable NO_KEY"),
+    ],
+)
+def test_wrong_settings_are_refused(folder, changes, message):
+    more = [f"{name}={value}" for name, value in changes.items()]
+    with pytest.raises(ValueError, match=message):
+        audit_agreement.main(configure(folder, "http://127.0.0.1:1/v1", *more))
+    assert not (folder / "run").exists()
+
+
+def test_a_verdict_on_an_unknown_tool_is_named(folder):
+    line = {"dataset": "few", "id": "z", "expanded": False}
+    write(folder / "verdicts.jsonl", [line | {"states_function": True, "guides_use": True}])
+    with pytest.raises(ValueError, match=r"few in .* has no tool 'z'"):
+        audit_agreement.main(configure(folder, "http://127.0.0.1:1/v1"))
