@@ -3,7 +3,8 @@
     expand    a first model writes a profile of each tool
     check     `jaxret.documents.tool_profile.violations`
     judge     a second model says whether all of it is supported by the documentation
-    refine    a third model writes what failed again, told what was wrong; checked and judged too
+    refine    a third model writes what failed again, told what was wrong; checked and judged too.
+              Where texts are too long and nothing else is wrong, it is asked for these alone
 
 A profile is accepted if it keeps the rules and the judge says true, and in no other case. Answers
 are on disk (`jaxret.llm.Chat`), so a run that was killed asks nothing twice. The paper's models:
@@ -12,13 +13,15 @@ Qwen3-32B with reasoning, LLaMA-3.1-70B, GPT-4o, the last for about 1.5 % of the
 Letters: I documents.
 """
 
+import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from jaxret.data.dataset import Document
-from jaxret.documents import audit
+from jaxret.documents import audit, shorten
 from jaxret.documents.questions import (
     Draft,
+    checked,
     documentation,
     expand_question,
     judge_again_question,
@@ -80,21 +83,16 @@ def expand_documents(
     require("verdicts", verdicts, ">= 1", lambda x: x >= 1)
     outcomes, rows = _readable(documents)
     asked = [expand_question(documents[row], rules) for row in rows]
+    drafts = _drafts(stages.expand, asked, rules, "expand") if rows else []
     for number in range(rounds + 1):
-        stage = stages.refine if number else stages.expand
-        if not rows or stage is None:
-            break
-        of_rows = [documents[row] for row in rows]
-        drafts = _drafts(stage, asked, rules, f"refine, round {number}" if number else "expand")
-        drafts = _judged(stages.judge, of_rows, drafts, verdicts)
+        drafts = _judged(stages.judge, [documents[row] for row in rows], drafts, verdicts)
         for row, draft in zip(rows, drafts, strict=True):
             outcomes[row] = _outcome(draft, number)
-        again = {
-            row: refine_question(question, draft)
-            for row, question, draft in zip(rows, asked, drafts, strict=True)
-            if draft.problem is not None and draft.problem.kind in REPAIRABLE
-        }
-        rows, asked = list(again), list(again.values())
+        wrong = [place for place, draft in enumerate(drafts) if _repairable(draft)]
+        if number == rounds or not wrong or stages.refine is None:
+            break
+        rows, asked, drafts = ([some[i] for i in wrong] for some in (rows, asked, drafts))
+        asked, drafts = _refined(stages.refine, asked, drafts, rules, f"refine, round {number + 1}")
     return [outcomes[row] for row in range(len(documents))]
 
 
@@ -124,6 +122,39 @@ def _drafts(stage: Stage, asked: Sequence[Messages], rules: Rules, title: str) -
     return drafts
 
 
+def _refined(
+    stage: Stage, asked: Sequence[Messages], drafts: Sequence[Draft], rules: Rules, title: str
+) -> tuple[list[Messages], list[Draft]]:
+    """Texts that are too long are asked for alone; everything else is written again as a whole.
+
+    Returns:
+      what each profile was asked with in the end, and the new drafts.
+    """
+    whole = [i for i, draft in enumerate(drafts) if draft.long is None]
+    again, refined = list(asked), list(drafts)
+    for i in whole:
+        again[i] = refine_question(asked[i], drafts[i])
+    if whole:
+        written = _drafts(stage, [again[i] for i in whole], rules, title)
+        refined = [written[whole.index(i)] if i in whole else x for i, x in enumerate(refined)]
+    long = {i: draft.long for i, draft in enumerate(drafts) if draft.long is not None}
+    texts = [text for one in long.values() for text in shorten.questions(one, rules)]
+    answers = iter(stage.ask(texts, f"{title}, long texts") if texts else [])
+    for i, one in long.items():
+        new = [next(answers) for _ in one.fields]
+        if problems := [text for text in new if isinstance(text, Problem)]:
+            refined[i] = Draft(answer=drafts[i].answer, profile=None, problem=problems[0])
+            continue
+        profile = shorten.shortened(one, [text for text in new if isinstance(text, str)])
+        refined[i] = checked(json.dumps(profile, ensure_ascii=False), profile, rules)
+        stage.noted(refined[i].problem)
+    return again, refined
+
+
+def _repairable(draft: Draft) -> bool:
+    return draft.problem is not None and draft.problem.kind in REPAIRABLE
+
+
 def _judged(
     stage: Stage, documents: Sequence[Document], drafts: Sequence[Draft], verdicts: int
 ) -> list[Draft]:
@@ -134,7 +165,7 @@ def _judged(
         for row, draft in enumerate(drafts)
         if draft.profile is not None
     }
-    for number in range(verdicts):
+    for number in range(verdicts if asked else 0):
         answers = stage.ask(list(asked.values()), "judge again" if number else "judge")
         silent = {}
         for row, answer in zip(asked, answers, strict=True):

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from jaxret.data.dataset import Document
 from jaxret.documents.reading import original
+from jaxret.documents.shorten import Long, only_too_long
 from jaxret.documents.tool_profile import Rules, aim, tidy, violations
 from jaxret.llm import Messages, Problem, load_prompt, without_thoughts
 
@@ -39,6 +40,7 @@ class Draft(NamedTuple):
     answer: str
     profile: dict[str, Any] | None
     problem: Problem | None  # None: the profile keeps all rules
+    long: Long | None = None  # where the problem is that texts are too long, and nothing else
 
 
 def expand_question(document: Document, rules: Rules) -> Messages:
@@ -92,15 +94,22 @@ def read_draft(text: str, rules: Rules) -> Draft:
     """
     answer = without_thoughts(text)
     try:
-        profile = tidy(_object(answer))
+        found = _object(answer)
     except ValueError as error:
         regrets = "{" not in answer and _REGRET.search(answer)
         kind, reason = ("refusal", "it is a refusal") if regrets else ("bad_json", str(error))
         return Draft(answer=answer, profile=None, problem=Problem(kind=kind, reason=reason))
-    if broken := violations(profile, rules):
-        problem = Problem(kind="rules", reason="\n".join(broken))
-        return Draft(answer=answer, profile=None, problem=problem)
-    return Draft(answer=answer, profile=profile, problem=None)
+    return checked(answer, found, rules)
+
+
+def checked(answer: str, found: Any, rules: Rules) -> Draft:
+    """The draft that an object makes, tidied and held to the rules."""
+    profile = tidy(found)
+    if not (broken := violations(profile, rules)):
+        return Draft(answer=answer, profile=profile, problem=None)
+    problem = Problem(kind="rules", reason="\n".join(broken))
+    long = only_too_long(profile, rules)
+    return Draft(answer=answer, profile=None, problem=problem, long=long)
 
 
 def _object(answer: str) -> Any:

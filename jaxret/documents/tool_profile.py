@@ -53,6 +53,13 @@ def aim(words: int) -> int:
     return max(1, 2 * words // 3)
 
 
+def longest(rules: Rules) -> dict[str, int]:
+    """How many words the texts of a profile may have, by field."""
+    words = {"function": rules.text_words, "when_to_use": rules.text_words}
+    words["limitation"] = rules.limitation_words
+    return {field: limit - 1 for field, limit in words.items()}
+
+
 def schema(rules: Rules) -> Schema:
     """The form of a profile for endpoints that write by one. It knows fields, and no words."""
     text = {"type": "string"}
@@ -111,10 +118,9 @@ def violations(profile: Any, rules: Rules) -> list[str]:
         for field in profile
         if field not in FIELDS
     ]
-    words = {"function": rules.text_words, "when_to_use": rules.text_words}
-    for field, limit in (words | {"limitation": rules.limitation_words}).items():
+    for field, words in longest(rules).items():
         if field in profile:
-            messages += _text(field, profile[field], limit - 1)
+            messages += _text(field, profile[field], words)
     if "tags" in profile:
         messages += _tags(profile["tags"], rules)
     if "example_usage" in profile:

@@ -95,15 +95,15 @@ def test_a_bad_answer_is_written_again_by_another_model_that_is_told_why(answer,
 
 
 def test_each_round_sees_all_that_was_tried_before():
-    long = PROFILE | {"function": "Does it " + "very " * 30 + "well."}
-    with serve(writer=json.dumps(long), judge="true", editor=json.dumps(long)) as server:
+    poor = PROFILE | {"tags": ["one"]}
+    with serve(writer=json.dumps(poor), judge="true", editor=json.dumps(poor)) as server:
         [outcome] = run(models(server), DOCUMENTS[:1], rounds=2)
     assert (outcome.problem.kind, outcome.rounds) == ("rules", 2)
     first, *again = [request["messages"] for request in server.requests]
     assert [len(messages) for messages in again] == [4, 6]
     assert again[1][:4] == again[0]
     assert again[0][:2] == first
-    assert "at most 19 words, got 33" in again[1][-1]["content"]
+    assert "tags must be 3 to 5, got 1" in again[1][-1]["content"]
 
 
 def test_an_endpoint_that_writes_by_a_schema_is_told_the_form_of_a_profile():
@@ -264,3 +264,85 @@ def test_a_cost_is_that_of_both_sides_or_unknown():
     price = Price(prompt=2.0, completion=10.0)
     assert price.of(500_000, 100_000) == pytest.approx(1.0 + 1.0)
     assert Price(prompt=2.0).of(500_000, 100_000) is None
+
+
+LONG = " ".join(f"word{i}" for i in range(24))
+
+
+def shortening(*answers):
+    """An editor that gets sentences to shorten, and gives one answer after the other."""
+    left = list(answers)
+
+    def answer(messages):
+        assert len(messages) == 1, "neither the question nor the draft is shown"
+        assert "about" not in messages[0]["content"]
+        assert "word0 word1" in messages[0]["content"] or "still" in messages[0]["content"]
+        return left.pop(0)
+
+    return answer
+
+
+def test_a_text_that_is_too_long_is_asked_for_alone():
+    profile = PROFILE | {"function": LONG, "when_to_use": "Often."}
+    with serve(
+        writer=json.dumps(profile), judge="true", editor=shortening('"Does it in few words."')
+    ) as server:
+        [outcome] = run(models(server), DOCUMENTS[:1])
+    assert outcome.profile == profile | {"function": "Does it in few words."}
+    assert (outcome.problem, outcome.rounds) == (None, 1)
+    assert asked(server) == ["writer", "editor", "judge"]
+
+
+def test_two_long_texts_are_two_questions_and_one_that_stays_long_is_asked_for_again():
+    profile = PROFILE | {"function": LONG, "when_to_use": LONG.replace("word23", "end")}
+    still = " ".join(["still"] * 30)
+    editor = shortening(still, "When it is time.", "Does it.")
+    with serve(writer=json.dumps(profile), judge="true", editor=editor) as server:
+        stages = models(server, concurrency=1)
+        [outcome] = run(stages, DOCUMENTS[:1])
+    assert outcome.profile == PROFILE | {"function": "Does it.", "when_to_use": "When it is time."}
+    assert outcome.rounds == 2
+    assert stages.refine.problems == {"rules": 1}
+
+
+def test_a_text_that_stays_too_long_leaves_the_tool_without_a_profile():
+    profile = PROFILE | {"function": LONG}
+    still = " ".join(["still"] * 30)
+    with serve(writer=json.dumps(profile), judge="true", editor=shortening(still, still)) as server:
+        [outcome] = run(models(server), DOCUMENTS[:1])
+    assert outcome.profile is None
+    assert outcome.problem.kind == "rules"
+    assert "function must have at most 19 words, got 30" in outcome.problem.reason
+
+
+def test_what_is_wrong_in_another_way_too_is_written_again_as_a_whole():
+    profile = PROFILE | {"function": LONG, "tags": ["one"]}
+
+    def editor(messages):
+        assert len(messages) == 4  # the question, the draft, and what is wrong with it
+        return json.dumps(BETTER)
+
+    with serve(writer=json.dumps(profile), judge="true", editor=editor) as server:
+        [outcome] = run(models(server), DOCUMENTS[:1])
+    assert outcome.profile == BETTER
+
+
+def test_long_and_broken_drafts_are_mended_side_by_side_each_in_its_own_place():
+    """The first is too long, the second broken, the third fine."""
+
+    def writer(messages):
+        if about(messages, 0):
+            return json.dumps(PROFILE | {"function": LONG})
+        return "{" if about(messages, 1) else json.dumps(PROFILE)
+
+    def editor(messages):
+        return "Does it briefly." if len(messages) == 1 else json.dumps(BETTER)
+
+    with serve(writer=writer, judge="true", editor=editor) as server:
+        outcomes = run(models(server))
+    assert [x.profile["function"] for x in outcomes] == [
+        "Does it briefly.",
+        "Does it well.",
+        "Does it.",
+    ]
+    assert [x.rounds for x in outcomes] == [1, 1, 0]
