@@ -328,21 +328,25 @@ def test_what_is_wrong_in_another_way_too_is_written_again_as_a_whole():
 
 
 def test_long_and_broken_drafts_are_mended_side_by_side_each_in_its_own_place():
-    """The first is too long, the second broken, the third fine."""
+    """Of five the first and fourth are too long, the second and last broken."""
+    documents = [{"name": f"tool {i}", "description": f"Does thing {i}."} for i in range(5)]
+
+    def number(messages):
+        text = " ".join(message["content"] for message in messages)
+        return next(i for i in range(5) if f"Does thing {i}." in text)
 
     def writer(messages):
-        if about(messages, 0):
-            return json.dumps(PROFILE | {"function": LONG})
-        return "{" if about(messages, 1) else json.dumps(PROFILE)
+        i = number(messages)
+        if i in (0, 3):
+            return json.dumps(PROFILE | {"function": f"Does thing {i}. {LONG}"})
+        return json.dumps(PROFILE) if i == 2 else "{"
 
     def editor(messages):
-        return "Does it briefly." if len(messages) == 1 else json.dumps(BETTER)
+        said = f"Mended {number(messages)}."
+        return said if len(messages) == 1 else json.dumps(PROFILE | {"function": said})
 
     with serve(writer=writer, judge="true", editor=editor) as server:
-        outcomes = run(models(server))
-    assert [x.profile["function"] for x in outcomes] == [
-        "Does it briefly.",
-        "Does it well.",
-        "Does it.",
-    ]
-    assert [x.rounds for x in outcomes] == [1, 1, 0]
+        outcomes = run(models(server), documents)
+    functions = [x.profile["function"] for x in outcomes]
+    assert functions == ["Mended 0.", "Mended 1.", "Does it.", "Mended 3.", "Mended 4."]
+    assert [x.rounds for x in outcomes] == [1, 1, 0, 1, 1]
