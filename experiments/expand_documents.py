@@ -23,6 +23,7 @@ The paper: about 1.5 % of 43,215 tools were refined, and 100 of 100 sampled prof
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ PROFILE_TOKENS = 46  # on average in the paper (Table 1)
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Runs the pipeline; writes the data set and the sample, returns counts and cost."""
     chats, prices, rules = chats_of(cfg), asking.prices(cfg, STAGES), Rules(**plain(cfg.rules))
-    dataset = read_dataset(cfg)
+    dataset = read(cfg)
     print(dataset.summary(), flush=True)
 
     def before():
@@ -94,7 +95,7 @@ def check(cfg: DictConfig) -> dict[str, float] | None:
     require("sample", cfg.sample, ">= 0", lambda x: x >= 0)
     prices, rules = asking.prices(cfg, STAGES), Rules(**plain(cfg.rules))
     if cfg.dry_run:
-        return plan(cfg, read_dataset(cfg).documents[: cfg.limit], rules, prices)
+        return plan(cfg, read(cfg).documents[: cfg.limit], rules, prices)
     chats_of(cfg)
     return None
 
@@ -105,6 +106,21 @@ def show(cfg: DictConfig, results: Found) -> None:
     expanded, tools = (results[name]["mean"] for name in ("expanded", "tools"))
     print(f"{expanded:,.0f} of {tools:,.0f} tools have a profile")
     print(f"data set: {cfg.directory}/expanded")
+
+
+def read(cfg: DictConfig) -> Dataset:
+    """The data set; with ``terse`` its documents are their bad versions, name and one line.
+
+    Raises:
+      ValueError: if they have none.
+    """
+    dataset = read_dataset(cfg)
+    if not cfg.terse:
+        return dataset
+    if not all(isinstance(x, dict) and x.get("terse") for x in dataset.documents):
+        raise ValueError(f"terse=true: {dataset.name} has documents without a terse version")
+    bad = [{"name": x["name"], "description": x["terse"]} for x in map(dict, dataset.documents)]
+    return replace(dataset, documents=tuple(bad))
 
 
 def chats_of(cfg: DictConfig) -> dict[str, Chat]:

@@ -4,13 +4,15 @@ python -m experiments.local_llm start          fetches, checks, starts; then say
 python -m experiments.local_llm status
 python -m experiments.local_llm stop
 python -m experiments.local_llm fetch          the weights alone
+python -m experiments.local_llm answers        what it has said about DeskBank: not asked again
 """
 
 import argparse
 import sys
 
-from experiments.local_llm import server
+from experiments.local_llm import answers, server
 from experiments.local_llm.model import NAME, weights
+from jaxret.encoders import cache_directory
 
 HOW = """{name} answers at {url} ({slots} questions side by side, {tokens:,} tokens each).
 Ask it from any experiment that asks language models:
@@ -26,7 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("action", choices=["start", "status", "stop", "fetch"])
+    parser.add_argument("action", choices=["start", "status", "stop", "fetch", "answers"])
     defaults = server.Settings()
     said = {
         "port": "where it listens",
@@ -52,6 +54,9 @@ def act(action: str, settings: server.Settings) -> str:
     port = settings.port
     if action == "fetch":
         return str(weights())
+    if action == "answers":
+        cache = cache_directory() / "llm"
+        return f"{answers.unpack(answers.FILE, cache):,} new answers in {cache}"
     if action == "stop":
         return "stopped" if server.stop(port) else f"no server of ours at port {port}"
     if action == "status":

@@ -22,6 +22,7 @@ _SERVE = str(Path(__file__).with_name("serve.py"))
 _STARTED: dict[int, subprocess.Popen] = {}  # by this process: they are asked whether they live
 START = 180.0  # seconds that the server may take to answer
 STOP = 20.0  # seconds that it may take to end
+CLOSE = 90.0  # seconds that a port may take to be free after it
 
 
 class Settings(NamedTuple):
@@ -55,6 +56,7 @@ def start(settings: Settings) -> str:
             f"port {settings.port} is in use by another program: choose another with --port"
         )
     command = _command(settings, weights())
+    _wait_until_closed(settings.port)
     folder().mkdir(parents=True, exist_ok=True)
     with _log(settings.port).open("wb") as log:
         process = subprocess.Popen(
@@ -159,6 +161,17 @@ def _python() -> list[str]:
         raise ServerError("the server's environment is made by uv, which is not installed")
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     return ["uv", "run", "--no-project", "--python", version, "--with", XLLAMACPP, "python"]
+
+
+def _wait_until_closed(port: int) -> None:
+    """Connections of a server that has ended hold its port for a minute."""
+    deadline = time.monotonic() + CLOSE
+    while time.monotonic() < deadline:
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind((HOST, port))
+            return
+        time.sleep(0.2)
+    raise ServerError(f"port {port} is not free after {CLOSE:.0f} seconds: choose another, --port")
 
 
 def _wait_for_health(process: subprocess.Popen, port: int) -> None:

@@ -25,7 +25,7 @@ from jaxret.files import write_json_lines
 PROMPTS = {
     "expand": ("expand.txt",),
     "judge": ("judge.txt", "judge_again.txt"),
-    "refine": ("expand.txt", "refine.txt"),
+    "refine": ("expand.txt", "refine.txt", "shorten.txt"),
 }
 
 

@@ -88,6 +88,30 @@ def rows(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def test_bad_documents_are_expanded_from_their_one_line_alone(folder):
+    path = folder / "data" / "tools.jsonl"
+    tools = [
+        {"id": f"tool-{i}", "terse": f"Short {i}."}
+        | {"documentation": {"name": f"tool-{i}", "description": f"Does {i}."}}
+        for i in range(TOOLS)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in tools))
+    with serving(answer) as server:
+        expand_documents.main(configure(folder, server, "terse=true", "limit=2"))
+        asked = [request["messages"][1]["content"] for request in server.requests]
+    assert all("Short " in text and "Does 0." not in text for text in asked)
+    expanded = data.load("jsonl", folder / "run/expanded").documents
+    bad = "Name: tool-0 Description: Short 0."
+    assert template("full")(expanded[0]) == bad
+    assert template("expanded")(expanded[0]).startswith(f"{bad} Function: Does what")
+
+
+def test_bad_documents_must_be_there(folder):
+    with serving(answer) as server, pytest.raises(ValueError, match="without a terse version"):
+        expand_documents.main(configure(folder, server, "terse=true"))
+    assert not server.requests
+
+
 def test_the_data_set_is_read_as_it_is_and_failures_keep_their_document(folder, capsys):
     with serving(answer) as server:
         results = expand_documents.main(configure(folder, server))
@@ -130,7 +154,11 @@ def test_the_data_set_is_read_as_it_is_and_failures_keep_their_document(folder, 
         assert one["profile"] == profile(one["id"])
     provenance = json.loads((folder / "run/expanded/provenance.json").read_text())
     assert provenance["stages"]["refine"]["model"] == "gpt-4o-2024-08-06"
-    assert set(provenance["stages"]["refine"]["prompts"]) == {"expand.txt", "refine.txt"}
+    assert set(provenance["stages"]["refine"]["prompts"]) == {
+        "expand.txt",
+        "refine.txt",
+        "shorten.txt",
+    }
 
 
 def test_one_model_takes_the_place_of_all_where_it_is_named(folder):

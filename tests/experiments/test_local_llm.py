@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 
 import pytest
 
@@ -114,6 +115,20 @@ def test_a_port_of_another_program_is_refused(serve, port):
         other.listen()
         with pytest.raises(server.ServerError, match=rf"port {port} is in use .*--port"):
             start(port)
+
+
+def test_a_port_that_is_still_held_is_waited_for(serve, port, monkeypatch):
+    """Bound, and nobody listens: as after a server whose connections are closing."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", port))
+        threading.Timer(0.5, held.close).start()
+        assert start(port) == f"http://127.0.0.1:{port}/v1"
+    monkeypatch.setattr(server, "CLOSE", 0.3)
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        other = held.getsockname()[1]
+        with pytest.raises(server.ServerError, match=rf"port {other} is not free after 0 seconds"):
+            start(other)
 
 
 def test_a_server_that_ends_at_the_start_says_its_last_words(serve, port):

@@ -1,0 +1,74 @@
+"""What the model has said about DeskBank, kept in the repository: nobody need ask it again.
+
+    python -m experiments.local_llm answers     puts these answers where experiments look for them
+    python -m experiments.local_llm.answers     takes new ones from there (for who has asked more)
+
+An answer is found under the hash of its question (`jaxret.llm.Chat`), so it serves whoever asks the
+same words of the same endpoint, that of ``start`` with its own port. Answers about other data sets
+are not taken: their texts have licences of their own. Neither are probabilities of single words;
+they are in tables (`experiments.real_judge`).
+"""
+
+import gzip
+import json
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from jaxret import data
+from jaxret.encoders import cache_directory
+from jaxret.files import existing, write_whole
+
+FILE = Path(__file__).with_name("answers.jsonl.gz")
+FIELDS = ("answer", "usage")
+
+
+def unpack(file: Path, cache: Path) -> int:
+    """Puts the answers of a file where they are not yet there; says how many these were.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+      ValueError: it is damaged.
+    """
+    existing(file, "answers of a language model")
+    try:
+        rows = [json.loads(line) for line in gzip.decompress(file.read_bytes()).splitlines()]
+        new = [row for row in rows if not (cache / f"{row['name']}.json").exists()]
+        texts = [json.dumps({field: row[field] for field in FIELDS}) for row in new]
+    except (OSError, EOFError, KeyError, ValueError) as error:
+        raise ValueError(f"{file} holds no answers ({error}): get it again") from error
+    for row, text in zip(new, texts, strict=True):
+        write_whole(cache / f"{row['name']}.json", text)
+    return len(new)
+
+
+def pack(cache: Path, texts: Collection[str], file: Path) -> int:
+    """Adds the answers to questions that hold one of the texts to a file; says how many it has.
+
+    The same answers make the same file, byte by byte.
+    """
+    rows: dict[str, dict[str, Any]] = {}
+    if file.exists():
+        lines = gzip.decompress(file.read_bytes()).splitlines()
+        rows = {row["name"]: row for row in map(json.loads, lines)}
+    for path in cache.glob("*.json"):
+        kept = json.loads(path.read_text())
+        asked = "\n".join(message["content"] for message in kept.get("messages", ()))
+        if "first" not in kept and any(text in asked for text in texts):
+            rows[path.stem] = {"name": path.stem} | {field: kept[field] for field in FIELDS}
+    lines = [json.dumps(rows[name], ensure_ascii=False) + "\n" for name in sorted(rows)]
+    part = file.with_name(f".{file.name}")
+    part.write_bytes(gzip.compress("".join(lines).encode(), mtime=0))
+    part.replace(file)
+    return len(rows)
+
+
+def deskbank_texts() -> set[str]:
+    """Descriptions of DeskBank's tools, as questions quote them, and its queries."""
+    bank = data.load("deskbank", part="all")
+    said = (document[field] for document in bank.documents for field in ("description", "terse"))
+    return {*(json.dumps(text, ensure_ascii=False) for text in said), *bank.queries}
+
+
+if __name__ == "__main__":
+    print(f"{FILE}: {pack(cache_directory() / 'llm', deskbank_texts(), FILE):,} answers")
