@@ -117,9 +117,13 @@ def read(cfg: DictConfig) -> Dataset:
     dataset = read_dataset(cfg)
     if not cfg.terse:
         return dataset
-    if not all(isinstance(x, dict) and x.get("terse") for x in dataset.documents):
+    bad = [
+        {"name": document["name"], "description": document["terse"]}
+        for document in dataset.documents
+        if isinstance(document, dict) and document.get("terse")
+    ]
+    if len(bad) < len(dataset.documents):
         raise ValueError(f"terse=true: {dataset.name} has documents without a terse version")
-    bad = [{"name": x["name"], "description": x["terse"]} for x in map(dict, dataset.documents)]
     return replace(dataset, documents=tuple(bad))
 
 

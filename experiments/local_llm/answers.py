@@ -66,7 +66,8 @@ def pack(cache: Path, texts: Collection[str], file: Path) -> int:
 def deskbank_texts() -> set[str]:
     """Descriptions of DeskBank's tools, as questions quote them, and its queries."""
     bank = data.load("deskbank", part="all")
-    said = (document[field] for document in bank.documents for field in ("description", "terse"))
+    documents = [document for document in bank.documents if isinstance(document, dict)]
+    said = (document[field] for document in documents for field in ("description", "terse"))
     return {*(json.dumps(text, ensure_ascii=False) for text in said), *bank.queries}
 
 
