@@ -1,61 +1,29 @@
 """Expansion against a real HTTP server: models that answer well, badly, and not at all."""
 
 import json
-from contextlib import contextmanager
 
 import pytest
 
-from jaxret.documents.pipeline import Stages, expand_documents
 from jaxret.documents.questions import expand_question, read_draft
 from jaxret.documents.tool_profile import Rules, schema
-from jaxret.llm import Chat, Endpoint, OutOfReach, Price, Stage, Unanswered
+from jaxret.llm import OutOfReach, Price, Unanswered
+from tests.documents.writers import (
+    BETTER,
+    BUSY,
+    DOCUMENTS,
+    PROFILE,
+    about,
+    asked,
+    models,
+    run,
+    serve,
+)
 from tests.fake_llm import Reply, serving
-
-PROFILE = {"function": "Does it.", "tags": ["one", "two", "three"]}
-BETTER = {"function": "Does it well.", "tags": ["one", "two", "three"]}
-DOCUMENTS = [{"name": f"tool {i}", "description": f"Does thing {i}."} for i in range(3)]
-BUSY = Reply("slow down", status=429, headers=(("Retry-After", "0.01"),))
 
 
 @pytest.fixture(autouse=True)
 def key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
-
-
-def models(server, cache=None, *, patience=25, before=lambda: None, **settings):
-    """Three models of one server, by their names."""
-    settings = {"retries": 0, "timeout": 60.0, "attempts": 1} | settings
-
-    def stage(name):
-        chat = Chat(Endpoint(model=name, base_url=server.url, **settings), cache)
-        return Stage(chat, patience=patience, before=before)
-
-    return Stages(stage("writer"), stage("judge"), stage("editor"))
-
-
-@contextmanager
-def serve(**said):
-    """A server with an answer for each model: a text, a `Reply`, or a function of the messages."""
-
-    def answer(messages, number):
-        reply = said[server.requests[number]["model"]]
-        reply = reply(messages) if callable(reply) else reply
-        return reply if isinstance(reply, Reply) else Reply(reply)
-
-    with serving(answer) as server:
-        yield server
-
-
-def asked(server):
-    return [request["model"] for request in server.requests]
-
-
-def run(stages, documents=DOCUMENTS, **settings):
-    return expand_documents(documents, stages, Rules(), **settings)
-
-
-def about(messages, number):
-    return f"Does thing {number}." in messages[1]["content"]
 
 
 def test_profiles_that_keep_the_rules_and_convince_the_judge_are_accepted():
@@ -264,89 +232,3 @@ def test_a_cost_is_that_of_both_sides_or_unknown():
     price = Price(prompt=2.0, completion=10.0)
     assert price.of(500_000, 100_000) == pytest.approx(1.0 + 1.0)
     assert Price(prompt=2.0).of(500_000, 100_000) is None
-
-
-LONG = " ".join(f"word{i}" for i in range(24))
-
-
-def shortening(*answers):
-    """An editor that gets sentences to shorten, and gives one answer after the other."""
-    left = list(answers)
-
-    def answer(messages):
-        assert len(messages) == 1, "neither the question nor the draft is shown"
-        assert "about" not in messages[0]["content"]
-        assert "word0 word1" in messages[0]["content"] or "still" in messages[0]["content"]
-        return left.pop(0)
-
-    return answer
-
-
-def test_a_text_that_is_too_long_is_asked_for_alone():
-    profile = PROFILE | {"function": LONG, "when_to_use": "Often."}
-    with serve(
-        writer=json.dumps(profile), judge="true", editor=shortening('"Does it in few words."')
-    ) as server:
-        [outcome] = run(models(server), DOCUMENTS[:1])
-    assert outcome.profile == profile | {"function": "Does it in few words."}
-    assert (outcome.problem, outcome.rounds) == (None, 1)
-    assert asked(server) == ["writer", "editor", "judge"]
-
-
-def test_two_long_texts_are_two_questions_and_one_that_stays_long_is_asked_for_again():
-    profile = PROFILE | {"function": LONG, "when_to_use": LONG.replace("word23", "end")}
-    still = " ".join(["still"] * 30)
-    editor = shortening(still, "When it is time.", "Does it.")
-    with serve(writer=json.dumps(profile), judge="true", editor=editor) as server:
-        stages = models(server, concurrency=1)
-        [outcome] = run(stages, DOCUMENTS[:1])
-    assert outcome.profile == PROFILE | {"function": "Does it.", "when_to_use": "When it is time."}
-    assert outcome.rounds == 2
-    assert stages.refine.problems == {"rules": 1}
-
-
-def test_a_text_that_stays_too_long_leaves_the_tool_without_a_profile():
-    profile = PROFILE | {"function": LONG}
-    still = " ".join(["still"] * 30)
-    with serve(writer=json.dumps(profile), judge="true", editor=shortening(still, still)) as server:
-        [outcome] = run(models(server), DOCUMENTS[:1])
-    assert outcome.profile is None
-    assert outcome.problem.kind == "rules"
-    assert "function must have at most 19 words, got 30" in outcome.problem.reason
-
-
-def test_what_is_wrong_in_another_way_too_is_written_again_as_a_whole():
-    profile = PROFILE | {"function": LONG, "tags": ["one"]}
-
-    def editor(messages):
-        assert len(messages) == 4  # the question, the draft, and what is wrong with it
-        return json.dumps(BETTER)
-
-    with serve(writer=json.dumps(profile), judge="true", editor=editor) as server:
-        [outcome] = run(models(server), DOCUMENTS[:1])
-    assert outcome.profile == BETTER
-
-
-def test_long_and_broken_drafts_are_mended_side_by_side_each_in_its_own_place():
-    """Of five the first and fourth are too long, the second and last broken."""
-    documents = [{"name": f"tool {i}", "description": f"Does thing {i}."} for i in range(5)]
-
-    def number(messages):
-        text = " ".join(message["content"] for message in messages)
-        return next(i for i in range(5) if f"Does thing {i}." in text)
-
-    def writer(messages):
-        i = number(messages)
-        if i in (0, 3):
-            return json.dumps(PROFILE | {"function": f"Does thing {i}. {LONG}"})
-        return json.dumps(PROFILE) if i == 2 else "{"
-
-    def editor(messages):
-        said = f"Mended {number(messages)}."
-        return said if len(messages) == 1 else json.dumps(PROFILE | {"function": said})
-
-    with serve(writer=writer, judge="true", editor=editor) as server:
-        outcomes = run(models(server), documents)
-    functions = [x.profile["function"] for x in outcomes]
-    assert functions == ["Mended 0.", "Mended 1.", "Does it.", "Mended 3.", "Mended 4."]
-    assert [x.rounds for x in outcomes] == [1, 1, 0, 1, 1]
