@@ -142,14 +142,14 @@ def in_use(port: int) -> bool:
 def _command(settings: Settings, model: Path) -> list[str]:
     """What is run: the wheel's server, or one that somebody has compiled."""
     if settings.program:
-        own = shlex.split(settings.program)
-        if shutil.which(own[0]) is None:
-            raise ServerError(f"no program {own[0]}: --program wants a llama-server's path")
+        name, *own = shlex.split(settings.program)
+        if (found := shutil.which(name)) is None:
+            raise ServerError(f"no program {name}: --program wants a llama-server's path")
         words = {"model": model, "alias": NAME, "host": HOST, "port": settings.port}
         words |= {"ctx-size": settings.context, "parallel": settings.slots}
         words |= {"threads": settings.threads}
         said = [word for name, value in words.items() for word in (f"--{name}", str(value))]
-        return [*own, "--jinja", *said]
+        return [str(Path(found).resolve()), *own, "--jinja", *said]
     words = {"model": model, "alias": NAME, **settings._asdict()}
     del words["program"]
     return [*_python(), _SERVE, *(f"--{name}={value}" for name, value in words.items())]

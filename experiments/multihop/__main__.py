@@ -31,7 +31,8 @@ Settings are chosen with the gold judge on the validation part, by a stream of a
 for frozen, 0.583 for reranked, 0.579 for reranked_greedy, and in the last quarter 0.575, 0.620,
 0.609. MultiHop-RAG: 0.600, 0.610, 0.659, and 0.612, 0.641, 0.680; the gain of reranked_greedy is
 0.02 at first and second hops, 0.19 at third and 0.34 at fourth ones, whose facts many questions
-share. A language model that judges is asked hop by hop: at a second an answer 20 minutes a learner.
+share. A language model that judges is asked hop by hop: at a second an answer 20 minutes a learner;
+``judge=llm_each`` asks about each document alone, for one token, and about a pair once.
 """
 
 import json

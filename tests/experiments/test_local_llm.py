@@ -94,12 +94,21 @@ def test_a_server_of_ones_own_takes_the_place_of_the_wheels(tmp_path, serve, por
     assert server.check(port) == "ready, qwen2.5-coder-1.5b-instruct-q4 with 2"
 
 
+def test_a_program_beside_the_caller_is_found_wherever_the_server_runs(tmp_path, monkeypatch):
+    (tmp_path / "llama-server").write_text("")
+    (tmp_path / "llama-server").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    command = server._command(server.Settings(program="./llama-server -fa off"), tmp_path / "w")
+    assert command[:3] == [str(tmp_path / "llama-server"), "-fa", "off"]
+
+
 def test_a_program_that_is_not_there_is_one_line(tmp_path, serve, port):
     with pytest.raises(server.ServerError, match=r"no program .*/absent"):
         server.start(server.Settings(port=port, program=f"{tmp_path}/absent --fast"))
 
 
-def test_a_server_that_was_killed_is_started_anew(serve, port):
+def test_a_server_that_was_killed_is_started_anew(serve, port, monkeypatch):
+    monkeypatch.setattr(server, "_wait_until_closed", lambda port: None)  # this script need not
     start(port)
     pid = server.running(port)
     os.kill(pid, signal.SIGKILL)
