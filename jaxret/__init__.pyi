@@ -21,6 +21,7 @@ from .online import (
 from .online.environment import (
     Environment as Environment,
     judged as judged,
+    judging_reranker as judging_reranker,
     label_noise as label_noise,
     simulated_reranker as simulated_reranker,
 )

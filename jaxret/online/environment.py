@@ -3,7 +3,7 @@
     success = 'the chosen item is one of the labels'
     noise_rate rho: the learner sees the bit the wrong way round with probability rho   B.4
     verdicts: a judge rewards item i for query n with verdicts[n, i], whatever the labels say
-    reranker: of the k items shown, which one is used                           Algorithm 2
+    reranker: of the k items shown, which one is used: simulated, or a judge's  Algorithm 2
     arrives, leaves: item i is there in the rounds arrives_i <= t < leaves_i     Algorithm 3
                      and where leaves_i < arrives_i it is away in between, and returns
 
@@ -93,6 +93,30 @@ def simulated_reranker(*, accuracy: float) -> Reranker:
         return jnp.where(sees, jnp.argmax(right), jax.random.randint(lot, (), 0, right.shape[0]))
 
     return rerank
+
+
+class JudgingReranker(NamedTuple):
+    """See `judging_reranker`."""
+
+    verdicts: Float[Array, "N I"]
+
+    def __call__(
+        self, key: PRNGKey, slate: Slate, labels: Int[Array, " L"], query: Int[Array, ""]
+    ) -> Int[Array, ""]:
+        del key, labels
+        return jnp.argmax(self.verdicts[query, slate.items])
+
+
+def judging_reranker(verdicts: Float[ArrayLike, "N I"]) -> JudgingReranker:
+    """Picks what a judge believes in most: of the slate, the item with the largest ``verdicts``.
+
+    It always decides alike, but nobody knows the probability with which it uses an item that is
+    shown: a propensity says how items came onto the slate, and no more (Algorithm 2, line 8).
+
+    Raises:
+      ValueError: see `judged`.
+    """
+    return JudgingReranker(jnp.asarray(judged(verdicts).verdicts))
 
 
 def available_at(

@@ -229,9 +229,10 @@ def _loop(resume: Path | None, chunks: int, start: Callable, step: Callable) -> 
 
 def _check(environment: Environment, items: int, queries: int) -> None:
     """Refuses an environment that does not fit; what is traced passes."""
-    if environment.verdicts is not None:
-        shape = f"[{queries}, {items}], of every query and tool"
-        require("verdicts", environment.verdicts.shape, shape, (queries, items).__eq__)
+    for judge in (environment, environment.reranker):
+        if (verdicts := getattr(judge, "verdicts", None)) is not None:
+            shape = f"[{queries}, {items}], of every query and tool"
+            require("verdicts", verdicts.shape, shape, (queries, items).__eq__)
     rate = environment.noise_rate
     require("noise_rate", rate, "None or in [0, 0.5]", lambda x: x is None or 0 <= x <= 0.5)
     for name in ("arrives", "leaves"):

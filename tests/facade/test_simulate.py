@@ -129,6 +129,10 @@ def test_chunks_do_not_matter(task):
         ({"environment": jr.Environment(arrives=np.zeros(3))}, "arrives, .* must be 12, got 3"),
         ({"environment": jr.Environment(leaves=np.zeros(30))}, "leaves, .* must be 12, got 30"),
         ({"environment": jr.judged(np.zeros((60, 9)))}, r"verdicts must be \[60, 12\], .*, 9\)"),
+        (
+            {"environment": jr.Environment(reranker=jr.judging_reranker(np.zeros((9, 12))))},
+            r"verdicts must be \[60, 12\], .*\(9, 12\)",
+        ),
     ],
 )
 def test_settings_out_of_range_are_named(task, arguments, message):

@@ -8,6 +8,7 @@ from jaxret.online.environment import (
     always_available,
     available_at,
     judged,
+    judging_reranker,
     label_noise,
     respond,
     simulated_reranker,
@@ -82,6 +83,19 @@ def test_a_reranker_finds_the_right_item_at_its_accuracy_or_by_luck(accuracy):
     wrong = choice.item[choice.item != 9]
     for item in (7, 2, 4):  # mistakes are even over the slate
         assert len(wrong) == 0 or is_rate(wrong == item, 1 / 3)
+
+
+def test_a_judge_uses_what_it_believes_in_most_of_the_slate():
+    verdicts = np.full((2, 10), 0.5)
+    verdicts[1, [0, 4]] = 1.0, 0.9  # item 0 is not shown
+    environment = Environment(reranker=judging_reranker(verdicts))
+    choice, feedback, success = respond(
+        environment, jax.random.key(0), SLATE, jnp.asarray([7, -1]), jnp.asarray(1)
+    )
+    assert (choice.item, success, feedback.reward) == (4, 0, 0)
+    np.testing.assert_allclose(choice.propensity, 0.1)
+    with pytest.raises(ValueError, match=r"verdicts must be in \[0, 1\], got 2"):
+        judging_reranker(2 * verdicts)
 
 
 def test_a_reranker_that_sees_no_right_item_picks_any():

@@ -1,0 +1,121 @@
+"""What does a real judge buy as a reranker, whose probabilities nobody knows? (ORAG Algorithm 2)
+
+    uv run python -m experiments.real_judge.rerank
+
+Some tools are shown, one is used, its success is the bit. Who picks:
+
+    none     nobody: the first of the slate is used
+    judge    the language model of `experiments.real_judge.ask`: what it finds most probable
+    alike    a simulated one that recognises a right tool as often as the judge does on average,
+             every tool and query alike, and else picks any
+
+No rule knows how probable it is that a tool which is shown is used. ``recognised`` is that
+probability for right tools, r, measured over slates drawn from the documents' embeddings: where it
+is the same for all queries it scales the steps of ``reranked``, where it is not it bends them.
+
+    recognised/..           r over queries (mean), over those of one tool (least, most), and the
+                            share of queries with r below 0.1 (never) and above 0.9 (always)
+    RERANKER/LEARNER/..     success of the tool used (online), nDCG@k by the last embeddings (final)
+
+2 cores: half a minute; no server is needed.
+"""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from omegaconf import DictConfig
+
+import jaxret as jr
+from experiments.common.config import learner_grids
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.loading import load_task
+from experiments.common.run_directory import RunDirectory
+from experiments.common.tables import results_table
+from experiments.real_judge.learn import measure
+from experiments.real_judge.pairs import Pairs, joined
+from experiments.real_judge.recognition import recognition
+from experiments.real_judge.table import TABLE, load
+from jaxret.online.environment import Environment
+from jaxret.progress import Progress
+from jaxret.validate import require
+
+RERANKERS = ("none", "judge", "alike")
+COLUMNS = ("online", "final")
+TAU = 0.04  # of the slates on which recognition is measured; of the learners' grids the flattest
+
+
+@experiment("real_judge_rerank")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Measures how often the judge recognises a tool, then every learner with every reranker."""
+    pairs = joined(load_task(cfg), load(TABLE if cfg.table is None else Path(cfg.table)))
+    seen = recognised(pairs, cfg.shown, cfg.draws, cfg.seed)
+    results = {f"recognised/{name}": np.array([x]) for name, x in seen.items()}
+    worlds = environments(pairs, seen["mean"], cfg.shown)
+    bar = Progress(total=len(cfg.rerankers) * len(cfg.learners), unit="learner")
+    for name in cfg.rerankers:
+        for grid in learner_grids(cfg):
+            bar.set_postfix_str(f"{grid.name}, {name}")
+            found = measure(cfg, run, pairs, grid, name, worlds[name])
+            results |= {f"{name}/{grid.name}/{key}": found[key] for key in COLUMNS}
+            bar.update()
+    bar.close()
+    return results
+
+
+@main.check
+def check(cfg: DictConfig) -> None:
+    """Refuses rerankers and numbers that cannot be."""
+    for name in cfg.rerankers:
+        require("rerankers", name, f"some of {', '.join(RERANKERS)}", RERANKERS.__contains__)
+    for name in ("exposures", "seeds", "chunk", "draws"):
+        require(name, cfg[name], ">= 1", lambda x: x >= 1)
+    require("shown", cfg.shown, ">= 2", lambda x: x >= 2)
+    require("validation", cfg.validation, "in (0, 1)", lambda x: 0 < x < 1)
+    learner_grids(cfg)
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Prints how often a right tool is recognised, and a line a learner and reranker."""
+    for name in ("mean", "least", "most", "never", "always"):
+        print(f"recognised/{name:<8} {results[f'recognised/{name}']['mean']:.3f}")
+    rows = [f"{name}/{learner}" for name in cfg.rerankers for learner in cfg.learners]
+    results_table(results, rows, COLUMNS, f"{cfg.dataset.name}, {cfg.shown} shown")
+
+
+def recognised(pairs: Pairs, shown: int, draws: int, seed: int) -> dict[str, float]:
+    """How often the judge uses the right tool where it is shown, beside others drawn with it."""
+    task = pairs.task
+    found = recognition(
+        jr.judging_reranker(pairs.yes),
+        jr.policies.softmax(k=shown),
+        jnp.asarray(task.queries @ task.theta.T / TAU),
+        jnp.asarray(task.labels),
+        jax.random.key(seed),
+        draws,
+    )
+    right = task.labels[:, 0]
+    tools = [np.nanmean(found[right == tool]) for tool in np.unique(right)]
+    return {
+        "mean": float(np.nanmean(found)),
+        "least": float(min(tools)),
+        "most": float(max(tools)),
+        "never": float((found < 0.1).mean()),
+        "always": float((found > 0.9).mean()),
+    }
+
+
+def environments(pairs: Pairs, recognised: float, shown: int) -> dict[str, Environment]:
+    """The rerankers; the simulated one also finds a right tool by luck, one time in ``shown``."""
+    accuracy = max(0.0, (recognised - 1 / shown) / (1 - 1 / shown))
+    return {
+        "none": Environment(),
+        "judge": Environment(reranker=jr.judging_reranker(pairs.yes)),
+        "alike": Environment(reranker=jr.simulated_reranker(accuracy=accuracy)),
+    }
+
+
+if __name__ == "__main__":
+    main.cli()

@@ -1,0 +1,89 @@
+"""A judge as a reranker: how often it recognises a tool, by hand, and one small run."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+
+import jaxret as jr
+from experiments.common.config import CONFIGS
+from experiments.common.loading import load_task
+from experiments.real_judge import rerank, table
+from experiments.real_judge.recognition import recognition
+
+
+def test_recognition_is_the_share_of_slates_on_which_the_right_tool_is_used():
+    logits = jnp.zeros((3, 4))  # every slate of two of four is as probable
+    verdicts = np.array([[0.9, 0.1, 0.2, 0.3], [0.5, 0.1, 0.7, 0.6], [0.2, 0.4, 0.6, 0.8]])
+    found = recognition(
+        jr.judging_reranker(verdicts),
+        jr.policies.softmax(k=2),
+        logits,
+        jnp.zeros((3, 1), jnp.int32),
+        jax.random.key(0),
+        4_000,
+    )
+    # The right tool is believed in most; above one of three others; least.
+    np.testing.assert_allclose(found, [1, 1 / 3, 0], atol=0.04)
+
+
+def test_recognition_of_a_tool_that_is_never_shown_is_not_a_number():
+    found = recognition(
+        jr.judging_reranker(np.ones((1, 3))),
+        jr.policies.greedy(k=2),
+        jnp.array([[3.0, 2.0, 1.0]]),
+        jnp.array([[2]]),
+        jax.random.key(0),
+        8,
+    )
+    assert np.isnan(found).all()
+
+
+@pytest.fixture
+def configured(world, tmp_path):
+    """Settings of a small run with a judge that knows half of the tools and denies the others."""
+
+    def make(*more):
+        where = [
+            "dataset=jsonl",
+            f"dataset.path={world / 'data'}",
+            f"encoder.path={world / 'encoder'}",
+            f"cache={world / 'cache'}",
+            f"directory={tmp_path / 'run'}",
+            f"table={tmp_path / 'table.npz'}",
+            "tracking=files",
+            "seeds=2",
+            "draws=64",
+            "shown=3",
+            "learner=[frozen,reranked]",
+            "~learners.reranked_greedy",
+            "~learners.reranked_paper",
+            "learners.reranked.tau=[0.04]",
+            "learners.reranked.eta_over_tau=[0.03]",
+        ]
+        with initialize_config_dir(CONFIGS, version_base="1.3"):
+            return compose("real_judge_rerank", [*where, *more])
+
+    task = load_task(make())
+    rows = np.flatnonzero(np.isin(task.labels[:, 0], range(6)))
+    right = task.labels[rows, :1] == np.arange(6)
+    yes = np.where(right, np.where(np.arange(6) < 3, 0.9, 0.1), 0.5)
+    queries = [task.dataset.query_ids[row] for row in rows]
+    table.empty({}, task.ids[:6], queries)._replace(yes=yes).save(tmp_path / "table.npz")
+    return make
+
+
+def test_a_judge_serves_the_tools_that_it_recognises_and_no_others(configured):
+    found = rerank.main(configured())
+    assert found["recognised/least"] == 0.0
+    assert found["recognised/most"] == 1.0
+    assert found["recognised/never"] + found["recognised/always"] == pytest.approx(1.0)
+    frozen = {name: found[f"{name}/frozen/online"] for name in rerank.RERANKERS}
+    assert 0 < frozen["judge"] <= found["recognised/always"] + 0.1
+    assert frozen["alike"] < 1
+
+
+def test_a_reranker_that_is_not_known_is_refused(configured):
+    with pytest.raises(ValueError, match=r"rerankers must be some of none, judge, alike, got"):
+        rerank.main(configured("rerankers=[me]"))
