@@ -24,7 +24,7 @@ from jaxret.files import write_json_lines
 
 PROMPTS = {
     "expand": ("expand.txt",),
-    "judge": ("judge.txt", "judge_again.txt"),
+    "judge": ("judge.txt", "judge_again.txt", "claim.txt"),
     "refine": ("expand.txt", "refine.txt", "shorten.txt"),
 }
 

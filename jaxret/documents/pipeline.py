@@ -5,6 +5,8 @@
     judge     a second model says whether all of it is supported by the documentation
     refine    a third model writes what failed again, told what was wrong; checked and judged too.
               Where texts are too long and nothing else is wrong, it is asked for these alone
+    confirm   (ours, where it is asked for) the second model says of single fields of an accepted
+              profile whether the documentation says so; what it does not confirm is left out
 
 A profile is accepted if it keeps the rules and the judge says true, and in no other case. Answers
 are on disk (`jaxret.llm.Chat`), so a run that was killed asks nothing twice. The paper's models:
@@ -18,7 +20,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from jaxret.data.dataset import Document
-from jaxret.documents import audit, shorten
+from jaxret.documents import audit, claims, shorten
 from jaxret.documents.questions import (
     Draft,
     checked,
@@ -63,6 +65,7 @@ def expand_documents(
     *,
     rounds: int = 2,
     verdicts: int = 2,
+    confirm: Sequence[str] = (),
 ) -> list[Outcome]:
     """Writes, checks, judges and refines the profile of every document.
 
@@ -72,6 +75,7 @@ def expand_documents(
       rules: of a profile.
       rounds: of refinement, at most.
       verdicts: how often a judge is asked that says neither true nor false.
+      confirm: fields that the judge is asked about alone, of `claims.FIELDS`.
 
     Returns:
       I outcomes, in order.
@@ -81,6 +85,8 @@ def expand_documents(
     """
     require("rounds", rounds, ">= 0", lambda x: x >= 0)
     require("verdicts", verdicts, ">= 1", lambda x: x >= 1)
+    for field in confirm:
+        require("confirm", field, f"some of {', '.join(claims.FIELDS)}", claims.FIELDS.__contains__)
     outcomes, rows = _readable(documents)
     asked = [expand_question(documents[row], rules) for row in rows]
     drafts = _drafts(stages.expand, asked, rules, "expand") if rows else []
@@ -93,6 +99,8 @@ def expand_documents(
             break
         rows, asked, drafts = ([some[i] for i in wrong] for some in (rows, asked, drafts))
         asked, drafts = _refined(stages.refine, asked, drafts, rules, f"refine, round {number + 1}")
+    if confirm:
+        outcomes |= _confirmed(stages.judge, documents, outcomes, confirm)
     return [outcomes[row] for row in range(len(documents))]
 
 
@@ -185,6 +193,35 @@ def _verdict(answer: str) -> Problem | None:
         return None if audit.parse(without_thoughts(answer)) else UNSUPPORTED
     except Malformed as error:
         return Problem(kind="no_verdict", reason=f"the judge {error}")
+
+
+def _confirmed(
+    stage: Stage,
+    documents: Sequence[Document],
+    outcomes: dict[int, Outcome],
+    confirm: Sequence[str],
+) -> dict[int, Outcome]:
+    """The outcomes with a profile, by row; a question without an answer confirms nothing."""
+    claimed = {
+        row: (one.profile, [field for field in confirm if field in one.profile])
+        for row, one in outcomes.items()
+        if one.profile is not None
+    }
+    asked = [
+        claims.question(documents[row], profile[field])
+        for row, (profile, fields) in claimed.items()
+        for field in fields
+    ]
+    answers = iter(stage.ask(asked, "confirm") if asked else [])
+    kept = {}
+    for row, (profile, fields) in claimed.items():
+        said = [next(answers) for _ in fields]
+        texts = ["" if isinstance(answer, Problem) else answer for answer in said]
+        left = claims.confirmed(profile, fields, texts)
+        for field in set(profile) - set(left):
+            stage.noted(Problem(kind="unconfirmed", reason=f"{field}: {profile[field]}"))
+        kept[row] = outcomes[row]._replace(profile=left)
+    return kept
 
 
 def _outcome(draft: Draft, rounds: int) -> Outcome:

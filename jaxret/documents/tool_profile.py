@@ -30,6 +30,8 @@ SAYS_NOTHING = {"none", "null", "n/a", "na", "unknown", "not specified", "not ap
 #: A sentence on what the documentation lacks, in place of leaving the field out.
 _LACKS = re.compile(
     r"^(the )?(tool'?s? )?(documentation|description) (does not|doesn't|has no)\b"
+    r"|^(the )?tool (does not|doesn't) (specify|state|mention|list) any "
+    r"(restriction|limitation|limit)s?\b"
     r"|^(there are )?no (specific |explicit |known |stated )*(restriction|limitation|limit)s?\b"
     r"|\b(restriction|limitation)s? (is|are) (not )?(stated|specified|mentioned|documented)\b"
     r"|\bnot (explicitly )?(stated|specified|mentioned) in the documentation\b",
