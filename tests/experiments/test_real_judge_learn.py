@@ -1,12 +1,13 @@
 """The judge's errors by hand, what a learner is given of its verdicts, and one small run."""
 
+from functools import partial
+
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
-from experiments.common.config import CONFIGS
 from experiments.common.loading import load_task
 from experiments.real_judge import errors, learn, pairs, table
+from tests.experiments.judged import configure
 
 RIGHT = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]], bool)
 YES = np.array([[0.9, 0.6, 0.1], [0.2, 0.4, 0.3], [0.7, 0.1, 0.8], [0.2, 0.1, 0.6]])
@@ -44,23 +45,9 @@ def test_the_threshold_makes_the_fewest_errors_of_both_kinds():
 def configured(world, tmp_path):
     """The settings of a small run, and its table: tool 0 is always said to fit."""
 
-    def make(*more):
-        where = [
-            "dataset=jsonl",
-            f"dataset.path={world / 'data'}",
-            f"encoder.path={world / 'encoder'}",
-            f"cache={world / 'cache'}",
-            f"directory={tmp_path / 'run'}",
-            f"table={tmp_path / 'table.npz'}",
-            "tracking=files",
-            "seeds=2",
-            "learner=[frozen,debiased]",
-            "learners.debiased.tau=[0.02]",
-            "learners.debiased.eta_over_tau=[0.01]",
-        ]
-        with initialize_config_dir(CONFIGS, version_base="1.3"):
-            return compose("real_judge_learn", [*where, *more])
-
+    own = ["learner=[frozen,debiased]", "learners.debiased.tau=[0.02]"]
+    own += ["learners.debiased.eta_over_tau=[0.01]"]
+    make = partial(configure, "real_judge_learn", world, tmp_path, *own)
     task = load_task(make())
     tools = task.ids[:6]
     rows = np.flatnonzero(np.isin(task.labels[:, 0], range(6)))[::-1]  # in an order of its own

@@ -1,16 +1,17 @@
 """A judge as a reranker: how often it recognises a tool, by hand, and one small run."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
 import jaxret as jr
-from experiments.common.config import CONFIGS
 from experiments.common.loading import load_task
 from experiments.real_judge import rerank, table
 from experiments.real_judge.recognition import recognition
+from tests.experiments.judged import configure
 
 
 def test_recognition_is_the_share_of_slates_on_which_the_right_tool_is_used():
@@ -44,27 +45,10 @@ def test_recognition_of_a_tool_that_is_never_shown_is_not_a_number():
 def configured(world, tmp_path):
     """Settings of a small run with a judge that knows half of the tools and denies the others."""
 
-    def make(*more):
-        where = [
-            "dataset=jsonl",
-            f"dataset.path={world / 'data'}",
-            f"encoder.path={world / 'encoder'}",
-            f"cache={world / 'cache'}",
-            f"directory={tmp_path / 'run'}",
-            f"table={tmp_path / 'table.npz'}",
-            "tracking=files",
-            "seeds=2",
-            "draws=64",
-            "shown=3",
-            "learner=[frozen,reranked]",
-            "~learners.reranked_greedy",
-            "~learners.reranked_paper",
-            "learners.reranked.tau=[0.04]",
-            "learners.reranked.eta_over_tau=[0.03]",
-        ]
-        with initialize_config_dir(CONFIGS, version_base="1.3"):
-            return compose("real_judge_rerank", [*where, *more])
-
+    own = ["draws=64", "shown=3", "learner=[frozen,reranked]"]
+    own += ["~learners.reranked_greedy", "~learners.reranked_paper"]
+    own += ["learners.reranked.tau=[0.04]", "learners.reranked.eta_over_tau=[0.03]"]
+    make = partial(configure, "real_judge_rerank", world, tmp_path, *own)
     task = load_task(make())
     rows = np.flatnonzero(np.isin(task.labels[:, 0], range(6)))
     right = task.labels[rows, :1] == np.arange(6)
