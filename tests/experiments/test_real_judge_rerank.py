@@ -10,6 +10,7 @@ import pytest
 import jaxret as jr
 from experiments.common.loading import load_task
 from experiments.real_judge import rerank, table
+from experiments.real_judge.pairs import Pairs
 from experiments.real_judge.recognition import recognition
 from tests.experiments.judged import configure
 
@@ -39,6 +40,22 @@ def test_recognition_of_a_tool_that_is_never_shown_is_not_a_number():
         8,
     )
     assert np.isnan(found).all()
+
+
+def test_the_reranker_that_is_alike_recognises_as_often_and_the_judge_goes_by_its_verdicts():
+    yes = np.array([[0.9, 0.1, 0.2, 0.3]])
+    worlds = rerank.environments(Pairs(None, yes, yes > 0.5), recognised=0.75, shown=3)
+    assert worlds["none"].reranker is None
+    np.testing.assert_allclose(worlds["judge"].reranker.verdicts, yes)
+    found = recognition(
+        worlds["alike"].reranker,
+        jr.policies.softmax(k=3),
+        jnp.zeros((1, 4)),
+        jnp.array([[0]]),
+        jax.random.key(1),
+        4_000,
+    )
+    np.testing.assert_allclose(found, 0.75, atol=0.03)
 
 
 @pytest.fixture
