@@ -38,7 +38,7 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import read_dataset
 from experiments.common.run_directory import RunDirectory
 from jaxret.data.dataset import Dataset, Document
-from jaxret.documents import output
+from jaxret.documents import claims, output
 from jaxret.documents.pipeline import Outcome, Stages, expand_documents
 from jaxret.documents.questions import expand_question, judge_question
 from jaxret.documents.tool_profile import Rules
@@ -97,6 +97,8 @@ def check(cfg: DictConfig) -> dict[str, float] | None:
     """Refuses wrong settings; with ``dry_run`` says what would be asked, in place of a run."""
     require("limit", cfg.limit, ">= 1 or null", lambda x: x is None or x >= 1)
     require("sample", cfg.sample, ">= 0", lambda x: x >= 0)
+    for field in cfg.confirm:
+        require("confirm", field, f"some of {', '.join(claims.FIELDS)}", claims.FIELDS.__contains__)
     prices, rules = asking.prices(cfg, STAGES), Rules(**plain(cfg.rules))
     if cfg.dry_run:
         return plan(cfg, read(cfg).documents[: cfg.limit], rules, prices)

@@ -21,6 +21,7 @@ from jaxret.files import existing, write_whole
 
 FILE = Path(__file__).with_name("answers.jsonl.gz")
 FIELDS = ("answer", "usage")
+LONG = 15  # words
 
 
 def unpack(file: Path, cache: Path) -> int:
@@ -45,22 +46,42 @@ def unpack(file: Path, cache: Path) -> int:
 def pack(cache: Path, texts: Collection[str], file: Path) -> int:
     """Adds the answers to questions that hold one of the texts to a file; says how many it has.
 
+    So do the answers to questions about sentences of those answers, which hold none of the texts.
     The same answers make the same file, byte by byte.
     """
     rows: dict[str, dict[str, Any]] = {}
     if file.exists():
         lines = gzip.decompress(file.read_bytes()).splitlines()
         rows = {row["name"]: row for row in map(json.loads, lines)}
-    for path in cache.glob("*.json"):
-        kept = json.loads(path.read_text())
-        asked = "\n".join(message["content"] for message in kept.get("messages", ()))
-        if "first" not in kept and any(text in asked for text in texts):
-            rows[path.stem] = {"name": path.stem} | {field: kept[field] for field in FIELDS}
+    waiting = {path.stem: json.loads(path.read_text()) for path in sorted(cache.glob("*.json"))}
+    waiting = {name: kept for name, kept in waiting.items() if "first" not in kept}
+    held = {*texts, *(text for row in rows.values() for text in sentences(row["answer"]))}
+    while new := [name for name, kept in waiting.items() if asks_about(kept, held)]:
+        for name in new:
+            kept = waiting.pop(name)
+            rows[name] = {"name": name} | {field: kept[field] for field in FIELDS}
+            held |= sentences(kept["answer"])
     lines = [json.dumps(rows[name], ensure_ascii=False) + "\n" for name in sorted(rows)]
     part = file.with_name(f".{file.name}")
     part.write_bytes(gzip.compress("".join(lines).encode(), mtime=0))
     part.replace(file)
     return len(rows)
+
+
+def asks_about(kept: dict[str, Any], texts: Collection[str]) -> bool:
+    """Whether the question of a kept answer holds one of the texts."""
+    asked = "\n".join(message["content"] for message in kept.get("messages", ()))
+    return any(text in asked for text in texts)
+
+
+def sentences(answer: str) -> set[str]:
+    """The long texts of an answer, which no two data sets share: of its object, or all of it."""
+    try:
+        content = json.loads(answer)
+    except json.JSONDecodeError:
+        content = answer
+    texts = content.values() if isinstance(content, dict) else [content]
+    return {text for text in texts if isinstance(text, str) and len(text.split()) >= LONG}
 
 
 def deskbank_texts() -> set[str]:

@@ -6,8 +6,8 @@ Some tools are shown, one is used, its success is the bit. Who picks:
 
     none     nobody: the first of the slate is used
     judge    the language model of `experiments.real_judge.ask`: what it finds most probable
-    alike    a simulated one that recognises a right tool as often as the judge does on average,
-             every tool and query alike, and else picks any
+    matched  a simulated one that recognises a right tool as often as the judge does on average,
+             the same for every tool and query, and else picks any
 
 No rule knows how probable it is that a tool which is shown is used. ``recognised`` is that
 probability for right tools, r, measured over slates drawn from the documents' embeddings: where it
@@ -17,7 +17,7 @@ is the same for all queries it scales the steps of ``reranked``, where it is not
                             share of queries with r below 0.1 (never) and above 0.9 (always)
     RERANKER/LEARNER/..     success of the tool used (online), nDCG@k by the last embeddings (final)
 
-2 cores: half a minute; no server is needed.
+2 cores: 40 s; no server is needed.
 """
 
 from pathlib import Path
@@ -41,7 +41,7 @@ from jaxret.online.environment import Environment
 from jaxret.progress import Progress
 from jaxret.validate import require
 
-RERANKERS = ("none", "judge", "alike")
+RERANKERS = ("none", "judge", "matched")
 COLUMNS = ("online", "final")
 TAU = 0.04  # of the slates on which recognition is measured; of the learners' grids the flattest
 
@@ -50,6 +50,8 @@ TAU = 0.04  # of the slates on which recognition is measured; of the learners' g
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Measures how often the judge recognises a tool, then every learner with every reranker."""
     pairs = joined(load_task(cfg), load(TABLE if cfg.table is None else Path(cfg.table)))
+    tools = len(pairs.task.theta)
+    require("shown", cfg.shown, f"at most {tools}, the tools of the table", lambda x: x <= tools)
     seen = recognised(pairs, cfg.shown, cfg.draws, cfg.seed)
     results = {f"recognised/{name}": np.array([x]) for name, x in seen.items()}
     worlds = environments(pairs, seen["mean"], cfg.shown)
@@ -96,10 +98,11 @@ def recognised(pairs: Pairs, shown: int, draws: int, seed: int) -> dict[str, flo
         jax.random.key(seed),
         draws,
     )
-    right = task.labels[:, 0]
-    tools = [np.nanmean(found[right == tool]) for tool in np.unique(right)]
+    shown_at_all = np.isfinite(found)
+    right, found = task.labels[shown_at_all, 0], found[shown_at_all]
+    tools = [found[right == tool].mean() for tool in np.unique(right)]
     return {
-        "mean": float(np.nanmean(found)),
+        "mean": float(found.mean()),
         "least": float(min(tools)),
         "most": float(max(tools)),
         "never": float((found < 0.1).mean()),
@@ -113,7 +116,7 @@ def environments(pairs: Pairs, recognised: float, shown: int) -> dict[str, Envir
     return {
         "none": Environment(),
         "judge": Environment(reranker=jr.judging_reranker(pairs.yes)),
-        "alike": Environment(reranker=jr.simulated_reranker(accuracy=accuracy)),
+        "matched": Environment(reranker=jr.simulated_reranker(accuracy=accuracy)),
     }
 
 

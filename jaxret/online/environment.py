@@ -110,7 +110,7 @@ class JudgingReranker(NamedTuple):
 def judging_reranker(verdicts: Float[ArrayLike, "N I"]) -> JudgingReranker:
     """Picks what a judge believes in most: of the slate, the item with the largest ``verdicts``.
 
-    It always decides alike, but nobody knows the probability with which it uses an item that is
+    It always decides the same, but nobody knows the probability with which it uses an item that is
     shown: a propensity says how items came onto the slate, and no more (Algorithm 2, line 8).
 
     Raises:

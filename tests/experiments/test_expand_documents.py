@@ -251,6 +251,7 @@ def test_tools_beyond_the_limit_are_not_asked_for_and_are_listed(folder):
         ("sample=-1", "sample must be >= 0, got -1"),
         ("rounds=-1", "rounds must be >= 0, got -1"),
         ("verdicts=0", "verdicts must be >= 1, got 0"),
+        ("confirm=[tags]", r"confirm must be some of when_to_use, limitation, got tags"),
         ("+stages.judge.temperature=-1", "temperature must be >= 0, got -1"),
     ],
 )

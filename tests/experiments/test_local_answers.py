@@ -55,6 +55,20 @@ def test_packing_adds_to_what_is_there_and_the_same_answers_make_the_same_file(t
     assert sorted(said) == ["answer 0", "answer 1"]
 
 
+def test_a_question_about_a_sentence_of_an_answer_is_packed_too(tmp_path):
+    file, cache = tmp_path / "answers.gz", tmp_path / "cache"
+    long = " ".join(f"word{i}" for i in range(20))
+    other = " ".join(f"other{i}" for i in range(20))
+    said = [json.dumps({"function": long, "tags": ["a"]}), long + " more", "Short.", "Short."]
+    with serving(lambda messages, i: Reply(said[i])) as server:
+        chat = asked(server, cache)
+        texts = ("What is ours?", f"Too long:\n\n{long}", f"Still:\n\n{long} more", other)
+        for text in texts:
+            chat.ask([{"role": "user", "content": text}], str)
+        assert answers.pack(cache, {"is ours"}, file) == 3
+    assert answers.pack(cache, {"is ours"}, file) == 3
+
+
 @pytest.mark.parametrize("content", [b"torn", gzip.compress(b'{"answer": "x"}\n')])
 def test_a_damaged_file_is_named_and_nothing_is_put_anywhere(tmp_path, content):
     (tmp_path / "answers.gz").write_bytes(content)

@@ -42,13 +42,13 @@ def test_recognition_of_a_tool_that_is_never_shown_is_not_a_number():
     assert np.isnan(found).all()
 
 
-def test_the_reranker_that_is_alike_recognises_as_often_and_the_judge_goes_by_its_verdicts():
+def test_the_matched_reranker_recognises_as_often_and_the_judge_goes_by_its_verdicts():
     yes = np.array([[0.9, 0.1, 0.2, 0.3]])
     worlds = rerank.environments(Pairs(None, yes, yes > 0.5), recognised=0.75, shown=3)
     assert worlds["none"].reranker is None
     np.testing.assert_allclose(worlds["judge"].reranker.verdicts, yes)
     found = recognition(
-        worlds["alike"].reranker,
+        worlds["matched"].reranker,
         jr.policies.softmax(k=3),
         jnp.zeros((1, 4)),
         jnp.array([[0]]),
@@ -82,9 +82,9 @@ def test_a_judge_serves_the_tools_that_it_recognises_and_no_others(configured):
     assert found["recognised/never"] + found["recognised/always"] == pytest.approx(1.0)
     frozen = {name: found[f"{name}/frozen/online"] for name in rerank.RERANKERS}
     assert 0 < frozen["judge"] <= found["recognised/always"] + 0.1
-    assert frozen["alike"] < 1
+    assert frozen["matched"] < 1
 
 
 def test_a_reranker_that_is_not_known_is_refused(configured):
-    with pytest.raises(ValueError, match=r"rerankers must be some of none, judge, alike, got"):
+    with pytest.raises(ValueError, match=r"rerankers must be some of none, judge, matched, got"):
         rerank.main(configured("rerankers=[me]"))

@@ -81,6 +81,18 @@ def test_a_judge_is_believed_in_every_form(task, learner, devices):
     assert set(run.trace.success.ravel().tolist()) == {0.0, 1.0}
 
 
+@pytest.mark.parametrize("devices", [None, 2])
+def test_a_judge_that_knows_the_right_tool_uses_it_whenever_it_is_shown(task, devices):
+    right = np.arange(len(task.theta)) == task.labels[:, :1]
+    world = jr.Environment(reranker=jr.judging_reranker(right))
+    run = jr.simulate(jr.orag(k=4), task, exposures=2, environment=world, devices=devices)
+    success, asked = run.trace.success, run.order
+    labels = task.labels[asked, 0]
+    np.testing.assert_array_equal(run.trace.item == labels, success == 1)
+    alone = jr.simulate(jr.orag(k=4), task, exposures=2, devices=devices)
+    assert success.mean() > alone.trace.success.mean() + 0.1
+
+
 def test_what_has_no_blocked_form_takes_the_scan_and_no_devices(task):
     learner = jr.mapped(tau=0.1, eta=0.01)
     run = jr.simulate(learner, task, chunk=32)
