@@ -69,7 +69,9 @@ def test_a_question_about_a_sentence_of_an_answer_is_packed_too(tmp_path):
     assert answers.pack(cache, {"is ours"}, file) == 3
 
 
-@pytest.mark.parametrize("content", [b"torn", gzip.compress(b'{"answer": "x"}\n')])
+@pytest.mark.parametrize(
+    "content", [b"torn", gzip.compress(b'{"answer": "x"}\n')], ids=["torn", "without a name"]
+)
 def test_a_damaged_file_is_named_and_nothing_is_put_anywhere(tmp_path, content):
     (tmp_path / "answers.gz").write_bytes(content)
     with pytest.raises(ValueError, match=r"answers\.gz holds no answers"):
