@@ -15,7 +15,8 @@ whether that is right is the bit from which the next hop's embeddings are learnt
     final       ranking of the hops by the final embeddings; found and complete: among the first
                 five of any hop of the task
     answer      end answers from those documents, held against the field ``answer`` of
-                ``queries.jsonl``; always in ``answers.jsonl``
+                ``queries.jsonl``, or of the lines of ``gold_answers``, whose tasks alone are then
+                answered; always in ``answers.jsonl``
 
 Without a language model this is not the paper's pipeline. Easier: the judge knows the right
 document whenever it is shown (``accuracy`` makes it err), and MultiHop-RAG as it is at hand holds
@@ -89,6 +90,8 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     results = {"hops": np.array([len(hops.queries) / len(dataset.queries)])}
     curves: dict[str, dict[str, np.ndarray]] = {}
     said: list[dict[str, Any]] = []
+    right = answers.gold(cfg)
+    only = None if cfg.gold_answers is None else right
     for grid in grids_of(cfg):
         name = grid.name
         simulation = Simulation(grid.make, task, judge, **given)
@@ -120,9 +123,9 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
             ours[f"final/{metric.format(k=cfg.k)}"] = online["final"][:, i]
         if chat is not None and cfg.answers:
             lines = answers.answer(
-                run, chat, name, dataset, task.documents, online["items"], groups
+                run, chat, name, dataset, task.documents, online["items"], groups, only
             )
-            ours |= answers.scores(lines, answers.gold(cfg))
+            ours |= answers.scores(lines, right)
             said += lines
         results |= {f"{name}/{key}": values for key, values in ours.items()}
         curves[name] = {"success": online["success"], "found": shares}
@@ -150,6 +153,7 @@ def check(cfg: DictConfig) -> None:
     require("max_hops", cfg.max_hops, ">= 1", lambda x: x >= 1)
     require("validation", cfg.validation, "in (0, 1)", lambda x: 0 < x < 1)
     simulated_reranker(accuracy=cfg.accuracy)
+    answers.gold(cfg)
     chat_of(cfg)
 
 
@@ -198,7 +202,8 @@ def planned(
         def ask():
             questions = [multihop.plan_question(x, max_hops=cfg.max_hops) for x in dataset.queries]
             parse = partial(multihop.plan, max_hops=cfg.max_hops)
-            plans = chat.ask_all(questions, parse, title="planning")
+            schema = multihop.plan_schema(max_hops=cfg.max_hops)
+            plans = chat.ask_all(questions, parse, schema=schema, title="planning")
             plans = [plan or [x] for plan, x in zip(plans, dataset.queries, strict=True)]
             return {"length": [len(x) for x in plans], "questions": [x for p in plans for x in p]}
 

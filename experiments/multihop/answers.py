@@ -3,7 +3,7 @@
 Letters: S seeds, N hops, k documents a hop.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,24 @@ from jaxret.retrieval import multihop
 RULES = {"exact": multihop.exact, "contains": multihop.contains}
 
 
-def gold(cfg: DictConfig) -> dict[str, str]:
-    """Query id -> the field ``answer`` in the data set's ``queries.jsonl``; empty without one."""
+def gold(cfg: DictConfig) -> dict[str, list[str]]:
+    """Query id -> the ways to say the right answer; empty where none is known.
+
+    The field ``answer``, a text or a list of texts, in the lines of ``cfg.gold_answers``; without
+    that file in those of the data set's ``queries.jsonl``.
+
+    Raises:
+      FileNotFoundError: ``cfg.gold_answers`` is not there.
+    """
     path = None if cfg.dataset.path is None else Path(cfg.dataset.path) / "queries.jsonl"
-    if path is None or not path.is_file():
+    fields: tuple[str, ...] = ("id",)
+    if cfg.gold_answers is not None:
+        path, fields = Path(cfg.gold_answers), ("id", "answer")
+    elif path is None or not path.is_file():
         return {}
-    rows = json_lines(path, holds="one query a line", fields=("id",))
-    return {row["id"]: str(row["answer"]) for row in rows if row.get("answer") is not None}
+    rows = json_lines(path, holds="one query a line", fields=fields)
+    said = {row["id"]: row["answer"] for row in rows if row.get("answer") is not None}
+    return {key: x if isinstance(x, list) else [str(x)] for key, x in said.items()}
 
 
 def collect(items: Int[np.ndarray, "N k"], tasks: Int[np.ndarray, " N"]) -> list[list[int]]:
@@ -43,6 +54,7 @@ def answer(
     documents: Sequence[str],
     items: Int[np.ndarray, "S N k"],
     tasks: Int[np.ndarray, " N"],
+    only: Collection[str] | None = None,
 ) -> list[dict[str, Any]]:
     """Asks for every task's answer, once a seed; the answer is empty where none came.
 
@@ -54,20 +66,27 @@ def answer(
       documents: in words.
       items: that were found at each hop.
       tasks: of the hops, as rows of ``dataset``; ascending.
+      only: ids of the tasks that are asked about; None is all.
 
     Returns:
       one object for each seed and task, as ``answers.jsonl`` holds it.
     """
     rows, seeds = np.unique(tasks), range(len(items))
-    found = [collect(some, tasks) for some in items]
+    found = [dict(zip(rows, collect(some, tasks), strict=True)) for some in items]
+    rows = [row for row in rows if only is None or dataset.query_ids[row] in only]
     questions = [
-        multihop.answer_question(dataset.queries[row], [documents[i] for i in some])
+        multihop.answer_question(dataset.queries[row], [documents[i] for i in found[seed][row]])
         for seed in seeds
-        for row, some in zip(rows, found[seed], strict=True)
+        for row in rows
     ]
 
     def ask():
-        said = chat.ask_all(questions, multihop.final_answer, title=f"{name}, answers")
+        said = chat.ask_all(
+            questions,
+            multihop.final_answer,
+            schema=multihop.ANSWER_SCHEMA,
+            title=f"{name}, answers",
+        )
         return {"said": [text or "" for text in said]}
 
     said = run.result(f"{name}-answers", ask)["said"].reshape(len(items), len(rows))
@@ -78,19 +97,32 @@ def answer(
             "id": dataset.query_ids[row],
             "question": dataset.queries[row],
             "answer": str(said[seed, place]),
-            "documents": [dataset.tool_ids[i] for i in found[seed][place]],
+            "documents": [dataset.tool_ids[i] for i in found[seed][row]],
         }
         for seed in seeds
         for place, row in enumerate(rows)
     ]
 
 
-def scores(lines: Sequence[dict[str, Any]], right: dict[str, str]) -> dict[str, list[float]]:
-    """The share of right answers of each seed by each of `RULES`; empty if none is known."""
+def scores(lines: Sequence[dict[str, Any]], right: dict[str, list[str]]) -> dict[str, list[float]]:
+    """The share of right answers of each seed by each of `RULES`; empty if none is known.
+
+    Args:
+      lines: from `answer`.
+      right: from `gold`; an answer that agrees with one of them is right.
+    """
     known = [line for line in lines if line["id"] in right]
     return {
         f"answer/{rule}": [
-            float(np.mean([same(x["answer"], right[x["id"]]) for x in known if x["seed"] == seed]))
+            float(
+                np.mean(
+                    [
+                        any(same(line["answer"], text) for text in right[line["id"]])
+                        for line in known
+                        if line["seed"] == seed
+                    ]
+                )
+            )
             for seed in sorted({line["seed"] for line in known})
         ]
         for rule, same in RULES.items()

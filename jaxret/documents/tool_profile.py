@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from jaxret.data.dataset import Document
 from jaxret.data.templates import PROFILE_FIELDS
-from jaxret.llm import Schema
+from jaxret.llm import Schema, object_schema
 
 REQUIRED = ("function", "tags")
 FIELDS = (*PROFILE_FIELDS, "example_usage")
@@ -65,12 +65,7 @@ def longest(rules: Rules) -> dict[str, int]:
 def schema(rules: Rules) -> Schema:
     """The form of a profile for endpoints that write by one. It knows fields, and no words."""
     text = {"type": "string"}
-    example = {
-        "type": "object",
-        "properties": dict.fromkeys(EXAMPLE_FIELDS, text),
-        "required": list(EXAMPLE_FIELDS),
-        "additionalProperties": False,
-    }
+    example = object_schema(**dict.fromkeys(EXAMPLE_FIELDS, text))
     fields: dict[str, Any] = {"function": text}
     fields["tags"] = {
         "type": "array",

@@ -100,16 +100,6 @@ def ask_checked(
     return Answers(values=values, failures=+failures)
 
 
-def object_schema(**fields: Schema) -> Schema:
-    """The form of an object that has these fields, all of them and in this order."""
-    return {
-        "type": "object",
-        "properties": fields,
-        "required": list(fields),
-        "additionalProperties": False,
-    }
-
-
 def json_object(text: str, fields: Collection[str]) -> dict[str, Any]:
     """The JSON object in an answer, whatever stands around it; thoughts are passed over.
 

@@ -11,14 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxret.generation.checked_answers import (
-    PROMPTS,
-    Wrong,
-    ask_checked,
-    json_object,
-    object_schema,
-)
-from jaxret.llm import Stage, load_prompt
+from jaxret.generation.checked_answers import PROMPTS, Wrong, ask_checked, json_object
+from jaxret.llm import Stage, load_prompt, object_schema
 
 CRITERIA = ("naturalness", "fluency", "coherence", "overall")
 PROMPT = load_prompt(PROMPTS / "judge.txt", ("first", "second"))

@@ -20,11 +20,10 @@ from jaxret.generation.checked_answers import (
     PROMPTS,
     Wrong,
     json_object,
-    object_schema,
     sentence,
 )
 from jaxret.generation.docstrings import shorten
-from jaxret.llm import Schema, load_prompt
+from jaxret.llm import Schema, load_prompt, object_schema
 
 WRITE = load_prompt(PROMPTS / "write.txt", ("fewest", "most", "examples", "tools"))
 POLISH = load_prompt(PROMPTS / "polish.txt", ("functions", "instruction"))

@@ -2,7 +2,14 @@
 and models as stages of a pipeline."""
 
 from jaxret.llm.chat import Chat
-from jaxret.llm.endpoint import Endpoint, Malformed, Messages, Schema, Unanswered
+from jaxret.llm.endpoint import (
+    Endpoint,
+    Malformed,
+    Messages,
+    Schema,
+    Unanswered,
+    object_schema,
+)
 from jaxret.llm.estimates import Estimate, announcement, count_tokens
 from jaxret.llm.prompts import Prompt, load_prompt
 from jaxret.llm.stages import OutOfReach, Price, Problem, Stage, without_thoughts
@@ -23,5 +30,6 @@ __all__ = [
     "announcement",
     "count_tokens",
     "load_prompt",
+    "object_schema",
     "without_thoughts",
 ]

@@ -17,6 +17,16 @@ FORMATS = ("text", "json", "schema")
 LIKELIEST = 20  # tokens whose probabilities an endpoint gives, at most
 
 
+def object_schema(**fields: Schema) -> Schema:
+    """The form of an object that has these fields, all of them and in this order."""
+    return {
+        "type": "object",
+        "properties": fields,
+        "required": list(fields),
+        "additionalProperties": False,
+    }
+
+
 class Malformed(ValueError):
     """An answer that does not say what was asked; its message says why."""
 

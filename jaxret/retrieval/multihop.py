@@ -7,7 +7,8 @@
 
 The agents of ORAG's pipeline (C.1.4, C.4, Figure 7), in words of our own. All but ``fit``, which is
 a verdict that asks little of a small model, answer with a JSON object; one that is not what was
-asked is `Malformed`, and asked for again by `jaxret.llm`.
+asked is `Malformed`, and asked for again by `jaxret.llm`. Each of the three has a schema, for an
+endpoint that writes by one: a small model may else never end its list of sub-questions.
 """
 
 import json
@@ -16,7 +17,7 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
-from jaxret.llm import Malformed
+from jaxret.llm import Malformed, Schema, object_schema
 
 WORDS = 300  # of a document
 
@@ -61,6 +62,9 @@ Question: {query}
 
 Reply with a JSON object and nothing else: {{"answer": "..."}}"""
 
+_TEXT: Schema = {"type": "string"}
+ANSWER_SCHEMA = object_schema(answer=_TEXT)
+
 _ARTICLES = {"a", "an", "the"}
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation + "“”‘’")
 
@@ -68,6 +72,12 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation + "“”‘’")
 def plan_question(query: str, *, max_hops: int) -> list[dict[str, str]]:
     """Asks for the sub-questions of a question."""
     return _message(PLAN.format(query=query, max_hops=max_hops))
+
+
+def plan_schema(*, max_hops: int) -> Schema:
+    """The form of a plan."""
+    texts = {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": max_hops}
+    return object_schema(sub_questions=texts)
 
 
 def plan(answer: str, *, max_hops: int) -> list[str]:
@@ -91,6 +101,11 @@ def verdict_question(
     n = len(documents)
     text = VERDICT.format(query=query, n=n, last=n - 1, documents=_numbered(documents, words))
     return _message(text)
+
+
+def verdict_schema(n: int) -> Schema:
+    """The form of a verdict on n documents."""
+    return object_schema(index={"enum": list(range(-1, n))})
 
 
 def verdict(answer: str, n: int) -> int:

@@ -85,8 +85,9 @@ def by_judge(
             multihop.verdict_question(texts[query], [documents[i] for i in slate], words=words)
             for query, slate in zip(queries, items, strict=True)
         ]
-        parse = partial(multihop.verdict, n=items.shape[1])
-        verdicts = chat.ask_all(questions, parse, progress=False)
+        n = items.shape[1]
+        parse, schema = partial(multihop.verdict, n=n), multihop.verdict_schema(n)
+        verdicts = chat.ask_all(questions, parse, schema=schema, progress=False)
         found = np.array([-1 if verdict is None else verdict for verdict in verdicts])
         positions = np.maximum(found, 0)
         return (positions, (found >= 0).astype(np.float32)) if own_bit else positions

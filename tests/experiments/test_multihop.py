@@ -17,15 +17,13 @@ from jaxret import data
 from jaxret.checkpoint import Interrupted
 from jaxret.data.dataset import Query, build
 from jaxret.data.hops import as_hops
-from jaxret.llm import Chat, Endpoint
-from jaxret.retrieval import selectors
 from tests.experiments.conftest import TOOLS
 from tests.fake_llm import Reply, serving
 
 SMALL = ["dataset=jsonl", "tracking=files", "seeds=2", "chunk=256"]
 GREEDY = [f"learners.reranked_greedy.{x}" for x in ("tau=[0.01]", "eta_over_tau=[0.03,0.1]")]
 BOTH = ["learner=[frozen,reranked_greedy]", *GREEDY, "exposures=8"]
-ASKED = ["planner=llm", "judge=llm", "chunk=8"]
+ASKED = ["planner=llm", "judge=llm", "chunk=8", "llm.format=schema"]
 
 
 def configure(world, directory, *more, folder="data"):
@@ -170,22 +168,24 @@ def talked(few, key):
     more = [*ASKED, "learner=[frozen]", "bit=judge", "answers=true"]
     with serving(model) as server:
         cfg = configure(few, directory, *more, f"llm.base_url={server.url}", folder="few")
-        return directory, multihop.main(cfg), model
+        return directory, multihop.main(cfg), model, server.requests
 
 
 @pytest.mark.slow
 def test_hops_are_the_planners_sub_questions(talked):
-    directory, results, model = talked
+    directory, results, model, requests = talked
     assert len(model.asked["plan"]) == 24  # each of twelve twice: the first answer was no JSON
     assert unit(directory, "plans")["length"].tolist() == [2] * 12
     assert results["hops"] == 2
     focus = {re.search(r"Context: .* \| Focus: (.*)", text)[1] for text in model.asked["judge"]}
     assert focus == {"what first?", "what then?"}
+    forms = [x["response_format"]["json_schema"]["schema"]["properties"] for x in requests]
+    assert {form for [form] in forms} == {"sub_questions", "index", "answer"}
 
 
 @pytest.mark.slow
 def test_the_judges_word_is_the_bit_and_the_labels_are_the_truth(talked):
-    directory, results, _ = talked
+    directory, results, *_ = talked
     online = unit(directory, "frozen-online")
     assert not online["reward"].any()
     assert 0 < results["frozen/online/accuracy"] < 1
@@ -196,7 +196,7 @@ def test_the_judges_word_is_the_bit_and_the_labels_are_the_truth(talked):
 
 @pytest.mark.slow
 def test_end_answers_come_from_the_documents_of_all_hops_and_are_scored_where_one_is_known(talked):
-    directory, results, _ = talked
+    directory, results, *_ = talked
     lines = [json.loads(line) for line in (directory / "answers.jsonl").read_text().splitlines()]
     online = unit(directory, "frozen-online")
     assert len(lines) == 2 * online["order"].shape[1] / 2  # two seeds; two hops a task
@@ -238,50 +238,6 @@ def test_a_run_that_is_stopped_resumes_asks_nothing_twice_and_ends_with_the_same
     assert len(set(ours["item"].ravel())) > 5
 
 
-def test_a_judge_of_one_document_at_a_time_picks_the_likeliest_and_asks_a_pair_once(key):
-    asked = []
-    believed = {"a": 0.2, "b": 0.9, "c": 0.4, "d": 0.4}
-
-    def answer(messages, i):
-        question, document = re.match(
-            r"Question: (.*)\n\nDocument: (.*)\n", messages[0]["content"]
-        ).groups()
-        asked.append((question, document))
-        if document == "e":
-            return Reply("perhaps", first=(("perhaps", 1.0),))
-        p = believed[document]
-        return Reply("yes", first=((" Yes", p / 2), ("yes", p / 2), ("No", 1 - p)))
-
-    with serving(answer) as server:
-        chat = Chat(Endpoint(model="m", base_url=server.url, retries=0, attempts=1))
-        given = (chat, ["q", "p"], list("abcde"))
-        both = selectors.by_fit(*given, own_bit=True)
-        queries = np.array([0, 1, 0])
-        items = np.array([[0, 1, 2], [4, 2, 3], [4, 0, 0]])
-        picked, bits = both(queries, items)
-        assert picked.tolist() == [1, 1, 1]  # the first of equals; what has no answer counts as no
-        assert bits.tolist() == [1, 0, 0]
-        assert len(asked) == len(set(asked)) == 7
-        again, _ = both(queries, items)
-        assert again.tolist() == picked.tolist()
-        assert len(asked) == 7
-        assert selectors.by_fit(*given)(queries[:1], items[:1]).tolist() == [1]
-
-
-def test_an_index_outside_the_slate_is_asked_for_again_and_then_the_first_is_used(key):
-    def answer(messages, i):
-        again = "stubborn" not in messages[0]["content"] and i > 0
-        return Reply('{"index": 1}' if again else '{"index": 3}')
-
-    with serving(answer) as server:
-        chat = Chat(Endpoint(model="m", base_url=server.url, attempts=2, concurrency=1))
-        choose = selectors.by_judge(chat, ["mild", "stubborn"], list("abcde"), own_bit=True)
-        positions, bits = choose(np.array([0, 1]), np.array([[4, 0, 2], [1, 3, 0]]))
-    assert positions.tolist() == [1, 0]
-    assert bits.tolist() == [1, 0]
-    assert (chat.counts["malformed"], chat.counts["unanswered"]) == (3, 1)
-
-
 @pytest.mark.parametrize(
     ("override", "message"),
     [
@@ -291,6 +247,7 @@ def test_an_index_outside_the_slate_is_asked_for_again_and_then_the_first_is_use
         ("planner=llm llm.key_variable=NO_KEY", "set the variable NO_KEY"),
         ("judge=llm llm.key_variable=NO_KEY", "set the variable NO_KEY"),
         ("answers=true llm.key_variable=NO_KEY", "set the variable NO_KEY"),
+        ("gold_answers=no.jsonl", "no.jsonl"),
         ("max_hops=0", "max_hops must be >= 1, got 0"),
         ("accuracy=2", r"accuracy must be in \[0, 1\], got 2"),
         ("validation=1", r"validation must be in \(0, 1\), got 1"),
@@ -298,6 +255,6 @@ def test_an_index_outside_the_slate_is_asked_for_again_and_then_the_first_is_use
     ],
 )
 def test_wrong_settings_are_refused_before_any_work(world, tmp_path, override, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
         multihop.main(configure(world, tmp_path / "run", *override.split()))
     assert not (tmp_path / "run").exists()
