@@ -40,7 +40,7 @@ def test_a_file_of_answers_that_is_missing_or_lacks_one_is_refused(tmp_path):
 
 
 def test_an_answer_is_right_if_it_agrees_with_one_way_to_say_it():
-    right = {"p": ["The Verge", "Verge News"], "q": ["Google"]}
+    right = {"p": ["The Verge news site", "Verge"], "q": ["Google"]}
     said = {"p": "verge", "q": "I think Google", "r": "no one knows"}
     lines = [{"id": key, "seed": seed, "answer": said[key]} for seed in (0, 1) for key in said]
     lines[0]["answer"] = "nothing"
