@@ -79,7 +79,9 @@ WHO = {"planner": ("gold", "llm"), "judge": ("gold", *JUDGES), "bit": ("gold", "
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Plans, runs every learner, asks for end answers; writes curves and figures."""
     chat, judge = chat_of(cfg), Environment(reranker=simulated_reranker(accuracy=cfg.accuracy))
-    dataset, hops = planned(cfg, drawn(cfg, read_dataset(cfg)), chat, run)
+    whole, right = read_dataset(cfg), answers.gold(cfg)
+    answers.refuse_unknown(right, whole.query_ids)
+    dataset, hops = planned(cfg, drawn(cfg, whole), chat, run)
     parts, task = split(hops, cfg.validation, cfg.seed), encode_dataset(cfg, hops)
     streamed, everything = parts.training, np.ones(len(hops.queries), bool)
     labels, groups = hops.labels[streamed], hops.groups[streamed]
@@ -90,7 +92,6 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     results = {"hops": np.array([len(hops.queries) / len(dataset.queries)])}
     curves: dict[str, dict[str, np.ndarray]] = {}
     said: list[dict[str, Any]] = []
-    right = answers.gold(cfg)
     only = None if cfg.gold_answers is None else right
     for grid in grids_of(cfg):
         name = grid.name

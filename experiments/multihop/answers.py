@@ -37,7 +37,17 @@ def gold(cfg: DictConfig) -> dict[str, list[str]]:
         return {}
     rows = json_lines(path, holds="one query a line", fields=fields)
     said = {row["id"]: row["answer"] for row in rows if row.get("answer") is not None}
-    return {key: x if isinstance(x, list) else [str(x)] for key, x in said.items()}
+    ways = {key: x if isinstance(x, list) else [x] for key, x in said.items()}
+    return {key: [str(text) for text in texts] for key, texts in ways.items()}
+
+
+def refuse_unknown(right: Collection[str], ids: Collection[str]) -> None:
+    """Raises ValueError where an answer belongs to no task of the data set."""
+    if unknown := sorted(set(right) - set(ids)):
+        raise ValueError(
+            f"gold_answers has {unknown[0]!r} and {len(unknown) - 1} more ids that the data set "
+            "has not: give the data set that they answer, or leave them out"
+        )
 
 
 def collect(items: Int[np.ndarray, "N k"], tasks: Int[np.ndarray, " N"]) -> list[list[int]]:
@@ -112,17 +122,13 @@ def scores(lines: Sequence[dict[str, Any]], right: dict[str, list[str]]) -> dict
       right: from `gold`; an answer that agrees with one of them is right.
     """
     known = [line for line in lines if line["id"] in right]
+
+    def agrees(line, same):
+        return any(same(line["answer"], text) for text in right[line["id"]])
+
     return {
         f"answer/{rule}": [
-            float(
-                np.mean(
-                    [
-                        any(same(line["answer"], text) for text in right[line["id"]])
-                        for line in known
-                        if line["seed"] == seed
-                    ]
-                )
-            )
+            float(np.mean([agrees(line, same) for line in known if line["seed"] == seed]))
             for seed in sorted({line["seed"] for line in known})
         ]
         for rule, same in RULES.items()

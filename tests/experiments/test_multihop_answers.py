@@ -39,6 +39,12 @@ def test_a_file_of_answers_that_is_missing_or_lacks_one_is_refused(tmp_path):
         answers.gold(settings(tmp_path, file))
 
 
+def test_an_answer_to_a_task_that_is_not_there_is_refused():
+    answers.refuse_unknown({"p"}, ["p", "q"])
+    with pytest.raises(ValueError, match="gold_answers has 'r' and 1 more ids"):
+        answers.refuse_unknown({"s", "p", "r"}, ["p", "q"])
+
+
 def test_an_answer_is_right_if_it_agrees_with_one_way_to_say_it():
     right = {"p": ["The Verge news site", "Verge"], "q": ["Google"]}
     said = {"p": "verge", "q": "I think Google", "r": "no one knows"}
