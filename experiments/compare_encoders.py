@@ -26,7 +26,14 @@ from omegaconf import DictConfig
 
 from experiments.common.config import cache_folder, learner_grids, plain
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.loading import TextTask, encoded, find_encoder, load_task
+from experiments.common.loading import (
+    TextTask,
+    drawn,
+    encode_dataset,
+    encoded,
+    find_encoder,
+    read_dataset,
+)
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from jaxret.data.masks import draw_parts_each
@@ -64,15 +71,15 @@ class Side(NamedTuple):
             self.task,
             Environment(),
             seeds=self.seeds,
-            example=(1.0, 0.0),
+            example=grid.settings[0],
             chunk=self.cfg.chunk,
         )
 
-    def choice(self, grid: LearnerGrid) -> Float[np.ndarray, "S 2"]:
+    def choice(self, grid: LearnerGrid) -> Float[np.ndarray, "S n"]:
         """The setting that each seed chooses on its validation part.
 
         Returns:
-          tau and eta of each seed [S, 2].
+          the numbers of each seed [S, n].
         """
         stream = orders(np.ones_like(self.validation), self.cfg.exposures, self.seeds)
         return choose(
@@ -82,7 +89,7 @@ class Side(NamedTuple):
         )
 
     def measure(
-        self, grid: LearnerGrid, setting: Float[np.ndarray, "S 2"], whose: str
+        self, grid: LearnerGrid, setting: Float[np.ndarray, "S n"], whose: str
     ) -> dict[str, np.ndarray]:
         """Streams what is reported, with a setting chosen on this side or on another's."""
         simulation, ranker = self.simulation(grid), Ranker(self.task, self.cfg.k)
@@ -98,7 +105,8 @@ class Side(NamedTuple):
 @experiment("compare_encoders")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Streams to every learner in both encoders' vectors."""
-    grids, task = learner_grids(cfg), load_task(cfg)
+    grids = learner_grids(cfg)
+    task = encode_dataset(cfg, drawn(read_dataset(cfg), cfg.queries, cfg.seed))
     second = encoded(task, find_encoder(cfg.other), cache_folder(cfg))
     seeds = range(cfg.seed, cfg.seed + cfg.seeds)
     validation = draw_parts_each(task.groups, cfg.validation, 0.5, seeds).validation
@@ -122,8 +130,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
                 "final": by_own["final"][:, NDCG],
                 "borrowed": borrowed,
                 "cost": online - borrowed,
-                "tau": own[:, 0],
-                "eta": own[:, 1],
+                **grid.columns(own),
             }
             results |= {f"{grid.name}/{side.name}/{key}": x for key, x in found.items()}
     return results
@@ -132,6 +139,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 @main.check
 def check(cfg: DictConfig) -> None:
     """Refuses numbers that cannot be, and an encoder against itself."""
+    require("queries", cfg.queries, ">= 20 or null", lambda n: n is None or n >= 20)
     for name in ("exposures", "seeds", "chunk"):
         require(name, cfg[name], ">= 1", lambda x: x >= 1)
     require("validation", cfg.validation, "in (0, 1)", lambda x: 0 < x < 1)

@@ -28,7 +28,7 @@ full_information; held-out gains of 0.039, 0.068 and 0.191.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import jax
@@ -96,15 +96,14 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     for grid in bar:
         bar.set_postfix_str(name := grid.name)
         simulation = Simulation(
-            grid.make, task, environment, seeds=seeds, example=(1.0, 0.0), chunk=cfg.chunk
+            grid.make, task, environment, seeds=seeds, example=grid.settings[0], chunk=cfg.chunk
         )
         of_grid, validation = (grid, simulation, ranker), parts.validation
         held = tune(
             run.unit(f"{name}-heldout"), *of_grid, training, validation=validation, ranked=unseen
         )
         setting = choose(run.unit(f"{name}-choice"), *of_grid, choosing, validation=validation)
-        tau, eta = setting.T
-        first = dict(zip(("tau", "eta"), setting[0].tolist(), strict=True))
+        first = dict(zip(grid.names, setting[0].tolist(), strict=True))
         learner = grid.make(*setting[0])._replace(name=name)
         save = partial(save_embeddings, run, task, learner, first | {"seed": cfg.seed})
 
@@ -122,8 +121,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
             f"{name}/online/unneeded": np.nanmean(distractor, axis=1),
             f"{name}/online/regret": against[:, -1],
             f"{name}/online/microseconds": online["microseconds"],
-            f"{name}/online/tau": tau,
-            f"{name}/online/eta": eta,
+            **{f"{name}/online/{number}": x for number, x in grid.columns(setting).items()},
         }
         if tasks is not None:
             results[f"{name}/online/complete"] = complete(online, tasks, cfg.exposures)
@@ -134,7 +132,8 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
                 values = held[part][held["best"], each, i]
                 results[f"{name}/{part}/{metric.format(k=cfg.k)}"] = values
         results[f"{name}/heldout/gain"] = results[f"{name}/heldout/ndcg@{cfg.k}"] - static
-        results[f"{name}/heldout/tau"], results[f"{name}/heldout/eta"] = held["setting"].T
+        for number, values in grid.columns(held["setting"]).items():
+            results[f"{name}/heldout/{number}"] = values
 
     run.save_curves(curves)
     learning_figures(run, curves)
@@ -157,18 +156,22 @@ def show(cfg: DictConfig, results: Found) -> None:
     columns = [column for column in columns if f"{names[0]}/{column}" in results]
     title = f"{cfg.dataset.name}, {cfg.document}, exposures={cfg.exposures}"
     results_table(results, names, columns, title)
+    numbers = {grid.name: grid.names for grid in learner_grids(cfg)}
     print_table(
-        "tau, eta / tau chosen, and by how many seeds",
+        "settings chosen, and by how many seeds",
         ["online, final", "heldout"],
-        {n: [choices(results, f"{n}/{part}") for part in ("online", "heldout")] for n in names},
+        {
+            n: [choices(results, f"{n}/{part}", numbers[n]) for part in ("online", "heldout")]
+            for n in names
+        },
     )
 
 
-def choices(results: Found, name: str) -> str:
+def choices(results: Found, name: str, numbers: Sequence[str]) -> str:
     """The settings that seeds chose, the most frequent first."""
-    pairs = zip(*(results[f"{name}/{key}"]["values"] for key in ("tau", "eta")), strict=True)
-    counts = Counter(f"{tau:.3g}, {eta / tau:.3g}" for tau, eta in pairs)
-    return "\n".join(f"{pair}  x{count}" for pair, count in counts.most_common())
+    settings = zip(*(results[f"{name}/{number}"]["values"] for number in numbers), strict=True)
+    words = (", ".join(f"{n} {x:.3g}" for n, x in zip(numbers, s, strict=True)) for s in settings)
+    return "\n".join(f"{setting}  x{count}" for setting, count in Counter(words).most_common())
 
 
 def apart(task: TextTask, parts: Masks) -> dict[str, Mask]:

@@ -58,15 +58,15 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     parts = bench.masks
     ranker = Ranker(task, cfg.k)
     stream = orders(parts.heldout, cfg.exposures, seeds)
-    given: dict[str, Any] = {"example": (1.0, 0.0), "chunk": cfg.chunk}
     simulated = Environment(reranker=simulated_reranker(accuracy=cfg.accuracy))
     results: dict[str, np.ndarray] = {}
     curves: dict[str, dict[str, np.ndarray]] = {}
     picks = {name: selector_of(bench, name, cfg, chat) for name in cfg.rerankers}
     for grid in learner_grids(cfg):
+        given: dict[str, Any] = {"example": grid.settings[0], "chunk": cfg.chunk}
         one = Simulation(grid.make, task, simulated, seeds=seeds[:1], **given)
         choosing = orders(parts.validation, 1, seeds[:1])
-        [(tau, eta)] = choose(
+        [setting] = choose(
             run.unit(f"{grid.name}-tuning"),
             *(grid, one, ranker, choosing),
             validation=parts.validation,
@@ -77,7 +77,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
             found = record(
                 run.unit(f"{grid.name}-{name}"),
                 simulation,
-                simulation.setting(tau, eta),
+                simulation.setting(*setting),
                 stream,
                 finish=lambda states, scores=simulation.scores: {
                     "final": ranker(states, parts.heldout, scores)
@@ -85,7 +85,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
             )
             results |= measured(f"{grid.name}/{name}", found, cfg.k)
             curves[f"{grid.name}, {name}"] = {"success": found["success"]}
-            print(f"{grid.name}, {name}: {found['success'].mean():.3f} at tau={tau}, eta={eta}")
+            print(f"{grid.name}, {name}: {found['success'].mean():.3f} at {grid.said(setting)}")
     run.save_curves(curves)
     accuracy_figure(run, curves)
     if chat is not None:

@@ -22,16 +22,16 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.common.config import plain
+from experiments.common.config import learner_parts, plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from jaxret.data.masks import draw_parts
 from jaxret.online.choosing import tune
-from jaxret.online.grids import learner_grid
 from jaxret.online.ranker import METRICS, Ranker
 from jaxret.online.simulation import Simulation
+from jaxret.online.specs import learner_grid
 from jaxret.online.streams import orders
 from jaxret.progress import Progress
 from jaxret.validate import require
@@ -96,7 +96,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 def chosen(cfg: DictConfig) -> tuple[str, dict[str, Any]]:
     """The one learner that is searched for."""
-    learners = plain(cfg.learners)
+    learners = learner_parts(cfg)
     require("learner", list(learners), "one learner", lambda names: len(names) == 1)
     return next(iter(learners.items()))
 
@@ -143,7 +143,7 @@ def score_of(
         structure = repr({key: setting.get(key) for key in CHOICES})
         if structure not in simulations:
             simulations[structure] = Simulation(
-                grid.make, task, seeds=seeds, example=(1.0, 0.0), chunk=cfg.chunk
+                grid.make, task, seeds=seeds, example=grid.settings[0], chunk=cfg.chunk
             )
         unit = hashlib.sha256(repr(sorted(setting.items())).encode()).hexdigest()[:12]
         found = tune(

@@ -1,4 +1,9 @@
 # What `import jaxret as jr` offers, and where it comes from.
+from .comparison import (
+    Comparison as Comparison,
+    compare as compare,
+    compare_all as compare_all,
+)
 from .embeddings import (
     Embeddings as Embeddings,
     load_embeddings as load_embeddings,
@@ -33,6 +38,9 @@ from .online.index import Index as Index
 from .online.tickets import Ticket as Ticket
 from .online.learner import Learner as Learner
 from .online.rank_one import rank_one as rank_one
+from .online.grids import grid as grid
+from .online.learners import learners as learners
+from .online.mixture import mixture as mixture
 from .online.presets import (
     banditron as banditron,
     centred as centred,
@@ -45,7 +53,6 @@ from .online.presets import (
     greedy as greedy,
     greedy_replayed as greedy_replayed,
     implicit_exploration as implicit_exploration,
-    learners as learners,
     low_rank as low_rank,
     mapped as mapped,
     mapped_replayed as mapped_replayed,

@@ -24,6 +24,7 @@ from jaxtyping import Bool, Float, Int
 
 from jaxret import metrics
 from jaxret.online.learner import Learner
+from jaxret.online.mixture import heaviest
 from jaxret.task import Task
 from jaxret.types import State
 from jaxret.validate import require
@@ -147,8 +148,11 @@ def from_state(
 ) -> Embeddings:
     """Reads the rows and the query map off a state.
 
-    Every map of queries is affine, so the images of the origin and of the axes say all of it.
+    Every map of queries is affine, so the images of the origin and of the axes say all of it. A
+    mixture has no one matrix of rows: what is read is that of the expert it believes most.
     """
+    if learner.mixing is not None:
+        learner, state = heaviest(learner, state)
     matrix = offset = None
     width = state.theta.shape[1]
     if learner.map_queries is not None:

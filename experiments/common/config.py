@@ -18,7 +18,8 @@ from omegaconf import DictConfig, OmegaConf
 from jaxret import __version__, data, encoders
 from jaxret.data.templates import TEMPLATES
 from jaxret.files import content_digest
-from jaxret.online.grids import LearnerGrid, learner_grid
+from jaxret.online.grids import LearnerGrid
+from jaxret.online.specs import learner_grid
 from jaxret.validate import require
 
 CONFIGS = str(Path(__file__).resolve().parents[2] / "configs")
@@ -66,6 +67,22 @@ def check_names(cfg: DictConfig) -> None:
 def learner_grids(cfg: DictConfig) -> list[LearnerGrid]:
     """The learners that ``learner=[...]`` names, with their grids."""
     return [learner_grid(name, spec) for name, spec in plain(cfg.learners).items()]
+
+
+def learner_parts(cfg: DictConfig) -> dict[str, dict[str, Any]]:
+    """The parts of each learner, for experiments that put others in their place.
+
+    Raises:
+      ValueError: for a preset, which is a learner as a whole.
+    """
+    specs = plain(cfg.learners)
+    for name, spec in specs.items():
+        if "preset" in spec:
+            raise ValueError(
+                f"learner {name!r} is a preset, and {cfg.experiment} changes parts of a learner: "
+                "give one that names policy and estimator"
+            )
+    return specs
 
 
 def cache_folder(cfg: DictConfig) -> Path:

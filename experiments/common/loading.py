@@ -3,11 +3,12 @@
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+import numpy as np
 from omegaconf import DictConfig
 
 from experiments.common.config import cache_folder, plain
 from jaxret import data, encoders, sharding, task
-from jaxret.data.dataset import Dataset
+from jaxret.data.dataset import Dataset, select
 from jaxret.data.hops import as_hops
 from jaxret.task import Task
 
@@ -32,6 +33,12 @@ def load_task(cfg: DictConfig) -> TextTask:
 def read_dataset(cfg: DictConfig) -> Dataset:
     """The data set, its tasks of several steps whole."""
     return data.load(cfg.dataset.name, cfg.dataset.path, **plain(cfg.dataset.options))
+
+
+def drawn(dataset: Dataset, number: int | None, seed: int) -> Dataset:
+    """So many of the queries, in their order; all where no number is said."""
+    rows = np.random.default_rng(seed).permutation(len(dataset.queries))
+    return dataset if number is None else select(dataset, np.sort(rows[:number]))
 
 
 def encode_dataset(cfg: DictConfig, dataset: Dataset) -> TextTask:

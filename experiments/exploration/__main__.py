@@ -43,9 +43,10 @@ from experiments.exploration.maps import Grid, figures
 from jaxret.data.masks import draw_parts
 from jaxret.online.choosing import tune
 from jaxret.online.environment import Environment
-from jaxret.online.grids import LearnerGrid, shared_grid
+from jaxret.online.grids import LearnerGrid
 from jaxret.online.ranker import METRICS, Ranker, catalogues
 from jaxret.online.simulation import Simulation
+from jaxret.online.specs import shared_grid
 from jaxret.online.streams import orders
 from jaxret.progress import Progress
 from jaxret.theory.comparators import proximal_losses
@@ -82,7 +83,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     for way in (bar := Progress(ways(cfg), unit="way")):
         bar.set_postfix_str(way.name)
         simulation = Simulation(
-            way.make, task, Environment(), seeds=seeds, example=(1.0, 0.0), chunk=cfg.chunk
+            way.make, task, Environment(), seeds=seeds, example=way.settings[0], chunk=cfg.chunk
         )
         found = tune(
             run.unit(way.name),

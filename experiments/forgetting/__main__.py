@@ -104,7 +104,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     for grid in bar:
         bar.set_postfix_str(name := grid.name)
         simulation = Simulation(
-            grid.make, task, Environment(), seeds=seeds, example=(1.0, 0.0), chunk=chunk
+            grid.make, task, Environment(), seeds=seeds, example=grid.settings[0], chunk=chunk
         )
         setting = choose(
             run.unit(f"{name}-choice"),
@@ -142,7 +142,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         right = values[:, :, METRICS.index("accuracy")] > 0
         curves[f"{name}/forgotten"] = forgotten(right, rounds)
         single = fates(right, rounds) | {key: found[key] for key in moves.MEASURES}
-        single |= dict(zip(("tau", "eta"), setting.T, strict=True))
+        single |= grid.columns(setting)
         results |= {f"{name}/{key}": value for key, value in single.items()}
         if cfg.tsne.tools and name == cfg.tsne.learner:
             moves.picture(cfg, run, task.theta[drawn.tools], found["rows"], found["asked"])

@@ -45,9 +45,9 @@ import numpy as np
 from jaxtyping import Bool, Int
 from omegaconf import DictConfig
 
-from experiments.common.config import cache_folder, plain
+from experiments.common.config import cache_folder, learner_parts, plain
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.loading import TextTask, encode_dataset, read_dataset
+from experiments.common.loading import TextTask, drawn, encode_dataset, read_dataset
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.multihop import answers, tasks
@@ -57,12 +57,13 @@ from jaxret.data.masks import Masks
 from jaxret.llm import Chat, Endpoint
 from jaxret.online.choosing import choose
 from jaxret.online.environment import Environment, simulated_reranker
-from jaxret.online.grids import LearnerGrid, learner_grid
+from jaxret.online.grids import LearnerGrid
 from jaxret.online.learner import MapQueries
 from jaxret.online.ranker import METRICS, Ranker
 from jaxret.online.recording import record
 from jaxret.online.selection import SelectedSimulation
 from jaxret.online.simulation import Simulation
+from jaxret.online.specs import learner_grid
 from jaxret.online.streams import orders
 from jaxret.retrieval import multihop, selectors
 from jaxret.retrieval.dense import inner_product
@@ -81,20 +82,21 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     chat, judge = chat_of(cfg), Environment(reranker=simulated_reranker(accuracy=cfg.accuracy))
     whole, right = read_dataset(cfg), answers.gold(cfg)
     answers.refuse_unknown(right, whole.query_ids)
-    dataset, hops = planned(cfg, drawn(cfg, whole), chat, run)
+    dataset, hops = planned(cfg, drawn(whole, cfg.tasks, cfg.seed), chat, run)
     parts, task = split(hops, cfg.validation, cfg.seed), encode_dataset(cfg, hops)
     streamed, everything = parts.training, np.ones(len(hops.queries), bool)
     labels, groups = hops.labels[streamed], hops.groups[streamed]
     seeds, ranker = range(cfg.seed, cfg.seed + cfg.seeds), Ranker(task, cfg.k)
     stream = orders(streamed, cfg.exposures, seeds, hops.groups)
     choosing = orders(everything, cfg.exposures, seeds, hops.groups)
-    given: dict[str, Any] = {"seeds": seeds, "example": (1.0, 0.0), "chunk": cfg.chunk}
+    given: dict[str, Any] = {"seeds": seeds, "chunk": cfg.chunk}
     results = {"hops": np.array([len(hops.queries) / len(dataset.queries)])}
     curves: dict[str, dict[str, np.ndarray]] = {}
     said: list[dict[str, Any]] = []
     only = None if cfg.gold_answers is None else right
     for grid in grids_of(cfg):
         name = grid.name
+        given["example"] = grid.settings[0]
         simulation = Simulation(grid.make, task, judge, **given)
         setting = choose(
             run.unit(f"{name}-choice"),
@@ -111,14 +113,12 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
             return {"final": ranker(states, streamed, scores), "items": items}
 
         online = record(run.unit(f"{name}-online"), simulation, setting, stream, finish)
-        tau, eta = setting[0]  # of all seeds, which share the part that chooses
         shares = tasks.by_visit(online, hops)
         final = np.stack([tasks.found(items, labels, groups) for items in online["items"]])
         ours = tasks.measured(online, shares, hops) | {
             f"final/found@{cfg.k}": final.mean(axis=1),
             f"final/complete@{cfg.k}": (final == 1).mean(axis=1),
-            "online/tau": setting[:, 0],
-            "online/eta": setting[:, 1],
+            **{f"online/{number}": x for number, x in grid.columns(setting).items()},
         }
         for i, metric in enumerate(METRICS[:3]):  # completeness is a matter of tasks
             ours[f"final/{metric.format(k=cfg.k)}"] = online["final"][:, i]
@@ -130,7 +130,8 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
             said += lines
         results |= {f"{name}/{key}": values for key, values in ours.items()}
         curves[name] = {"success": online["success"], "found": shares}
-        print(f"{name}: {online['success'].mean():.3f} of hops at tau={tau}, eta={eta}")
+        said_of = grid.said(setting[0])  # of all seeds, which share the part that chooses
+        print(f"{name}: {online['success'].mean():.3f} of hops at {said_of}")
     if cfg.answers:
         text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in said)
         (run.directory / "answers.jsonl").write_text(text)
@@ -171,7 +172,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 def grids_of(cfg: DictConfig) -> list[LearnerGrid]:
     """The learners, each showing k documents."""
-    specs = plain(cfg.learners)
+    specs = learner_parts(cfg)
     for spec in specs.values():
         policy = spec["policy"] if isinstance(spec["policy"], dict) else {"name": spec["policy"]}
         spec["policy"] = policy | {"k": cfg.k}
@@ -183,12 +184,6 @@ def chat_of(cfg: DictConfig) -> Chat | None:
     if cfg.planner == "llm" or cfg.judge in JUDGES or cfg.answers:
         return Chat(Endpoint(**plain(cfg.llm)), cache_folder(cfg) / "llm")
     return None
-
-
-def drawn(cfg: DictConfig, dataset: Dataset) -> Dataset:
-    """So many of the tasks, in their order; all where no number is said."""
-    rows = np.random.default_rng(cfg.seed).permutation(len(dataset.queries))
-    return dataset if cfg.tasks is None else select(dataset, np.sort(rows[: cfg.tasks]))
 
 
 def planned(

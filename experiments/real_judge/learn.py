@@ -41,10 +41,11 @@ from jaxret import plots
 from jaxret.data.masks import draw_parts_each
 from jaxret.online.choosing import choose
 from jaxret.online.environment import Environment
-from jaxret.online.grids import LearnerGrid, learner_grid
+from jaxret.online.grids import LearnerGrid
 from jaxret.online.ranker import METRICS, Ranker
 from jaxret.online.recording import record
 from jaxret.online.simulation import Simulation
+from jaxret.online.specs import learner_grid
 from jaxret.online.streams import orders
 from jaxret.progress import Progress
 from jaxret.statistics import area_under_roc
@@ -111,7 +112,7 @@ def measure(
     task, seeds = pairs.task, range(cfg.seed, cfg.seed + cfg.seeds)
     validation = draw_parts_each(task.groups, cfg.validation, 0.5, seeds).validation
     simulation = Simulation(
-        grid.make, task, world, seeds=seeds, example=(1.0, 0.0), chunk=cfg.chunk
+        grid.make, task, world, seeds=seeds, example=grid.settings[0], chunk=cfg.chunk
     )
     ranker = Ranker(task, cfg.k)
     everything, reported = (
@@ -136,7 +137,7 @@ def measure(
 
 def told(spec: dict[str, Any], rate: float) -> dict[str, Any]:
     """A learner's settings; one that wants a noise rate gets the share of wrong verdicts."""
-    estimator = spec["estimator"]
+    estimator = spec.get("estimator")
     if isinstance(estimator, dict) and "noise_rate" in estimator:
         estimator = estimator | {"noise_rate": min(rate, 0.49)}
     return spec | {"estimator": estimator}

@@ -34,7 +34,7 @@ from experiments.retrieval.bench import Bench
 from experiments.retrieval.recipes import RERANKERS, RETRIEVERS, config_of
 from jaxret.methods import nudge, refiner, refit, tool2vec
 from jaxret.methods.common import KEPT, FirstStage
-from jaxret.online.grids import learner_grid
+from jaxret.online.specs import learner_grid
 from jaxret.retrieval import bm25
 from jaxret.retrieval.dense import dense
 from jaxret.retrieval.ranking import Ranking
@@ -44,7 +44,6 @@ from jaxret.validate import require
 
 UNTRAINED = ("bm25", "documents", "tool2vec_raw", "tool2vec", "nudge_m", "nudge_n")
 SEES = {"bm25": "nothing", "documents": "nothing"}  # the others without a learner: labels
-LEARNERS_SEE = {"none": "nothing", "full_information": "labels"}  # other estimators: bits
 
 #: (texts, ranking of the stage before, progress=True) -> ranking
 Second: TypeAlias = Callable[..., Ranking]
@@ -180,8 +179,9 @@ def sees(cfg: DictConfig, name: str) -> str:
     """What a method learns from: nothing, bits or labels."""
     base = name.partition("+")[0]
     if base in (cfg.get("learners") or {}):
-        estimator = cfg.learners[base].estimator
-        return LEARNERS_SEE.get(estimator if isinstance(estimator, str) else estimator.name, "bits")
+        learner = learner_grid(base, plain(cfg.learners)[base]).learner(0)
+        frozen = learner.rule is not None and learner.rule.estimator.name == "none"
+        return "labels" if learner.oracle else "nothing" if frozen else "bits"
     return SEES.get(base, "labels")
 
 

@@ -11,10 +11,10 @@ import numpy as np
 from experiments.common.config import plain
 from experiments.retrieval.bench import Bench
 from jaxret.online.choosing import choose
-from jaxret.online.grids import learner_grid
 from jaxret.online.ranker import Ranker
 from jaxret.online.recording import record
 from jaxret.online.simulation import Simulation
+from jaxret.online.specs import learner_grid
 from jaxret.online.streams import orders
 from jaxret.retrieval.dense import dense
 from jaxret.retrieval.retriever import Retriever
@@ -30,7 +30,7 @@ def retriever(bench: Bench, name: str, seed: int) -> Retriever:
         grid.make,
         task,
         seeds=seeds,
-        example=(1.0, 0.0),
+        example=grid.settings[0],
         chunk=cfg.online.chunk,
     )
     stream = orders(parts.training, 1 if extra == "once" else cfg.online.exposures, seeds)

@@ -40,7 +40,7 @@ layers its rows carry over when rotated (0.322, relearnt 0.326, the first encode
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.common.config import cache_folder, plain
+from experiments.common.config import cache_folder, learner_parts
 from experiments.common.experiment import Found, experiment
 from experiments.common.figures import accuracy_figure
 from experiments.common.loading import encoded, find_encoder, load_task
@@ -54,8 +54,9 @@ from jaxret import plots
 from jaxret.data.masks import draw_parts_each
 from jaxret.online import projections
 from jaxret.online.environment import Environment
-from jaxret.online.grids import LearnerGrid, learner_grid
+from jaxret.online.grids import LearnerGrid
 from jaxret.online.ranker import Ranker
+from jaxret.online.specs import learner_grid
 from jaxret.progress import Progress
 from jaxret.validate import require
 
@@ -154,7 +155,7 @@ def build(cfg: DictConfig) -> Grids:
             f"transferred must be one of projections={projections}, got {cfg.transferred!r}"
         )
     grids: Grids = {}
-    for name, spec in plain(cfg.learners).items():
+    for name, spec in learner_parts(cfg).items():
         own = learner_grid(name, spec)
         if "query_map" in spec:
             raise ValueError(

@@ -37,7 +37,7 @@ class Stage(NamedTuple):
     ranker: Ranker
 
     def simulation(self, grid: LearnerGrid, environment: Environment) -> Simulation:
-        seeds, chunk, example = self.seeds, self.chunk, (1.0, 0.0)
+        seeds, chunk, example = self.seeds, self.chunk, grid.settings[0]
         return Simulation(
             grid.make, self.task, environment, seeds=seeds, example=example, chunk=chunk
         )

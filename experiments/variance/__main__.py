@@ -32,15 +32,16 @@ import numpy as np
 from matplotlib.lines import Line2D
 from omegaconf import DictConfig
 
-from experiments.common.config import plain
+from experiments.common.config import learner_parts, plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.variance.estimator_study import set_up, study
 from jaxret import plots
-from jaxret.online.grids import LearnerGrid, shared_grid
+from jaxret.online.grids import LearnerGrid
 from jaxret.online.ranker import METRICS, catalogues
+from jaxret.online.specs import shared_grid
 from jaxret.progress import Progress
 from jaxret.validate import require
 
@@ -56,7 +57,7 @@ MARKS = "osD^vP*X"  # by rate
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Runs every estimator at every rate and size; writes curves and figures."""
     task = load_task(cfg)
-    grids = [at_rates(name, spec, cfg) for name, spec in plain(cfg.learners).items()]
+    grids = [at_rates(name, spec, cfg) for name, spec in learner_parts(cfg).items()]
     seeds = range(cfg.seed, cfg.seed + cfg.seeds)
     results: dict[str, np.ndarray] = {}
     stages = [set_up(cfg, task, size, seeds) for size in cfg.sizes]

@@ -131,7 +131,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 def check(cfg: DictConfig) -> None:
     """Refuses learners without the step size of Theorem 5.1, and a base that is no start."""
     for grid in learner_grids(cfg):
-        if grid.make(1.0, 1.0).rule is None or not grid.settings[:, 1].all():
+        if grid.learner(0).rule is None or not grid.settings[:, 1].all():
             raise ValueError(
                 f"learner {grid.name!r} has no step size of Theorem 5.1: "
                 "its update must be rank one, and each eta > 0"

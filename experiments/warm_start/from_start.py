@@ -64,7 +64,7 @@ def learn_from_start(
     run, task, parts, ranker, seeds, order, choosing, chunk = stage
     arrays, unit = (task.queries, task.labels), f"{grid.name}-{start}".replace("/", "-")
     simulation = Simulation(
-        grid.make, replace(task, theta=theta_1), seeds=seeds, example=(1.0, 0.0), chunk=chunk
+        grid.make, replace(task, theta=theta_1), seeds=seeds, example=grid.settings[0], chunk=chunk
     )
     tuned = tune(
         run.unit(f"{unit}-choice"),

@@ -1,146 +1,86 @@
-"""A learner with a grid of settings, from plain data: names looked up in the registries.
+"""A learner up to its numbers: what runs as one program, for sweeps, choices and mixtures.
 
-    grid = learner_grid("greedy", {
-        "policy": "greedy", "estimator": "bandit_likelihood", "projection": "sphere",
-        "schedule": "constant", "tau": [0.02, 0.04], "eta_over_tau": [0.1, 0.3],
-    })
+    grid(greedy, tau=[0.02, 0.04], eta=[0.003, 0.01])       the product of the lists, four settings
 
-Nothing is imported by a string: a new estimator, policy, ... is known by its line in a registry.
+Letters: G settings of n numbers, S seeds.
 """
 
-from collections.abc import Callable, Mapping
+import inspect
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from jaxret.online import (
-    estimators,
-    policies,
-    preconditioners,
-    projections,
-    query_maps,
-    schedules,
-    trainer,
-)
 from jaxret.online.learner import Learner
-from jaxret.online.rank_one import rank_one
-from jaxret.online.wrappers import with_experience_replay, with_preconditioner, with_query_map
-from jaxret.validate import from_registry
-
-REGISTRIES = {
-    "policy": policies.REGISTRY,
-    "estimator": estimators.REGISTRY,
-    "projection": projections.REGISTRY,
-    "schedule": schedules.REGISTRY,
-    "query_map": query_maps.REGISTRY,
-    "preconditioner": preconditioners.REGISTRY,
-}
-NEEDED = ("policy", "estimator", "projection", "schedule", "tau", "eta_over_tau")
-MORE = ("query_map", "preconditioner", "experience_replay")
-OF_TRAINER = ("policy", "estimator", "schedule", "batch", "tau", "eta")
 
 
 class LearnerGrid(NamedTuple):
     """A learner up to its numbers, and the settings among which they are chosen."""
 
     name: str
-    make: Callable[..., Learner]  # (tau, eta) -> Learner; both may be traced
-    settings: Float[np.ndarray, "G 2"]  # tau, eta
+    make: Callable[..., Learner]  # numbers of a setting -> Learner; they may be traced
+    settings: Float[np.ndarray, "G n"]
+    names: tuple[str, ...] = ("tau", "eta")  # of the n numbers
+
+    def learner(self, g: int) -> Learner:
+        """The learner with the g-th setting."""
+        return self.make(*self.settings[g].tolist())
+
+    def columns(self, settings: Float[np.ndarray, "S n"]) -> dict[str, Float[np.ndarray, " S"]]:
+        """Settings, as they were chosen for S seeds, number by number.
+
+        Returns:
+          name -> [S].
+        """
+        return dict(zip(self.names, settings.T, strict=True))
+
+    def said(self, setting: Float[np.ndarray, " n"]) -> str:
+        """A setting in words: ``tau=0.02, eta=0.003``."""
+        return ", ".join(f"{name}={x:.3g}" for name, x in zip(self.names, setting, strict=True))
 
 
-def learner_grid(name: str, spec: Mapping[str, Any]) -> LearnerGrid:
-    """Reads the settings of a learner.
-
-    Args:
-      name: of the learner.
-      spec: ``policy``, ``estimator``, ``projection`` and ``schedule``, each a name, or a mapping
-        of ``name`` and settings; ``tau`` and ``eta_over_tau``, numbers or lists, whose product is
-        the grid. ``query_map`` and ``preconditioner`` (likewise) and ``experience_replay`` (its
-        settings) wrap the learner. With ``batch`` it is the paper's trainer, which has ``eta``, its
-        learning rate, in the place of ``eta_over_tau``, and no projection and no wrapper.
-
-    Raises:
-      ValueError: for anything that is unknown, missing, out of range, or does not go together.
-    """
-    needed = OF_TRAINER if "batch" in spec else NEEDED
-    known = needed if "batch" in spec else (*NEEDED, *MORE)
-    if unknown := sorted(set(spec) - set(known)):
-        kind = "learner with a batch" if "batch" in spec else "learner"
-        raise ValueError(
-            f"{kind} {name!r} has unknown settings {unknown}; known: {', '.join(known)}"
-        )
-    if missing := [key for key in needed if key not in spec]:
-        raise ValueError(f"learner {name!r} lacks {', '.join(missing)}")
-    if "batch" in spec:
-        return _trainer(name, spec)
-    parts = {
-        kind: from_registry(f"learner {name!r}", kind, registry, spec[kind])
-        for kind, registry in REGISTRIES.items()
-        if kind in spec
-    }
-    query_map, preconditioner = (parts.pop(key, None) for key in ("query_map", "preconditioner"))
-    replay = spec.get("experience_replay")
-    if replay is not None and not parts["estimator"].bandit:
-        raise ValueError(f"learner {name!r} gets labels, and experience replay keeps rewards alone")
-
-    def make(tau, eta):
-        learner = rank_one(name, tau=tau, eta=eta, **parts)
-        if preconditioner is not None:
-            learner = with_preconditioner(learner, preconditioner)
-        if query_map is not None:
-            learner = with_query_map(learner, query_map)
-        if replay is not None:
-            learner = with_experience_replay(learner, **replay)
-        return learner._replace(name=name)
-
-    settings = _grid(name, spec, "eta_over_tau")
-    settings[:, 1] *= settings[:, 0]
-    make(1.0, 1.0)  # refuses what does not go together before anything is computed
-    return LearnerGrid(name, make, settings)
-
-
-def shared_grid(
-    specs: Mapping[str, Mapping[str, Any]], shared: Mapping[str, Any]
-) -> list[LearnerGrid]:
-    """Learners that differ in how they act and what they make of the reward, in nothing else.
+def grid(preset: Callable[..., Learner], **settings: Any) -> LearnerGrid:
+    """The learners that a preset makes of every combination of settings.
 
     Args:
-      specs: name -> ``policy`` and ``estimator``.
-      shared: ``projection``, ``schedule``, ``tau`` and ``eta_over_tau`` of all.
+      preset: makes the learner: ``greedy``, or a function of one's own.
+      **settings: of the preset; a list is an axis of the grid (numbers such as tau and eta), the
+        rest is the same for all.
 
     Raises:
-      ValueError: for a spec with more or less, and whatever `learner_grid` refuses.
+      ValueError: for a setting that the preset refuses, or one that cannot vary within a program.
     """
-    for name, spec in specs.items():
-        if set(spec) != {"policy", "estimator"}:
-            raise ValueError(
-                f"learner {name!r} needs policy and estimator, got {sorted(spec)}; "
-                f"{', '.join(shared)} are given once, for all"
-            )
-    return [learner_grid(name, {**spec, **shared}) for name, spec in specs.items()]
-
-
-def _trainer(name: str, spec: Mapping[str, Any]) -> LearnerGrid:
-    """The paper's trainer."""
-    parts = {
-        kind: from_registry(f"learner {name!r}", kind, REGISTRIES[kind], spec[kind])
-        for kind in ("policy", "estimator", "schedule")
+    axes = {
+        name: _axis(preset, name, values)
+        for name, values in settings.items()
+        if type(values) in (list, tuple, np.ndarray)  # a Projection is a named tuple
     }
+    same = {name: value for name, value in settings.items() if name not in axes}
 
-    def make(tau, eta):
-        return trainer.minibatch_adamw(tau=tau, eta=eta, batch=spec["batch"], **parts)
+    def make(*values) -> Learner:
+        return preset(**same, **dict(zip(axes, values, strict=True)))
 
-    make(1.0, 1.0)
-    return LearnerGrid(name, make, _grid(name, spec, "eta"))
+    points = list(itertools.product(*axes.values()))
+    learners = [make(*point) for point in points]  # refuses what is out of range
+    numbers = np.array(points, np.float64).reshape(len(points), len(axes))
+    return LearnerGrid(learners[0].name, make, numbers, tuple(axes))
 
 
-def _grid(name: str, spec: Mapping[str, Any], rate: str) -> Float[np.ndarray, "G 2"]:
-    """Every tau with every rate, as they are given."""
-    taus, rates = (np.atleast_1d(np.asarray(spec[key], np.float64)) for key in ("tau", rate))
-    if (taus <= 0).any() or (rates < 0).any() or not taus.size * rates.size:
+def _axis(preset: Callable[..., Learner], name: str, values: Sequence) -> tuple[float, ...]:
+    """The values of a setting that is data to the compiled program."""
+    parameter = inspect.signature(preset).parameters.get(name)
+    whole = parameter is not None and isinstance(parameter.default, int)
+    try:
+        axis = tuple(map(float, values))
+    except (TypeError, ValueError):
+        axis = ()
+    if whole or (len(values) and not axis):
         raise ValueError(
-            f"learner {name!r} needs tau > 0 and {rate} >= 0, "
-            f"got tau={taus.tolist()}, {rate}={rates.tolist()}"
+            f"{name}={list(values)} cannot vary within one program, as numbers such as tau and eta "
+            f"can: call sweep once for each {name}"
         )
-    return np.array([(tau, eta) for tau in taus for eta in rates])
+    if not axis:
+        raise ValueError(f"{name} must be a list of one or more numbers, got []")
+    return axis

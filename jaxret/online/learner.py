@@ -9,6 +9,7 @@ One that learns from bits is never given labels: loss and regret are measured ou
 Letters: I items, d width, N queries, n past rounds, k items shown.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import jax
@@ -88,6 +89,24 @@ class Relearn(Protocol):
     ) -> State: ...
 
 
+class OverRows(Protocol):
+    """Changes the rows that stand for tools, wherever a state keeps them: each [I, d] -> [I, d]."""
+
+    def __call__(
+        self, state: State, change: Callable[[Float[Array, "I d"]], Float[Array, "I d"]]
+    ) -> State: ...
+
+
+class Mixing(NamedTuple):
+    """What a mixture of G experts says of itself (`jaxret.online.mixture`)."""
+
+    experts: tuple[str, ...]  # their names and settings
+    prior: tuple[float, ...]  # sums to 1
+    alpha: float | Float[Array, ""]
+    beta: float | Float[Array, ""]
+    expert: Callable[[State, int], tuple["Learner", State]]  # the g-th, and its own state
+
+
 class Rule(NamedTuple):
     """The parts of a rank-one learner."""
 
@@ -123,6 +142,8 @@ class Learner(NamedTuple):
     chances: OfQuery | None = None  # with which each item is shown; None: not known
     relearn: Relearn | None = None  # None: cannot
     rule: Rule | None = None  # None: not rank one
+    mixing: Mixing | None = None  # None: no mixture
+    over_rows: OverRows | None = None  # None: ``State.theta`` holds all rows
     origin: tuple[str, str] | None = None  # the preset, and its settings as JSON
 
 

@@ -150,13 +150,19 @@ class LiveCatalogue:
         """Moves where rows begin, as the learner's projection wants it; and the rows themselves."""
         where, theta = jnp.asarray(rows), self.state.theta
         starts = np.asarray(self._projected(theta.at[where].set(descriptions))[where])
-        if how != "keep":
-            carried = starts + np.asarray(theta)[rows] - self.starts[rows]
-            theta = theta.at[where].set(starts if how == "reset" else carried)
-            theta = self.state.theta.at[where].set(self._projected(theta)[where])
+        before = self.starts[rows]
+
+        def described(theta):
+            moved = starts if how == "reset" else starts + theta[where] - before
+            return theta.at[where].set(self._projected(theta.at[where].set(moved))[where])
+
+        state, over_rows = self.state, self.learner.over_rows
+        if how != "keep" and over_rows is not None:
+            state = over_rows(state, described)
+        elif how != "keep":
+            state = state._replace(theta=described(theta))
         self.starts[rows] = starts
-        available = self.state.available.at[where].set(True)
-        self.state = self.state._replace(theta=theta, available=available)
+        self.state = state._replace(available=state.available.at[where].set(True))
 
     def _projected(self, theta: Float[Array, "I d"]) -> Float[Array, "I d"]:
         return self.learner.init(theta, self.state.available).theta

@@ -18,7 +18,7 @@ from jaxret.online import (
 )
 from jaxret.online.estimators import Estimator
 from jaxret.online.learner import Learner
-from jaxret.online.origins import REGISTRY, preset
+from jaxret.online.origins import preset
 from jaxret.online.policies import Policy
 from jaxret.online.projections import Projection
 from jaxret.online.rank_one import rank_one
@@ -245,16 +245,3 @@ def _rank_one(
         projection=projection,
         schedule=schedule,
     )
-
-
-class Listing(dict[str, str]):
-    """Names, each with a line on what it is; prints itself so."""
-
-    def __repr__(self) -> str:
-        width = max(map(len, self), default=0)
-        return "\n".join(f"{name:{width}}  {line}" for name, line in self.items())
-
-
-def learners() -> Listing:
-    """The presets, each with a line on what it is."""
-    return Listing((name, (f.__doc__ or "").splitlines()[0]) for name, f in REGISTRY.items())

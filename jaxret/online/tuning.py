@@ -9,8 +9,6 @@ streamed: `Task.split` cuts both apart.
 Letters: G settings, S seeds, T rounds, I items, d width.
 """
 
-import inspect
-import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxret.evaluation import evaluate, evaluate_settings
+from jaxret.online import grids
 from jaxret.online.environment import Environment
 from jaxret.online.learner import Learner
 from jaxret.online.run import Run
@@ -95,36 +94,24 @@ def sweep(
       ValueError: for a setting that the preset refuses, one that cannot vary within a program, or
         where no list is given.
     """
-    axes = {
-        name: _axis(preset, name, values)
-        for name, values in settings.items()
-        if type(values) in (list, tuple, np.ndarray)  # a Projection is a named tuple
-    }
-    if not axes:
+    grid = grids.grid(preset, **settings)
+    if not grid.names:
         raise ValueError("a sweep needs a list of values: sweep(greedy, task, tau=[0.01, 0.03])")
-    same = {name: value for name, value in settings.items() if name not in axes}
-    grid = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
-    learners = [preset(**same, **point) for point in grid]  # refuses what is out of range
-    numbers = seed_numbers(seeds)
+    numbers, points = seed_numbers(seeds), grid.settings
     orders = stream_orders(task, exposures, numbers)
-
-    def make(*values) -> Learner:
-        return preset(**same, **dict(zip(axes, values, strict=True)))
-
     simulation = Simulation(
-        make,
+        grid.make,
         task,
         environment,
-        seeds=numbers * len(grid),
-        example=tuple(grid[0].values()),
+        seeds=numbers * len(points),
+        example=points[0],
         chunk=chunk,
     )
-    points = np.array([tuple(point.values()) for point in grid])
     begin = time.perf_counter()
     states, trace = simulation.run(
         np.repeat(points, len(numbers), axis=0),
-        np.tile(orders, (len(grid), 1)),
-        title=f"{learners[0].name}, {len(grid)} settings",
+        np.tile(orders, (len(points), 1)),
+        title=f"{grid.name}, {len(points)} settings",
     )
     seconds = time.perf_counter() - begin
 
@@ -134,7 +121,7 @@ def sweep(
 
     runs = tuple(
         Run(
-            learner=learners[g],
+            learner=grid.learner(g),
             task=task,
             seeds=numbers,
             order=orders,
@@ -142,12 +129,12 @@ def sweep(
             states=of_setting(states, g),
             environment=environment or Environment(),
             how=simulation.how,
-            seconds=seconds / len(grid),
-            settings=point,
+            seconds=seconds / len(points),
+            settings=dict(zip(grid.names, point, strict=True)),
         )
-        for g, point in enumerate(grid)
+        for g, point in enumerate(points.tolist())
     )
-    return Sweep(runs=runs, make=make, points=points)
+    return Sweep(runs=runs, make=grid.make, points=points)
 
 
 def table(
@@ -173,24 +160,6 @@ def table(
         "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)) for line in lines
     )
     return "\n".join(row.rstrip() for row in rows)
-
-
-def _axis(preset: Callable[..., Learner], name: str, values: Sequence) -> tuple[float, ...]:
-    """The values of a setting that is data to the compiled program."""
-    parameter = inspect.signature(preset).parameters.get(name)
-    whole = parameter is not None and isinstance(parameter.default, int)
-    try:
-        axis = tuple(map(float, values))
-    except (TypeError, ValueError):
-        axis = ()
-    if whole or (len(values) and not axis):
-        raise ValueError(
-            f"{name}={list(values)} cannot vary within one program, as numbers such as tau and eta "
-            f"can: call sweep once for each {name}"
-        )
-    if not axis:
-        raise ValueError(f"{name} must be a list of one or more numbers, got []")
-    return axis
 
 
 def _named(run: Run) -> str:

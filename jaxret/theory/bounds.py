@@ -41,7 +41,7 @@ from jaxret.validate import require
 
 
 class Bound(NamedTuple):
-    """An upper bound on the expected regret; it says nothing if an assumption fails."""
+    """An upper bound, on the expected regret as a rule; nothing if an assumption fails."""
 
     name: str
     value: float
@@ -99,14 +99,14 @@ def debiased(run: Evidence, *, noise_rate: float) -> Bound:
     return _bound("debiased", run, variance, noise_rate=noise_rate, bias=0.0)
 
 
-def describe(bound: Bound) -> str:
+def describe(bound: Bound, quantity: str = "regret") -> str:
     """The bound, its terms and its assumptions, a line each; failing ones are marked.
 
     So are those of which the run says nothing.
     """
     terms = " + ".join(f"{value:.4g} ({name})" for name, value in bound.terms.items())
     verdict = "" if bound.holds else "   void: an assumption fails"
-    lines = [f"{bound.name}: regret <= {bound.value:.4g} = {terms}{verdict}"]
+    lines = [f"{bound.name}: {quantity} <= {bound.value:.4g} = {terms}{verdict}"]
     for a in bound.assumptions:
         mark = "?    " if not a.is_measured else "holds" if a.holds else "FAILS"
         measured = f"{a.measured:.4g}" if a.is_measured else "were not measured"

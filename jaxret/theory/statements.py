@@ -3,6 +3,8 @@
     for statement in bounds(run): print(statement)      value, measured, whether it holds
     regret(run).final                                   against the comparator that fits
 
+Of a rank-one rule the statements bound its regret, of a mixture its log loss (`theory.mixture`).
+
 The comparator follows the projection: the best rows in the ball where rows are kept in one, the
 proximal comparator for free rows and on the sphere. A statement whose assumptions fail, or whose
 comparator was not found to the certified gap, does not hold: its value then says nothing. Tools
@@ -25,7 +27,7 @@ from jaxret.online.learner import Rule
 from jaxret.online.run import Run
 from jaxret.task import Task
 from jaxret.theory import bounds as theorems
-from jaxret.theory import comparators, constrained, corollaries
+from jaxret.theory import comparators, constrained, corollaries, mixture
 from jaxret.theory.bounds import Bound
 from jaxret.theory.comparators import Comparator
 from jaxret.theory.evidence import Evidence
@@ -53,10 +55,12 @@ class Regret:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Statement:
-    """A bound on the regret of a run."""
+    """A bound on something of a run, and what was measured of it."""
 
     bound: Bound
-    regret: Regret
+    estimate: Estimate  # of each seed
+    quantity: str = "regret"
+    regret: Regret | None = None  # where it is regret that is bounded
 
     @property
     def name(self) -> str:
@@ -64,24 +68,26 @@ class Statement:
 
     @property
     def value(self) -> float:
-        """What regret may be at most."""
+        """What may be measured at most."""
         return self.bound.value
 
     @property
     def measured(self) -> float:
-        """The mean regret over seeds."""
-        return self.regret.final.mean
+        """The mean over seeds."""
+        return self.estimate.mean
 
     @property
     def holds(self) -> bool:
-        """Whether every assumption does, and the comparator converged."""
-        return self.bound.holds and bool(self.regret.comparator.converged)
+        """Whether every assumption does, and the comparator of a regret converged."""
+        return self.bound.holds and self._converged
+
+    @property
+    def _converged(self) -> bool:
+        return self.regret is None or bool(self.regret.comparator.converged)
 
     def __repr__(self) -> str:
-        doubt = (
-            "" if self.regret.comparator.converged else "; void: the comparator did not converge"
-        )
-        return f"{theorems.describe(self.bound)}\n  measured {self.regret.final}{doubt}"
+        doubt = "" if self._converged else "; void: the comparator did not converge"
+        return f"{theorems.describe(self.bound, self.quantity)}\n  measured {self.estimate}{doubt}"
 
 
 def regret(run: Run, against: Float[ArrayLike, "I d"] | Comparator | None = None) -> Regret:
@@ -141,15 +147,19 @@ def bounds(
     Clean labels: Theorem 5.1 and Corollary 5.2. Noisy ones: Theorem B.2 and Corollary B.3, and
     where less than half of them are wrong the bound of the debiased estimator, which is ours. Where
     a judge rewards, its noise rate is the share of rounds in which it contradicted the labels; the
-    assumptions then say whether it errs as the theory wants it to.
+    assumptions then say whether it errs as the theory wants it to. A mixture: its log loss against
+    its best expert's, and the errors of which it was sure.
 
     Args:
-      run: of a rank-one learner with eta > 0, with several seeds as a rule.
+      run: of a rank-one learner with eta > 0, or of a mixture; with several seeds as a rule.
       against: as in `regret`.
 
     Raises:
       ValueError: as `regret`; and for a learner with eta = 0.
     """
+    if run.learner.mixing is not None:
+        found = {"log loss": mixture.against_one_expert(run), "rounds": mixture.sure_errors(run)}
+        return [Statement(*one, quantity) for quantity, one in found.items()]
     rule, task = _rule(run), _there(run)
     if not float(rule.eta) > 0:
         raise ValueError(f"{run.name} has eta = 0: it learns nothing that a bound could speak of")
@@ -182,7 +192,7 @@ def bounds(
         ]
         if noise_rate < 0.5:
             statements.append(theorems.debiased(evidence, noise_rate=noise_rate))
-    return [Statement(bound, measured) for bound in statements]
+    return [Statement(bound, measured.final, regret=measured) for bound in statements]
 
 
 def _there(run: Run) -> Task:

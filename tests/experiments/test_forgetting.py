@@ -15,9 +15,9 @@ from experiments.forgetting import curves as measures
 from experiments.forgetting import follow, moves
 from jaxret.checkpoint import Interrupted
 from jaxret.data.masks import draw_parts
-from jaxret.online.grids import learner_grid
 from jaxret.online.ranker import Ranker
 from jaxret.online.simulation import Simulation
+from jaxret.online.specs import learner_grid
 from jaxret.online.streams import orders
 
 SMALL = [

@@ -118,7 +118,7 @@ def test_a_rule_that_the_theorems_do_not_speak_of_is_void(six):
 def test_a_comparator_that_did_not_converge_voids_a_statement(run):
     regret = jr.regret(run)
     doubtful = jr.Regret(regret.curve, regret.comparator._replace(converged=np.asarray(False)))
-    statement = jr.Statement(jr.bounds(run)[0].bound, doubtful)
+    statement = jr.bounds(run, doubtful.comparator)[0]
     assert not statement.holds
     assert "did not converge" in repr(statement)
     assert "did not converge" in repr(doubtful)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.online import blocked, estimators, policies, presets, projections, trainer
+from jaxret.online import blocked, estimators, learners, policies, presets, projections, trainer
 from jaxret.online.blocked import simulate_blocked
 from jaxret.online.environment import Environment
 from jaxret.online.rank_one import coefficients, rank_one
@@ -123,7 +123,7 @@ WRAPPED = [
     with_query_map(presets.full_information(**STEPS)),
     BATCHES,
 ]
-EVERYONE = [make() for make in presets.REGISTRY.values()] + WRAPPED
+EVERYONE = [make() for make in learners.REGISTRY.values()] + WRAPPED
 
 
 def some_rounds(n, seed=0):

@@ -5,37 +5,40 @@ import json
 
 import pytest
 
-from jaxret.online import origins, presets
+from jaxret.online import learners, origins
 
 FREE = {"frozen", "paper_sgd", "paper_adamw"}  # the paper's have no projection
 
 
-@pytest.mark.parametrize("name", presets.REGISTRY)
+@pytest.mark.parametrize("name", learners.REGISTRY)
 def test_every_argument_has_a_default_and_the_learner_bears_its_name(name):
-    make = presets.REGISTRY[name]
+    make = learners.REGISTRY[name]
     defaults = [one.default for one in inspect.signature(make).parameters.values()]
     assert inspect.Parameter.empty not in defaults
     assert make().name == name
 
 
-@pytest.mark.parametrize("name", presets.REGISTRY)
+@pytest.mark.parametrize("name", learners.REGISTRY)
 def test_rows_lie_on_the_sphere_where_nobody_says_otherwise(name):
-    rule = presets.REGISTRY[name]().rule
+    rule = learners.REGISTRY[name]().rule
     if rule is not None:
         assert rule.projection.name == ("none" if name in FREE else "sphere")
 
 
 def test_all_are_listed_with_one_line_each():
-    lines = presets.learners()
-    assert list(lines) == list(presets.REGISTRY)
+    lines = learners.learners()
+    assert list(lines) == list(learners.REGISTRY)
     assert all(line.endswith((".", ":")) and len(line) > 20 for line in lines.values()), lines
 
 
-@pytest.mark.parametrize("name", presets.REGISTRY)
+@pytest.mark.parametrize("name", learners.REGISTRY)
 def test_a_learner_can_be_a_static_argument_of_a_compiled_function(name):
-    learner = presets.REGISTRY[name](tau=0.1)
+    make = learners.REGISTRY[name]
+    arguments = inspect.signature(make).parameters.values()
+    number = next(one.name for one in arguments if isinstance(one.default, float))
+    learner = make(**{number: 0.1})
     assert hash(learner) == hash(learner._replace())
     preset, settings = learner.origin
     assert preset == name
-    assert json.loads(settings) == {"tau": 0.1}
+    assert json.loads(settings) == {number: 0.1}
     assert origins.remade(name, learner.origin).origin == learner.origin

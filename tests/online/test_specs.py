@@ -4,9 +4,9 @@ import jax
 import numpy as np
 import pytest
 
-from jaxret.online import grids
+from jaxret.online import specs
 from jaxret.online.environment import environment_from
-from jaxret.online.grids import learner_grid, shared_grid
+from jaxret.online.specs import learner_grid, shared_grid
 
 GREEDY = {
     "policy": "greedy",
@@ -47,9 +47,9 @@ def test_a_name_alone_and_a_mapping_of_that_name_are_the_same():
     assert jax.tree.structure(states[0]) == jax.tree.structure(states[1])
 
 
-@pytest.mark.parametrize("kind", list(grids.REGISTRIES))
+@pytest.mark.parametrize("kind", list(specs.REGISTRIES))
 def test_an_unknown_name_is_answered_with_those_there_are(kind):
-    known = ", ".join(grids.REGISTRIES[kind])
+    known = ", ".join(specs.REGISTRIES[kind])
     with pytest.raises(ValueError, match=f"learner 'x': unknown {kind} 'bold'; known: {known}"):
         learner_grid("x", GREEDY | {kind: "bold"})
 
@@ -113,3 +113,33 @@ def test_a_wrong_environment_is_refused_in_one_sentence(spec, message):
     with pytest.raises(ValueError, match=message) as error:
         environment_from(spec, items=10, rounds=200, seed=0)
     assert "\n" not in str(error.value)
+
+
+def test_a_preset_is_a_learner_of_the_given_name_and_lists_are_its_grid():
+    grid = learner_grid("mine", {"preset": "mapped", "rate": [1.0, 3.0], "tau": 0.1, "eta": [0.01]})
+    assert grid.names == ("rate", "eta")
+    np.testing.assert_allclose(grid.settings, [(1.0, 0.01), (3.0, 0.01)])
+    learner = grid.learner(1)
+    assert (learner.name, learner.rule.tau, learner.rule.eta) == ("mine", 0.1, 0.01)
+    assert grid.said(grid.settings[1]) == "rate=3, eta=0.01"
+    columns = grid.columns(grid.settings)
+    np.testing.assert_allclose(columns["rate"], [1.0, 3.0])
+
+
+def test_a_preset_with_nothing_to_set_is_a_grid_of_one():
+    grid = learner_grid("mixed", {"preset": "mixture"})
+    assert grid.settings.shape == (1, 0)
+    assert grid.learner(0).name == "mixed"
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"preset": "bold"}, "learner 'x': unknown preset 'bold'; known: frozen, orag"),
+        ({"preset": "greedy", "speed": 3}, "learner 'x': preset 'greedy': .*'speed'"),
+        ({"preset": "greedy", "k": [1, 2]}, r"k=\[1, 2\] cannot vary within one program"),
+    ],
+)
+def test_what_a_preset_does_not_take_is_refused(spec, message):
+    with pytest.raises(ValueError, match=message):
+        learner_grid("x", spec)

@@ -1,0 +1,180 @@
+"""What can be said of a mixture of experts, for any sequence of queries, tools and bits.
+
+L is the sum over rounds of ``-ln P(y_t | q_t, a_t)``: L_mix the mixture's, L_g expert g's, on the
+tools that the mixture showed and the bits that came back. Expert g on its own would have shown
+other tools, so L_g is not the loss of a run of its own.
+
+    against one expert    L_mix <= L_g + (ln(1 / prior_g) + share) / beta             for every g
+                          share = (T - 1) ln(1 / (1 - alpha + alpha prior_g))
+    against k switches    L_mix <= L_path + ln(1 / prior_1) + sum_switches ln(1 / (alpha prior_g))
+                                   + sum_stays ln(1 / (1 - alpha + alpha prior_g))    beta = 1
+    sure errors           #{t: P_mix(y_t = 1) >= 1/2, y_t = 0} <= L_mix / ln 2
+
+Proof of the first for alpha = 0: with u_t = prod_{s<t} P_g(y_s)^beta prior_g the weight of g is
+u_t over its sum W_t, and W_{T+1} >= u_{T+1} of every g. Each round divides
+``-ln (W_{t+1} / W_t) = -ln sum_g w_g P_g^beta >= -beta ln sum_g w_g P_g`` for beta <= 1 (power
+means), the last being beta times the mixture's loss; summed, ``beta L_mix <= -ln u_{T+1}``. With
+the share the weight of g keeps at least ``1 - alpha + alpha prior_g`` of itself between two rounds,
+since no weight exceeds 1. beta > 1 turns the inequality round: no statement. Vovk (1990), Herbster
+and Warmuth (1998); the bits may be chosen by anyone, in view of all that was shown.
+
+The third: a round in which the mixture believed in the tool with 1/2 or more and failed costs ln 2
+or more. Of the wrong tools in which it did not believe nothing follows: an expert that is sure of
+no tool has a small loss and shows wrong tools for ever. So no bound here is one on the number of
+wrong tools shown.
+
+Letters: S seeds, T rounds, G experts, k switches.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from jaxret.estimate import Estimate
+from jaxret.online.learner import Learner, Mixing
+from jaxret.online.run import Run
+from jaxret.theory.assumptions import Assumption, at_most
+from jaxret.theory.bounds import Bound
+from jaxret.types import Choice, Feedback
+from jaxret.validate import require
+
+
+class History(NamedTuple):
+    """A mixture round by round, of one seed."""
+
+    weights: Float[np.ndarray, "T G"]  # with which it showed
+    losses: Float[np.ndarray, "T G"]  # -ln P_g(y | q, a)
+    mixed: Float[np.ndarray, " T"]  # -ln P_mix(y | q, a)
+
+
+class Measured(NamedTuple):
+    """A bound, and what it bounds, seed by seed."""
+
+    bound: Bound
+    measured: Estimate
+
+
+def against_one_expert(run: Run) -> Measured:
+    """The loss of the mixture against that of the best expert, of each seed."""
+    mixing, losses = _mixing(run.learner), _losses(run)
+    prior, rounds = np.asarray(mixing.prior), run.order.shape[1]
+    start = -np.log(prior) / mixing.beta
+    share = -(rounds - 1) * np.log1p(-mixing.alpha * (1 - prior)) / mixing.beta
+    total = losses[:, 1:] + start + share
+    best = total.argmin(axis=1)
+    each = np.arange(len(losses))
+    value = Estimate.of(total[each, best])
+    bound = Bound(
+        name="mixture against its best expert",
+        value=value.mean,
+        stderr=value.error,
+        terms={
+            "best expert": float(losses[each, 1 + best].mean()),
+            "prior": float(start[best].mean()),
+            "share": float(share[best].mean()),
+        },
+        assumptions=(at_most("power of the likelihood: beta", float(mixing.beta), 1.0),),
+    )
+    return Measured(bound, Estimate.of(losses[:, 0]))
+
+
+def sure_errors(run: Run) -> Measured:
+    """Rounds in which the mixture believed in the tool that it showed, and the tool failed."""
+    _mixing(run.learner)
+    wrong = np.asarray(run.states.extra.sure, np.float64)[:, 1]
+    value = Estimate.of(_losses(run)[:, 0] / np.log(2))
+    rewards = np.asarray(run.trace.reward)
+    between = float(np.minimum(rewards, 1 - rewards).max(initial=0.0))
+    bound = Bound(
+        name="sure errors of the mixture",
+        value=value.mean,
+        stderr=value.error,
+        terms={"loss of the mixture / ln 2": value.mean},
+        assumptions=(_bits(between),),
+    )
+    return Measured(bound, Estimate.of(wrong))
+
+
+def against_switches(history: History, mixing: Mixing, k: int) -> float:
+    """The least that the mixture's loss is bounded by through paths of experts with k switches.
+
+    Args:
+      history: from `replayed`.
+      mixing: of the learner; beta = 1 and alpha > 0.
+      k: switches, 0 <= k < T.
+    """
+    rounds, experts = history.losses.shape
+    require("k", k, f"in 0 .. {rounds - 1}", lambda k: 0 <= k < rounds)
+    require("beta", mixing.beta, "1 for a bound with switches", lambda beta: beta == 1)
+    require("alpha", mixing.alpha, "> 0 for a bound with switches", lambda a: a > 0 or not k)
+    prior = np.asarray(mixing.prior)
+    stay = -np.log1p(-mixing.alpha * (1 - prior))
+    turn = np.inf if k == 0 else -np.log(mixing.alpha * prior)
+    # best[j, g]: of paths with j switches so far that are with expert g now
+    best = np.full((k + 1, experts), np.inf)
+    best[0] = -np.log(prior) + history.losses[0]
+    for losses in history.losses[1:]:
+        moved = np.full_like(best, np.inf)
+        moved[1:] = _least_of_others(best[:-1]) + turn
+        best = np.minimum(best + stay, moved) + losses
+    return float(best[k].min())
+
+
+def replayed(run: Run, seed: int) -> History:
+    """Plays a seed of a run once more, with the tools and bits that it had, and keeps the weights.
+
+    Args:
+      run: of a mixture; its last state alone says nothing of the rounds before.
+      seed: one of the run's.
+    """
+    _mixing(run.learner)
+    require("seed", seed, f"one of {list(run.seeds)}", run.seeds.__contains__)
+    learner, trace, task, place = run.learner, run.trace, run.task, run.seeds.index(seed)
+    if run.environment.arrives is not None or run.environment.leaves is not None:
+        raise ValueError(f"tools came or went while {run.name} ran: it cannot be played once more")
+    lines = [x[place] for x in (run.order, trace.item, trace.propensity, trace.reward)]
+    queries = jnp.asarray(task.queries)
+    here = None if task.available is None else jnp.asarray(task.available)
+
+    @jax.jit
+    def play(lines):
+        def one(state, line):
+            query, item, propensity, reward = line
+            nothing = jnp.zeros_like(state.extra.losses)
+            state = state._replace(extra=state.extra._replace(losses=nothing, rounding=nothing))
+            choice, feedback = Choice(item, propensity), Feedback(reward)
+            new = learner.update(state, queries[query], choice, feedback)
+            return new, (jnp.exp(state.extra.log_weights), new.extra.losses)
+
+        return jax.lax.scan(one, learner.init(jnp.asarray(task.theta), here), lines)[1]
+
+    found = jax.device_get(play([jnp.asarray(line) for line in lines]))
+    weights, losses = (np.asarray(x, np.float64) for x in found)
+    return History(weights, losses[:, 1:], losses[:, 0])
+
+
+def _least_of_others(values: Float[np.ndarray, "k G"]) -> Float[np.ndarray, "k G"]:
+    """For each expert the least of the others' values."""
+    if values.shape[1] == 1:
+        return np.full_like(values, np.inf)
+    first, second = np.sort(values, axis=1)[:, :2].T
+    at = values.argmin(axis=1)
+    return np.where(np.arange(values.shape[1]) == at[:, None], second[:, None], first[:, None])
+
+
+def _losses(run: Run) -> Float[np.ndarray, "S 1+G"]:
+    extra = run.states.extra
+    return np.asarray(extra.losses, np.float64) - np.asarray(extra.rounding, np.float64)
+
+
+def _bits(between: float) -> Assumption:
+    return at_most("rewards are bits: largest distance from 0 and 1", between, 0.0)
+
+
+def _mixing(learner: Learner) -> Mixing:
+    if learner.mixing is None:
+        raise ValueError(f"learner {learner.name!r} is no mixture: it has no experts")
+    return learner.mixing

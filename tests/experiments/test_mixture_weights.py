@@ -1,0 +1,64 @@
+"""The experiment that looks into a mixture, on the small world."""
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+
+import jaxret as jr
+from experiments import mixture
+from experiments.common.config import CONFIGS
+from jaxret.tracking import read_results
+
+
+def configure(world, directory, *more):
+    small = [
+        "dataset=jsonl",
+        f"dataset.path={world / 'data'}",
+        "tracking=files",
+        f"encoder.path={world / 'encoder'}",
+        f"cache={world / 'cache'}",
+        f"directory={directory}",
+        "seeds=2",
+        "repeats=1",
+        "switches=2",
+    ]
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose("mixture", [*small, *more])
+
+
+@pytest.fixture(scope="module")
+def finished(world, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("runs") / "mixture"
+    mixture.main(configure(world, directory))
+    return directory, {k: np.array(x["values"]) for k, x in read_results(directory).items()}
+
+
+def test_every_expert_has_its_own_path_its_loss_and_its_weight(finished):
+    _, results = finished
+    names = jr.mixture().mixing.experts
+    weights = np.stack([results[f"{name}/weight"] for name in names])
+    np.testing.assert_allclose(weights.sum(axis=0), 1, rtol=1e-4)
+    assert all(results[f"{name}/alone"].shape == (2,) for name in names)
+
+
+def test_the_loss_is_below_every_bound(finished):
+    _, results = finished
+    loss = results["mixture/loss"]
+    assert loss.mean() <= results["bound/log_loss"][0]
+    for k in (1, 2):
+        assert (loss <= results[f"bound/switches/{k}"] + 1e-3).all()
+    assert results["sure_errors"].mean() <= results["bound/sure_errors"][0]
+
+
+def test_costs_are_those_of_the_whole_and_of_its_parts(finished):
+    directory, results = finished
+    ratio = results["cost/mixture"] / results["cost/experts"]
+    np.testing.assert_allclose(results["cost/ratio"], ratio)
+    assert (directory / "weights.png").stat().st_size > 10_000
+
+
+def test_numbers_that_cannot_be_are_refused(world, tmp_path):
+    with pytest.raises(ValueError, match="repeats must be >= 1, got 0"):
+        mixture.main(configure(world, tmp_path, "repeats=0"))
+    with pytest.raises(ValueError, match="switches must be >= 0, got -1"):
+        mixture.main(configure(world, tmp_path, "switches=-1"))
