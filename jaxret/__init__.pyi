@@ -1,4 +1,8 @@
 # What `import jaxret as jr` offers, and where it comes from.
+from .description import (
+    Description as Description,
+    describe as describe,
+)
 from .comparison import (
     Comparison as Comparison,
     compare as compare,

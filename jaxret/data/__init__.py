@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jaxret.data import beir, bfcl, deskbank, jsonl, toolbank, toolbench, toolret, ultratool
+from jaxret.data import beir, bfcl, deskbank, etom, jsonl, toolbank, toolbench, toolret, ultratool
 from jaxret.data.dataset import Dataset, Document, Query, Step, build, select, split_by_group
 from jaxret.data.hops import as_hops
 from jaxret.data.split import Split, overlap, own_split
@@ -42,10 +42,12 @@ SOURCES: dict[str, Callable[..., Dataset]] = {
     "toolbench": toolbench.load,
     "toolbank": toolbank.load,
     "toolret": toolret.load,
+    "etom": etom.load,
     "beir": beir.load,
     "jsonl": jsonl.load,
 }
 FIXED = ("path", "name")  # what `load` itself says
+READ_GENERAL = ("jsonl", "etom")  # whose own loaders read the general layout
 NEEDED = {
     "ultratool": "test.json of github.com/JoeYing1019/UltraTool (data/English-dataset)",
     "toollens": "the folder datasets/ToolLens of github.com/quchangle1/COLT",
@@ -54,6 +56,7 @@ NEEDED = {
     "toolbench": "a folder G1, G2 or G3 of the retrieval data of github.com/OpenBMB/ToolBench",
     "toolbank": "a folder with the queries of the hub's squeeze-ai-lab/ToolBank and the tool files "
     "of github.com/SqueezeAILab/Tool2Vec (see jaxret.data.toolbank)",
+    "etom": "the folder data of github.com/snooow1029/ETOM",
     "beir": "a folder with corpus.jsonl, queries.jsonl and qrels/*.tsv, unpacked from "
     "github.com/beir-cellar/beir",
     "jsonl": "a folder of your own with tools.jsonl and queries.jsonl (see jaxret.data.jsonl)",
@@ -68,7 +71,7 @@ def load(name: str, path: str | Path | None = None, **options) -> Dataset:
 
     Args:
       name: deskbank (built in), ultratool, toollens, bfcl, toolbench, toolbank, toolret (from
-        the hub without a path), beir or jsonl.
+        the hub without a path), etom, beir or jsonl.
       path: the file or folder of the source.
       **options: those of the source's own ``load``, such as ``part``, ``bank`` or ``tasks``.
 
@@ -83,7 +86,7 @@ def load(name: str, path: str | Path | None = None, **options) -> Dataset:
         return SOURCES[name](**_known(name, SOURCES[name], options))
     if name == "deskbank":
         raise ValueError(f"data set 'deskbank' is built in and takes no path, got {path}")
-    if (Path(path) / "tools.jsonl").is_file() and name != "jsonl":
+    if (Path(path) / "tools.jsonl").is_file() and name not in READ_GENERAL:
         return jsonl.load(path, name=name, **_known(name, jsonl.load, options))
     return SOURCES[name](path, **_known(name, SOURCES[name], options))
 

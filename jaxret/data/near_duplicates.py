@@ -8,12 +8,14 @@ sub-tasks in `experiments.orag` (seed=0) are near a training one, and 28.7 % of 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
+from scipy import sparse
 
 NEAR = 0.8  # share of words from which two queries are near
+BLOCK = 512  # queries that are compared with all others at a time
 _SUB_TASK = re.compile(r'(?:substep:"(.*)"\.|\| Focus: (.*))$', re.DOTALL)  # UltraTool; hops
 
 
@@ -36,16 +38,10 @@ def shared_words(texts: Sequence[str], others: Sequence[str]) -> Float[np.ndarra
     Returns:
       [N], in [0, 1]; 0 where there are no others.
     """
-    words = [own_words(text) for text in (*texts, *others)]
-    column = {word: i for i, word in enumerate(sorted(frozenset().union(*words)))}
-    holds = np.zeros((len(words), len(column)), np.float32)
-    for row, each in enumerate(words):
-        holds[row, [column[word] for word in each]] = 1.0
-    mine, theirs = holds[: len(texts)], holds[len(texts) :]
-    both = mine @ theirs.T
-    either = mine.sum(axis=1)[:, None] + theirs.sum(axis=1)[None] - both
-    shares = np.divide(both, either, out=np.zeros_like(both), where=either > 0)
-    return shares.max(axis=1, initial=0.0)
+    found = np.zeros(len(texts), np.float32)
+    for rows, shares in _shares(texts, others):
+        found[rows] = shares.max(axis=1, initial=0.0)
+    return found
 
 
 def near(
@@ -66,3 +62,38 @@ def near(
     marked = np.zeros(len(texts), bool)
     marked[rows[shares >= NEAR]] = True
     return marked
+
+
+def near_another(texts: Sequence[str]) -> Bool[np.ndarray, " N"]:
+    """Marks the queries that are near any other one of the list, as those of the same words are.
+
+    Args:
+      texts: N queries.
+
+    Returns:
+      a mask [N].
+    """
+    marked = np.zeros(len(texts), bool)
+    for rows, shares in _shares(texts, texts):
+        shares[np.arange(len(rows)), rows] = 0.0  # each with itself
+        marked[rows] = (shares >= NEAR).any(axis=1)
+    return marked
+
+
+def _shares(
+    texts: Sequence[str], others: Sequence[str]
+) -> Iterator[tuple[Int[np.ndarray, " n"], Float[np.ndarray, "n M"]]]:
+    """Yields positions in ``texts`` and what each of them shares with each of M others."""
+    words = [own_words(text) for text in (*texts, *others)]
+    column = {word: i for i, word in enumerate(sorted(frozenset().union(*words)))}
+    sizes = np.array([len(each) for each in words], np.float32)
+    columns = np.array([column[word] for each in words for word in each], np.int32)
+    ends = np.append(0, np.cumsum(sizes, dtype=np.int64))
+    ones = np.ones(len(columns), np.float32)
+    holds = sparse.csr_array((ones, columns, ends), shape=(len(words), len(column)))
+    mine, theirs = holds[: len(texts)], holds[len(texts) :].T.tocsr()
+    for start in range(0, len(texts), BLOCK):
+        rows = np.arange(start, min(start + BLOCK, len(texts)))
+        both = (mine[rows] @ theirs).toarray()
+        either = sizes[rows][:, None] + sizes[len(texts) :] - both
+        yield rows, np.divide(both, either, out=np.zeros_like(both), where=either > 0)

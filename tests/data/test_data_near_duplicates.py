@@ -34,3 +34,26 @@ def test_queries_are_near_from_four_words_of_five_on():
     asked, known = np.array([False, True, True, True]), np.array([True, False, False, False])
     near = near_duplicates.near(texts, asked, known)
     assert near.tolist() == [False, True, False, False]  # 4/5; 3/6; 0
+
+
+def test_a_query_is_near_another_one_of_its_list_and_not_near_itself():
+    texts = ["a b c d e", "a b c d", "x y", "X, y!", "?", "!", "a b c", "", "p"]
+    marked = [True, True, True, True, False, False, False, False, False]  # 4/5; 1; none; 3/4
+    assert near_duplicates.near_another(texts).tolist() == marked
+    assert near_duplicates.near_another([]).tolist() == []
+
+
+@pytest.mark.parametrize("block", [1, 7, 512])
+def test_every_pair_is_compared_whatever_the_block(block, monkeypatch):
+    monkeypatch.setattr(near_duplicates, "BLOCK", block)
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(list("abcdefgh"), rng.integers(1, 7))) for _ in range(30)]
+    sets = [set(text.split()) for text in texts]
+    pairs = np.array([[len(a & b) / len(a | b) for b in sets] for a in sets])
+    np.testing.assert_allclose(
+        near_duplicates.shared_words(texts[:20], texts[20:]), pairs[:20, 20:].max(axis=1), rtol=1e-6
+    )
+    np.fill_diagonal(pairs, 0.0)
+    expected = (pairs >= 0.8).any(axis=1)
+    assert 0 < expected.sum() < 30
+    assert near_duplicates.near_another(texts).tolist() == expected.tolist()

@@ -1,0 +1,113 @@
+"""What kind of problem is each data set?
+
+    uv run python -m experiments.describe_data                                         # DeskBank
+    uv run python -m experiments.describe_data folder=../shared/data encoder=minilm
+    uv run python -m experiments.describe_data folder=FOLDER only=[mine] \\
+        +datasets.mine='{name: jsonl, path: mine}'
+
+Of each data set, as a Markdown table for a page of results: tools and how many of them are a label
+at all, queries, labels a query, queries a tool (median over the tools that are a label), the share
+of queries that nearly repeat another one, and accuracy and nDCG@10 of static retrieval. They are
+those of all its queries; what an experiment reports of a held-out part differs a little.
+
+2 cores: DeskBank 10 s where its vectors are cached; encoding the twelve data sets takes far longer.
+Expect of DeskBank 12 queries a tool, no near-duplicates and a static accuracy of 0.214.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from omegaconf import DictConfig
+
+import jaxret as jr
+from experiments.common.config import plain
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.loading import load_task
+from experiments.common.run_directory import RunDirectory
+from jaxret.files import existing
+from jaxret.validate import require
+
+#: What `jr.describe` says -> the head of its column and the form of its numbers.
+COLUMNS = {
+    "tools": ("tools", ",.0f"),
+    "labelled_tools": ("labels", ",.0f"),
+    "queries": ("queries", ",.0f"),
+    "labels_per_query": ("labels a query", ".2f"),
+    "queries_per_tool": ("queries a tool", "g"),
+    "near_duplicates": ("near-duplicates", ".3f"),
+    "accuracy": ("static accuracy", ".3f"),
+    "ndcg_at_10": ("static nDCG@10", ".3f"),
+}
+
+
+@experiment("describe_data")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Loads, encodes and describes one data set after the other."""
+    results: dict[str, np.ndarray] = {}
+    for name, spec in present(cfg).items():
+        found = run.result(name, partial(described, cfg, spec))
+        results |= {f"{name}/{key}": found[key] for key in COLUMNS}
+    return results
+
+
+@main.check
+def check(cfg: DictConfig) -> None:
+    """Refuses names that are not known, a folder that is not there, and data that are not in it."""
+    for name in cfg.only or ():
+        require("only", name, f"of {', '.join(cfg.datasets)}", cfg.datasets.__contains__)
+    if cfg.folder is not None:
+        existing(cfg.folder, f"folders such as {', '.join(cfg.datasets)}")
+    if absent := [name for name in cfg.only or () if name not in present(cfg)]:
+        raise ValueError(f"only={absent}: folder= must hold these data sets, got {cfg.folder}")
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Prints the table, and which data sets are not there."""
+    print(markdown(cfg, results))
+    if cfg.folder is not None and cfg.only is None:
+        absent = [name for name in cfg.datasets if name not in present(cfg)]
+        print(f"not in {cfg.folder}: {', '.join(absent) or 'nothing'}")
+
+
+def present(cfg: DictConfig) -> dict[str, dict[str, Any]]:
+    """The data sets that are asked for and there, with their paths from here."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, spec in plain(cfg.datasets).items():
+        if cfg.only is not None and name not in cfg.only:
+            continue
+        if (inside := spec.get("path")) is None:
+            found[name] = spec | {"path": None}  # built in
+        elif cfg.folder is not None and (path := Path(cfg.folder) / inside).exists():
+            found[name] = spec | {"path": str(path)}
+    return found
+
+
+def described(cfg: DictConfig, spec: Mapping[str, Any]) -> dict[str, list[float]]:
+    """One of the data sets in numbers, as `COLUMNS` has them."""
+    dataset = {"options": {}} | {key: x for key, x in spec.items() if key != "document"}
+    document = spec.get("document", cfg.document)
+    found = jr.describe(
+        load_task(DictConfig(plain(cfg) | {"dataset": dataset, "document": document}))
+    )
+    print(found, flush=True)
+    return {key: [getattr(found, key)] for key in COLUMNS}
+
+
+def markdown(cfg: DictConfig, results: Found) -> str:
+    """A table with a row a data set."""
+    lines = [["data set", "document", *(head for head, _ in COLUMNS.values())]]
+    lines.append(["---"] * 2 + ["---:"] * len(COLUMNS))
+    for name, spec in present(cfg).items():
+        numbers = (
+            f"{results[f'{name}/{key}']['mean']:{form}}" for key, (_, form) in COLUMNS.items()
+        )
+        lines.append([name, spec.get("document", cfg.document), *numbers])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+if __name__ == "__main__":
+    main.cli()

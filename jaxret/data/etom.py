@@ -1,0 +1,116 @@
+"""ETOM (MSC-Bench): tools of real MCP servers, of which several may serve a query equally well.
+
+From github.com/snooow1029/ETOM, ``data`` (Dong et al. 2025, arXiv 2510.19423; its README says MIT):
+
+    mcp_registry.json       servers: server_name, server_summary and tools, each with tool_name,
+                            tool_description and input_schema
+    queries/level_N.json    query_id, query and ground_truth_tools: objects with a tool_id, or
+                            lists of those that serve equally
+
+or the same in the general layout (`jaxret.data.jsonl`), its queries with ``level`` and
+``alternatives``, lists of the ids of tools that serve equally:
+
+    level 1    one tool, mostly asked for by the name of its server        781 queries
+    level 2    any one of the labels serves; 166 queries have several      772
+    level 3    a plan: several tools of one server, in order               327
+    level 4    a plan: several tools of several servers, as a graph        103
+
+The queries of level 5, which no tool serves, have no label and are not read.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from jaxret.data.dataset import Dataset, Document, Query, build
+from jaxret.data.jsonl import read_tools
+from jaxret.files import existing, json_lines
+
+ANY_SERVES, PLAN = (1, 2), (3, 4)  # what several labels mean, by level
+MISNAMED = "l2_42"  # names its one tool by an id that is not the registry's
+OF_SCHEMAS = ("$schema", "additionalProperties")  # they say nothing of a tool
+
+
+def load(path: str | Path, *, levels: Sequence[int] = ANY_SERVES) -> Dataset:
+    """Loads the queries of some levels and, always, all 2,375 tools; the split is the level.
+
+    Labels are all the tools that a query names, blanks at the ends of their ids left out. At
+    levels 1 and 2 each of them is a right answer. At levels 3 and 4 each is one tool of the plan:
+    their order and what depends on what are not read, and a plan's data set has a name of its own.
+
+    Args:
+      path: the folder ``data``, or one of the general layout.
+      levels: of 1 and 2, or of 3 and 4.
+
+    Raises:
+      ValueError: also for levels of both kinds, whose labels mean different things.
+    """
+    kind = next((k for k in (ANY_SERVES, PLAN) if levels and set(levels) <= set(k)), None)
+    if kind is None:
+        raise ValueError(
+            "levels must be of 1 and 2, where any label serves, or of 3 and 4, where the labels "
+            f"are a plan, got {list(levels)}"
+        )
+    folder = existing(path, "mcp_registry.json and queries/level_*.json, or the general layout")
+    if (folder / "tools.jsonl").is_file():
+        tools, queries = read_tools(folder / "tools.jsonl"), _converted(folder, levels)
+    else:
+        tools, queries = _registry(folder / "mcp_registry.json"), _original(folder, levels)
+    named = ((tool, _document(fields)) for tool, fields in tools)
+    return build("etom" if kind == ANY_SERVES else "etom-plans", named, queries)
+
+
+def _document(fields: Document) -> Document:
+    """Without what is said of the JSON schema of the parameters, not of the parameters."""
+    if not isinstance(fields, dict) or not isinstance(fields.get("parameters"), dict):
+        return fields
+    schema = {key: x for key, x in fields["parameters"].items() if key not in OF_SCHEMAS}
+    return fields | {"parameters": schema}
+
+
+def _query(name: str, text: str, level: int, alternatives: Iterable[Iterable[str]]) -> Query:
+    labels = dict.fromkeys(tool.strip() for equal in alternatives for tool in equal)
+    return Query(id=name, text=text, labels=tuple(labels), split=f"level_{level}")
+
+
+def _converted(folder: Path, levels: Sequence[int]) -> Iterator[Query]:
+    fields = ("id", "query", "level", "alternatives")
+    for row in json_lines(folder / "queries.jsonl", holds="one query a line", fields=fields):
+        if row["level"] in levels:
+            yield _query(row["id"], row["query"], row["level"], row["alternatives"])
+
+
+def _registry(file: Path) -> Iterator[tuple[str, Document]]:
+    """Yields (id, document); a tool that is listed again keeps its first document."""
+    first: dict[str, Document] = {}
+    for server in _read(file, "the servers and their tools")["servers"]:
+        name = server["server_name"]
+        for tool in server["tools"]:
+            document = {
+                "name": tool["tool_name"],
+                "description": tool["tool_description"],
+                "server": name,
+                "server_summary": server["server_summary"],
+                "parameters": tool["input_schema"],
+            }
+            tool_id = f"{name}::{tool['tool_name']}"
+            yield tool_id, first.setdefault(tool_id, document)
+
+
+def _original(folder: Path, levels: Sequence[int]) -> Iterator[Query]:
+    for level in sorted(set(levels)):
+        rows = _read(folder / "queries" / f"level_{level}.json", "a list of queries")
+        for row in rows:
+            name, steps = f"l{level}_{row['query_id']}", row["ground_truth_tools"]
+            equal = ([step] if isinstance(step, dict) else step for step in steps)
+            tools = ([tool["tool_id"] for tool in some] for some in equal)
+            if name != MISNAMED:
+                yield _query(name, row["query"], level, tools)
+
+
+def _read(file: Path, holds: str) -> Any:
+    try:
+        return json.loads(existing(file, holds).read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{file}: not JSON: {error}") from error

@@ -1,0 +1,128 @@
+"""Data sets side by side, on a folder with a small one and the tiny encoder's vectors."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+
+from experiments import describe_data
+from experiments.common.config import CONFIGS
+from jaxret import data, encoders
+
+QUERIES = {
+    "0": "list the open bills of this month please",
+    "1": "List the open bills of this month, please!",
+    "2": "pay one of them",
+    "3": "book a table for two",
+}
+LABELS = {"0": [0], "1": [0, 1], "2": [1], "3": [0]}
+
+
+def configure(world, directory, *more):
+    small = [
+        "tracking=files",
+        f"encoder.path={world / 'encoder'}",
+        f"cache={world / 'cache'}",
+        f"directory={directory}",
+    ]
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose("describe_data", [*small, *more])
+
+
+@pytest.fixture(scope="module")
+def folder(world, tmp_path_factory):
+    """Two data sets: the small world, and one of three tools, one of which nobody asks for."""
+    folder = tmp_path_factory.mktemp("folder")
+    shutil.copytree(world / "data", folder / "apibench-torchhub")
+    (folder / "mine").mkdir()
+    bank = data.load("deskbank")
+    tools = [{"id": str(i), "documentation": bank.documents[i]} for i in range(3)]
+    queries = [
+        {"id": n, "query": text, "labels": list(map(str, LABELS[n]))} for n, text in QUERIES.items()
+    ]
+    for name, rows in (("tools", tools), ("queries", queries)):
+        (folder / "mine" / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def table(world, folder, tmp_path_factory):
+    """The run's directory, its results and what it prints: of these two and no other."""
+    directory = tmp_path_factory.mktemp("run")
+    mine = "+datasets.mine={name: jsonl, path: mine, document: terse}"
+    cfg = configure(world, directory, f"folder={folder}", "only=[torchhub,mine]", mine)
+    return cfg, directory, describe_data.main(cfg)
+
+
+def test_a_data_set_is_described_as_by_hand(world, table):
+    _, _, results = table
+    counts = {key: results[f"mine/{key}"] for key in list(describe_data.COLUMNS)[:6]}
+    assert counts == {
+        "tools": 3,
+        "labelled_tools": 2,
+        "queries": 4,
+        "labels_per_query": 5 / 4,
+        "queries_per_tool": 2.5,
+        "near_duplicates": 2 / 4,
+    }
+    encoder = encoders.load_encoder("minilm", world / "encoder")
+    bank = data.load("deskbank")
+    texts = [f"{tool['name']}: {tool['terse']}" for tool in bank.documents[:3]]
+    rows, asked = (
+        encoders.encode(encoder, some, kind=kind, cache=None).astype(np.float64)
+        for some, kind in ((texts, "document"), (list(QUERIES.values()), "query"))
+    )
+    first = (asked @ rows.T).argmax(axis=1)
+    right = np.mean([best in LABELS[n] for n, best in zip(QUERIES, first, strict=True)])
+    assert results["mine/accuracy"] == pytest.approx(right)
+
+
+def test_the_table_is_markdown_with_a_row_a_data_set(world, table, capsys):
+    cfg, directory, results = table
+    assert describe_data.main(cfg) == results  # it only reads
+    printed = capsys.readouterr().out
+    assert "finished before" in printed
+    rows = [line.strip("| ").split(" | ") for line in printed.splitlines() if line[:1] == "|"]
+    assert [row[:5] for row in rows] == [
+        ["data set", "document", "tools", "labels", "queries"],
+        ["---", "---", "---:", "---:", "---:"],
+        ["torchhub", "full", "24", "24", f"{results['torchhub/queries']:.0f}"],
+        ["mine", "terse", "3", "2", "4"],
+    ]
+    assert rows[3][5:9] == ["1.25", "2.5", "0.500", f"{results['mine/accuracy']:.3f}"]
+    assert {path.stem for path in (directory / "units").iterdir()} == {"torchhub", "mine"}
+
+
+def test_what_is_not_in_the_folder_is_left_out_and_said(world, folder, tmp_path, capsys):
+    cfg = configure(world, tmp_path / "run", f"folder={folder}", "~datasets.deskbank")
+    results = describe_data.main(cfg)
+    assert {name.partition("/")[0] for name in results} == {"torchhub"}
+    absent = [name for name in cfg.datasets if name != "torchhub"]
+    assert f"not in {folder}: {', '.join(absent)}\n" in capsys.readouterr().out
+
+
+def test_without_a_folder_only_what_is_built_in_is_there(world, tmp_path):
+    assert list(describe_data.present(configure(world, tmp_path))) == ["deskbank"]
+
+
+def test_the_paths_are_those_of_the_data_at_hand(world, tmp_path, shared_data):
+    cfg = configure(world, tmp_path, f"folder={shared_data}")
+    assert list(describe_data.present(cfg)) == list(cfg.datasets)
+    for spec in describe_data.present(cfg).values():
+        assert len(data.load(spec["name"], spec["path"], **spec.get("options", {})).queries) > 50
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["only=[deskbnk]"], "only must be of deskbank, .*, got deskbnk"),
+        (["only=[etom]"], r"only=\['etom'\]: folder= must hold these data sets, got None"),
+        (["folder=nowhere"], "nowhere does not exist; expected there: folders such as deskbank"),
+    ],
+)
+def test_wrong_settings_are_refused_before_the_run(world, tmp_path, overrides, message):
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        describe_data.main(configure(world, tmp_path / "run", *overrides))
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,71 @@
+"""What a task is in numbers, counted by hand or by NumPy in float64."""
+
+import json
+
+import numpy as np
+import pytest
+
+import jaxret as jr
+
+THETA = np.vstack([np.eye(4), [0, 0, 0, -1]])
+QUERIES = [[0.9, 0.1, 0, 0], [0.2, 0.8, 0.1, 0], [0.9, 0.3, 0.2, 0], [0, 0.6, 0.1, 0.8]]
+LABELS = [[0], [0], [1, 0], [1, 0, 2]]  # tool 0 has four queries, 1 two, 2 one, 3 and 4 none
+GAINS = 1 / np.log2(2 + np.arange(4))
+
+
+@pytest.fixture
+def task():
+    return jr.Task.from_arrays(THETA, QUERIES, LABELS, name="mine")
+
+
+def test_counts_and_static_retrieval_are_those_by_hand(task):
+    found = jr.describe(task)
+    assert (found.name, found.tools, found.labelled_tools, found.queries) == ("mine", 5, 3, 4)
+    assert found.labels_per_query == 7 / 4
+    assert found.queries_per_tool == 2  # of 4, 2 and 1; of 4, 2, 1, 0 and 0 it would be 1
+    assert found.accuracy == 2 / 4  # the third query's first tool is one of its two labels
+    last = GAINS[1:].sum() / GAINS[:3].sum()  # its labels come second to fourth
+    assert found.ndcg_at_10 == pytest.approx((1 + GAINS[1] + 1 + last) / 4)
+
+
+def test_it_prints_itself_as_one_line_and_leaves_out_what_cannot_be_known(task):
+    line = (
+        "mine: 5 tools, 3 of them labels, 4 queries (1.75 labels each, 2 a tool), "
+        "near-duplicates —, static accuracy 0.500, static nDCG@10 0.841"
+    )
+    found = jr.describe(task)
+    assert found.near_duplicates is None
+    assert str(found) == repr(found) == line
+
+
+def test_a_part_is_described_by_its_own_queries_over_the_whole_catalogue(task):
+    found = jr.describe(task.select([1, 3]))
+    assert (found.tools, found.labelled_tools, found.queries) == (5, 3, 2)
+    assert (found.queries_per_tool, found.accuracy) == (1.0, 0.0)
+
+
+def test_tools_that_are_absent_are_not_ranked_first(task):
+    there = jr.Task.from_arrays(THETA, QUERIES, LABELS, available=[True, True, True, False, True])
+    assert jr.describe(there).accuracy == 3 / 4  # the last query's first tool was absent
+    assert jr.describe(there).tools == 5
+
+
+def test_texts_are_described_without_vectors(tmp_path):
+    texts = ["Pay the five bills now", "pay: the FIVE bills!", "Send a mail", "Send it"]
+    tools = [{"id": tool, "documentation": f"It does {tool}."} for tool in ("pay", "send", "rest")]
+    queries = [{"id": t, "query": t, "labels": [t.split()[0].lower().strip(":")]} for t in texts]
+    for name, rows in (("tools", tools), ("queries", queries)):
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    found = jr.describe(jr.load_task("jsonl", tmp_path, encoder=None))
+    assert (found.tools, found.labelled_tools, found.queries) == (3, 2, 4)
+    assert found.near_duplicates == 2 / 4  # four of five words are in both; one of four
+    assert (found.accuracy, found.ndcg_at_10) == (None, None)
+    assert str(found).endswith("near-duplicates 0.500, static accuracy —, static nDCG@10 —")
+
+
+def test_static_accuracy_is_how_often_the_nearest_row_is_right(small):
+    task = small(items=40, queries=300)
+    nearest = (task.queries.astype(np.float64) @ task.theta.astype(np.float64).T).argmax(axis=1)
+    right = (nearest == task.labels[:, 0]).mean()
+    assert 0.1 < right < 0.9
+    assert jr.describe(task).accuracy == pytest.approx(right)
