@@ -42,7 +42,10 @@ from .online.index import Index as Index
 from .online.tickets import Ticket as Ticket
 from .online.learner import Learner as Learner
 from .online.rank_one import rank_one as rank_one
-from .online.grids import grid as grid
+from .online.grids import (
+    grid as grid,
+    paired as paired,
+)
 from .online.learners import learners as learners
 from .online.mixture import mixture as mixture
 from .online.presets import (

@@ -1,13 +1,14 @@
 """A learner up to its numbers: what runs as one program, for sweeps, choices and mixtures.
 
     grid(greedy, tau=[0.02, 0.04], eta=[0.003, 0.01])       the product of the lists, four settings
+    paired(greedy, tau=[0.02, 0.04], eta=[0.003, 0.01])     number by number, two
 
 Letters: G settings of n numbers, S seeds.
 """
 
 import inspect
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,20 +53,52 @@ def grid(preset: Callable[..., Learner], **settings: Any) -> LearnerGrid:
     Raises:
       ValueError: for a setting that the preset refuses, or one that cannot vary within a program.
     """
-    axes = {
-        name: _axis(preset, name, values)
-        for name, values in settings.items()
-        if type(values) in (list, tuple, np.ndarray)  # a Projection is a named tuple
-    }
+    axes = _axes(preset, settings)
+    return _made(preset, settings, axes, list(itertools.product(*axes.values())))
+
+
+def paired(preset: Callable[..., Learner], **settings: Any) -> LearnerGrid:
+    """The learners that a preset makes of its lists, number by number: the firsts, the seconds, ..
+
+    Args:
+      preset: as in `grid`.
+      **settings: as in `grid`, lists of one length.
+
+    Raises:
+      ValueError: as `grid`; and for lists of several lengths.
+    """
+    axes = _axes(preset, settings)
+    if len({len(values) for values in axes.values()}) != 1:
+        lengths = {name: len(values) for name, values in axes.items()}
+        raise ValueError(f"paired settings must be lists of one length, got {lengths}")
+    return _made(preset, settings, axes, list(zip(*axes.values(), strict=True)))
+
+
+def _made(
+    preset: Callable[..., Learner],
+    settings: Mapping[str, Any],
+    axes: Mapping[str, tuple[float, ...]],
+    points: Sequence[tuple[float, ...]],
+) -> LearnerGrid:
     same = {name: value for name, value in settings.items() if name not in axes}
 
     def make(*values) -> Learner:
         return preset(**same, **dict(zip(axes, values, strict=True)))
 
-    points = list(itertools.product(*axes.values()))
     learners = [make(*point) for point in points]  # refuses what is out of range
     numbers = np.array(points, np.float64).reshape(len(points), len(axes))
     return LearnerGrid(learners[0].name, make, numbers, tuple(axes))
+
+
+def _axes(
+    preset: Callable[..., Learner], settings: Mapping[str, Any]
+) -> dict[str, tuple[float, ...]]:
+    """The settings that vary, each with its values."""
+    return {
+        name: _axis(preset, name, values)
+        for name, values in settings.items()
+        if type(values) in (list, tuple, np.ndarray)  # a Projection is a named tuple
+    }
 
 
 def _axis(preset: Callable[..., Learner], name: str, values: Sequence) -> tuple[float, ...]:

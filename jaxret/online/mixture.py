@@ -3,21 +3,25 @@
     mixture()                                                       nothing to set
     mixture([grid(frozen, tau=[0.01, 0.04]), grid(centred, tau=[0.02, 0.04])])
 
-Each of G experts is a learner of its own, started from the documents. Expert g says how probable it
-is that tool a works for query q, ``P_g(y = 1 | q, a) = p_g(a)``, its softmax. With weights w_g:
+Each of G experts is a learner of its own, started from the documents, that says how probable it is
+that tool a works for query q: P_g(a), made of its softmax p_g. With weights w_g:
 
-    show      argmax_a  sum_g w_g p_g(a)                            or a draw, as a policy has it
+    believe   P_g(a) = sigmoid(u_g logit p_g(a) + v_g)              u = 1, v = 0 at first
+    show      argmax_a  sum_g w_g P_g(a)                            or a draw, as a policy has it
     weigh     w_g <- w_g P_g(y | q, a)^beta, to sum 1               Bayes where beta = 1
               w <- (1 - alpha) w + alpha prior                      the fixed share
-    learn     every expert from the same bit
+    learn     every expert from the same bit, and its u and v
 
 No label chooses anything. Only the likelihood of the bit of the tool that was shown is used, so
 nothing is divided by a propensity, and an expert is judged on tools that it would not have shown.
-Sources: mixtures under log loss, Vovk (1990); the fixed share, Herbster and Warmuth (1998). What
-can be proved of it is in `jaxret.theory.mixture`.
+u and v are there since what a softmax says is only as good as its temperature, and an expert that
+ranks well must not lose to one that is well calibrated. Where a query has L right tools the bits of
+all of them are 1, and a softmax, which sums to one, can say 1 / L of each at best: v puts that
+right, too, and the P_g of a query need not sum to one.
 
-Where a query has L right tools the bits of all of them are 1, and a softmax that sums to one can
-say 1 / L of each at best: p_g is then the probability that this tool is *the* one, and too small.
+Sources: mixtures under log loss, Vovk (1990); the fixed share, Herbster and Warmuth (1998); two
+numbers that calibrate, Platt (1999), learnt here by online Newton steps. What can be proved of it
+is in `jaxret.theory.mixture`.
 
 Letters: I items, d width, N queries, G experts, n numbers of one of them, k items shown.
 """
@@ -34,7 +38,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxret import over_items
 from jaxret.online import policies, presets
-from jaxret.online.grids import LearnerGrid, grid
+from jaxret.online.grids import LearnerGrid, grid, paired
 from jaxret.online.learner import Learner, Mixing, where_observed
 from jaxret.online.origins import preset
 from jaxret.online.policies import Policy
@@ -42,6 +46,8 @@ from jaxret.types import State
 from jaxret.validate import require
 
 SMALLEST = 1e-30  # a probability whose logarithm is finite in every precision
+SAID = (1e-12, 1 - 1e-6)  # between these an expert's softmax is kept, so that its logit is finite
+LEAST = np.array([0.1, -np.inf], np.float32)  # of u: no expert's order is ever turned round
 
 
 class Rows(NamedTuple):
@@ -51,12 +57,20 @@ class Rows(NamedTuple):
     extra: Any
 
 
+class Calibration(NamedTuple):
+    """How each expert's word is to be taken."""
+
+    line: Float[Array, "G 2"]  # u, v
+    precision: Float[Array, "G 2 2"]  # of what is known of them
+
+
 class Mixed(NamedTuple):
     """`State.extra` of a mixture."""
 
     log_weights: Float[Array, " G"]  # of weights that sum to 1
     losses: Float[Array, "1+G"]  # of the mixture, then of each expert: sums of -ln P(y | q, a)
     rounding: Float[Array, "1+G"]  # what the sums have lost so far (Kahan)
+    calibration: Calibration
     sure: Int[Array, " 2"]  # rounds in which the tool shown was believed to work; where it did not
     rows: tuple[Rows, ...]  # of each form
 
@@ -65,9 +79,10 @@ class Mixed(NamedTuple):
 def mixture(
     experts: Sequence[LearnerGrid] | None = None,
     *,
-    alpha: float = 0.001,
+    alpha: float = 0.01,
     beta: float = 1.0,
     floor: float = 1e-3,
+    trust: float = 10.0,
     prior: Sequence[float] | None = None,
     policy: Policy | None = None,
 ) -> Learner:
@@ -80,6 +95,8 @@ def mixture(
       beta: power of the likelihood, > 0; the bounds want it at most 1.
       floor: every P_g is kept in [floor, 1 - floor], in (0, 0.5): one sure expert that errs
         once is not lost for ever.
+      trust: how firmly u = 1 and v = 0 are believed at the start (the precision of a Gaussian
+        prior), > 0; a million takes every expert at its word.
       prior: weights of the G experts at the start, > 0; None: equal ones.
       policy: what is shown of the mixed probabilities; None: the best.
 
@@ -95,6 +112,7 @@ def mixture(
     require("alpha", alpha, "in [0, 1)", lambda x: 0 <= x < 1)
     require("beta", beta, "> 0", lambda x: x > 0)
     require("floor", floor, "in (0, 0.5)", lambda x: 0 < x < 0.5)
+    require("trust", trust, "> 0", lambda x: x > 0)
     shares = np.ones(len(learners)) if prior is None else np.asarray(prior, np.float64)
     require("prior", prior, f"{len(learners)} numbers", lambda _: len(shares) == len(learners))
     require("prior", prior, "> 0", lambda _: (shares > 0).all())
@@ -117,6 +135,7 @@ def mixture(
             log_weights=jnp.asarray(log_prior, theta.dtype),
             losses=nothing,
             rounding=nothing,
+            calibration=_at_its_word(len(learners), trust, theta.dtype),
             sure=jnp.zeros(2, jnp.int32),
             rows=tuple(begun(form) for form in forms),
         )
@@ -135,29 +154,30 @@ def mixture(
         pairs = zip(forms, state.extra.rows, strict=True)
         return jnp.concatenate([each(state, form, rows, function) for form, rows in pairs])
 
-    def beliefs(state, query):
-        """p_g(a), [G, I]."""
+    def words(state, query):
+        """logit p_g(a), [G, I]."""
         z = of_all(state, lambda learner, own: learner.logits(own, query))
-        return jax.vmap(partial(over_items.softmax, axis=None))(z)
+        return _logit(jax.vmap(partial(over_items.softmax, axis=None))(z))
 
     def logits(state, query):
-        mixed = jnp.exp(state.extra.log_weights) @ beliefs(state, query)
-        return _log(mixed, state.available)
+        beliefs = jax.vmap(_believed)(state.extra.calibration.line, words(state, query))
+        return _log(jnp.exp(state.extra.log_weights) @ beliefs, state.available)
 
     def scores(state, queries):
         def add(form, total, line):  # expert by expert: all at once would hold [G, N, I]
-            weight, numbers, row = line
+            weight, uv, numbers, row = line
             learner, own = form.make(*numbers), _expert_state(state, row)
             z = jax.vmap(partial(learner.logits, own))(queries)
-            return total + weight * jax.nn.softmax(z, axis=-1), None
+            return total + weight * _believed(uv, _logit(jax.nn.softmax(z, axis=-1))), None
 
         ends = np.cumsum([len(form.settings) for form in forms])[:-1]
         weights = jnp.split(jnp.exp(state.extra.log_weights), ends)
+        lines = jnp.split(state.extra.calibration.line, ends)
         mixed = jnp.zeros((len(queries), len(state.theta)), queries.dtype)
         with jax.default_matmul_precision("highest"):  # else accelerators round scores into ties
-            for form, some, rows in zip(forms, weights, state.extra.rows, strict=True):
+            for form, *some, rows in zip(forms, weights, lines, state.extra.rows, strict=True):
                 numbers = jnp.asarray(form.settings, state.theta.dtype)
-                mixed, _ = lax.scan(partial(add, form), mixed, (some, numbers, rows))
+                mixed, _ = lax.scan(partial(add, form), mixed, (*some, numbers, rows))
         return _log(mixed, state.available)
 
     def act(state, query, key):
@@ -169,8 +189,8 @@ def mixture(
 
     def update(state, query, choice, feedback):
         mixed: Mixed = state.extra
-        p = jnp.clip(beliefs(state, query)[:, choice.item], floor, 1 - floor)  # [G] or [G, k]
-        y = feedback.reward
+        said, y = words(state, query)[:, choice.item], feedback.reward  # [G] or [G, k]
+        p = jnp.clip(jax.vmap(_believed)(mixed.calibration.line, said), floor, 1 - floor)
         log_p = jax.vmap(lambda p: (y * jnp.log(p) + (1 - y) * jnp.log1p(-p)).sum())(p)
         joint = mixed.log_weights + log_p
         new_losses = -jnp.concatenate([jax.nn.logsumexp(joint)[None], log_p])
@@ -198,6 +218,7 @@ def mixture(
             log_weights=weights,
             losses=losses,
             rounding=rounding,
+            calibration=jax.vmap(_recalibrated, (0, 0, None))(mixed.calibration, said, y),
             sure=mixed.sure + sure.reshape(2, -1).sum(axis=1).astype(mixed.sure.dtype),
             rows=rows,
         )
@@ -253,15 +274,47 @@ def heaviest(learner: Learner, state: State) -> tuple[Learner, State]:
 def default_experts() -> list[LearnerGrid]:
     """The experts of `mixture`, for every data set and encoder."""
     return [
-        grid(presets.frozen, tau=[0.01, 0.02, 0.04, 0.08]),
-        grid(presets.mapped, tau=[0.02, 0.04], eta=6e-4),
-        grid(presets.centred_replayed, tau=[0.02, 0.04], eta=6e-4),
+        grid(presets.frozen, tau=[0.02]),
+        paired(presets.centred, tau=[0.02, 0.04], eta=[6e-4, 4e-3]),
+        paired(presets.mapped_replayed, tau=[0.02, 0.04], eta=[6e-4, 1.2e-3]),
+        paired(presets.centred_replayed, tau=[0.02, 0.04], eta=[6e-4, 1.2e-3]),
     ]
 
 
 def _log(p: Float[Array, "*n I"], available: Bool[Array, " I"]) -> Float[Array, "*n I"]:
     """Logarithms of probabilities that may have become 0; minus infinity where a tool is absent."""
     return jnp.where(available, jnp.log(jnp.maximum(p, SMALLEST)), -jnp.inf)
+
+
+def _at_its_word(experts: int, trust: float, dtype) -> Calibration:
+    """u = 1 and v = 0 of every expert."""
+    line = jnp.tile(jnp.array([1.0, 0.0], dtype), (experts, 1))
+    precision = jnp.tile(trust * jnp.eye(2, dtype=dtype), (experts, 1, 1))
+    return Calibration(line=line, precision=precision)
+
+
+def _recalibrated(
+    calibration: Calibration, said: Float[Array, "*k"], y: Float[Array, "*k"]
+) -> Calibration:
+    """One expert's u and v after a round: a Newton step of the logistic loss, online."""
+    line, precision = calibration
+    x = jnp.stack([said, jnp.ones_like(said)], axis=-1).reshape(-1, 2)  # [k, 2]
+    p = _believed(line, said).reshape(-1)
+    precision = precision + jnp.einsum("k,ki,kj->ij", p * (1 - p), x, x)
+    (a, b), (_, d) = precision
+    along, down = x.T @ (jnp.reshape(y, -1) - p)
+    step = jnp.stack([d * along - b * down, a * down - b * along]) / (a * d - b * b)
+    return Calibration(jnp.maximum(line + step, LEAST), precision)
+
+
+def _believed(line: Float[Array, " 2"], said: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    """What an expert's word is worth: ``sigmoid(u said + v)``."""
+    return jax.nn.sigmoid(line[0] * said + line[1])
+
+
+def _logit(p: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    p = jnp.clip(p, *SAID)
+    return jnp.log(p) - jnp.log1p(-p)
 
 
 def _expert_state(state: State, rows: Rows) -> State:

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
 import jaxret as jr
@@ -13,6 +14,8 @@ from jaxret.online.mixture import default_experts, heaviest, mixture
 from jaxret.online.streams import exposures
 from jaxret.testing import check_learner
 from jaxret.types import Choice, Feedback
+
+WORD = 1e6  # with so much trust every expert is taken at its word
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +54,7 @@ def bayes(task, order, taus, *, alpha=0.0, beta=1.0, floor=1e-3, prior=None):
 )
 def test_weights_and_tools_are_those_of_bayes_rule(task, settings):
     taus = [0.02, 0.2, 2.0]
-    learner = mixture([jr.grid(jr.frozen, tau=taus)], **{"alpha": 0.0, **settings})
+    learner = mixture([jr.grid(jr.frozen, tau=taus)], **{"alpha": 0.0, "trust": WORD, **settings})
     run = jr.simulate(learner, task, exposures=2, seeds=1)
     items, _, losses, weights = bayes(task, exposures(40, 2, 0), taus, **settings)
     np.testing.assert_array_equal(run.trace.item[0], items)
@@ -75,6 +78,32 @@ def test_an_expert_learns_from_the_bits_of_the_mixture_as_it_would_from_its_own(
     assert np.abs(mixed.extra.rows[1].theta[0] - mixed.extra.rows[1].theta[1]).max() > 1e-3
     assert mixed.extra.rows[0].theta == ()  # experts that stay hold no rows
     np.testing.assert_array_equal(mixed.theta, theta)
+
+
+def test_an_expert_is_calibrated_by_what_came_of_its_word(task):
+    """u and v maximise the posterior: as a direct optimiser finds them, but for being online."""
+    learner = mixture([jr.grid(jr.frozen, tau=[0.02])], alpha=0.0, trust=2.0)
+    run = jr.simulate(learner, task, exposures=12, seeds=1)
+    z = task.queries.astype(np.float64) @ task.theta.T / 0.02
+    p = np.clip(softmax(z, axis=1), 1e-12, 1 - 1e-6)
+    order, items = run.order[0], run.trace.item[0]
+    said = np.log(p / (1 - p))[order, items]
+    bits = run.trace.reward[0].astype(np.float64)
+
+    def posterior(line):
+        logits = line[0] * said + line[1]
+        loss = np.logaddexp(0, logits) - bits * logits
+        return loss.sum() + (line[0] - 1) ** 2 + line[1] ** 2  # precision 2, halved
+
+    best = minimize(posterior, [1.0, 0.0]).x
+    found = run.states.extra.calibration.line[0, 0]
+    assert best[0] < 0.5  # a temperature of 0.02 is far too sure here
+    np.testing.assert_allclose(found, best, atol=0.15)
+    told = jr.simulate(
+        mixture([jr.grid(jr.frozen, tau=[0.02])], alpha=0.0, trust=WORD), task, exposures=12
+    )
+    assert run.states.extra.losses[0, 0] < 0.7 * told.states.extra.losses[0, 0]
+    np.testing.assert_array_equal(told.trace.item, run.trace.item)  # one expert: the same order
 
 
 def test_scores_rank_by_the_mixed_probabilities(task):
@@ -130,7 +159,7 @@ def test_it_promises_what_every_learner_does_with_draws_and_several_shown():
 
 def test_the_bits_of_a_whole_slate_count_together(task):
     taus, floor = [0.05, 0.5], 1e-3
-    learner = mixture([jr.grid(jr.frozen, tau=taus)], alpha=0.0, floor=floor)
+    learner = mixture([jr.grid(jr.frozen, tau=taus)], alpha=0.0, floor=floor, trust=WORD)
     state, query = learner.init(jnp.asarray(task.theta)), task.queries[0]
     choice = Choice(jnp.asarray([1, 4, 6]), jnp.ones(3))
     bits = np.array([0.0, 1.0, 0.0])
@@ -164,9 +193,10 @@ def test_a_live_index_gives_new_tools_to_every_expert(task):
         (([jr.grid(jr.full_information, tau=[0.1])],), "'full_information' is an oracle"),
         ({"alpha": 1.0}, r"alpha must be in \[0, 1\), got 1.0"),
         ({"beta": 0.0}, "beta must be > 0"),
+        ({"trust": 0.0}, "trust must be > 0, got 0.0"),
         ({"floor": 0.5}, r"floor must be in \(0, 0.5\)"),
-        ({"prior": [1.0]}, "prior must be 8 numbers"),
-        ({"prior": [0.0] * 8}, "prior must be > 0"),
+        ({"prior": [1.0]}, "prior must be 7 numbers"),
+        ({"prior": [0.0] * 7}, "prior must be > 0"),
     ],
 )
 def test_what_cannot_be_is_refused(arguments, message):

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxret.online import specs
+from jaxret.online import grids, presets, specs
 from jaxret.online.environment import environment_from
 from jaxret.online.specs import learner_grid, shared_grid
 
@@ -143,3 +143,12 @@ def test_a_preset_with_nothing_to_set_is_a_grid_of_one():
 def test_what_a_preset_does_not_take_is_refused(spec, message):
     with pytest.raises(ValueError, match=message):
         learner_grid("x", spec)
+
+
+def test_paired_lists_go_number_by_number():
+    found = grids.paired(presets.mapped, tau=[0.02, 0.04], eta=[0.001, 0.004], rate=2.0)
+    assert found.names == ("tau", "eta")
+    np.testing.assert_allclose(found.settings, [(0.02, 0.001), (0.04, 0.004)])
+    assert found.learner(1).rule.eta == 0.004
+    with pytest.raises(ValueError, match=r"lists of one length, got \{'tau': 2, 'eta': 1\}"):
+        grids.paired(presets.mapped, tau=[0.02, 0.04], eta=[0.001])
