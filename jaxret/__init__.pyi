@@ -27,6 +27,18 @@ from .online import (
     query_maps as query_maps,
     schedules as schedules,
 )
+from .online.bandits.bootstrapped import bootstrapped as bootstrapped
+from .online.bandits.fastcb import fastcb as fastcb
+from .online.bandits.gaptron import gaptron as gaptron
+from .online.bandits.linucb import linucb as linucb
+from .online.bandits.linucb_shared import linucb_shared as linucb_shared
+from .online.bandits.lints import lints as lints
+from .online.bandits.logistic_ucb import logistic_ucb as logistic_ucb
+from .online.bandits.neural_linear import neural_linear as neural_linear
+from .online.bandits.ridge_epsilon_greedy import ridge_epsilon_greedy as ridge_epsilon_greedy
+from .online.bandits.soba import soba as soba
+from .online.bandits.squarecb import squarecb as squarecb
+from .online.bandits.success_prior import success_prior as success_prior
 from .online.environment import (
     Environment as Environment,
     judged as judged,

@@ -6,11 +6,11 @@
 A module of presets enters its factories when it is imported; this one imports them all.
 """
 
-from jaxret.online import mixture, presets
+from jaxret.online import bandits, mixture, presets
 from jaxret.online.origins import REGISTRY
 
 __all__ = ["REGISTRY", "Listing", "learners"]
-LISTED = (presets, mixture)  # their factories are in the registry
+LISTED = (presets, mixture, bandits)  # their factories are in the registry
 
 
 class Listing(dict[str, str]):

@@ -143,6 +143,9 @@ BROKEN = {
     "blocked form and the plain scan": altered(
         lambda s, heard: shrunk(s, heard & s.available[:, None])
     ),
+    "a straight one differ by nan": altered(
+        lambda s, heard: s._replace(theta=jnp.where(heard & (s.t > 9), jnp.nan, s.theta)), None
+    ),
 }
 
 
