@@ -20,6 +20,7 @@ medians over ``repeats`` runs in turn, of one seed, all compiled.
 import time
 from collections.abc import Mapping
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from omegaconf import DictConfig
@@ -95,7 +96,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 def experts_of(learner: Learner, task: Task) -> dict[str, Learner]:
     """The experts by name, as learners of their own."""
-    state = learner.init(task.theta)
+    state = learner.init(jnp.asarray(task.theta))
     assert learner.mixing is not None
     pairs = enumerate(learner.mixing.experts)
     return {name: learner.mixing.expert(state, g)[0] for g, name in pairs}

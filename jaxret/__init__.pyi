@@ -18,6 +18,17 @@ from .encoders import (
 )
 from .estimate import Estimate as Estimate
 from .evaluation import evaluate as evaluate
+from .logs import (
+    Log as Log,
+    load_log as load_log,
+)
+from .offline.off_policy import (
+    OffPolicy as OffPolicy,
+    off_policy as off_policy,
+)
+from .offline.select import select as select
+from .offline.target import Snapshot as Snapshot
+from .offline.warm_start import warm_start as warm_start
 from .online import (
     availability as availability,
     estimators as estimators,
@@ -25,6 +36,7 @@ from .online import (
     preconditioners as preconditioners,
     projections as projections,
     query_maps as query_maps,
+    scenarios as scenarios,
     schedules as schedules,
 )
 from .online.bandits.bootstrapped import bootstrapped as bootstrapped
@@ -50,6 +62,7 @@ from .online.estimators import (
     Estimator as Estimator,
     Observation as Observation,
 )
+from .online.guard import guarded as guarded
 from .online.index import Index as Index
 from .online.tickets import Ticket as Ticket
 from .online.learner import Learner as Learner

@@ -81,7 +81,7 @@ class Trace(NamedTuple):
 
     item: Int[Array, " T"]
     propensity: Float[Array, " T"]
-    reward: Float[Array, " T"]
+    reward: Float[Array, " T"]  # as the learner sees it, sooner or later; NaN: no answer came
     success: Float[Array, " T"]
     p_success: Float[Array, " T"]  # sum of p over the labels
     loss: Float[Array, " T"]  # cross-entropy, averaged over the labels that are available

@@ -7,6 +7,7 @@ from . import (
     presets as presets,
     projections as projections,
     query_maps as query_maps,
+    scenarios as scenarios,
     schedules as schedules,
     streams as streams,
     wrappers as wrappers,

@@ -20,6 +20,7 @@ state goes on bit for bit.
 Letters: I items, d width, B rounds a block, b rounds a tile, T rounds.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -31,6 +32,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxret import over_items
 from jaxret.online import environment as world
+from jaxret.online.deployment import intervenes
 from jaxret.online.environment import Environment
 from jaxret.online.learner import Learner, Rule
 from jaxret.online.measure import measure
@@ -60,7 +62,7 @@ def simulate_blocked(
     Args:
       learner: one whose `Rule` is ``blocked``.
       state: as in `jaxret.online.rounds.scan_rounds`.
-      environment: as there.
+      environment: as there, but for what happens to the learner itself (delay, rewriting, restart).
       stream: as there. Where ``order`` is -1 nothing happens (its line of the trace means
         nothing), so that the chunks of a run can share one shape.
       key: as there.
@@ -74,6 +76,8 @@ def simulate_blocked(
     rule = learner.rule
     if rule is None or not rule.blocked:
         raise ValueError(f"learner {learner.name!r} has no blocked form: use scan_rounds")
+    if intervenes(environment):
+        raise ValueError("delay, rewriting and restart have no blocked form: use scan_rounds")
     require("tile", tile, ">= 1", lambda x: x >= 1)
     require("block", block, f"a multiple of tile={tile}", lambda x: x >= tile and x % tile == 0)
     rounds = stream.order.shape[0]
@@ -116,9 +120,9 @@ def simulate_on_mesh(
         )
     states = State._make((P("item", None), P("item"), P(), ()))
     reranker, bare = environment.reranker, environment._replace(reranker=None)
-    specs = {"noise_rate": P(), "verdicts": P(), "arrives": P("item"), "leaves": P("item")}
+    split = {"arrives": P("item"), "leaves": P("item")}  # the rest is copied to every device
     worlds = Environment._make(
-        None if part is None else specs[name] for name, part in bare._asdict().items()
+        None if part is None else split.get(name, P()) for name, part in bare._asdict().items()
     )
 
     def local(state, environment, stream, key):
@@ -168,8 +172,9 @@ def _run_block(
     real = order >= 0
     query = jnp.maximum(order, 0)
     t = state.t + jnp.cumsum(real, dtype=state.t.dtype) - real
-    rounds = _Rounds(t, query, stream.labels[query], round_keys(key, t), real)
-    queries = stream.queries[query]
+    labels = jax.vmap(partial(world.right_tools, environment))(t, query, stream.labels[query])
+    rounds = _Rounds(t, query, labels, round_keys(key, t), real)
+    queries = jax.vmap(partial(world.asked, environment))(t, query, stream.queries[query])
     scores = queries @ state.theta.T  # S [B, I]
     gram = queries @ queries.T
     project = rule.projection.factor
@@ -193,13 +198,14 @@ def _run_block(
         )
         seen = feedback if rule.estimator.bandit else feedback._replace(labels=now.labels)
         c = coefficients(rule.estimator, logits, choice, seen, axis)
-        e = jnp.where(now.real, step_length(rule, now.t) * c, 0.0)
+        moves = now.real if feedback.observed is True else now.real & feedback.observed
+        e = jnp.where(moves, step_length(rule, now.t) * c, 0.0)
         fresh = lax.dynamic_update_index_in_dim(fresh, e / factor, i, 0)
         if project is not None:
             norm2 = norm2 - 2 * e * plain + e**2 * gram_row[i]
-            shrink = jnp.where(now.real, project(norm2), 1.0)
+            shrink = jnp.where(moves, project(norm2), 1.0)
             factor, norm2 = factor * shrink, norm2 * shrink**2
-        return (fresh, factor, norm2), (logits, choice, feedback.reward, success)
+        return (fresh, factor, norm2), (logits, choice, world.reported(feedback), success)
 
     def run_tile(rows, xs):
         start, now = xs

@@ -1,4 +1,4 @@
-"""What answers a slate: labels, noisy labels, a judge, rerankers, tools that come and go.
+"""What asks, and what answers a slate: labels, noisy labels, a judge, rerankers, and all of life.
 
     success = 'the chosen item is one of the labels'
     noise_rate rho: the learner sees the bit the wrong way round with probability rho   B.4
@@ -6,10 +6,13 @@
     reranker: of the k items shown, which one is used: simulated, or a judge's  Algorithm 2
     arrives, leaves: item i is there in the rounds arrives_i <= t < leaves_i     Algorithm 3
                      and where leaves_i < arrives_i it is away in between, and returns
+    rotation, drift: queries turn, other tools become right             `jaxret.online.scenarios`
+    poison, censoring: bits that are an attacker's, or do not come
+    delay, rewriting, restart: what happens to the learner itself      `jaxret.online.deployment`
 
 They go together as they like. A plain environment is ``Environment()``.
 
-Letters: N queries, I items, k items shown, L labels.
+Letters: N queries, I items, d width, k items shown, L labels.
 """
 
 from collections.abc import Mapping
@@ -22,6 +25,13 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxret.online import availability
+from jaxret.online.scenarios import censoring, drift, poison
+from jaxret.online.scenarios.censoring import Censoring
+from jaxret.online.scenarios.delay import Delay
+from jaxret.online.scenarios.drift import Drift, Rotation
+from jaxret.online.scenarios.poison import Poison
+from jaxret.online.scenarios.restart import Restart
+from jaxret.online.scenarios.rewriting import Rewriting
 from jaxret.types import Choice, Feedback, PRNGKey, Slate
 from jaxret.validate import from_registry, require
 
@@ -47,17 +57,35 @@ class Reranker(Protocol):
 class Environment(NamedTuple):
     """Everything outside the learner; what is None does not occur."""
 
-    noise_rate: float | Float[Array, ""] | None = None
+    noise_rate: float | Float[Array, ""] | Float[Array, " I"] | None = None  # of all, or by tool
     verdicts: Float[Array, "N I"] | None = None  # in [0, 1], of the stream's queries
     reranker: Reranker | None = None
     arrives: Int[Array, " I"] | None = None  # first round of each item
     leaves: Int[Array, " I"] | None = None  # first round without it
+    rotation: Rotation | None = None
+    drift: Drift | None = None
+    poison: Poison | None = None
+    censoring: Censoring | None = None
+    delay: Delay | None = None
+    rewriting: Rewriting | None = None
+    restart: Restart | None = None
 
 
-def label_noise(noise_rate: float) -> Environment:
-    """Rewards that are turned round with probability ``noise_rate``, in [0, 0.5]."""
-    require("noise_rate", noise_rate, "in [0, 0.5]", lambda x: 0 <= x <= 0.5)
-    return Environment(noise_rate=noise_rate)
+def label_noise(noise_rate: float | Float[ArrayLike, " I"]) -> Environment:
+    """Rewards that are turned round with probability ``noise_rate``, in [0, 0.5].
+
+    Args:
+      noise_rate: of every tool; or of each, [I].
+    """
+    rates = np.asarray(noise_rate)
+    require("noise_rate", noise_rate, "in [0, 0.5]", lambda _: is_noise(rates))
+    return Environment(noise_rate=jnp.asarray(rates, jnp.float32) if rates.ndim else float(rates))
+
+
+def is_noise(rates: float | Float[ArrayLike, "*n"]) -> bool:
+    """Whether all rates of noise are in [0, 0.5]."""
+    values = np.asarray(rates)
+    return bool(((values >= 0) & (values <= 0.5)).all())
 
 
 def judged(verdicts: Float[ArrayLike, "N I"]) -> Environment:
@@ -151,6 +179,32 @@ def always_available(
     return available & jnp.where(leaves < arrives, comes | stays, comes & stays)
 
 
+def asked(
+    environment: Environment, t: Int[Array, ""], query: Int[Array, ""], vector: Float[Array, " d"]
+) -> Float[Array, " d"]:
+    """A query as it is asked in round t; ``vector`` as the stream has it.
+
+    Returns:
+      [d].
+    """
+    if environment.rotation is None:
+        return vector
+    return drift.turned_at(environment.rotation, t, query, vector)
+
+
+def right_tools(
+    environment: Environment, t: Int[Array, ""], query: Int[Array, ""], labels: Int[Array, " L"]
+) -> Int[Array, " L"]:
+    """The tools that are right for a query in round t; ``labels`` as the stream has them.
+
+    Returns:
+      [L], -1 pads.
+    """
+    if environment.drift is None:
+        return labels
+    return drift.right_at(environment.drift, t, query, labels)
+
+
 def respond(
     environment: Environment,
     key: PRNGKey,
@@ -160,9 +214,16 @@ def respond(
 ) -> tuple[Choice, Feedback, Float[Array, ""]]:
     """Uses one item of the slate and says whether it worked. ``key`` is consumed.
 
+    Args:
+      environment: what responds.
+      key: of the round.
+      slate: what was shown.
+      labels: the right tools of this round.
+      query: the position of the query in the stream's queries.
+
     Returns:
-      the choice, the feedback (without labels), and the success [], which a noisy reward
-      contradicts.
+      the choice, the feedback (without labels; 0 where no answer comes), and the success [], which
+      a noisy reward contradicts.
     """
     coin, lot = jax.random.split(key)
     if environment.reranker is None:
@@ -176,9 +237,28 @@ def respond(
     if environment.verdicts is not None:
         reward = environment.verdicts[query, choice.item].astype(dtype)
     if environment.noise_rate is not None:
-        turned = jax.random.uniform(coin) < environment.noise_rate
+        rates = jnp.asarray(environment.noise_rate)
+        turned = jax.random.uniform(coin) < (rates[choice.item] if rates.ndim else rates)
         reward = jnp.where(turned, 1 - reward, reward)
-    return choice, Feedback(reward=reward), success.astype(dtype)
+    if environment.poison is not None:
+        reward = poison.poisoned(environment.poison, choice.item, query, reward)
+    feedback = Feedback(reward=reward)
+    if environment.censoring is not None:
+        silence = jax.random.fold_in(key, _SILENCE)
+        observed = censoring.answered(environment.censoring, silence, success)
+        feedback = Feedback(reward=jnp.where(observed, reward, 0), observed=observed)
+    return choice, feedback, success.astype(dtype)
+
+
+def reported(feedback: Feedback) -> Float[Array, ""]:
+    """The reward for a `Trace`: NaN where no answer came.
+
+    Returns:
+      [].
+    """
+    if feedback.observed is True:
+        return feedback.reward
+    return jnp.where(feedback.observed, feedback.reward, jnp.nan)
 
 
 def environment_from(spec: Mapping[str, Any], *, items: int, rounds: int, seed: int) -> Environment:
@@ -215,4 +295,5 @@ def environment_from(spec: Mapping[str, Any], *, items: int, rounds: int, seed: 
 
 RERANKERS = {"simulated": simulated_reranker}
 _SETTINGS: dict[str, Any] = {"noise_rate": 0.0, "reranker": None, "availability": None}
+_SILENCE = 2  # what follows from a round's second key: 0 and 1 are its halves
 _TIMES = ("at", "first", "last", "leaves", "back")

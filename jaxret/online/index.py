@@ -5,6 +5,7 @@
     index.feedback(ticket, worked=True)                          of the first; item= for another
     index.add(ids, texts); index.remove(ids); index.redescribe(ids, texts, how="carry")
     index.save(folder); index = Index.load(folder)
+    Index(greedy(), task, log="log.jsonl")                       writes down what it shows and hears
 
 The first place of a ticket is the learner's own choice by its policy, the rest are the best by
 score. A ticket is answered once, however late: the learner moves from where it is then. One
@@ -23,11 +24,14 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Float, Int
 
+from jaxret import logs
 from jaxret.encoders import TextEncoder
+from jaxret.logs import LogWriter
 from jaxret.online import index_files
 from jaxret.online.index_files import Stored
 from jaxret.online.learner import Learner
 from jaxret.online.live_catalogue import LiveCatalogue
+from jaxret.online.places import place_chances
 from jaxret.online.tickets import Open, Ticket
 from jaxret.task import Task
 from jaxret.types import Choice, Feedback
@@ -41,19 +45,23 @@ class Index(LiveCatalogue):
       learner: a preset or a rule of one's own, which learns from bits.
       task: its catalogue and, where texts are searched, its encoder. Its queries are not read.
       seed: of the learner's draws.
+      log: a file that searches and answers are appended to (`jaxret.logs`), vectors and not texts;
+        on the list of a ticket the places after the learner's own follow from them: chance 1.
 
     Raises:
-      ValueError: for an oracle, or a task without vectors.
+      ValueError: for an oracle, a task without vectors, or a log of another learner.
     """
 
-    def __init__(self, learner: Learner, task: Task, *, seed: int = 0):
+    def __init__(
+        self, learner: Learner, task: Task, *, seed: int = 0, log: str | Path | None = None
+    ):
         if learner.oracle:
             raise ValueError(f"{learner.name!r} is an oracle: live use has no labels for it")
         super().__init__(learner, task)
         self.seed = seed
         self.tickets: dict[int, Open] = {}
         self.next_ticket = 0
-        self._compile()
+        self._begin(log)
 
     def search(self, query: str | Float[ArrayLike, " d"], k: int = 1) -> Ticket:
         """Finds tools for a text or a vector.
@@ -71,7 +79,7 @@ class Index(LiveCatalogue):
             raise ValueError("the catalogue is empty: add tools first")
         key = jax.random.fold_in(jax.random.key(self.seed), self.next_ticket)
         answer = jax.device_get(self._search(self.state, jnp.asarray(vector), key))
-        (items, chance), scores, chances = answer
+        (items, chance), scores, chances, by_place = answer
         own = {int(row): float(p) for row, p in reversed([*zip(items, chance, strict=True)])}
         own = {row: own[row] for row in dict.fromkeys(items.tolist())}  # of a short slate, once
         if k < len(own):
@@ -80,9 +88,12 @@ class Index(LiveCatalogue):
         rest = [int(row) for row in ranked if row not in own][: k - len(own)]
         listed = {row: _on_the_list(row, ranked, chances, k) for row in rest}
         rows, propensities = [*own, *rest], [*own.values(), *listed.values()]
-        number, self.next_ticket = self.next_ticket, self.next_ticket + 1
+        ids, number = [self.names[row] for row in rows], self.next_ticket
+        if self.log is not None:
+            places = [*by_place[: len(own)].tolist(), *(1.0 for _ in rest)]
+            self.log.append([logs.shown(number, vector, ids, places, int(self.state.t))])
+        self.next_ticket = number + 1
         self.tickets[number] = Open(vector, rows, propensities)
-        ids = [self.names[row] for row in rows]
         return Ticket(number, ids, [float(scores[row]) for row in rows], propensities)
 
     def feedback(self, ticket: Ticket, worked: float, item: str | None = None) -> None:
@@ -118,6 +129,9 @@ class Index(LiveCatalogue):
                 f"{self.learner.name!r} needs the chance of {ticket.ids[place]!r}, which it does "
                 "not know: only what it chose itself, the first of the ticket, can teach it"
             )
+        if self.log is not None:
+            used = ticket.ids[place], propensities[place]
+            self.log.append([logs.answered(ticket.number, *used, reward)])
         self.state = new
         del self.tickets[ticket.number]
 
@@ -132,6 +146,7 @@ class Index(LiveCatalogue):
             tickets=self.tickets,
             next_ticket=self.next_ticket,
             seed=self.seed,
+            log=None if self.log is None else self.log.path,
         )
         index_files.save(stored, Path(folder))
 
@@ -141,6 +156,7 @@ class Index(LiveCatalogue):
         folder: str | Path,
         learner: Learner | None = None,
         encoder: TextEncoder | None = None,
+        log: str | Path | None = None,
     ) -> Self:
         """Reads an index.
 
@@ -148,6 +164,8 @@ class Index(LiveCatalogue):
           folder: that `save` wrote.
           learner: needed for a rule of one's own; presets are known by their settings.
           encoder: in place of the one that is named there.
+          log: in place of the one that it wrote, which it goes on with where it finds it, and
+            begins again there where it does not.
 
         Raises:
           FileNotFoundError: where there is none.
@@ -157,7 +175,7 @@ class Index(LiveCatalogue):
         stored = index_files.load(Path(folder), learner, encoder)
         for name, value in stored._asdict().items():
             setattr(index, name, value)
-        index._compile()
+        index._begin(log or stored.log)
         return index
 
     def __repr__(self) -> str:
@@ -166,14 +184,15 @@ class Index(LiveCatalogue):
             f"{len(self.tickets):,} open tickets>"
         )
 
-    def _compile(self) -> None:
+    def _begin(self, log: str | Path | None) -> None:
         learner = self.learner
+        self.log = None if log is None else LogWriter(log, {"learner": learner.name})
 
         def search(state, query, key):
             slate = learner.act(state, query, key)
             scores = learner.scores(state, query[None])[0]
             chances = None if learner.chances is None else learner.chances(state, query)
-            return slate, scores, chances
+            return slate, scores, chances, place_chances(learner, state, query, slate)
 
         self._search, self._update = jax.jit(search), jax.jit(learner.update)
 

@@ -39,6 +39,7 @@ class Stored(NamedTuple):
     tickets: dict[int, Open]
     next_ticket: int
     seed: int
+    log: Path | None = None
 
 
 def save(index: Stored, folder: Path) -> None:
@@ -59,6 +60,7 @@ def save(index: Stored, folder: Path) -> None:
         "ids": index.names,
         "seed": index.seed,
         "next_ticket": index.next_ticket,
+        "log": None if index.log is None else str(index.log.resolve()),
         "tickets": [
             {"number": number, "rows": ticket.rows, "propensities": ticket.propensities}
             for number, ticket in tickets.items()
@@ -96,6 +98,7 @@ def load(folder: Path, learner: Learner | None, encoder: TextEncoder | None) -> 
             for ticket, query in zip(described["tickets"], arrays["queries"], strict=True)
         }
         named, its_encoder = described["learner"], described["encoder"]
+        log = None if described.get("log") is None else Path(described["log"])
         if described["version"] != VERSION:
             raise ValueError(f"version {described['version']}, not {VERSION}")
     except Exception as error:  # NumPy raises many kinds for a damaged file
@@ -105,7 +108,7 @@ def load(folder: Path, learner: Learner | None, encoder: TextEncoder | None) -> 
     if encoder is None and its_encoder is not None:
         encoder = encoders.load_encoder(its_encoder["name"], its_encoder["path"])
     state = _state(folder, learner, arrays)
-    return Stored(learner, encoder, state, names, starts, tickets, next_ticket, seed)
+    return Stored(learner, encoder, state, names, starts, tickets, next_ticket, seed, log)
 
 
 def _learner(folder: Path, named: dict[str, Any], given: Learner | None) -> Learner:

@@ -54,6 +54,7 @@ class Policy(NamedTuple):
     show: Show
     k: int
     chances: Chances | None = None  # for exact averages; None where k > 1 or nobody wrote them
+    drawn_from: Chances | None = None  # p of a slate drawn place by place from what is left of p
 
 
 def softmax(*, temperature: float = 1.0, k: int = 1) -> Policy:
@@ -84,7 +85,9 @@ def softmax(*, temperature: float = 1.0, k: int = 1) -> Policy:
     def chances(logits, axis=None):
         return over_items.softmax(_sharpened(logits, temperature), axis)
 
-    return Policy("softmax", one, k, chances) if k == 1 else Policy("softmax", many, k)
+    if k == 1:
+        return Policy("softmax", one, k, chances)
+    return Policy("softmax", many, k, drawn_from=chances)
 
 
 def greedy(*, k: int = 1) -> Policy:

@@ -11,7 +11,9 @@ choice comes in as ``position``:
     position = ask(slate.items)
     state, trace = jit(learn)(..., slate, position)
 
-Round t uses ``fold_in(key, t)`` either way, so both give the same run for the same choices.
+Round t uses ``fold_in(key, t)`` either way, so both give the same run for the same choices. Where
+the environment delays answers, rewrites documents or reloads the learner, ``state`` is that of the
+learner as it is `deployed`, whose ``t`` is the world's round and not the learner's.
 
 Letters: T rounds.
 """
@@ -22,6 +24,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from jaxret.online import environment as world
+from jaxret.online.deployment import deployed
 from jaxret.online.environment import Environment
 from jaxret.online.learner import Learner
 from jaxret.online.measure import measure
@@ -40,15 +43,17 @@ def show_slate(
 
     Args:
       learner: its `act` is called as it stands.
-      state: of the learner.
-      environment: says which tools are there.
+      state: of the learner, as it is deployed.
+      environment: says which tools are there, and how the query is asked.
       stream: the queries.
       query: which of them it is.
       key: of the whole run.
     """
+    learner = deployed(learner, environment, key, labels=stream.labels.shape[1])
     act_key, _ = round_keys(key, state.t)
     here = world.available_at(environment, state.t, state.available)
-    return learner.act(state._replace(available=here), stream.queries[query], act_key)
+    vector = world.asked(environment, state.t, query, stream.queries[query])
+    return learner.act(state._replace(available=here), vector, act_key)
 
 
 def learn(
@@ -80,19 +85,21 @@ def learn(
     """
     if position is not None:
         environment = environment._replace(reranker=lambda key, slate, labels, query: position)
+    learner = deployed(learner, environment, key, labels=stream.labels.shape[1])
     _, respond_key = round_keys(key, state.t)
-    available, labels = state.available, stream.labels[query]
+    available = state.available
+    labels = world.right_tools(environment, state.t, query, stream.labels[query])
     choice, feedback, success = world.respond(environment, respond_key, slate, labels, query)
     if reward is not None:
         feedback = feedback._replace(reward=reward)
     before = state._replace(available=world.available_at(environment, state.t, available))
-    vector = stream.queries[query]
+    vector = world.asked(environment, state.t, query, stream.queries[query])
     logits = None if learner.logits is None else learner.logits(before, vector)
     seen = feedback._replace(labels=labels) if learner.oracle else feedback
     new = learner.update(before, vector, choice, seen)
     trace = Trace(
         **choice._asdict(),
-        reward=feedback.reward,
+        reward=world.reported(feedback),
         success=success,
         **measure(logits, labels)._asdict(),
     )
@@ -110,7 +117,8 @@ def scan_rounds(
 
     Args:
       learner: its `act` and `update` are called as they stand.
-      state: from ``learner.init`` or an earlier call; ``state.t`` is the first round.
+      state: from ``learner.init`` (of the learner as it is `deployed`) or an earlier call;
+        ``state.t`` is the first round.
       environment: what responds.
       stream: the queries, their labels, and the order of these T rounds. The first -1 in
         ``order`` ends them, so that the chunks of a run can share one shape.

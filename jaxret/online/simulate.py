@@ -11,6 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from jaxtyping import Int
 from jaxret.online import streams
 from jaxret.online.environment import Environment
 from jaxret.online.learner import Learner
+from jaxret.online.logged import LoggedSimulation
 from jaxret.online.run import Run
 from jaxret.online.simulation import CHUNK, Simulation
 from jaxret.task import Task
@@ -34,6 +36,7 @@ def simulate(
     environment: Environment | None = None,
     devices: int | None = None,
     resume: str | Path | None = None,
+    log: str | Path | None = None,
     chunk: int = CHUNK,
 ) -> Run:
     """Simulates a learner on a task's queries.
@@ -50,6 +53,8 @@ def simulate(
       environment: what responds; None: the truth, everyone there, the first shown is used.
       devices: over which the catalogue is split, for large ones; None: seeds side by side.
       resume: a folder: the run can be interrupted (Ctrl-C, SIGTERM), and the same call goes on.
+      log: a folder, to which each seed writes what it shows and what comes back (`jaxret.logs`),
+        as ``seed_<number>.jsonl``; what stands there of this very run is not written twice.
       chunk: rounds between two points where it can stop.
 
     Raises:
@@ -57,7 +62,8 @@ def simulate(
       Interrupted: where a signal came and the state is saved in ``resume``; it is a SystemExit.
     """
     numbers = seed_numbers(seeds)
-    simulation = Simulation(
+    form = Simulation if log is None else partial(LoggedSimulation, folder=Path(log))
+    simulation = form(
         lambda: learner, task, environment, seeds=numbers, chunk=chunk, devices=devices
     )
     orders = stream_orders(task, exposures, numbers)

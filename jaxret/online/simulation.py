@@ -2,7 +2,8 @@
 
 All runs of a `Simulation` share one compiled program: settings are data, and streams are cut into
 chunks of one shape. What has a blocked form takes it (`jaxret.online.blocked`), a catalogue that is
-split over devices runs on a mesh, everything else takes the plain scan.
+split over devices runs on a mesh, everything else takes the plain scan: a learner that has no such
+form, and any where the environment intervenes in it (`jaxret.online.deployment`).
 
 Letters: I items, d width, N queries, L labels, T rounds, R runs, c rounds a chunk, n settings.
 """
@@ -20,12 +21,13 @@ from jaxtyping import Float, Int
 
 from jaxret import sharding
 from jaxret.online.blocked import simulate_blocked, simulate_on_mesh
-from jaxret.online.environment import Environment
+from jaxret.online.deployment import bare, deployed
+from jaxret.online.environment import Environment, is_noise
 from jaxret.online.learner import Learner
 from jaxret.online.rounds import scan_rounds
 from jaxret.progress import Progress
 from jaxret.task import Task
-from jaxret.types import Catalogue, State, Stream, Trace
+from jaxret.types import Catalogue, PRNGKey, State, Stream, Trace
 from jaxret.validate import require, require_length, require_task
 
 CHUNK = 2048  # rounds between two points where a run can stop
@@ -66,23 +68,21 @@ class Simulation:
         require("devices", devices, "None or >= 1", lambda n: n is None or n >= 1)
         self.task, self.chunk = task, chunk
         self._seeds, self._devices = jnp.asarray(seeds), devices
-        learner = make(*example)
+        self._make, self._environment = make, environment
+        learner = self._deployed(example, jax.random.key(0))
         self._blocked = learner.rule is not None and learner.rule.blocked
         if devices is not None and not self._blocked:
             raise ValueError(
-                f"learner {learner.name!r} has no blocked form, which alone can split a catalogue "
-                f"over devices={devices}: leave devices out"
+                f"learner {learner.name!r} has no blocked form here, which alone can split a "
+                f"catalogue over devices={devices}: leave devices out"
             )
         items = len(task.theta)
         here = np.ones(items, bool) if task.available is None else task.available
         catalogue = sharding.padded(
             Catalogue(jnp.asarray(task.theta), jnp.asarray(here)), devices or 1
         )
-        arrays = (catalogue, jnp.asarray(task.queries), jnp.asarray(task.labels))
-
-        self._make, self._environment = make, environment
-        self._arrays = arrays
-        _check(self._world(example), items, len(task))
+        self._arrays = (catalogue, jnp.asarray(task.queries), jnp.asarray(task.labels))
+        _check(self._world(example), task)
         self.scores, self.map_queries = learner.scores, learner.map_queries
         self._start = jax.jit(partial(self._over_runs, self._init_one))
         self._step = jax.jit(partial(self._over_runs, self._run_one))
@@ -103,7 +103,7 @@ class Simulation:
         return np.tile(np.array(numbers, np.float32), (len(self._seeds), 1))
 
     def start(self, settings: Float[np.ndarray, "R n"]) -> State:
-        """The states of all runs."""
+        """The states of all runs, of the learners as they are deployed."""
         return self._start(self._arrays, jnp.asarray(settings, jnp.float32), self._seeds)
 
     def step(
@@ -157,7 +157,8 @@ class Simulation:
           title: of the progress bar, which shows only where it takes long.
 
         Returns:
-          the last states, and the trace with fields [R, T], on the host; absent of padding.
+          the last states, of the learners alone, and the trace with fields [R, T], on the host;
+          absent of padding.
         """
         chunks, rounds = self.cut(orders), orders.shape[1]
         with Progress(total=rounds, desc=title, unit="round", delay=3, leave=False) as bar:
@@ -180,7 +181,7 @@ class Simulation:
 
             state = _loop(resume, len(chunks), start, step)
         trace = Trace._make(part[:, :rounds] for part in state["trace"])
-        return self._unpadded(state["learner"]), trace
+        return self._unpadded(bare(state["learner"])), trace
 
     def _world(self, setting) -> Environment:
         environment = self._environment
@@ -188,9 +189,13 @@ class Simulation:
             return environment or Environment()
         return environment(*setting)
 
+    def _deployed(self, setting, key: PRNGKey) -> Learner:
+        """The learner as the environment treats it; the forms of rounds do so by themselves."""
+        labels = self.task.labels.shape[1]
+        return deployed(self._make(*setting), self._world(setting), key, labels=labels)
+
     def _init_one(self, arrays, setting, seed):
-        del seed
-        return self._make(*setting).init(*arrays[0])
+        return self._deployed(setting, jax.random.key(seed)).init(*arrays[0])
 
     def _run_one(self, arrays, state, setting, order, seed):
         catalogue, queries, labels = arrays
@@ -227,17 +232,31 @@ def _loop(resume: Path | None, chunks: int, start: Callable, step: Callable) -> 
         return run_chunks(resume, interrupted, chunks=chunks, start=start, step=step, keep=True)
 
 
-def _check(environment: Environment, items: int, queries: int) -> None:
+def _check(environment: Environment, task: Task) -> None:
     """Refuses an environment that does not fit; what is traced passes."""
+    (items, width), queries = task.theta.shape, len(task)
     for judge in (environment, environment.reranker):
         if (verdicts := getattr(judge, "verdicts", None)) is not None:
             shape = f"[{queries}, {items}], of every query and tool"
             require("verdicts", verdicts.shape, shape, (queries, items).__eq__)
     rate = environment.noise_rate
-    require("noise_rate", rate, "None or in [0, 0.5]", lambda x: x is None or 0 <= x <= 0.5)
+    require("noise_rate", rate, "None or in [0, 0.5]", lambda x: x is None or is_noise(x))
     for name in ("arrives", "leaves"):
         if (times := getattr(environment, name)) is not None:
             require_length(f"{name}, a round for each tool,", times, items)
+    shapes = {
+        "drift": {"labels": task.labels.shape},
+        "rotation": {"turned": (queries, width)},
+        "poison": {"tools": (items,), "queries": (queries,)},
+        "rewriting": {"after": (items, width)},
+    }
+    shape = () if rate is None else np.shape(rate)
+    require("the shape of noise_rate", shape, f"() or {(items,)}", ((), (items,)).__contains__)
+    for name, arrays in shapes.items():
+        if (part := getattr(environment, name)) is not None:
+            for array, shape in arrays.items():
+                found = np.shape(getattr(part, array))
+                require(f"the shape of {name}.{array}", found, f"{shape}", shape.__eq__)
 
 
 def _padded(environment: Environment, items: int) -> Environment:

@@ -38,6 +38,15 @@ def test_rewards_are_turned_at_the_noise_rate_and_the_truth_is_kept(labels):
     assert is_rate(feedback.reward != success, 0.2)
 
 
+def test_noise_may_differ_by_tool_and_is_that_of_the_tool_that_was_used():
+    rates = np.zeros(10)
+    rates[[7, 9]] = 0.5, 0.1
+    by_place = label_noise(rates)._replace(reranker=lambda key, slate, labels, query: 2)
+    choice, feedback, success = many_responses(by_place, [9, -1])
+    assert (choice.item == 9).all()
+    assert is_rate(feedback.reward != success, 0.1)
+
+
 @pytest.mark.parametrize(("labels", "success"), [([7, -1], 1), ([3, 7], 1), ([2, -1], 0)])
 def test_a_plain_environment_uses_the_first_item_and_tells_the_truth(labels, success):
     choice, feedback, truth = respond(
@@ -162,6 +171,7 @@ def test_items_are_always_available_that_are_there_in_round_after_round():
     ("make", "message"),
     [
         (lambda: label_noise(0.7), r"noise_rate must be in \[0, 0.5\], got 0.7"),
+        (lambda: label_noise([0.1, 0.6]), r"noise_rate must be in \[0, 0.5\], got \[0.1, 0.6\]"),
         (lambda: simulated_reranker(accuracy=-0.1), r"accuracy must be in \[0, 1\], got -0.1"),
     ],
 )

@@ -1,0 +1,261 @@
+"""What a live system writes down: a log of what was shown and what came of it, line by line.
+
+    log = load_log("logs/seed_0.jsonl", task)        arrays, for `jaxret.offline`
+
+A file of JSON lines that only grows. The first line says whose log it is; a line shows a slate,
+answers an earlier one, or does both:
+
+    {"round": 7, "query": "q12", "slate": ["mail"], "propensities": [0.8], "version": 7, ...}
+    {"round": 7, "item": "mail", "propensity": 0.8, "reward": 1.0, ...}
+
+``query`` is an id of the task's, or the vector itself. Each line ends with a checksum (CRC-32) that
+goes on from that of the line above, so that none can change, go or come unseen. A last line that is
+torn, as a crash leaves it, is dropped with a warning; any other bad line is an error.
+
+Letters: I items, d width, T rounds, k items shown, n some of the rounds.
+"""
+
+import json
+import warnings
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from jaxret.files import existing
+from jaxret.task import Task
+
+VERSION = 1
+_TAIL = len(',"crc32":"00000000"}')
+
+
+class Log(NamedTuple):
+    """The rounds of a log, in the order in which they were shown.
+
+    The item that was used is one of the slate, and the reward is its own. Where nobody answered,
+    the item is the first of the slate. ``propensity`` is what the learner learnt with: the chance
+    to be chosen, or of one of several shown to stand on the slate at all. ``by_place`` is what
+    off-policy evaluation divides by: ``p_j / (1 - sum of p above)`` where a slate is drawn place by
+    place, so that its product is the probability of the slate.
+    """
+
+    query: Float[np.ndarray, "T d"]
+    slate: Int[np.ndarray, "T k"]  # rows of the catalogue, -1 pads
+    by_place: Float[np.ndarray, "T k"]  # chance of each given those above it; NaN: not known
+    item: Int[np.ndarray, " T"]
+    propensity: Float[np.ndarray, " T"]
+    reward: Float[np.ndarray, " T"]  # in [0, 1]; NaN: nobody answered
+    version: Int[np.ndarray, " T"]  # updates that the learner had behind it; -1: not known
+    round: Int[np.ndarray, " T"]
+    theta: Float[np.ndarray, "I d"] | None = None  # the catalogue's rows, before anything is learnt
+    available: Bool[np.ndarray, " I"] | None = None  # which of them are there; None: all
+    chances: Float[np.ndarray, "T I"] | None = None  # of each tool to be shown, where known: k = 1
+
+    @property
+    def rounds(self) -> int:
+        return len(self.reward)
+
+
+def take(log: Log, rows: slice | Int[np.ndarray, " n"] | Sequence[bool]) -> Log:
+    """Some rounds of a log, with the whole catalogue."""
+    return Log._make(
+        part if name in ("theta", "available") or part is None else part[rows]
+        for name, part in log._asdict().items()
+    )
+
+
+def load_log(path: str | Path, catalogue: Task | Sequence[str]) -> Log:
+    """Reads a log.
+
+    Args:
+      path: the file.
+      catalogue: the task whose tools were shown, and whose queries the log may name; or the ids of
+        the tools alone, in the order of the rows that items are to be.
+
+    Raises:
+      FileNotFoundError: where there is none.
+      ValueError: naming the line that is damaged, or that names an unknown tool or query.
+    """
+    path = Path(path)
+    if path.is_dir():
+        inside = sorted(one.name for one in path.glob("*.jsonl"))
+        raise ValueError(f"{path} is a folder with a log for each seed: read one of {inside}")
+    task = catalogue if isinstance(catalogue, Task) else None
+    ids = catalogue.ids if isinstance(catalogue, Task) else catalogue
+    tools = {one: row for row, one in enumerate(ids)}
+    queries = {} if task is None else dict(zip(task.query_ids, task.queries, strict=True))
+    read = _read(existing(path, "a log"))
+    if read.torn:
+        warnings.warn(f"{path}: the last line is torn, and was left out", stacklevel=2)
+    rows: list[dict[str, Any]] = []
+    open_rounds: dict[int, int] = {}  # round -> its row, while nobody has answered
+    strays = 0
+
+    def place(table, one, kind, line):
+        if one not in table:
+            raise ValueError(f"{path}, line {line}: the catalogue has no {kind} {one!r}")
+        return table[one]
+
+    for line, record in enumerate(read.records[1:], start=2):
+        if "slate" in record:
+            slate = [place(tools, one, "tool", line) for one in record["slate"]]
+            query = record["query"]
+            if isinstance(query, str):
+                query = place(queries, query, "query", line)
+            row = {**record, "query": query, "slate": slate, "reward": None}
+            row |= {"item": slate[0], "propensity": record["propensities"][0]}
+            row["version"] = -1 if record["version"] is None else record["version"]
+            open_rounds[record["round"]] = len(rows)
+            rows.append(row)
+        if "item" in record:
+            if (number := open_rounds.pop(record["round"], None)) is None:
+                strays += 1  # shown before this log began, or answered already
+                continue
+            answer = {name: record[name] for name in ("propensity", "reward")}
+            rows[number] |= answer | {"item": place(tools, record["item"], "tool", line)}
+    if strays:
+        warnings.warn(
+            f"{path}: {strays} answers to rounds that the log does not show as open were left out",
+            stacklevel=2,
+        )
+    return _arrays(rows, task)
+
+
+def _arrays(rows: list[dict[str, Any]], task: Task | None) -> Log:
+    k = max((len(row["slate"]) for row in rows), default=1)
+    width = len(rows[0]["query"]) if rows else 0 if task is None else task.theta.shape[1]
+
+    def column(name, kind):
+        return np.array([row[name] for row in rows], kind)  # None becomes NaN
+
+    def padded(name, fill, kind):
+        lists = [[*row[name], *[fill] * (k - len(row[name]))] for row in rows]
+        return np.array(lists, kind).reshape(-1, k)
+
+    return Log(
+        query=np.array([row["query"] for row in rows], np.float32).reshape(len(rows), width),
+        slate=padded("slate", -1, np.int64),
+        by_place=padded("propensities", 1.0, np.float64),
+        item=column("item", np.int64),
+        propensity=column("propensity", np.float64),
+        reward=column("reward", np.float64),
+        version=column("version", np.int64),
+        round=column("round", np.int64),
+        theta=None if task is None else task.theta,
+        available=None if task is None else task.available,
+    )
+
+
+class LogWriter:
+    """Appends to a log; begins it where there is none, and goes on after its last whole line.
+
+    Args:
+      path: the file.
+      facts: whose log it is, as JSON can hold it; the same each time.
+
+    Raises:
+      ValueError: for a damaged file, or the log of something else.
+    """
+
+    def __init__(self, path: str | Path, facts: Mapping[str, Any]):
+        self.path = Path(path)
+        header = json.loads(json.dumps({"log": "jaxret", "version": VERSION, **facts}))
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        read = _read(self.path) if self.path.exists() else _Read([], 0, 0, torn=False)
+        self._size, self._crc = read.size, read.crc
+        self.lines = len(read.records) - 1  # without the first
+        if read.torn:
+            warnings.warn(f"{self.path}: the last line is torn, and was dropped", stacklevel=2)
+            with self.path.open("r+b") as file:
+                file.truncate(self._size)
+        if not read.records:
+            self.append([header])
+        elif read.records[0] != header:
+            raise ValueError(
+                f"{self.path} is the log of something else ({read.records[0]}): give another place"
+            )
+
+    def append(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Writes lines; all of them have left this process when it returns.
+
+        Raises:
+          ValueError: if somebody else has written to the file.
+        """
+        lines = []
+        crc = self._crc
+        for record in records:
+            body = json.dumps(record, allow_nan=False, separators=(",", ":")).encode()
+            crc = zlib.crc32(body, crc)
+            lines.append(b'%s,"crc32":"%08x"}\n' % (body[:-1], crc))
+        with self.path.open("ab") as file:
+            if file.tell() != self._size:
+                raise ValueError(f"{self.path} was written to by another: a log has one writer")
+            file.write(b"".join(lines))
+            self._size = file.tell()
+        self._crc, self.lines = crc, self.lines + len(lines)
+
+
+def shown(
+    round: int,
+    query: str | Float[np.ndarray, " d"],
+    slate: Sequence[str],
+    propensities: Sequence[float],
+    version: int | None,
+) -> dict[str, Any]:
+    """What a line says of a slate.
+
+    Args:
+      round: its number.
+      query: an id of the task's, or the vector.
+      slate: the ids of the tools.
+      propensities: of each place, given those above; NaN where it is not known.
+      version: updates that the learner had behind it; None: not known.
+    """
+    return {
+        "round": int(round),
+        "query": query if isinstance(query, str) else [_number(x) for x in query],
+        "slate": list(slate),
+        "propensities": [_number(p) for p in propensities],
+        "version": version,
+    }
+
+
+def answered(round: int, item: str, propensity: float, reward: float) -> dict[str, Any]:
+    """What a line says of what came back; the propensity is what the learner learnt with."""
+    numbers = {"propensity": _number(propensity), "reward": _number(reward)}
+    return {"round": int(round), "item": item, **numbers}
+
+
+def _number(x: float) -> float | None:
+    """As JSON can hold it; nine digits give float32 back bit for bit."""
+    return None if np.isnan(x) else float(f"{x:.9g}")
+
+
+class _Read(NamedTuple):
+    """The whole lines of a file."""
+
+    records: list[dict[str, Any]]
+    size: int  # bytes
+    crc: int
+    torn: bool  # something stands below them
+
+
+def _read(path: Path) -> _Read:
+    *lines, rest = path.read_bytes().split(b"\n")
+    records, size, crc = [], 0, 0
+    for number, line in enumerate(lines, start=1):
+        body = line[:-_TAIL] + b"}"
+        now = zlib.crc32(body, crc)
+        if line[-_TAIL:] != b',"crc32":"%08x"}' % now:
+            if number == len(lines) and not rest:
+                return _Read(records, size, crc, torn=True)
+            raise ValueError(
+                f"{path}, line {number}: does not match its checksum: it was changed, or a line "
+                "above it has gone"
+            )
+        records.append(json.loads(body))
+        size, crc = size + len(line) + 1, now
+    return _Read(records, size, crc, torn=bool(rest))

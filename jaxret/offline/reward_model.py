@@ -1,0 +1,94 @@
+"""What a tool would have earned: a model of the reward that knows the past alone.
+
+    r(q, a) = sigmoid(b . f(q, a)) + o_a,   kept in [0, 1]
+
+``f`` is (1, z, z - max z) with z the policy's score of tool a, less the mean and over the deviation
+of its scores for the query; b is a logistic regression with a ridge; o_a is what tool a earned
+above that, shrunk towards 0: the sum of its residuals over its rounds + 10. Of a policy without
+scores, f is (1).
+
+Rounds are cut into blocks that grow with the log, and each block is predicted by the model of the
+rounds before it. So the model of a round is known before the round: that is what makes the terms of
+doubly robust estimators, less their mean, martingale differences, whatever the model is worth.
+
+Letters: I items, n rounds, m features, T rounds.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.special import expit
+
+FIRST, GROWTH = 32, 1.25  # rounds of the first block, and how much longer the past is at each
+RIDGE, SHRINKAGE = 1.0, 10.0
+STEPS = 8  # of Newton's method
+
+
+class RewardModel(NamedTuple):
+    """See the module."""
+
+    weights: Float[np.ndarray, " m"]
+    offsets: Float[np.ndarray, " I"]
+
+
+def blocks(rounds: int) -> list[slice]:
+    """Cuts rounds 0 .. T - 1 into blocks, each about a quarter of what is before it."""
+    ends = [min(FIRST, rounds)]
+    while ends[-1] < rounds:
+        ends.append(min(rounds, int(np.ceil(ends[-1] * GROWTH))))
+    return [slice(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+def features(scores: Float[np.ndarray, "n I"] | None, shape: tuple[int, int]) -> np.ndarray:
+    """What the model sees of each query and tool; 0 of tools that are absent.
+
+    Args:
+      scores: of the policy; None where it has none.
+      shape: (n, I).
+
+    Returns:
+      [n, I, m].
+    """
+    if scores is None:
+        return np.ones((*shape, 1))
+    here = np.isfinite(scores)
+    z = np.where(here, scores, np.nan)
+    spread = np.nanstd(z, axis=1, keepdims=True)
+    z = (z - np.nanmean(z, axis=1, keepdims=True)) / np.maximum(spread, 1e-9)
+    gap = z - np.nanmax(z, axis=1, keepdims=True)
+    return np.where(here[..., None], np.stack([np.ones(shape), z, gap], axis=-1), 0.0)
+
+
+def fit(
+    seen: Float[np.ndarray, "n m"],
+    item: Int[np.ndarray, " n"],
+    reward: Float[np.ndarray, " n"],
+    items: int,
+) -> RewardModel:
+    """Fits the model to past rounds; without any, it says 1/2 of everything.
+
+    Args:
+      seen: features of the tool that was used.
+      item: which it was.
+      reward: what it earned, in [0, 1].
+      items: I.
+    """
+    b = np.zeros(seen.shape[1])
+    ridge = RIDGE * np.eye(len(b))
+    for _ in range(STEPS):
+        p = expit(seen @ b)
+        curvature = (seen * (p * (1 - p))[:, None]).T @ seen + ridge
+        step = np.linalg.solve(curvature, seen.T @ (reward - p) - RIDGE * b)
+        b = b + np.clip(step, -4, 4)
+    left = np.bincount(item, reward - expit(seen @ b), minlength=items)
+    return RewardModel(b, left / (np.bincount(item, minlength=items) + SHRINKAGE))
+
+
+def predict(model: RewardModel, seen: Float[np.ndarray, "n I m"]) -> Float[np.ndarray, "n I"]:
+    """What each tool would earn.
+
+    Returns:
+      [n, I], in [0, 1].
+    """
+    return np.clip(expit(seen @ model.weights) + model.offsets, 0, 1)

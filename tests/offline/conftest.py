@@ -1,0 +1,45 @@
+"""Logs made by hand, and all logs that a small problem can have, each with its probability."""
+
+import itertools
+
+import numpy as np
+
+from jaxret.logs import Log
+
+
+def make_log(item, reward, propensity, *, slate=None, by_place=None, query=None, **more) -> Log:
+    """A log of arrays; of one tool a round unless there are slates."""
+    item, reward = np.asarray(item), np.asarray(reward, np.float64)
+    propensity = np.asarray(propensity, np.float64)
+    rounds = len(item)
+    return Log(
+        query=np.zeros((rounds, 1), np.float32) if query is None else np.float32(query),
+        slate=item[:, None] if slate is None else np.asarray(slate),
+        by_place=propensity[:, None] if by_place is None else np.asarray(by_place, np.float64),
+        item=item,
+        propensity=propensity,
+        reward=reward,
+        version=np.zeros(rounds, int),
+        round=np.arange(rounds),
+        **more,
+    )
+
+
+def all_logs(logging, rewards):
+    """Every log of T rounds: the tool and the bit of each, and the probability of all of it.
+
+    Args:
+      logging: chances [T, I] of the policy that logs.
+      rewards: probability [T, I] that a tool works.
+
+    Yields:
+      items [T], bits [T], probability.
+    """
+    rounds, tools = logging.shape
+    outcomes = [*itertools.product(range(tools), (0, 1))]
+    t = np.arange(rounds)
+    for line in itertools.product(outcomes, repeat=rounds):
+        items, bits = np.array(line).T
+        worked = rewards[t, items]
+        chance = logging[t, items] * np.where(bits, worked, 1 - worked)
+        yield items, bits.astype(np.float64), float(chance.prod())

@@ -1,0 +1,112 @@
+"""Intervals hold as often as they say, on many logs, from nearly uniform to nearly greedy ones."""
+
+import numpy as np
+import pytest
+
+from jaxret.offline.coverage import _held, simulate_coverage
+from jaxret.offline.intervals import Sequence
+from jaxret.offline.off_policy import OffPolicy, Value
+
+QUERIES, TOOLS = 60, 10
+
+
+def softmax(z):
+    z = np.exp(z - z.max(axis=1, keepdims=True))
+    return z / z.sum(axis=1, keepdims=True)
+
+
+def best(scores, epsilon=0.0):
+    return (1 - epsilon) * np.eye(TOOLS)[scores.argmax(axis=1)] + epsilon / TOOLS
+
+
+RNG = np.random.default_rng(0)
+DOCUMENTS = RNG.normal(size=(QUERIES, TOOLS))
+LEARNT = DOCUMENTS + RNG.normal(size=(QUERIES, TOOLS))
+REWARDS = 0.1 + 0.8 * softmax(3 * LEARNT)
+LOGGING = {
+    "uniform": np.full((QUERIES, TOOLS), 1 / TOOLS),
+    "warm": softmax(DOCUMENTS),
+    "cool": softmax(3 * DOCUMENTS),
+    "epsilon 0.2": best(DOCUMENTS, 0.2),
+    "epsilon 0.02": best(DOCUMENTS, 0.02),
+}
+POLICIES = {"documents": (best(DOCUMENTS), DOCUMENTS), "learnt": (softmax(4 * LEARNT), LEARNT)}
+
+
+def study(logging, policy, **given):
+    chances, scores = POLICIES[policy]
+    return simulate_coverage(REWARDS, LOGGING[logging], chances, scores=scores, **given)
+
+
+def test_logs_are_drawn_as_they_should_be():
+    """On policy, of bits that are nearly certain: everything is known without an estimator."""
+    certain = np.zeros((3, 2))
+    certain[:, 1] = [1.0, 1.0, 0.0]
+    chances = np.array([[0.0, 1.0], [0.5, 0.5], [0.2, 0.8]])
+    found = simulate_coverage(certain, chances, chances, rounds=400, logs=30)
+    mean = (1.0 + 0.5 + 0.0) / 3
+    assert found.truth.mean() == pytest.approx(mean, abs=0.01)
+    assert 0 < found.truth.std() < 0.05  # queries differ from log to log
+    np.testing.assert_allclose(found.effective, 400)
+    noise = np.sqrt(0.25 / 3 / 400)  # of the coin at the second query, and nothing else
+    assert (found.estimates["IPS"] - found.truth).std() == pytest.approx(noise, rel=0.4)
+    assert found.bias("IPS") == pytest.approx(0, abs=4 * noise / np.sqrt(30))
+    assert found.mse("IPS") == pytest.approx(noise**2, rel=0.8)
+
+
+def test_a_study_says_what_its_intervals_did():
+    given = {"rounds": 300, "logs": 20}
+    found = study("warm", "learnt", **given)
+    assert {*found.covered} == {"IPS", "SNIPS", "clipped IPS", "DR", "Switch-DR"}
+    assert {*found.estimates} == {*found.covered, "DRos"}
+    assert found.coverage("IPS") > 0.9
+    assert 0 < found.widths["DR"].mean() < found.widths["IPS"].mean() < 1
+    assert found.bias("clipped IPS") < found.bias("IPS") + 1e-12
+    again = study("warm", "learnt", **given)
+    np.testing.assert_array_equal(found.estimates["DR"], again.estimates["DR"])
+    other = study("warm", "learnt", **given, seed=1)
+    assert (found.estimates["DR"] != other.estimates["DR"]).all()
+
+
+def test_an_interval_covers_at_all_times_or_not_at_all():
+    truth, times = np.linspace(0.1, 1.0, 10), np.array([2, 5, 10])  # 0.2, 0.5, 1.0
+
+    def covers(low, high, kind="anytime"):
+        ends = Sequence(times, np.array(low), np.array(high))
+        sequence = None if kind == "bootstrap" else ends
+        value = Value(0.5, low[-1], high[-1], kind, sequence)
+        numbers = {"logged": 0.5, "effective": 10.0, "mean_weight": 1.0}
+        found = OffPolicy(name="one", rounds=10, values={"it": value}, **numbers)
+        return _held("it", [found], [truth])
+
+    assert covers([0.1, 0.2, 0.9], [0.3, 0.8, 1.0]).tolist() == [True]
+    assert covers([0.2, 0.5, 1.0], [0.2, 0.5, 1.0]).tolist() == [True]
+    for low, high in (([0.3, 0.2, 0.9], [0.3, 0.8, 1.0]), ([0.1, 0.2, 0.3], [0.3, 0.4, 1.0])):
+        assert covers(low, high).tolist() == [False]
+        assert covers(low, high, "bootstrap").tolist() == [True]
+    assert covers([0.1, 0.2, 0.3], [0.3, 0.8, 0.9], "bootstrap").tolist() == [False]
+    assert covers([0.1, 0.2, 0.9], [0.3, 0.8, 1.0], "none") is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("logging", LOGGING)
+def test_anytime_intervals_hold_at_all_times_together(logging, policy):
+    """In .93 of 200 logs at least, of 95 % intervals; estimates that claim no bias have none."""
+    found = study(logging, policy, rounds=1_000, logs=200)
+    for name in ("IPS", "DR", "clipped IPS"):
+        assert found.coverage(name) >= 0.93, name
+    for name in ("IPS", "DR"):
+        error = np.sqrt(found.mse(name) / 200)
+        assert abs(found.bias(name)) < 4 * error
+    assert found.bias("clipped IPS") < 4 * np.sqrt(found.mse("clipped IPS") / 200)
+    for name in ("SNIPS", "Switch-DR"):  # where the bootstrap fails, the warning comes
+        if found.coverage(name) < 0.9:
+            assert found.warned > 0.9, (name, found.coverage(name))
+
+
+@pytest.mark.slow
+def test_intervals_for_five_per_cent_would_fail_were_they_for_a_tenth_of_it():
+    """That this test can fail: bounds at alpha = 0.9 do not hold in .93 of the logs."""
+    found = study("warm", "documents", rounds=1_000, logs=100, alpha=0.999)
+    assert found.coverage("IPS") < 0.93

@@ -1,0 +1,181 @@
+"""The whole way from a log to values: what is estimated, what gets an interval, what is refused."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import jaxret as jr
+from jaxret.offline.off_policy import FEW
+from tests.facade.conftest import make_task
+from tests.offline.conftest import make_log
+
+TASK = make_task(queries=100)
+SERVED = jr.with_exploration(jr.frozen(), 0.5)
+TRUTH = (TASK.labels[:, 0] == (TASK.queries @ TASK.theta.T).argmax(axis=1)).mean()
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    """2,000 rounds of static retrieval that explores: the value of each policy is a sum."""
+    folder = tmp_path_factory.mktemp("logs")
+    jr.simulate(SERVED, TASK, exposures=20, log=folder)
+    return jr.load_log(folder / "seed_0.jsonl", TASK)
+
+
+def test_static_retrieval_is_known_from_the_log_of_what_explores(log):
+    found = jr.off_policy(log, jr.frozen(), logging=SERVED)
+    assert (found.name, found.rounds) == ("frozen", 2_000)
+    assert found.logged == pytest.approx(log.reward.mean())
+    assert found.logged < TRUTH - 0.1
+    for name in ("IPS", "SNIPS", "DR", "Switch-DR", "DRos"):
+        assert found[name].estimate == pytest.approx(TRUTH, abs=0.04), name
+    for name in ("IPS", "DR"):
+        value = found[name]
+        assert value.interval == "anytime"
+        assert value.low < TRUTH < value.high < value.low + 0.25
+        assert (value.low, value.high) == (value.sequence.low[-1], value.sequence.high[-1])
+        assert len(value.sequence.times) > 50
+    for name in ("SNIPS", "Switch-DR"):
+        assert found[name].interval == "bootstrap"
+        assert found[name].low < TRUTH < found[name].high < found[name].low + 0.1
+        assert found[name].sequence is None
+    clipped = found["clipped IPS"]
+    assert clipped.interval == "lower bound"
+    assert TRUTH - 0.15 < clipped.low < TRUTH
+    assert np.isnan(clipped.high)
+    chance = 0.5 + 0.5 / 12  # of the best tool in the log: the weights are 0 or its inverse
+    assert found.effective == pytest.approx(2_000 * chance, rel=1e-5)
+    assert found.mean_weight == pytest.approx((log.by_place > 0.5).mean() / chance, rel=1e-5)
+    assert not found.few
+
+
+def test_what_needs_all_chances_is_left_out_without_them(log):
+    known = jr.off_policy(log, jr.frozen(), logging=SERVED, groups=4)
+    found = jr.off_policy(log, jr.frozen())
+    assert {*known.values} - {*found.values} == {"MIPS, 4 groups"}
+    assert (found["DR"].interval, known["DR"].interval) == ("none", "anytime")
+    assert np.isnan([found["DR"].low, found["DR"].high]).all()
+    for name, value in found.values.items():
+        assert value.estimate == pytest.approx(known[name].estimate, abs=1e-5)
+        assert value.interval in ("none", known[name].interval)
+    assert known["DRos"].interval == known["MIPS, 4 groups"].interval == "none"
+
+
+def test_mips_goes_from_the_log_to_ips(log):
+    policy = jr.orag(tau=0.2)
+    of_log = jr.off_policy(log, policy, logging=SERVED, groups=1)
+    assert of_log["MIPS, 1 groups"].estimate == pytest.approx(log.reward.mean(), rel=1e-5)
+    alone = jr.off_policy(log, policy, logging=SERVED, groups=np.arange(12))
+    assert alone["MIPS, 12 groups"].estimate == pytest.approx(alone["IPS"].estimate, rel=1e-5)
+
+
+def test_the_policy_that_served_has_the_value_that_it_had(log):
+    found = jr.off_policy(log, SERVED, logging=SERVED)
+    mean = log.reward.mean()
+    for name in ("IPS", "SNIPS", "clipped IPS"):
+        assert found[name].estimate == pytest.approx(mean, rel=1e-5)
+    value = 0.5 * TRUTH + 0.5 / 12  # which the model knows better than the mean of these rounds
+    assert found["DR"].estimate == pytest.approx(value, abs=0.01)
+    assert found.mean_weight == pytest.approx(1, rel=1e-6)
+    assert found.effective == pytest.approx(2_000, rel=1e-6)
+
+
+def test_chances_may_be_given_as_numbers(log):
+    best = np.eye(12)[(log.query @ TASK.theta.T).argmax(axis=1)]
+    found, learner = jr.off_policy(log, best), jr.off_policy(log, jr.frozen())
+    assert found["IPS"].estimate == pytest.approx(learner["IPS"].estimate, rel=1e-6)
+    assert found["SNIPS"].low == pytest.approx(learner["SNIPS"].low, rel=1e-6)
+    assert "DR" in found.values  # its model knows the tools alone
+    grouped = jr.off_policy(log, best, logging=SERVED, groups=np.arange(12) % 3)
+    assert "MIPS, 3 groups" in grouped.values
+    assert not any("MIPS" in name for name in jr.off_policy(log, best, logging=SERVED).values)
+
+
+def test_a_log_without_support_is_refused_with_what_to_do(tmp_path):
+    jr.simulate(jr.greedy(), TASK, log=tmp_path)
+    log = jr.load_log(tmp_path / "seed_0.jsonl", TASK)
+    sentence = (
+        r"no support for the policy: in \d+ of 100 rounds it shows for certain what the policy "
+        r"might not, so let what serves explore, as jr.with_exploration\(learner, epsilon=0.05\)"
+    )
+    for policy in (jr.orag(tau=0.2), jr.with_exploration(jr.frozen(), 0.1)):
+        with pytest.raises(ValueError, match=sentence):
+            jr.off_policy(log, policy)
+    jr.simulate(jr.frozen(), TASK, log=tmp_path / "frozen")
+    same = jr.load_log(tmp_path / "frozen" / "seed_0.jsonl", TASK)
+    with pytest.warns(UserWarning, match="too few"):
+        assert jr.off_policy(same, jr.frozen())["IPS"].estimate == pytest.approx(TRUTH)
+
+
+def test_rounds_that_nobody_answered_are_left_out_and_said_so(log):
+    silent = np.arange(2_000) % 4 == 0
+    some = log._replace(reward=np.where(silent, np.nan, log.reward))
+    chances = np.eye(12)[(log.query @ TASK.theta.T).argmax(axis=1)]
+    for policy in (jr.frozen(), chances):
+        with pytest.warns(UserWarning, match="500 of 2000 rounds were not answered"):
+            found = jr.off_policy(some, policy, logging=SERVED)
+        assert found.rounds == 1_500
+        weight = (chances[np.arange(2_000), log.item] / log.by_place[:, 0])[~silent]
+        by_hand = (weight * log.reward[~silent]).mean()
+        assert found["IPS"].estimate == pytest.approx(by_hand, rel=1e-4)
+    with pytest.raises(ValueError, match=r"rounds that were answered must be >= 2, got 1"):
+        jr.off_policy(some._replace(reward=np.r_[1, np.full(1_999, np.nan)]), jr.frozen())
+
+
+def test_too_few_effective_rounds_are_said(log):
+    """Where weights are heavy; and where the heavy ones never came, so that all looks well."""
+    away = jr.Snapshot(jr.frozen(), jr.frozen().init(-TASK.theta))
+    with pytest.warns(UserWarning, match=r"frozen: \d+ effective rounds of 2,000 are too few"):
+        found = jr.off_policy(log, away)
+    assert found.few
+    assert found.effective < FEW
+    assert "effective (too few for a bootstrap)" in repr(found)
+    n = 1_000
+    unlucky = make_log(np.zeros(n, int), np.ones(n), np.full(n, 0.99))
+    chances = np.tile([0.5, 0.5], (n, 1))  # a weight of 50 in one of a hundred rounds
+    with pytest.warns(UserWarning, match="too few"):
+        found = jr.off_policy(unlucky, chances)
+    assert found.effective == pytest.approx(n)
+    assert found["SNIPS"].high == found["SNIPS"].low == 1  # what the bootstrap believes
+    assert found["IPS"].low < 0.5
+    assert found["IPS"].high == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        jr.off_policy(log, jr.frozen())
+
+
+def test_slates_are_weighed_by_their_places(tmp_path):
+    """A learner that does not move; the value of another on its own slates, by simulation."""
+    user = jr.Environment(reranker=jr.simulated_reranker(accuracy=0.7))
+    served, other = jr.orag(tau=0.4, eta=0.0, k=2), jr.orag(tau=0.25, eta=0.0, k=2)
+    given = {"exposures": 80, "environment": user}
+    jr.simulate(served, TASK, log=tmp_path, **given)
+    log = jr.load_log(tmp_path / "seed_0.jsonl", TASK)
+    truth = jr.simulate(other, TASK, **given).accuracy.mean
+    for policy in (other, jr.orag(tau=0.25)):
+        found = jr.off_policy(log, policy)
+        assert [*found.values] == ["IPS", "SNIPS", "clipped IPS"]
+        assert abs(truth - found.logged) > 0.05
+        for name in ("IPS", "SNIPS"):
+            assert found[name].estimate == pytest.approx(truth, abs=0.03)
+            assert found[name].low < truth < found[name].high
+
+
+def test_it_prints_itself_as_a_table(log):
+    lines = repr(jr.off_policy(log, jr.frozen(), logging=SERVED, groups=3)).splitlines()
+    assert lines[0].startswith("frozen on 2,000 rounds, which earned 0.")
+    names = ["IPS", "SNIPS", "clipped IPS", "DR", "Switch-DR", "DRos", "MIPS, 3 groups"]
+    assert [line.split("  ")[0] for line in lines[1:]] == names
+    assert lines[1].endswith(", anytime")
+    assert " to " in lines[1]
+    assert "at least 0." in lines[3]
+    assert lines[6].split()[-1] == lines[6].split()[1]  # no interval
+
+
+def test_alpha_widens(log):
+    wide = jr.off_policy(log, jr.frozen(), alpha=0.001)["IPS"]
+    narrow = jr.off_policy(log, jr.frozen(), alpha=0.2)["IPS"]
+    assert wide.low < narrow.low < narrow.high < wide.high
+    with pytest.raises(ValueError, match=r"alpha must be in \(0, 1\), got 0"):
+        jr.off_policy(log, jr.frozen(), alpha=0)

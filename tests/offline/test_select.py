@@ -1,0 +1,100 @@
+"""The better learner is chosen where the log can tell, from what was learnt before it is judged."""
+
+import jax
+import numpy as np
+import pytest
+
+import jaxret as jr
+from jaxret.logs import take
+from tests.facade.conftest import make_task
+
+SETTINGS = {"tau": 0.3, "eta": 0.1}
+TASK = make_task(queries=120)
+SERVED = jr.with_exploration(jr.frozen(), 0.8)
+LEARNERS = jr.frozen(), jr.greedy(**SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("logs")
+    jr.simulate(SERVED, TASK, exposures=40, environment=jr.label_noise(0.1), log=folder)
+    return jr.load_log(folder / "seed_0.jsonl", TASK)
+
+
+def value(snapshot):
+    """Of bits that are turned in a tenth of the rounds."""
+    scores = np.asarray(snapshot.learner.scores(snapshot.state, TASK.queries))
+    return 0.1 + 0.8 * (scores.argmax(axis=1) == TASK.labels[:, 0]).mean()
+
+
+def test_the_better_one_is_chosen_and_is_surely_better(log):
+    chosen = jr.select(log, LEARNERS, logging=SERVED)
+    truth = {name: value(snapshot) for name, snapshot in chosen.snapshots.items()}
+    assert truth["greedy"] > truth["frozen"] + 0.2
+    assert (chosen.best, chosen.by, chosen.sure) == ("greedy", "DR", True)
+    for name, found in chosen.values.items():
+        assert found.rounds == 2_400
+        assert found["DR"].estimate == pytest.approx(truth[name], abs=0.05)
+        assert found["DR"].low < truth[name] < found["DR"].high
+    lines = repr(chosen).splitlines()
+    assert lines[0] == "learnt on the first half of a log, DR on its other 2,400 rounds:"
+    assert [line.split()[0] for line in lines[1:3]] == ["greedy", "frozen"]
+    assert lines[3] == "greedy is best"
+
+
+def test_each_has_learnt_the_first_half_and_is_judged_on_the_second(log):
+    chosen = jr.select(log, LEARNERS, logging=SERVED)
+    first, second = take(log, slice(0, 2_400)), take(log, slice(2_400, None))
+    warm = jr.warm_start(first, LEARNERS[1])
+    jax.tree.map(np.testing.assert_array_equal, chosen.snapshots["greedy"].state, warm.state)
+    alone = jr.off_policy(second._replace(version=np.zeros(2_400, int)), warm, logging=SERVED)
+    assert chosen.values["greedy"]["DR"].estimate == pytest.approx(alone["DR"].estimate, abs=1e-4)
+    both = chosen.values["greedy"]["DR"]  # two learners: each interval has half of alpha
+    assert both.low < alone["DR"].low < alone["DR"].high < both.high
+    turned = log._replace(reward=np.r_[log.reward[:2_400], 1 - log.reward[2_400:]])
+    other = jr.select(turned, LEARNERS, logging=SERVED)
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        other.snapshots["greedy"].state,
+        chosen.snapshots["greedy"].state,
+    )
+    assert other.best == "frozen"
+
+
+def test_without_chances_it_chooses_and_is_not_sure(log):
+    chosen = jr.select(log, LEARNERS)
+    assert (chosen.best, chosen.sure) == ("greedy", False)
+    assert repr(chosen).endswith("greedy is best, as far as this log can tell")
+
+
+def test_a_snapshot_goes_on_from_where_it_is(log):
+    good = jr.select(log, LEARNERS, logging=SERVED).snapshots["greedy"]
+    still = jr.Snapshot(jr.greedy(tau=0.3, eta=0.0)._replace(name="served"), good.state)
+    chosen = jr.select(log, [jr.frozen(), still], logging=SERVED)
+    assert chosen.best == "served"
+    warm = chosen.snapshots["served"].state.theta
+    np.testing.assert_allclose(warm, good.state.theta, atol=1e-6)
+
+
+def test_slates_choose_by_snips(tmp_path):
+    user = jr.Environment(reranker=jr.simulated_reranker(accuracy=0.9))
+    jr.simulate(jr.orag(tau=0.5, eta=0.0, k=2), TASK, exposures=20, environment=user, log=tmp_path)
+    log = jr.load_log(tmp_path / "seed_0.jsonl", TASK)
+    worse = jr.orag(tau=5.0, eta=0.0)._replace(name="flat")
+    chosen = jr.select(log, [worse, jr.orag(tau=0.3, eta=0.0)])
+    assert (chosen.best, chosen.by) == ("orag", "SNIPS")
+
+
+def test_what_is_refused_or_doubted(log):
+    with pytest.raises(ValueError, match="the learners' names must differ: 'frozen' stands at 0"):
+        jr.select(log, [jr.frozen(), jr.frozen()])
+    with pytest.raises(ValueError, match="learners must be one or more"):
+        jr.select(log, [])
+    with pytest.raises(ValueError, match="'full_information' is an oracle"):
+        jr.select(log, [jr.full_information()])
+    with pytest.raises(ValueError, match="the rounds of the log must be >= 4, got 3"):
+        jr.select(take(log, slice(0, 3)), LEARNERS)
+    away = jr.Snapshot(jr.frozen()._replace(name="away"), jr.frozen().init(-TASK.theta))
+    short = take(log, slice(0, 1_000))
+    with pytest.warns(UserWarning, match="too few effective rounds to judge frozen, away: let"):
+        jr.select(short, [jr.frozen(), away])

@@ -1,0 +1,66 @@
+"""A policy is what its learner would show, in float64, and says where that is not known."""
+
+import numpy as np
+import pytest
+
+import jaxret as jr
+from jaxret.offline.target import target
+from tests.facade.conftest import make_task
+from tests.offline.conftest import make_log
+
+TASK = make_task(queries=300)
+
+
+def log_of(task=TASK, **more):
+    n = len(task)
+    return make_log(np.zeros(n, int), np.zeros(n), np.ones(n), query=task.queries, **more)
+
+
+def softmax(task, tau):
+    z = np.float64(task.queries) @ np.float64(task.theta).T / tau
+    z = np.exp(z - z.max(axis=1, keepdims=True))
+    return z / z.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_chances_and_scores_are_those_of_the_state(k):
+    log = log_of(theta=TASK.theta)
+    found = target(log, jr.orag(tau=0.2, k=k))
+    every, part = found.chances(slice(0, 300)), found.chances(slice(250, 259))
+    np.testing.assert_allclose(every, softmax(TASK, 0.2), rtol=2e-5)
+    np.testing.assert_allclose(every.sum(axis=1), 1, rtol=1e-14)
+    np.testing.assert_allclose(part, every[250:259], rtol=1e-6)
+    expected = np.float64(TASK.queries) @ np.float64(TASK.theta).T
+    np.testing.assert_allclose(found.scores(slice(0, 300)), expected, atol=1e-6)
+
+
+def test_a_snapshot_serves_from_its_state():
+    learner = jr.orag(tau=0.2)
+    moved = TASK.with_theta(np.roll(TASK.theta, 1, axis=0))
+    state = learner.init(moved.theta)
+    found = target(log_of(theta=TASK.theta), jr.Snapshot(learner, state))
+    np.testing.assert_allclose(found.chances(slice(0, 300)), softmax(moved, 0.2), rtol=2e-5)
+
+
+def test_tools_that_are_not_there_are_not_shown():
+    here = np.arange(12) % 3 > 0
+    found = target(log_of(theta=TASK.theta, available=here), jr.orag(tau=0.2))
+    assert (found.chances(slice(0, 9))[:, ~here] == 0).all()
+
+
+def test_what_is_not_known_is_refused():
+    log = log_of(theta=TASK.theta)
+    with pytest.raises(ValueError, match="'greedy' does not say with which chance it shows each"):
+        target(log, jr.greedy(k=2))
+    with pytest.raises(ValueError, match="'orag' has no rows to begin from: read the log with its"):
+        target(log_of(), jr.orag())
+    rows = np.full((300, 12), 1 / 12)
+    np.testing.assert_array_equal(target(log, rows).chances(slice(3, 5)), rows[3:5])
+    assert target(log, rows).scores is None
+    for wrong in (-1.0, 0.5, np.nan):
+        changed = rows.copy()
+        changed[7, 2] = wrong
+        with pytest.raises(ValueError, match="chances of round 7 are no probabilities of sum 1"):
+            target(log, changed)
+    with pytest.raises(ValueError, match=r"the chances' shape must be \[300, I\], got \(9, 12\)"):
+        target(log, rows[:9])

@@ -1,0 +1,107 @@
+"""A learner that goes through a log is where the one that served is, and knows what it knew."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxret as jr
+from jaxret.logs import take
+from jaxret.offline.warm_start import with_chances
+from jaxret.types import Choice, Feedback
+from tests.facade.conftest import make_task
+
+SETTINGS = {"tau": 0.1, "eta": 0.02}
+TASK = make_task()
+SERVED = {
+    "exploring": jr.with_exploration(jr.greedy(**SETTINGS), 0.3),
+    "mapped": jr.with_exploration(jr.mapped(**SETTINGS), 0.3),
+    "drawing": jr.orag(**SETTINGS),
+    "frozen": jr.with_exploration(jr.frozen(tau=0.1), 0.5),
+}
+
+
+@pytest.fixture(scope="module", params=SERVED)
+def served(request, tmp_path_factory):
+    """A learner, its run, and its log of 300 rounds: more than one program goes through."""
+    folder = tmp_path_factory.mktemp("logs")
+    learner = SERVED[request.param]
+    run = jr.simulate(learner, TASK, exposures=5, log=folder)
+    return learner, run, jr.load_log(folder / "seed_0.jsonl", TASK)
+
+
+def by_hand(learner, log):
+    """Round by round: the chances before each, and the last state."""
+    state, chances = learner.init(jnp.asarray(TASK.theta)), []
+    update, chance = jax.jit(learner.update), jax.jit(learner.chances)
+    for t in range(log.rounds):
+        query = jnp.asarray(log.query[t])
+        chances.append(np.asarray(chance(state, query)))
+        choice = Choice(jnp.asarray(log.item[t], jnp.int32), jnp.float32(log.propensity[t]))
+        state = update(state, query, choice, Feedback(jnp.float32(log.reward[t])))
+    return np.stack(chances), state
+
+
+def test_it_is_where_the_learner_that_served_is(served):
+    learner, run, log = served
+    warm = jr.warm_start(log, learner)
+    assert warm.learner is learner
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=2e-5), warm.state, run.state(0))
+    early = jr.warm_start(take(log, slice(0, 170)), learner)
+    late = jr.warm_start(take(log, slice(170, None)), early)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-6), late.state, warm.state)
+
+
+def test_it_knows_what_the_learner_that_served_knew(served):
+    learner, _, log = served
+    known, (chances, _) = with_chances(log, learner), by_hand(learner, log)
+    np.testing.assert_allclose(known.chances, chances, rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(known.by_place, log.by_place, rtol=2e-3)
+    rounds = np.arange(300)
+    np.testing.assert_array_equal(known.by_place[:, 0], known.chances[rounds, log.item])
+
+
+def test_rounds_without_an_answer_teach_nothing_and_count(served):
+    learner, _, log = served
+    silent = np.arange(300) % 3 == 0
+    warm = jr.warm_start(log._replace(reward=np.where(silent, np.nan, log.reward)), learner)
+    heard = jr.warm_start(take(log, ~silent), learner)
+    np.testing.assert_allclose(warm.state.theta, heard.state.theta, atol=1e-6)
+    assert (int(warm.state.t), int(heard.state.t)) == (300, 200)
+
+
+def test_another_learner_did_not_write_the_log(served):
+    learner, _, log = served
+    other = jr.with_exploration(jr.orag(tau=0.2), 0.2)
+    with pytest.raises(ValueError, match=r"has the propensity .*orag.exploration' would have had"):
+        with_chances(log, other)
+    turned = jr.Snapshot(learner, learner.init(jnp.asarray(-TASK.theta)))
+    with pytest.raises(ValueError, match="did not write this log, or began from another state"):
+        with_chances(log, turned)
+
+
+def test_a_learner_that_served_without_learning_is_gone_through_without(served):
+    learner, _, log = served
+    still = log._replace(version=np.full(300, 7))
+    state = learner.init(jnp.asarray(TASK.theta))
+    chances = np.stack([np.asarray(learner.chances(state, q)) for q in log.query[:20]])
+    first = take(still, slice(0, 20))
+    own = chances[np.arange(20), first.item]
+    known = with_chances(first._replace(by_place=own[:, None]), jr.Snapshot(learner, state))
+    np.testing.assert_allclose(known.chances, chances, rtol=1e-5)
+
+
+def test_what_cannot_be_learnt_from_a_log_is_refused(served):
+    _, _, log = served
+    with pytest.raises(ValueError, match="'full_information' is an oracle: a log has no labels"):
+        jr.warm_start(log, jr.full_information())
+    unknown = log._replace(propensity=np.full(300, np.nan))
+    with pytest.raises(ValueError, match="'orag' came to rows that are not numbers: it needs prop"):
+        jr.warm_start(unknown, jr.orag())
+    jr.warm_start(unknown, jr.greedy())  # which does not divide by it
+    late = log._replace(version=np.maximum(np.arange(300) - 2, 0))
+    with pytest.raises(ValueError, match="did not learn from each round before the next"):
+        with_chances(late, SERVED["drawing"])
+    slates = log._replace(slate=np.tile(log.slate, (1, 2)))
+    with pytest.raises(ValueError, match="the log has slates of 2: chances are known for one"):
+        with_chances(slates, SERVED["drawing"])
