@@ -50,15 +50,14 @@ def test_the_chance_of_a_tool_is_the_share_of_the_heads_that_show_it(rounds, tau
     world, learner = rounds(rounds=60), bootstrapped(**SETTINGS)
     state = taught(learner, world)[-1]._replace(available=np.arange(5) != 2)
     divided = 0
-    keys = jax.random.split(jax.random.key(0), 3000)
     with jax.enable_x64(True):
         act = jax.jit(jax.vmap(learner.act, (None, None, 0)))
-        for query in world.queries[:8]:
+        for t, query in enumerate(world.queries[:8]):
             values = state.extra @ query
             values[:, 2] = -np.inf
             expected = np.bincount(values.argmax(axis=1), minlength=5) / 6
             np.testing.assert_allclose(learner.chances(state, query), expected, atol=1e-12)
-            slates = act(state, jnp.asarray(query), keys)
+            slates = act(state, jnp.asarray(query), jax.random.split(jax.random.key(t), 3000))
             shown = np.bincount(slates.items[:, 0], minlength=5) / 3000
             np.testing.assert_allclose(shown, expected, atol=4 * np.sqrt(0.25 / 3000))
             np.testing.assert_allclose(slates.propensity[:, 0], expected[slates.items[:, 0]])

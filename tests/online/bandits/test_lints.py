@@ -28,11 +28,10 @@ def test_two_tools_are_shown_as_often_as_their_difference_is_positive(rounds, ta
     x = np.stack([features(q)[a] for q, a in zip(world.queries, world.items, strict=True)])
     inverse = np.linalg.inv(ridge * np.eye(8) + x.T @ x)
     mean = inverse @ (ridge * (np.arange(8) == 6) + x.T @ world.rewards)
-    keys = jax.random.split(jax.random.key(0), n)
     with jax.enable_x64(True):
         act = jax.jit(jax.vmap(learner.act, (None, None, 0)))
-        for query in world.queries[:4]:
-            slates = act(state, jnp.asarray(query), keys)
+        for t, query in enumerate(world.queries[:4]):
+            slates = act(state, jnp.asarray(query), jax.random.split(jax.random.key(t), n))
             away = features(query)[0] - features(query)[1]
             chance = stats.norm.cdf(away @ mean / (alpha * np.sqrt(away @ inverse @ away)))
             shown = np.mean(slates.items[:, 0] == 0)

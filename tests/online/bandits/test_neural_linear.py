@@ -31,12 +31,11 @@ def test_two_tools_are_shown_as_often_as_their_difference_is_positive(rounds, ta
     mean = np.linalg.solve(precision, ridge * prior + x.T @ y)
     shape = 1.1 + len(y) / 2
     rate = 0.02 + 0.5 * (y @ y + ridge * prior @ prior - mean @ precision @ mean)
-    keys = jax.random.split(jax.random.key(0), n)
     normal = []
     with jax.enable_x64(True):
         act = jax.jit(jax.vmap(learner.act, (None, None, 0)))
-        for query in world.queries:
-            slates = act(state, jnp.asarray(query), keys)
+        for t, query in enumerate(world.queries):
+            slates = act(state, jnp.asarray(query), jax.random.split(jax.random.key(t), n))
             away = features(query)[0] - features(query)[1]
             width = np.sqrt(rate / shape * (away @ np.linalg.solve(precision, away)))
             chance = stats.t.cdf(away @ mean / width, df=2 * shape)
