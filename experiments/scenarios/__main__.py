@@ -1,0 +1,263 @@
+"""What happens to learners in life: drift, delay, silence, lies, new tools, restarts?
+
+    uv run python -m experiments.scenarios                                       # DeskBank
+    uv run python -m experiments.scenarios dataset=ultratool dataset.path=FILE \\
+        document=orag_ultratool exposures=1
+    uv run python -m experiments.scenarios only=[drift,delay] learner=[mixture,greedy]
+
+Every rule meets every scenario (`worlds`, with their settings in ``configs/scenarios.yaml``), with
+a guard (`jr.guarded`) and without; beside it the same rule in the calm world, and static retrieval,
+on the same streams. Of each (`measures`):
+
+    accuracy, calm     online, in the scenario and without it
+    lost               successes missing since the trouble began, as rounds of the calm world
+    until, back        rounds until a window of 200 in which it serves as in the calm world again,
+                       and the share of seeds in which there is one
+    worst, loss        the worst window of 200 rounds less static retrieval's; the largest number of
+                       successes that the rule was behind it since the start
+    guard/..           accuracy that the guard costs (negative: it helps), the same two with it, and
+                       the share of seeds in which the rule had to go
+
+``scenarios.md`` has a table and a figure for each. Settings are chosen as in `experiments.orag`, in
+the calm world, by each seed's own validation part, which is in no stream here. Where documents are
+rewritten, static retrieval serves those of the moment. A rule that cannot show several tools is
+left out where several are shown, and so is the guard, which needs one.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from omegaconf import DictConfig
+
+import jaxret as jr
+from experiments.common.config import cache_folder, learner_grids, plain
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.loading import load_task
+from experiments.common.run_directory import RunDirectory
+from experiments.common.tables import results_table
+from experiments.scenarios import page
+from experiments.scenarios.measures import Windows, largest_loss, means, measures
+from experiments.scenarios.rules import rule_showing, static_rule
+from experiments.scenarios.worlds import Place, Scenario, of_static, scenario
+from jaxret import plots
+from jaxret.data.masks import draw_parts_each
+from jaxret.online.choosing import choose
+from jaxret.online.environment import Environment
+from jaxret.online.grids import LearnerGrid
+from jaxret.online.ranker import Ranker
+from jaxret.online.simulation import Simulation
+from jaxret.online.streams import orders
+from jaxret.progress import Progress
+from jaxret.validate import require
+
+
+class Stage(NamedTuple):
+    """What all scenarios share."""
+
+    run: RunDirectory
+    place: Place
+    seeds: range
+    order: Int[np.ndarray, "S T"]
+    chunk: int
+    windows: Windows
+    guard: Callable[[jr.Learner], jr.Learner]
+
+    def simulated(
+        self,
+        name: str,
+        grid: LearnerGrid,
+        setting: Float[np.ndarray, "S n"],
+        environment: Environment,
+        *,
+        guard: bool = False,
+    ) -> dict[str, np.ndarray]:
+        """``success [S, T]`` of a rule in a world; with a guard also ``stopped [S]``."""
+
+        def make(*numbers):
+            learner = grid.make(*numbers)
+            return self.guard(learner) if guard else learner
+
+        def compute():
+            simulation = Simulation(
+                make,
+                self.place.task,
+                environment,
+                seeds=self.seeds,
+                example=setting[0],
+                chunk=self.chunk,
+            )
+            states, trace = simulation.run(setting, self.order, title=name)
+            found = {"success": np.asarray(trace.success) > 0}
+            return found | ({"stopped": states.extra.stopped} if guard else {})
+
+        self.run.pause(0)
+        return self.run.result(name, compute)
+
+
+@experiment("scenarios")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Plays every rule in every scenario; writes the page and its figures."""
+    task, grids, chosen = load_task(cfg), learner_grids(cfg), scenarios(cfg)
+    seeds = range(cfg.seed, cfg.seed + cfg.seeds)
+    parts = draw_parts_each(task.groups, cfg.validation, 0.5, seeds)
+    reported, everything = (
+        orders(mask, cfg.exposures, seeds)
+        for mask in (~parts.validation, np.ones_like(parts.validation))
+    )
+    order = reported[:, : (reported >= 0).all(axis=0).sum()]  # the rounds that all seeds have
+    rounds, ranker = order.shape[1], Ranker(task, cfg.k)
+    stage = Stage(
+        run=run,
+        place=Place(task=task, rounds=rounds, seed=cfg.seed, cache=cache_folder(cfg)),
+        seeds=seeds,
+        order=order,
+        chunk=cfg.chunk,
+        windows=Windows(cfg.window, cfg.within),
+        guard=partial(
+            jr.guarded,
+            budget=cfg.guard.share * rounds,
+            delta=cfg.guard.delta,
+            epsilon=cfg.guard.epsilon,
+        ),
+    )
+    settings = {}
+    for grid in grids:
+        simulation = Simulation(
+            grid.make, task, seeds=seeds, example=grid.settings[0], chunk=cfg.chunk
+        )
+        settings[grid.name] = choose(
+            run.unit(f"{grid.name}-choice"),
+            *(grid, simulation, ranker, everything),
+            validation=parts.validation,
+        )
+    results: dict[str, np.ndarray] = {}
+    for name in (bar := Progress(chosen, unit="scenario")):
+        bar.set_postfix_str(name)
+        found, curves = played(stage, name, chosen[name], cfg, settings)
+        results |= {f"{name}/{key}": values for key, values in found.items()}
+        figure(stage, name, chosen[name], curves)
+    return results | {"rounds": np.array([rounds]), "budget": np.array([cfg.guard.share * rounds])}
+
+
+@main.check
+def check(cfg: DictConfig) -> None:
+    """Refuses scenarios, rules and numbers that cannot be."""
+    learner_grids(cfg)
+    for name in cfg.only or ():
+        known = ", ".join(cfg.scenarios)
+        require("only", name, f"of {known}", cfg.scenarios.__contains__)
+    scenarios(cfg)
+    for name in ("exposures", "seeds", "chunk", "window"):
+        require(name, cfg[name], ">= 1", lambda x: x >= 1)
+    require("within", cfg.within, ">= 0", lambda x: x >= 0)
+    require("validation", cfg.validation, "in (0, 1)", lambda x: 0 < x < 1)
+    require("guard.share", cfg.guard.share, "in (0, 1]", lambda x: 0 < x <= 1)
+    jr.guarded(jr.frozen(), 1e9, delta=cfg.guard.delta, epsilon=cfg.guard.epsilon)
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Prints a table a scenario, and writes the page."""
+    specs, rules = plain(cfg.scenarios), ["frozen", *cfg.learners]
+    rules = [*dict.fromkeys(rules)]
+    for name in scenarios(cfg):
+        shown = [f"{name}/{rule}" for rule in rules if f"{name}/{rule}/accuracy" in results]
+        results_table(results, shown, [*page.COLUMNS], f"{name}: {told(specs[name])}")
+    rounds, budget = (results[name]["mean"] for name in ("rounds", "budget"))
+    title = f"{cfg.dataset.name}: {rounds:,.0f} rounds, {cfg.seeds} seeds, a budget of {budget:.0f}"
+    about = {name: told(specs[name]) for name in scenarios(cfg)}
+    path = Path(cfg.directory) / "scenarios.md"
+    path.write_text(page.text(title, results, about, rules))
+    print(f"page: {path}")
+
+
+def scenarios(cfg: DictConfig) -> dict[str, Scenario]:
+    """Those that are asked for, by name."""
+    specs = plain(cfg.scenarios)
+    return {name: scenario(name, specs[name]) for name in cfg.only or specs}
+
+
+def told(spec: Mapping[str, Any]) -> str:
+    """A scenario's settings in words."""
+    given = ", ".join(f"{key} {value}" for key, value in spec.items() if key != "name")
+    return f"`{spec['name']}`: {given}."
+
+
+def played(
+    stage: Stage,
+    name: str,
+    one: Scenario,
+    cfg: DictConfig,
+    settings: Mapping[str, Float[np.ndarray, "S n"]],
+) -> tuple[dict[str, np.ndarray], dict[str, Float[np.ndarray, "S T"]]]:
+    """Every rule in one scenario.
+
+    Returns:
+      ``<learner>/<measure>`` -> [S], and the successes of each learner [S, T].
+    """
+    environment, begins = one.world(stage.place), stage.place.at(one.begins)
+    static = static_rule(one.shown)
+    alone = np.tile(static.settings, (len(stage.seeds), 1))
+    calm = "calm" if one.shown == 1 else f"{name}-calm"
+    quiet = stage.simulated(f"{calm}-static", static, alone, one.calm)["success"]
+    still = stage.simulated(f"{name}-static", static, alone, of_static(environment))["success"]
+    found = measures(still, quiet, still, begins, stage.windows)
+    results = {f"frozen/{key}": values for key, values in found.items()}
+    curves = {"frozen": still}
+    for rule, spec in plain(cfg.learners).items():
+        grid = rule_showing(rule, spec, one.shown)
+        if rule == "frozen" or grid is None:
+            continue
+        setting = settings[rule]
+        before = stage.simulated(f"{calm}-{rule}", grid, setting, one.calm)["success"]
+        success = stage.simulated(f"{name}-{rule}", grid, setting, environment)["success"]
+        found = measures(success, before, still, begins, stage.windows)
+        if one.shown == 1 and grid.make(*setting[0]).chances is not None:
+            guarded = stage.simulated(
+                f"{name}-{rule}-guarded", grid, setting, environment, guard=True
+            )
+            found |= of_guard(guarded, success, still, stage.windows)
+        results |= {f"{rule}/{key}": values for key, values in found.items()}
+        curves[rule] = success
+    return results, curves
+
+
+def of_guard(
+    guarded: Mapping[str, np.ndarray],
+    free: Float[np.ndarray, "S T"],
+    static: Float[np.ndarray, "S T"],
+    windows: Windows,
+) -> dict[str, np.ndarray]:
+    """What the guard costs, and what it keeps from happening."""
+    success = guarded["success"].astype(np.float64)
+    return {
+        "guard/cost": free.mean(axis=1) - success.mean(axis=1),
+        "guard/worst": means(success - static, windows.rounds).min(axis=1),
+        "guard/loss": largest_loss(success, static),
+        "guard/stopped": guarded["stopped"].astype(np.float64),
+    }
+
+
+def figure(
+    stage: Stage, name: str, one: Scenario, curves: Mapping[str, Float[np.ndarray, "S T"]]
+) -> None:
+    """Success of every rule, a mean of windows; a line where the trouble begins."""
+    width = min(stage.windows.rounds, stage.place.rounds)
+    drawn, ax = plots.new_figure("round", f"success, mean of {width} rounds")
+    rounds = np.arange(width, stage.place.rounds + 1)
+    for learner, success in curves.items():
+        line = plots.curve_with_band(ax, rounds, means(success.astype(float), width), learner)
+        if learner == "frozen":
+            line.set_linestyle("--")
+    if one.begins > 0:
+        ax.axvline(stage.place.at(one.begins), color=plots.GREY, linewidth=0.8)
+    plots.label_curves(ax)
+    stage.run.save_figure(drawn, name)
+
+
+if __name__ == "__main__":
+    main.cli()

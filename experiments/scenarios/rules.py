@@ -1,0 +1,40 @@
+"""The rules of a scenario, as they show one tool or several."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from jaxret.online import learners, policies
+from jaxret.online.grids import LearnerGrid
+from jaxret.online.specs import learner_grid
+
+
+def rule_showing(name: str, spec: Mapping[str, Any], shown: int) -> LearnerGrid | None:
+    """A rule of ``configs/learners.yaml`` that shows so many tools; None where it cannot.
+
+    Args:
+      name: of the rule.
+      spec: its settings, as `jaxret.online.specs.learner_grid` takes them.
+      shown: tools in a round; at 1 the rule is left as it is.
+    """
+    if shown == 1:
+        return learner_grid(name, spec)
+    if "preset" in spec:
+        takes = inspect.signature(learners.REGISTRY[spec["preset"]]).parameters
+        if "k" in takes:
+            return learner_grid(name, {**spec, "k": shown})
+        if "policy" in takes:
+            return learner_grid(name, {**spec, "policy": policies.greedy(k=shown)})
+        return None
+    if "batch" in spec:
+        return None
+    policy = spec["policy"]
+    several = ({"name": policy} if isinstance(policy, str) else dict(policy)) | {"k": shown}
+    return learner_grid(name, {**spec, "policy": several})
+
+
+def static_rule(shown: int) -> LearnerGrid:
+    """Static retrieval: so many of the best by the documents."""
+    parts = {"estimator": "none", "projection": "none", "schedule": "constant"}
+    policy = {"name": "greedy", "k": shown}
+    return learner_grid("frozen", {**parts, "policy": policy, "tau": 0.02, "eta_over_tau": 0.0})

@@ -1,0 +1,228 @@
+"""The scenarios: what each does to the world, from when on, and what the calm world beside it is.
+
+Their settings stand in ``configs/scenarios.yaml``; times are shares of the stream in [0, 1].
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+import jaxret as jr
+from experiments.common.loading import TextTask
+from jaxret import encoders
+from jaxret.data.templates import template
+from jaxret.online.environment import Environment
+from jaxret.online.scenarios import censoring, clicks, delay, drift, poison, restart, rewriting
+from jaxret.online.scenarios.rewriting import How
+from jaxret.validate import from_registry, require
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a scenario takes place."""
+
+    task: TextTask
+    rounds: int
+    seed: int
+    cache: Path
+
+    def at(self, share: float) -> int:
+        """The round at a share of the stream."""
+        return round(share * self.rounds)
+
+    def documents(self, name: str) -> Float[np.ndarray, "I d"]:
+        """The tools by another template.
+
+        Returns:
+          [I, d].
+        """
+        texts = [template(name)(one) for one in self.task.dataset.documents]
+        return encoders.encode(self.task.encoder, texts, kind="document", cache=self.cache)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """One of them."""
+
+    world: Callable[[Place], Environment]
+    begins: float = 0.0  # the trouble, as a share of the stream
+    shown: int = 1  # tools in a round
+    calm: Environment = field(default_factory=Environment)
+
+
+def swapped(*, share: float, at: float) -> Scenario:
+    """Drift: a share of the tools take each other's queries."""
+    require("share", share, "in (0, 1]", lambda x: 0 < x <= 1)
+    require("at", at, "in [0, 1]", lambda x: 0 <= x <= 1)
+
+    def world(place):
+        labels = place.task.labels
+        moved = drift.swapped(labels, share=share, at=place.at(at), seed=place.seed)
+        return Environment(drift=moved)
+
+    return Scenario(world=world, begins=at)
+
+
+def turning(*, angle: float) -> Scenario:
+    """Drift: all queries turn, by ``angle`` radians over the stream."""
+
+    def world(place):
+        queries, rounds = place.task.queries, place.rounds
+        turned = drift.turning(queries, angle=angle, rounds=rounds, seed=place.seed)
+        return Environment(rotation=turned)
+
+    return Scenario(world=world)
+
+
+def late(*, mean: float) -> Scenario:
+    """Answers come late, by ``mean`` rounds, out of order."""
+    part = delay.geometric(mean=mean)
+    return Scenario(world=lambda place: Environment(delay=part))
+
+
+def silent(*, after_success: float, after_failure: float) -> Scenario:
+    """Nobody answers in these shares of the rounds."""
+    part = censoring.by_success(after_success=after_success, after_failure=after_failure)
+    return Scenario(world=lambda place: Environment(censoring=part))
+
+
+def noisy(*, most: float) -> Scenario:
+    """Bits of each tool are turned round at a rate of its own, from 0 to ``most``."""
+    require("most", most, "in [0, 0.5]", lambda x: 0 <= x <= 0.5)
+
+    def world(place):
+        rng, items = np.random.default_rng(place.seed), len(place.task.ids)
+        return jr.label_noise(rng.uniform(0, most, items))
+
+    return Scenario(world=world)
+
+
+def praised(*, says: float) -> Scenario:
+    """An attacker always says the same of the tool that the documents show wrongly most often."""
+    require("says", says, "in [0, 1]", lambda x: 0 <= x <= 1)
+
+    def world(place):
+        task = place.task
+        first = (task.queries @ task.theta.T).argmax(axis=1)
+        wrong = ~(first[:, None] == task.labels).any(axis=1)
+        tool = int(np.bincount(first[wrong], minlength=len(task.ids)).argmax())
+        sizes = {"items": len(task.ids), "queries": len(task)}
+        return Environment(poison=poison.attacked(**sizes, tool=tool, says=says))
+
+    return Scenario(world=world)
+
+
+def lying(*, share: float) -> Scenario:
+    """A share of the users turn every bit round."""
+    require("share", share, "in [0, 1]", lambda x: 0 <= x <= 1)
+
+    def world(place):
+        sizes = {"items": len(place.task.ids), "queries": len(place.task)}
+        return Environment(poison=poison.attacked(**sizes, share=share, seed=place.seed))
+
+    return Scenario(world=world)
+
+
+def arriving(*, share: float, first: float, last: float) -> Scenario:
+    """Cold start: a share of the tools come one by one."""
+    require("share", share, "in [0, 1)", lambda x: 0 <= x < 1)
+    require("first", first, f"in 0 .. last={last} <= 1", lambda x: 0 <= x <= last <= 1)
+
+    def world(place):
+        between = {"first": place.at(first), "last": place.at(last)}
+        items = len(place.task.ids)
+        return Environment(
+            **jr.availability.one_by_one(items, share, **between, seed=place.seed)._asdict()
+        )
+
+    return Scenario(world=world)
+
+
+def doubling(*, at: float) -> Scenario:
+    """Cold start: half of the catalogue comes at once."""
+    require("at", at, "in [0, 1]", lambda x: 0 <= x <= 1)
+
+    def world(place):
+        items = len(place.task.ids)
+        come = jr.availability.later(items, 0.5, at=place.at(at), seed=place.seed)
+        return Environment(**come._asdict())
+
+    return Scenario(world=world, begins=at)
+
+
+def rewritten(*, document: str, how: How, at: float) -> Scenario:
+    """All documents are rewritten by another template."""
+    template(document)  # refuses a name that is not known
+    require("how", how, "keep, reset or carry", lambda x: x in ("keep", "reset", "carry"))
+    require("at", at, "in (0, 1]", lambda x: 0 < x <= 1)
+
+    def world(place):
+        before, after = place.task.theta, place.documents(document)
+        change = rewriting.rewritten(before, after, at=max(1, place.at(at)), how=how)
+        return Environment(rewriting=change)
+
+    return Scenario(world=world, begins=at)
+
+
+def clicked(*, shown: int, bias: float, lure: float) -> Scenario:
+    """Several are shown and one is clicked; in the calm world all places are looked at alike."""
+    require("shown", shown, ">= 1", lambda n: n >= 1)
+    user, fair = (clicks.position_biased(bias=x, lure=lure) for x in (bias, 0.0))
+    calm = Environment(reranker=fair)
+    return Scenario(world=lambda place: Environment(reranker=user), shown=shown, calm=calm)
+
+
+def restarted(*, at: float, ago: float) -> Scenario:
+    """The learner goes on from the snapshot of a while ago."""
+    require("at", at, "in (0, 1]", lambda x: 0 < x <= 1)
+    require("ago", ago, f"in (0, at={at}]", lambda x: 0 < x <= at)
+
+    def world(place):
+        now = max(1, place.at(at))
+        saved = min(now - 1, place.at(at - ago))
+        return Environment(restart=restart.from_snapshot(saved=saved, at=now))
+
+    return Scenario(world=world, begins=at)
+
+
+REGISTRY = {
+    f.__name__: f
+    for f in (
+        swapped,
+        turning,
+        late,
+        silent,
+        noisy,
+        praised,
+        lying,
+        arriving,
+        doubling,
+        rewritten,
+        clicked,
+        restarted,
+    )
+}
+
+
+def scenario(name: str, spec: Mapping[str, Any]) -> Scenario:
+    """Reads the settings of a scenario.
+
+    Args:
+      name: its own.
+      spec: ``name``, which of `REGISTRY` it is, and its settings.
+
+    Raises:
+      ValueError: for anything that is unknown or out of range.
+    """
+    return from_registry(f"scenario {name!r}", "kind", REGISTRY, spec)
+
+
+def of_static(environment: Environment) -> Environment:
+    """The world of static retrieval, which always serves the documents of the moment."""
+    if environment.rewriting is None:
+        return environment
+    return environment._replace(rewriting=environment.rewriting._replace(how="reset"))

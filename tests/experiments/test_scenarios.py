@@ -1,0 +1,154 @@
+"""The suite of what happens in life, on the small world; its measures by hand."""
+
+import jax
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+
+from experiments.common.config import CONFIGS, NAMES
+from experiments.scenarios import __main__ as suite
+from experiments.scenarios.measures import Windows, largest_loss, measures
+from experiments.scenarios.rules import rule_showing, static_rule
+from jaxret.tracking import read_results
+
+SEEDS = 2
+
+
+def configure(world, directory, *more):
+    small = [
+        "dataset=jsonl",
+        f"dataset.path={world / 'data'}",
+        "tracking=files",
+        f"encoder.path={world / 'encoder'}",
+        f"cache={world / 'cache'}",
+        f"directory={directory}",
+        "learner=[greedy,clipped]",
+        "learners.clipped.tau=[0.02]",
+        "learners.clipped.eta_over_tau=[0.02]",
+        f"seeds={SEEDS}",
+        "exposures=2",
+        "window=40",
+        "guard.share=0.1",
+    ]
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose("scenarios", [*small, *more])
+
+
+@pytest.fixture(scope="module")
+def finished(world, tmp_path_factory):
+    """All scenarios."""
+    directory = tmp_path_factory.mktemp("runs") / "scenarios"
+    cfg = configure(world, directory)
+    suite.main(cfg)
+    return cfg, directory, {k: np.array(x["values"]) for k, x in read_results(directory).items()}
+
+
+def test_every_scenario_has_its_table_and_its_figure(finished):
+    cfg, directory, _ = finished
+    page = (directory / "scenarios.md").read_text()
+    for name in cfg.scenarios:
+        section = page.partition(f"## {name}\n")[2].partition("\n## ")[0]
+        assert f"![{name}]({name}.png)" in section
+        assert (directory / f"{name}.png").stat().st_size > 10_000
+        for rule in ("frozen", "greedy", "clipped"):
+            assert f"| {rule} |" in section, (name, rule)
+
+
+def test_each_rule_is_held_against_itself_and_static_retrieval(finished):
+    _, directory, results = finished
+    units = directory / "units"
+    static, calm, moved, guarded = (
+        np.load(units / f"{name}.npz")
+        for name in ("drift-static", "calm-greedy", "drift-greedy", "drift-greedy-guarded")
+    )
+    rounds = int(results["rounds"][0])
+    assert moved["success"].shape == (SEEDS, rounds)
+    at = round(0.5 * rounds)
+    np.testing.assert_array_equal(moved["success"][:, :at], calm["success"][:, :at])
+    expected = moved["success"].mean(axis=1)
+    np.testing.assert_allclose(results["drift/greedy/accuracy"], expected)
+    np.testing.assert_allclose(results["drift/frozen/accuracy"], static["success"].mean(axis=1))
+    behind = np.cumsum(static["success"] * 1.0 - guarded["success"], axis=1)
+    np.testing.assert_allclose(results["drift/greedy/guard/loss"], behind.max(axis=1).clip(0))
+    cost = expected - guarded["success"].mean(axis=1)
+    np.testing.assert_allclose(results["drift/greedy/guard/cost"], cost)
+    assert results["budget"][0] == 0.1 * rounds
+    assert results["drift/greedy/guard/loss"].max() <= results["budget"][0]
+
+
+def test_scenarios_change_what_they_are_about(finished):
+    _, directory, _ = finished
+    calm = np.load(directory / "units" / "calm-greedy.npz")["success"]
+    for name in finished[0].scenarios:
+        success = np.load(directory / "units" / f"{name}-greedy.npz")["success"]
+        assert (success != calm).any() == (name != "rewritten_keep"), name  # its rows stay
+    keep, reset = (
+        np.load(directory / "units" / f"rewritten_{how}-static.npz")["success"]
+        for how in ("keep", "reset")
+    )
+    np.testing.assert_array_equal(keep, reset)  # static retrieval has the documents of the moment
+
+
+def test_where_several_are_shown_there_is_no_guard_and_more_are_right(finished):
+    _, _, results = finished
+    assert "several_shown/greedy/guard/cost" not in results
+    assert "drift/greedy/guard/cost" in results
+    assert (results["several_shown/frozen/calm"] != results["drift/frozen/calm"]).any()
+
+
+def test_measures_are_those_of_their_words():
+    """Ten rounds, windows of two; the trouble begins in round 4."""
+    calm = np.array([[1, 0, 1, 1, 1, 1, 0, 1, 1, 1]])
+    success = np.array([[1, 0, 1, 1, 0, 0, 0, 1, 1, 1]])
+    static = np.array([[0, 1, 1, 0, 1, 1, 1, 0, 0, 0]])
+    found = measures(success, calm, static, 4, Windows(2, 0.0))
+    assert found["accuracy"] == 0.6
+    assert found["calm"] == 0.8
+    np.testing.assert_allclose(found["lost"], 2 / (5 / 6))  # two successes, at five in six rounds
+    assert found["until"] == 2  # rounds 4 and 5 are worse, 6 and 7 are not
+    assert found["back"] == 1
+    assert found["worst"] == -1  # rounds 4 and 5, and 5 and 6
+    assert found["loss"] == 2  # 1 behind, then 1, 1, 0 ahead, and three failures
+    never = measures(0 * success, calm, static, 4, Windows(2, 0.0))
+    assert (never["until"], never["back"]) == (6, 0)
+    fine = measures(calm, calm, 0 * static, 4, Windows(20, 0.0))
+    assert (fine["until"], fine["loss"], fine["lost"]) == (0, 0, 0)
+    np.testing.assert_allclose(fine["worst"], 0.8)  # fewer rounds than a window: all of them
+
+
+def test_the_largest_loss_is_never_below_none():
+    ahead = np.array([[1.0, 1.0], [0.0, 1.0]])
+    np.testing.assert_array_equal(largest_loss(ahead, 1 - ahead), [0, 1])
+
+
+def test_rules_show_several_tools_where_they_can():
+    specs = NAMES["learner"]
+    for name in ("greedy", "banditron", "clipped", "mixture", "mapped"):
+        grid = rule_showing(name, specs[name], 5)
+        learner = grid.make(*grid.settings[0])
+        theta, query = np.eye(8, dtype=np.float32), np.ones(8, np.float32) / 8
+        slate = learner.act(learner.init(theta), query, jax.random.key(0))
+        assert len(set(np.asarray(slate.items).tolist())) == 5, name
+    assert rule_showing("paper_adamw", specs["paper_adamw"], 5) is None
+    assert rule_showing("greedy", specs["greedy"], 1).make(0.02, 0.1).rule.policy.k == 1
+    assert static_rule(5).make(0.02, 0.0).rule.policy.k == 5
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("only=[drizzle]", "only must be of drift, rotation, .*, got drizzle"),
+        ("scenarios.drift.name=drifted", "scenario 'drift': unknown kind 'drifted'; known: swapp"),
+        ("scenarios.drift.share=1.5", r"share must be in \(0, 1\], got 1.5"),
+        ("scenarios.restart.ago=0.7", r"ago must be in \(0, at=0.5\], got 0.7"),
+        ("scenarios.rewritten_keep.how=burn", "how must be keep, reset or carry, got burn"),
+        ("scenarios.rewritten_keep.document=haiku", "unknown template 'haiku'"),
+        ("guard.epsilon=0", r"epsilon must be in \(0, 1\), got 0"),
+        ("window=0", "window must be >= 1, got 0"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_written(world, tmp_path, override, message):
+    cfg = configure(world, tmp_path / "run", override)
+    with pytest.raises(ValueError, match=message):
+        suite.main(cfg)
+    assert not (tmp_path / "run").exists()
