@@ -169,7 +169,7 @@ def rewritten(*, document: str, how: How, at: float) -> Scenario:
 
 
 def clicked(*, shown: int, bias: float, lure: float) -> Scenario:
-    """Several are shown and one is clicked; in the calm world all places are looked at alike."""
+    """Several are shown and one is clicked; in the calm world all places are looked at equally."""
     require("shown", shown, ">= 1", lambda n: n >= 1)
     user, fair = (clicks.position_biased(bias=x, lure=lure) for x in (bias, 0.0))
     calm = Environment(reranker=fair)

@@ -37,7 +37,8 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxret import over_items
-from jaxret.online import policies, presets
+from jaxret.online import calibration, policies, presets
+from jaxret.online.calibration import Calibration
 from jaxret.online.grids import LearnerGrid, grid, paired
 from jaxret.online.learner import Learner, Mixing, where_observed
 from jaxret.online.origins import preset
@@ -46,8 +47,6 @@ from jaxret.types import State
 from jaxret.validate import require
 
 SMALLEST = 1e-30  # a probability whose logarithm is finite in every precision
-SAID = (1e-12, 1 - 1e-6)  # between these an expert's softmax is kept, so that its logit is finite
-LEAST = np.array([0.1, -np.inf], np.float32)  # of u: no expert's order is ever turned round
 
 
 class Rows(NamedTuple):
@@ -55,13 +54,6 @@ class Rows(NamedTuple):
 
     theta: Any  # [g, I, d]; () for experts that stay at the documents
     extra: Any
-
-
-class Calibration(NamedTuple):
-    """How each expert's word is to be taken."""
-
-    line: Float[Array, "G 2"]  # u, v
-    precision: Float[Array, "G 2 2"]  # of what is known of them
 
 
 class Mixed(NamedTuple):
@@ -135,7 +127,7 @@ def mixture(
             log_weights=jnp.asarray(log_prior, theta.dtype),
             losses=nothing,
             rounding=nothing,
-            calibration=_at_its_word(len(learners), trust, theta.dtype),
+            calibration=calibration.at_its_word(len(learners), trust, theta.dtype),
             sure=jnp.zeros(2, jnp.int32),
             rows=tuple(begun(form) for form in forms),
         )
@@ -157,10 +149,10 @@ def mixture(
     def words(state, query):
         """logit p_g(a), [G, I]."""
         z = of_all(state, lambda learner, own: learner.logits(own, query))
-        return _logit(jax.vmap(partial(over_items.softmax, axis=None))(z))
+        return calibration.logit(jax.vmap(partial(over_items.softmax, axis=None))(z))
 
     def logits(state, query):
-        beliefs = jax.vmap(_believed)(state.extra.calibration.line, words(state, query))
+        beliefs = jax.vmap(calibration.believed)(state.extra.calibration.line, words(state, query))
         return _log(jnp.exp(state.extra.log_weights) @ beliefs, state.available)
 
     def scores(state, queries):
@@ -168,7 +160,9 @@ def mixture(
             weight, uv, numbers, row = line
             learner, own = form.make(*numbers), _expert_state(state, row)
             z = jax.vmap(partial(learner.logits, own))(queries)
-            return total + weight * _believed(uv, _logit(jax.nn.softmax(z, axis=-1))), None
+            return total + weight * calibration.believed(
+                uv, calibration.logit(jax.nn.softmax(z, axis=-1))
+            ), None
 
         ends = np.cumsum([len(form.settings) for form in forms])[:-1]
         weights = jnp.split(jnp.exp(state.extra.log_weights), ends)
@@ -190,7 +184,7 @@ def mixture(
     def update(state, query, choice, feedback):
         mixed: Mixed = state.extra
         said, y = words(state, query)[:, choice.item], feedback.reward  # [G] or [G, k]
-        p = jnp.clip(jax.vmap(_believed)(mixed.calibration.line, said), floor, 1 - floor)
+        p = jnp.clip(jax.vmap(calibration.believed)(mixed.calibration.line, said), floor, 1 - floor)
         log_p = jax.vmap(lambda p: (y * jnp.log(p) + (1 - y) * jnp.log1p(-p)).sum())(p)
         joint = mixed.log_weights + log_p
         new_losses = -jnp.concatenate([jax.nn.logsumexp(joint)[None], log_p])
@@ -218,7 +212,9 @@ def mixture(
             log_weights=weights,
             losses=losses,
             rounding=rounding,
-            calibration=jax.vmap(_recalibrated, (0, 0, None))(mixed.calibration, said, y),
+            calibration=jax.vmap(calibration.recalibrated, (0, 0, None))(
+                mixed.calibration, said, y
+            ),
             sure=mixed.sure + sure.reshape(2, -1).sum(axis=1).astype(mixed.sure.dtype),
             rows=rows,
         )
@@ -284,37 +280,6 @@ def default_experts() -> list[LearnerGrid]:
 def _log(p: Float[Array, "*n I"], available: Bool[Array, " I"]) -> Float[Array, "*n I"]:
     """Logarithms of probabilities that may have become 0; minus infinity where a tool is absent."""
     return jnp.where(available, jnp.log(jnp.maximum(p, SMALLEST)), -jnp.inf)
-
-
-def _at_its_word(experts: int, trust: float, dtype) -> Calibration:
-    """u = 1 and v = 0 of every expert."""
-    line = jnp.tile(jnp.array([1.0, 0.0], dtype), (experts, 1))
-    precision = jnp.tile(trust * jnp.eye(2, dtype=dtype), (experts, 1, 1))
-    return Calibration(line=line, precision=precision)
-
-
-def _recalibrated(
-    calibration: Calibration, said: Float[Array, "*k"], y: Float[Array, "*k"]
-) -> Calibration:
-    """One expert's u and v after a round: a Newton step of the logistic loss, online."""
-    line, precision = calibration
-    x = jnp.stack([said, jnp.ones_like(said)], axis=-1).reshape(-1, 2)  # [k, 2]
-    p = _believed(line, said).reshape(-1)
-    precision = precision + jnp.einsum("k,ki,kj->ij", p * (1 - p), x, x)
-    (a, b), (_, d) = precision
-    along, down = x.T @ (jnp.reshape(y, -1) - p)
-    step = jnp.stack([d * along - b * down, a * down - b * along]) / (a * d - b * b)
-    return Calibration(jnp.maximum(line + step, LEAST), precision)
-
-
-def _believed(line: Float[Array, " 2"], said: Float[Array, "*n"]) -> Float[Array, "*n"]:
-    """What an expert's word is worth: ``sigmoid(u said + v)``."""
-    return jax.nn.sigmoid(line[0] * said + line[1])
-
-
-def _logit(p: Float[Array, "*n"]) -> Float[Array, "*n"]:
-    p = jnp.clip(p, *SAID)
-    return jnp.log(p) - jnp.log1p(-p)
 
 
 def _expert_state(state: State, rows: Rows) -> State:
