@@ -1,0 +1,223 @@
+"""What helps a mixture of experts: which experts, which weights, and what is done with their words?
+
+    uv run python -m experiments.mixture_variants                                     # DeskBank
+    uv run python -m experiments.mixture_variants dataset=ultratool dataset.path=FILE \\
+        document=orag_ultratool
+
+One thing at a time is changed in `jr.mixture()`, on the same streams (`seed=100`: seeds of which
+nothing is reported elsewhere). Of each variant:
+
+    VARIANT/online, /final       success of the tool shown; nDCG@10 of the streamed queries
+    VARIANT/gain, /final_gain    the same less the mixture's as it is, seed by seed
+
+Four variants are no settings of the library, where none of them would be worth one:
+
+    stacked     logits are mixed, not probabilities: argmax sum_g w_g logit P_g
+    thompson    an expert is drawn by its weight in every round, and its best tool is shown
+    clusters    the queries of each cluster of tools have weights of their own
+    equal       the weights stay equal
+
+2 cores: 10 minutes for DeskBank, 15 for UltraTool.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from omegaconf import DictConfig
+
+import jaxret as jr
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.loading import load_task
+from experiments.common.run_directory import RunDirectory
+from experiments.common.tables import results_table
+from jaxret.offline.groups import groups_of_rows
+from jaxret.online import calibration
+from jaxret.online.learner import Learner
+from jaxret.online.mixture import default_experts
+from jaxret.progress import Progress
+from jaxret.task import Task
+from jaxret.types import Slate
+from jaxret.validate import require
+
+COLUMNS = ("online", "gain", "final", "final_gain")
+BY_ITS_WORD = 1e6  # trust that no number of bits shakes
+
+
+def variants(task: Task, clusters: int) -> dict[str, Callable[[], Learner]]:
+    """Every variant by name; the first is the mixture as it is.
+
+    Args:
+      task: whose documents are put into clusters.
+      clusters: how many.
+    """
+    still, moved, mapped, centred = default_experts()
+    slow, fast = [6e-4, 1.2e-3], [4e-3, 1.2e-2]
+    none_frozen = [moved, mapped, centred]
+    made: dict[str, Callable[[], Learner]] = {"as it is": jr.mixture}
+    settings = {
+        "alpha": (0.0, 0.001, 0.003, 0.03, 0.1),
+        "beta": (0.25, 0.5, 2.0),
+        "floor": (1e-4, 1e-2),
+        "trust": (1.0, 100.0, BY_ITS_WORD),
+    }
+    for name, values in settings.items():
+        made |= {f"{name} {x:g}": partial(jr.mixture, **{name: x}) for x in values}
+    experts = {
+        "no frozen": none_frozen,
+        "frozen at three tau": [jr.grid(jr.frozen, tau=[0.01, 0.02, 0.05]), *none_frozen],
+        "no replay": [still, moved, jr.paired(jr.mapped, tau=[0.02, 0.04], eta=slow)],
+        "replay alone": [still, mapped, centred],
+        "three experts": [
+            still,
+            jr.grid(jr.mapped_replayed, tau=[0.02], eta=[6e-4]),
+            jr.grid(jr.centred_replayed, tau=[0.02], eta=[6e-4]),
+        ],
+        "rows alone too": [
+            *default_experts(),
+            jr.paired(jr.greedy_replayed, tau=[0.02, 0.04], eta=slow),
+        ],
+        "larger steps too": [
+            *default_experts(),
+            jr.paired(jr.centred, tau=[0.02, 0.04], eta=fast),
+            jr.paired(jr.mapped, tau=[0.02, 0.04], eta=[6e-4, 4e-3]),
+        ],
+    }
+    made |= {name: partial(jr.mixture, forms) for name, forms in experts.items()}
+    count = len(none_frozen) * 2
+    made["half of the prior on frozen"] = partial(jr.mixture, prior=[0.5, *[0.5 / count] * count])
+    groups = groups_of_rows(task.theta, min(clusters, len(task.theta)))
+    return made | {
+        "stacked": stacked,
+        "thompson": thompson,
+        "clusters": partial(clustered, groups),
+        "equal": partial(jr.mixture, beta=1e-9, alpha=0.0),
+    }
+
+
+@experiment("mixture_variants")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Plays every variant on the same streams."""
+    task = load_task(cfg)
+    seeds = range(cfg.seed, cfg.seed + cfg.seeds)
+    results: dict[str, np.ndarray] = {}
+    made = variants(task, cfg.clusters)
+    for name in (bar := Progress(made, unit="variant")):
+        bar.set_postfix_str(name)
+        run.pause(0)
+        found = run.result(name.replace(" ", "-"), partial(played, made[name], task, seeds))
+        if not results:
+            base = found
+        results |= {
+            f"{name}/online": found["online"],
+            f"{name}/gain": found["online"] - base["online"],
+            f"{name}/final": found["final"],
+            f"{name}/final_gain": found["final"] - base["final"],
+        }
+    return results
+
+
+@main.check
+def check(cfg: DictConfig) -> None:
+    """Refuses numbers that cannot be."""
+    for name in ("seeds", "clusters"):
+        require(name, cfg[name], ">= 1", lambda x: x >= 1)
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Prints a line a variant."""
+    names = [name.removesuffix("/online") for name in results if name.endswith("/online")]
+    results_table(results, names, COLUMNS, f"{cfg.dataset.name}, variants of the mixture")
+
+
+def played(make: Callable[[], Learner], task: Task, seeds: range) -> dict[str, np.ndarray]:
+    """One variant: ``online [S]`` and ``final [S]``."""
+    run = jr.simulate(make(), task, seeds=seeds)
+    final = jr.evaluate(run, task, ["ndcg@10"])["ndcg@10"]
+    return {"online": run.accuracy.values, "final": final.values}
+
+
+def words(learner: Learner, state, query):
+    """What each expert says of each tool, calibrated: logit P_g(a), [G, I]."""
+    assert learner.mixing is not None
+    said = []
+    for g in range(len(learner.mixing.experts)):
+        one, own = learner.mixing.expert(state, g)
+        assert one.logits is not None
+        u, v = state.extra.calibration.line[g]
+        said.append(u * calibration.logit(jax.nn.softmax(one.logits(own, query))) + v)
+    return jnp.where(state.available, jnp.stack(said), -jnp.inf)
+
+
+def stacked() -> Learner:
+    """A mixture that shows the best by the mean of its experts' logits."""
+    learner = jr.mixture()
+
+    def logits(state, query):
+        return jnp.exp(state.extra.log_weights) @ words(learner, state, query)
+
+    def act(state, query, key):
+        return best(logits(state, query))
+
+    def scores(state, queries):
+        return jax.lax.map(partial(logits, state), queries)
+
+    return learner._replace(act=act, logits=logits, scores=scores, chances=None)
+
+
+def thompson() -> Learner:
+    """A mixture that lets one expert, drawn by its weight, choose; how likely, it does not say."""
+    learner = jr.mixture()
+
+    def act(state, query, key):
+        g = jax.random.categorical(key, state.extra.log_weights)
+        return best(words(learner, state, query)[g])
+
+    return learner._replace(act=act, chances=None)
+
+
+def clustered(groups: np.ndarray) -> Learner:
+    """A mixture with weights for each cluster, that of static retrieval's best tool."""
+    learner, whose = jr.mixture(), jnp.asarray(groups)
+
+    def init(theta, available=None):
+        state = learner.init(theta, available)
+        weights = jnp.tile(state.extra.log_weights, (int(groups.max()) + 1, 1))
+        return state._replace(extra=(state.extra, weights))
+
+    def at(state, query):
+        cluster = whose[jnp.argmax(state.theta @ query)]
+        mixed, weights = state.extra
+        return cluster, state._replace(extra=mixed._replace(log_weights=weights[cluster]))
+
+    def update(state, query, choice, feedback):
+        cluster, own = at(state, query)
+        new = learner.update(own, query, choice, feedback)
+        weights = state.extra[1].at[cluster].set(new.extra.log_weights)
+        return new._replace(extra=(new.extra, weights))
+
+    def logits(state, query):
+        assert learner.logits is not None
+        return learner.logits(at(state, query)[1], query)
+
+    def act(state, query, key):
+        return learner.act(at(state, query)[1], query, key)
+
+    def scores(state, queries):
+        return jax.lax.map(partial(logits, state), queries)
+
+    return learner._replace(
+        init=init, act=act, update=update, logits=logits, scores=scores, chances=None, mixing=None
+    )
+
+
+def best(scores) -> Slate:
+    """The best tool, alone."""
+    return Slate(items=jnp.argmax(scores)[None], propensity=jnp.ones(1, scores.dtype))
+
+
+if __name__ == "__main__":
+    main.cli()

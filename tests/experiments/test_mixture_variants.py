@@ -1,0 +1,105 @@
+"""Variants of a mixture, on the small world."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+
+import jaxret as jr
+from experiments import mixture_variants as variants
+from experiments.common.config import CONFIGS
+from jaxret.tracking import read_results
+from jaxret.types import Choice, Feedback
+
+
+def configure(world, directory, *more):
+    small = [
+        "dataset=jsonl",
+        f"dataset.path={world / 'data'}",
+        "tracking=files",
+        f"encoder.path={world / 'encoder'}",
+        f"cache={world / 'cache'}",
+        f"directory={directory}",
+        "seeds=2",
+        "clusters=2",
+    ]
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose("mixture_variants", [*small, *more])
+
+
+@pytest.fixture(scope="module")
+def problem():
+    """Rows, queries and which tool is right."""
+    rng = np.random.default_rng(0)
+    theta = rng.normal(size=(6, 8)).astype(np.float32)
+    theta /= np.linalg.norm(theta, axis=1, keepdims=True)
+    labels = rng.integers(6, size=40)
+    queries = theta[labels] + 0.5 * rng.normal(size=(40, 8)).astype(np.float32)
+    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+    return jnp.asarray(theta), jnp.asarray(queries, jnp.float32), labels
+
+
+def streamed(learner, problem):
+    """The learner's state after the stream, and what it showed."""
+    theta, queries, labels = problem
+    state, shown = learner.init(theta), []
+    act, update = jax.jit(learner.act), jax.jit(learner.update)
+    for t, (query, label) in enumerate(zip(queries, labels, strict=True)):
+        slate = act(state, query, jax.random.key(t))
+        item = slate.items[0]
+        choice = Choice(item=item, propensity=slate.propensity[0])
+        state = update(state, query, choice, Feedback(jnp.float32(item == label)))
+        shown.append(int(item))
+    return state, shown
+
+
+@pytest.mark.slow
+def test_every_variant_is_played_and_held_against_the_first(world, tmp_path):
+    variants.main(configure(world, tmp_path))
+    results = {k: np.array(x["values"]) for k, x in read_results(tmp_path).items()}
+    names = [name.removesuffix("/online") for name in results if name.endswith("/online")]
+    assert names[0] == "as it is"
+    assert len(names) > 20
+    for name in names:
+        gain = results[f"{name}/online"] - results["as it is/online"]
+        np.testing.assert_allclose(results[f"{name}/gain"], gain)
+
+
+def test_equal_weights_stay_equal_and_one_cluster_is_no_cluster(problem):
+    state, _ = streamed(jr.mixture(beta=1e-9, alpha=0.0), problem)
+    weights = np.exp(state.extra.log_weights)
+    np.testing.assert_allclose(weights, 1 / len(weights), rtol=1e-4)
+    whole, shown = streamed(jr.mixture(), problem)
+    one, also = streamed(variants.clustered(np.zeros(6, int)), problem)
+    assert shown == also
+    np.testing.assert_allclose(one.extra[1][0], whole.extra.log_weights, atol=1e-5)
+
+
+def test_weights_of_a_cluster_move_with_its_own_queries_alone(problem):
+    theta, queries, labels = problem
+    groups = np.array([0, 0, 0, 1, 1, 1])
+    whose = groups[np.asarray(jnp.argmax(queries @ theta.T, axis=1))]
+    mine = whose == 1
+    state, _ = streamed(variants.clustered(groups), (theta, queries[mine], labels[mine]))
+    moved = np.abs(np.asarray(state.extra[1]) - np.log(1 / 7)).max(axis=1)
+    assert moved[0] < 1e-6
+    assert moved[1] > 1e-3
+
+
+def test_stacked_and_drawn_experts_say_what_one_expert_would(problem):
+    theta, queries, _ = problem
+    for make in (variants.stacked, variants.thompson):
+        learner = make()
+        state = learner.init(theta)
+        sure = jnp.full(7, -jnp.inf).at[3].set(0.0)
+        state = state._replace(extra=state.extra._replace(log_weights=jnp.maximum(sure, -1e9)))
+        expert, own = learner.mixing.expert(state, 3)
+        for t, query in enumerate(queries[:5]):
+            best = int(jnp.argmax(expert.logits(own, query)))
+            assert int(learner.act(state, query, jax.random.key(t)).items[0]) == best
+
+
+def test_numbers_that_cannot_be_are_refused(world, tmp_path):
+    with pytest.raises(ValueError, match="clusters must be >= 1, got 0"):
+        variants.main(configure(world, tmp_path, "clusters=0"))
