@@ -81,8 +81,6 @@ def compare(
     Raises:
       ValueError: for runs that cannot be paired, or a ranking metric without a task.
     """
-    require("confidence", confidence, "in (0, 1)", lambda x: 0 < x < 1)
-    require("resamples", resamples, ">= 100", lambda n: n >= 100)
     if on is None and metric != ONLINE:
         raise ValueError(f"{metric} needs the queries to rank: compare(a, b, {metric!r}, on=test)")
     _require_pair(run, other)
@@ -91,12 +89,41 @@ def compare(
     else:
         mine, theirs = (evaluate_each(one, on, [metric])[metric] for one in (run, other))
         values, groups = mine.astype(np.float64) - theirs, on.groups
+    more = {"confidence": confidence, "resamples": resamples, "seed": seed}
+    return paired(values, groups, name=run.name, other=other.name, metric=metric, **more)
+
+
+def paired(
+    values: Float[np.ndarray, "S N"],
+    groups: Int[np.ndarray, " N"],
+    *,
+    name: str,
+    other: str,
+    metric: str = ONLINE,
+    confidence: float = 0.95,
+    resamples: int = 2_000,
+    seed: int = 0,
+) -> Comparison:
+    """Tells a difference from chance, where the pairs are at hand already.
+
+    Args:
+      values: of each seed and query, those of ``other`` subtracted; NaN where there is none.
+      groups: the question of each query.
+      name: of what is better where values are above 0.
+      other: what was subtracted.
+      metric: what was measured.
+      confidence: as in `compare`.
+      resamples: as in `compare`.
+      seed: as in `compare`.
+    """
+    require("confidence", confidence, "in (0, 1)", lambda x: 0 < x < 1)
+    require("resamples", resamples, ">= 100", lambda n: n >= 100)
     drawn = _resampled(values, groups, resamples, seed)
     low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
     below, above = (drawn <= 0).sum(), (drawn >= 0).sum()
     return Comparison(
-        name=run.name,
-        other=other.name,
+        name=name,
+        other=other,
         metric=metric,
         difference=float(np.nanmean(values)),
         low=float(low),

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from hydra import compose, initialize_config_dir
 
-from experiments import compare_encoders, evaluate_retrieval, orag, rerank
+from experiments import compare_encoders, evaluate_retrieval, orag, rerank, rivals
 from experiments.common.config import CONFIGS
 from experiments.common.experiment import Experiment
 from experiments.forgetting import __main__ as forgetting
@@ -128,6 +128,13 @@ CASES = {
             for side, other in (SIDES, SIDES[::-1])
             for whose, chooses in (("itself", side), ("the_other", other))
         },
+    ),
+    "rivals": Case(
+        rivals.main,
+        ["seeds=2", "learner=[frozen,greedy]", "rivals=[]", "against=frozen", *GREEDY],
+        drawn,
+        {"*-choice": "validation", "*-online": "training"},
+        {"greedy-online": "greedy-choice"},
     ),
     "baselines": Case(
         evaluate_retrieval.main,

@@ -1,0 +1,65 @@
+"""The table of rivals, on the small world."""
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+
+from experiments import rivals
+from experiments.common.config import CONFIGS
+from jaxret.tracking import read_results
+
+LEARNERS = "learner=[frozen,greedy,linucb]"
+
+
+def configure(world, directory, *more):
+    small = [
+        "dataset=jsonl",
+        f"dataset.path={world / 'data'}",
+        "tracking=files",
+        f"encoder.path={world / 'encoder'}",
+        f"cache={world / 'cache'}",
+        f"directory={directory}",
+        "seeds=2",
+        "chunk=16",
+        LEARNERS,
+        "rivals=[linucb]",
+        "learners.linucb.alpha=[0.1]",
+        "learners.greedy.tau=[0.03]",
+    ]
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose("rivals", [*small, *more])
+
+
+@pytest.fixture(scope="module")
+def finished(world, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("runs") / "rivals"
+    rivals.main(configure(world, directory, "against=greedy"))
+    return {k: np.array(x["values"]) for k, x in read_results(directory).items()}
+
+
+def test_rules_of_the_field_begin_twice(finished):
+    names = {name.partition("/")[0] for name in finished}
+    assert names == {"frozen", "greedy", "linucb", "linucb_zero"}
+    assert finished["linucb/online"].mean() > finished["linucb_zero/online"].mean()
+
+
+def test_gains_are_those_over_the_one_that_is_named(finished):
+    mean = {name: finished[f"{name}/online"].mean() for name in ("frozen", "greedy")}
+    gain, low, high = (finished[f"frozen/{key}"][0] for key in ("gain", "low", "high"))
+    np.testing.assert_allclose(gain, mean["frozen"] - mean["greedy"], atol=0.02)
+    assert low <= gain <= high
+    assert "greedy/gain" not in finished
+
+
+def test_a_state_takes_what_its_arrays_take(finished):
+    assert finished["linucb/kilobytes"][0] > finished["frozen/kilobytes"][0] > 0
+
+
+def test_each_query_is_served_once_or_not_at_all():
+    found = {"order": np.array([[2, 0, -1]]), "success": np.array([[1.0, 0.0, np.nan]])}
+    np.testing.assert_array_equal(rivals.by_query(found, 4), [[0, np.nan, 1, np.nan]])
+
+
+def test_a_learner_that_is_not_there_is_refused(world, tmp_path):
+    with pytest.raises(ValueError, match="against must be one of frozen, greedy, linucb"):
+        rivals.main(configure(world, tmp_path))
