@@ -1,0 +1,149 @@
+"""How does Vowpal Wabbit do on the same stream?   (an outside oracle for `experiments.rivals`)
+
+    uv pip install vowpalwabbit                      # or the extra `rivals`
+    uv run --no-sync python -m experiments.benchmarks.vowpal_wabbit
+    uv run --no-sync python -m experiments.benchmarks.vowpal_wabbit dataset=ultratool \\
+        dataset.path=FILE document=orag_ultratool
+
+`--cb_explore_adf` with the parts and the stream of `experiments.rivals`: a pilot of its own chooses
+the learning rate, by success while learning. Features of a tool: its name, which is crossed with
+the query's vector (a linear model a tool), and the cosine of query and document. A success costs
+-1, a failure 0. Updates are plain gradient steps: after the default ones (adaptive, normalised)
+every tool is predicted alike. SquareCB's default, gamma_scale 10, explores far too much among
+hundreds of tools: it is 1,000 here. Of each way of exploring, from nothing and from the documents:
+
+    squarecb/nothing/online        success of the tool shown
+    squarecb/documents/online      after each document was asked for once: its own tool is right,
+                                   and one drawn at random is wrong
+
+Results vary with the version of Vowpal Wabbit; nothing else in jaxret needs it.
+
+2 cores: DeskBank 3 min, UltraTool 8.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+from omegaconf import DictConfig
+
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.loading import load_task
+from experiments.common.run_directory import RunDirectory
+from experiments.common.tables import results_table
+from jaxret.data.masks import draw_parts_each
+from jaxret.online.streams import orders
+from jaxret.progress import Progress
+from jaxret.task import Task
+from jaxret.validate import require
+
+WAYS = {
+    "greedy": "--epsilon 0.0",
+    "squarecb": "--squarecb --gamma_scale 1000 --cb_min_cost -1 --cb_max_cost 0",
+    "cover": "--cover 3",
+}
+STARTS = ("nothing", "documents")
+BITS = 22  # of the table of weights: 4 million
+
+
+@experiment("benchmark_vowpal_wabbit")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Streams to every way of exploring, with the rate that the pilot chooses."""
+    task = load_task(cfg)
+    seeds = range(cfg.seed, cfg.seed + cfg.seeds)
+    parts = draw_parts_each(task.groups, cfg.validation, cfg.heldout, seeds)
+    pilot, reported = (orders(mask, 1, seeds) for mask in (parts.validation, parts.training))
+    results: dict[str, np.ndarray] = {}
+    pairs = [(way, start) for way in cfg.ways for start in STARTS]
+    for way, start in (bar := Progress(pairs, unit="way")):
+        bar.set_postfix_str(f"{way} from {start}")
+
+        def found(way=way, start=start):
+            online, rates = [], []
+            for seed, few, stream in zip(seeds, pilot, reported, strict=True):
+                run.pause(0)
+                tried = [served(task, few, way, start, rate, seed) for rate in cfg.rates]
+                rates.append(cfg.rates[int(np.argmax(tried))])
+                online.append(served(task, stream, way, start, rates[-1], seed))
+            return {"online": online, "rate": rates}
+
+        each = run.result(f"{way}-{start}", found)
+        results |= {f"{way}/{start}/{key}": values for key, values in each.items()}
+    return results
+
+
+@main.check
+def check(cfg: DictConfig) -> None:
+    """Refuses ways that are not known, and says what is to be installed."""
+    for way in cfg.ways:
+        require("ways", way, f"of {', '.join(WAYS)}", WAYS.__contains__)
+    require("rates", list(cfg.rates), "one or more, > 0", lambda x: x and min(x) > 0)
+    workspace("greedy", 0.5, 0).finish()
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Prints a line a way and a start."""
+    rows = [f"{way}/{start}" for way in cfg.ways for start in STARTS]
+    results_table(results, rows, ("online", "rate"), f"{cfg.dataset.name}: Vowpal Wabbit")
+
+
+def served(
+    task: Task, order: Int[np.ndarray, " T"], way: str, start: str, rate: float, seed: int
+) -> float:
+    """Streams once.
+
+    Returns:
+      the share of rounds whose tool was right.
+    """
+    learner, rng = workspace(way, rate, seed), np.random.default_rng(seed)
+    if start == "documents":
+        for tool in rng.permutation(len(task.theta)):
+            for shown in (tool, rng.integers(len(task.theta))):
+                cost = -1.0 if shown == tool else 0.0
+                learner.learn(example(task.theta, task.theta[tool], int(shown), cost, 1.0))
+    success = []
+    for query in order[order >= 0]:
+        asked = example(task.theta, task.queries[query])
+        chances = np.asarray(learner.predict(asked), np.float64)
+        shown = int(rng.choice(len(chances), p=chances / chances.sum()))
+        right = bool((task.labels[query] == shown).any())
+        success.append(right)
+        bit = example(task.theta, task.queries[query], shown, -float(right), chances[shown])
+        learner.learn(bit)
+    learner.finish()
+    return float(np.mean(success))
+
+
+def workspace(way: str, rate: float, seed: int) -> Any:
+    """Vowpal Wabbit with a linear model of the query for each tool."""
+    try:
+        from vowpalwabbit import Workspace
+    except ImportError as error:
+        raise ImportError("this benchmark needs: uv pip install vowpalwabbit") from error
+    return Workspace(
+        f"--cb_explore_adf {WAYS[way]} -q qt --sgd --power_t 0 -l {rate} -b {BITS} --random_seed {seed} --quiet"
+    )
+
+
+def example(
+    theta: Float[np.ndarray, "I d"],
+    query: Float[np.ndarray, " d"],
+    shown: int | None = None,
+    cost: float = 0.0,
+    chance: float = 1.0,
+) -> str:
+    """A round in Vowpal Wabbit's format; with the tool shown, its cost and its chance a lesson."""
+    return "\n".join(_lines(theta, query, shown, cost, chance))
+
+
+def _lines(theta, query, shown, cost, chance) -> Iterator[str]:
+    yield "shared |q " + " ".join(f"{i}:{x:.5g}" for i, x in enumerate(query))
+    for tool, cosine in enumerate((theta @ query).tolist()):
+        label = f"0:{cost:g}:{chance:.6g} " if tool == shown else ""
+        yield f"{label}|t t{tool} |c d:{cosine:.4f}"
+
+
+if __name__ == "__main__":
+    main.cli()
