@@ -122,9 +122,8 @@ def workspace(way: str, rate: float, seed: int) -> Any:
         from vowpalwabbit import Workspace
     except ImportError as error:
         raise ImportError("this benchmark needs: uv pip install vowpalwabbit") from error
-    return Workspace(
-        f"--cb_explore_adf {WAYS[way]} -q qt --sgd --power_t 0 -l {rate} -b {BITS} --random_seed {seed} --quiet"
-    )
+    updates = f"--sgd --power_t 0 -l {rate} -b {BITS} --random_seed {seed}"
+    return Workspace(f"--cb_explore_adf {WAYS[way]} -q qt {updates} --quiet")
 
 
 def example(
