@@ -120,12 +120,8 @@ from .task import (
     load_task as load_task,
 )
 from .testing import check_learner as check_learner
-from .theory.statements import (
-    Regret as Regret,
-    Statement as Statement,
-    bounds as bounds,
-    regret as regret,
-)
+from .theory.run_regret import Regret as Regret, regret as regret
+from .theory.statements import Statement as Statement, bounds as bounds
 from .types import (
     Choice as Choice,
     Feedback as Feedback,

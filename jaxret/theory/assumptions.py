@@ -14,13 +14,15 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 from scipy import special
 
+from jaxret.online.estimators import Estimator, Observation
 from jaxret.theory.checks import moments
 from jaxret.theory.evidence import Evidence
 
 _CLOSE = 1e-3  # relative: float32 traces and probes
-_FALSE_ALARM = 1e-3  # chance that honest noise fails `label_noise_by_tool`
+FALSE_ALARM = 1e-3  # chance that honest noise fails `label_noise_by_tool`
 _FEW = 20  # rounds below which tools are tested together
 _PROBE = np.linspace(-2.0, 2.0, 8)  # logits
 
@@ -113,6 +115,15 @@ def estimator_second_moment(run: Evidence, *, noise_rate: float, allowed: Callab
     return at_most("second moment of the estimator, over the bound's", ratio, 1.0 + _CLOSE)
 
 
+def estimator_variance(run: Evidence) -> Assumption:
+    """``E ||c - E[c]||^2 <= 1 / p_{i*} - 1`` for right bits, on the probe."""
+    ratio = max(
+        (second - (mean**2).sum()) / (1.0 / p[target] - 1.0)
+        for p, target, mean, second in _probed(run, 0.0)
+    )
+    return at_most("variance of the estimator, over 1/p* - 1", ratio, 1.0 + _CLOSE)
+
+
 def one_label(run: Evidence) -> Assumption:
     """Every query that was streamed has exactly one label."""
     counts = (np.asarray(run.stream.labels) >= 0).sum(axis=1)[np.asarray(run.stream.order)]
@@ -151,9 +162,9 @@ def label_noise_by_tool(run: Evidence, noise_rate: float) -> Assumption:
     least = p.argmin()
     which = "of the rarely chosen tools" if tools[least] < 0 else f"of tool {tools[least]}"
     adjusted = min(1.0, len(p) * float(p[least]))
-    required = f">= {_FALSE_ALARM:g} ({k[least]:.0f} of {n[least]} rewards {which} are wrong)"
+    required = f">= {FALSE_ALARM:g} ({k[least]:.0f} of {n[least]} rewards {which} are wrong)"
     name = "wrong rewards as frequent for every tool: least p"
-    return Assumption(name, adjusted >= _FALSE_ALARM, adjusted, required)
+    return Assumption(name, adjusted >= FALSE_ALARM, adjusted, required)
 
 
 def every_item_available(run: Evidence) -> Assumption:
@@ -174,6 +185,30 @@ def same_start(run: Evidence) -> Assumption:
     start = log_total - np.take_along_axis(z, labels[:, :1], axis=1)[:, 0]
     off = np.abs(np.asarray(run.trace.loss)[:, 0] - start) / (1.0 + start)
     return at_most("the run starts at Theta_1: first loss off by", off.max(), _CLOSE)
+
+
+def failure_on_probe(
+    estimator: Estimator, item: int
+) -> tuple[Float[np.ndarray, " I"], Float[np.ndarray, " I"]]:
+    """The probe's p, and c where one of its items was drawn by it and failed.
+
+    Returns:
+      p [8] and c [8].
+    """
+    p = jax.nn.softmax(jnp.asarray(_PROBE))
+    ids = jnp.arange(len(p))
+    obs = Observation(
+        probs=p,
+        chosen=(ids == item).astype(p.dtype),
+        best=(ids == p.argmax()).astype(p.dtype),
+        target=None,
+        p_chosen=p[item],
+        propensity=p[item],
+        reward=jnp.zeros_like(p[item]),
+    )
+    if not estimator.bandit:
+        return np.asarray(p), np.full(len(p), np.nan)
+    return np.asarray(p, np.float64), np.asarray(estimator.coefficients(obs), np.float64)
 
 
 def _probed(run, noise_rate):

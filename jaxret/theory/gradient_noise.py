@@ -1,0 +1,88 @@
+"""Lemma 3.1 on a run: how far the bits' gradients, summed up, are from the gradients themselves.
+
+    E || sum_t (c_t - g_t) q_t^T ||_F  <=  sqrt( E sum_t (1/p* - 1) ||q_t||^2 ),   g = p - 1[i*]
+
+Proof. By the lemma E_t[c_t] = g_t, so the terms are martingale differences, orthogonal on average:
+the mean of the squared left side is the sum of E||c_t - g_t||^2 ||q_t||^2. Of Eq. (4) with right
+bits c - g = 1[i*](1 - y / p*), whose square has the mean 1/p* - 1; the root is Jensen's. So for Eq.
+(4) it is an equality of means of squares, and what makes the left side smaller is that rare draws,
+1 / p* each, hardly ever happen within a run.
+
+What can be tested of the lemma on a run is that tools come with the chances that p says: y_t is a
+bit of chance p*_t given all before, whatever the rows did since (`jaxret.theory.calibration`).
+
+Here q stands for q / tau. Letters: I items, d width, S seeds, T rounds.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxret import over_items
+from jaxret.estimate import Estimate
+from jaxret.online.learner import Rule
+from jaxret.online.rank_one import coefficients, masked_logits
+from jaxret.online.run import Run
+from jaxret.theory import assumptions, calibration
+from jaxret.theory.bounds import Bound
+from jaxret.theory.evidence import Evidence, norm2, p_label
+from jaxret.theory.replay import one_hot_labels, replay
+from jaxret.types import Choice, Feedback, State
+
+
+class Measured(NamedTuple):
+    """A bound, and what it bounds, seed by seed."""
+
+    bound: Bound
+    measured: Estimate
+
+
+def lemma_3_1(run: Run, evidence: Evidence) -> Measured:
+    """The statement about a run with right bits, of a rank-one learner on plain queries."""
+    rule = evidence.rule
+
+    def look(noise, state, line):
+        off = off_gradient(rule, state, line)
+        return noise + off[:, None] * line.query[None, :], None
+
+    noise, _ = replay(run, jnp.zeros(run.task.theta.shape, jnp.float32), look)
+    norms = np.sqrt((noise**2).sum(axis=(1, 2))) / float(rule.tau)
+    with np.errstate(all="ignore"):  # p* underflows: an infinite bound, and no warning
+        squares = ((1.0 / p_label(evidence) - 1.0) * norm2(evidence)).sum(axis=1)
+    value = float(np.sqrt(squares.mean()))
+    error = squares.std(ddof=1) / np.sqrt(len(squares)) if len(squares) > 1 else np.nan
+    bound = Bound(
+        name="Lemma 3.1, accumulated",
+        value=value,
+        stderr=float(error / (2.0 * value)) if value else 0.0,
+        terms={"root of the summed variance": value},
+        assumptions=(
+            assumptions.same_start(evidence),
+            assumptions.drawn_from_model(evidence),
+            assumptions.estimator_mean(evidence, noise_rate=0.0, bias=0.0),
+            assumptions.estimator_variance(evidence),
+            assumptions.one_label(evidence),
+            assumptions.label_noise(evidence, 0.0),
+            calibration.as_predicted(
+                "success as frequent as p says: least p by decile",
+                np.asarray(evidence.trace.p_success, np.float64),
+                np.asarray(evidence.trace.reward, np.float64),
+            ),
+        ),
+    )
+    return Measured(bound, Estimate.of(norms))
+
+
+def off_gradient(rule: Rule, state: State, line) -> Float[Array, " I"]:
+    """``c - (p - 1[labels])`` of a round.
+
+    Returns:
+      [I].
+    """
+    z = masked_logits(state, line.query, rule.tau)
+    choice = Choice(line.item, line.propensity)
+    feedback = Feedback(line.reward, labels=None if rule.estimator.bandit else line.labels)
+    c = coefficients(rule.estimator, z, choice, feedback, None)
+    return c - (over_items.softmax(z, None) - one_hot_labels(line.labels, z))

@@ -1,0 +1,161 @@
+"""Theorem 5.1 for any projection, the sphere too: what projecting does is counted in (ours).
+
+With Theta_{t+1} = Pi(X_t), X_t = Theta_t - eta G_t, for any map Pi of rows, convex or not,
+
+    sum_t <G_t, Theta_t - U> = (||Theta_1 - U||^2 - ||Theta_{T+1} - U||^2) / (2 eta)
+                             + eta/2 sum_t ||G_t||^2 + sum_t Delta_t / (2 eta)
+    Delta_t = ||Pi(X_t) - U||^2 - ||X_t - U||^2
+
+is an identity: expand ||X_t - U||^2 and telescope. The loss is convex in Theta, E_t[G_t] is its
+gradient (Lemma 3.1) and U does not depend on the draws, so with E_t over a round's draw, given all
+before,
+
+    E regret(U) <= ||Theta_1 - U||^2 / (2 eta) + E sum_t E_t[eta/2 ||G_t||^2 + Delta_t / (2 eta)].
+
+A row x of length r that is put on the sphere (radius 1), for u with ||u|| <= 1 and k = <x, u> / r:
+
+    delta = ||x / r - u||^2 - ||x - u||^2 = (1 - r)(1 + r - 2 k)
+
+r >= 1: delta <= 0, since k <= 1. A row that was too long is shortened, which is the projection onto
+the ball and helps. r < 1: delta > 0 just where k < (1 + r) / 2. Only rows that a step left too
+short and that are **stretched** back cost anything, unless they point to u already; in the ball
+none are, and the bound is Theorem 5.1 with what shortening saves counted in.
+
+What breaks on the sphere. A step pushes row i in by 1 - r = eta p_i <theta_i, q> + O(eta^2), so
+delta / (2 eta) = p_i <theta_i, q> (1 - k_i) + O(eta): not small as eta is. Stretching undoes the
+radial part of every gradient, and its cost is linear in T for a U at an angle. No step size mends
+that, so no rate follows; what it amounts to is measured.
+
+E_t is exact, not sampled: of Eq. (4) with right bits there are two outcomes, a = i* with chance p*,
+and a failure, whose c = p is the same whichever tool failed. A draw of a rare tool moves its row by
+1 / p*, which costs Theorem 5.1 eta / (2 p*); it is then shortened, and both together are bounded.
+They are never formed apart, but as
+
+    <E_t G_t, Theta_t - U> + (E_t ||Theta_{t+1} - U||^2 - ||Theta_t - U||^2) / (2 eta).
+
+So the value is that of `duality` for this U, plus E ||Theta_{T+1} - U||^2 / (2 eta) on average: a
+looser bound, whose terms say what the projection is worth.
+
+Here q stands for q / tau. Letters: I items, d width, S seeds, T rounds.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxret.online.learner import Rule
+from jaxret.online.run import Run
+from jaxret.theory import assumptions
+from jaxret.theory.assumptions import Assumption, at_most
+from jaxret.theory.bounds import Bound, clean_variance
+from jaxret.theory.evidence import Evidence, distance2
+from jaxret.theory.regret import over_seeds
+from jaxret.theory.replay import replay, rows_there
+
+_RARE = 1e-12  # chances below are taken for it where a step is divided by them
+
+
+def with_projection(run: Run, evidence: Evidence) -> Bound:
+    """The statement about a run, whose task has every tool in every round.
+
+    Args:
+      run: of a rank-one learner on plain queries.
+      evidence: of the same run; its comparator is U.
+    """
+    rule, eta = evidence.rule, float(evidence.rule.eta)
+    u, here = jnp.asarray(evidence.comparator), rows_there(run.task)
+    places = jnp.zeros(len(run.task.ids), jnp.int32).at[here].set(jnp.arange(len(here)))
+
+    def look(nothing, state, line):
+        label = places[line.labels[0]]
+        return nothing, expected_costs(rule, state.theta[here], line.query, label, u)
+
+    _, (total, stretched) = replay(run, (), look)
+    start = np.full(len(total), distance2(evidence) / (2.0 * eta))
+    stretched, total = stretched.sum(axis=1), total.sum(axis=1)
+    terms = {"start": start, "steps, shortened": total - stretched, "stretched rows": stretched}
+    value = over_seeds(start + total)
+    return Bound(
+        name="Theorem 5.1, projection counted",
+        value=value.mean,
+        stderr=value.stderr,
+        terms={name: float(values.mean()) for name, values in terms.items()},
+        assumptions=(
+            assumptions.same_start(evidence),
+            assumptions.every_item_available(evidence),
+            assumptions.constant_step(evidence),
+            assumptions.drawn_from_model(evidence),
+            assumptions.estimator_mean(evidence, noise_rate=0.0, bias=0.0),
+            assumptions.estimator_second_moment(evidence, noise_rate=0.0, allowed=_clean),
+            _same_failure(rule),
+            assumptions.one_label(evidence),
+            assumptions.label_noise(evidence, 0.0),
+        ),
+    )
+
+
+def expected_costs(
+    rule: Rule,
+    theta: Float[Array, "I d"],
+    query: Float[Array, " d"],
+    label: Any,
+    u: Float[Array, "I d"],
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """``E_t[eta/2 ||G_t||^2 + Delta_t / (2 eta)]`` of Eq. (4), and the part of stretched rows.
+
+    Args:
+      rule: its projection, tau and eta are used; its estimator is taken to be Eq. (4).
+      theta: before the round.
+      query: q, not divided by tau.
+      label: i*.
+      u: U.
+
+    Returns:
+      both, [].
+    """
+    z = theta @ query / rule.tau
+    p = jnp.exp(z - z.max())
+    p = p / p.sum()
+    right = jnp.arange(len(p)) == label
+    p_right = p[label]
+    row = {
+        "theta2": (theta**2).sum(axis=1),
+        "theta_q": theta @ query,
+        "theta_u": (theta * u).sum(axis=1),
+        "q_u": u @ query,
+        "q2": query @ query,
+    }
+    moved, stretched = 0.0, 0.0
+    reached = p - right / jnp.maximum(p_right, _RARE)
+    for chance, c in ((p_right, reached), (1.0 - p_right, p)):
+        closer, stretch = _after(rule, row, c)
+        moved, stretched = moved + chance * closer.sum(), stretched + chance * stretch.sum()
+    linear = (p - right) @ (row["theta_q"] - row["q_u"]) / rule.tau
+    return linear + moved / (2.0 * rule.eta), stretched / (2.0 * rule.eta)
+
+
+def _after(rule: Rule, row: dict[str, Array], c: Float[Array, " I"]):
+    """``||pi(x) - u||^2 - ||theta - u||^2`` of every row, and Delta where it was stretched."""
+    e = rule.eta / rule.tau * c
+    length2 = row["theta2"] - 2.0 * e * row["theta_q"] + e**2 * row["q2"]
+    x_u = row["theta_u"] - e * row["q_u"]
+    factor = jnp.ones_like(e)
+    if rule.projection.factor is not None:
+        factor = rule.projection.factor(length2)
+    closer = factor**2 * length2 - row["theta2"] - 2.0 * (factor * x_u - row["theta_u"])
+    delta = (factor**2 - 1.0) * length2 - 2.0 * (factor - 1.0) * x_u
+    return closer, jnp.where(factor > 1.0, delta, 0.0)
+
+
+def _same_failure(rule: Rule) -> Assumption:
+    """What a failure teaches is ``c = p``, whichever tool failed: on a probe."""
+    probes = [assumptions.failure_on_probe(rule.estimator, item) for item in (0, 7)]
+    off = np.max([np.abs(c - p).max() for p, c in probes])
+    return at_most("a failure teaches c = p: off by", off, 1e-3)
+
+
+def _clean(p_label, inverse_p):
+    del inverse_p
+    return clean_variance(p_label)

@@ -1,0 +1,101 @@
+"""Plays a seed of a run once more, with the tools and bits that it had, to look into its rounds.
+
+A `Trace` holds a few numbers a round. What needs the state of every round, as the sums of all
+gradients do, is gathered here as the rounds go by, and no state is kept.
+
+Letters: I items, d width, T rounds, S seeds.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from jaxret.online.run import Run
+from jaxret.task import Task
+from jaxret.types import Choice, Feedback, State
+
+#: Of an environment: what changes queries, labels, tools or the order in which bits come.
+_MOVING = ("arrives", "leaves", "rotation", "drift", "censoring", "delay", "rewriting", "restart")
+
+
+class Line(NamedTuple):
+    """What a round was about."""
+
+    query: Float[Array, " d"]
+    labels: Int[Array, " L"]  # -1 pads
+    item: Int[Array, ""]
+    propensity: Float[Array, ""]
+    reward: Float[Array, ""]
+
+
+#: (what was gathered, the state before the round's update, the round) -> what is gathered, and
+#: something of this round.
+Look = Callable[[Any, State, Line], tuple[Any, Any]]
+
+
+def replay(run: Run, start: Any, look: Look) -> tuple[Any, Any]:
+    """Plays every seed once more.
+
+    Args:
+      run: in an environment where queries, right tools and tools stay as they are, and each bit
+        comes in its round.
+      start: what is gathered before the first round.
+      look: what to gather.
+
+    Returns:
+      what was gathered, with a leading axis [S], and what was said of each round, [S, T]; on the
+      host, in float64.
+
+    Raises:
+      ValueError: for another environment.
+    """
+    if moving := [name for name in _MOVING if getattr(run.environment, name) is not None]:
+        raise ValueError(
+            f"{run.name} ran with {', '.join(moving)}: its rounds cannot be played once more"
+        )
+    learner, task, trace = run.learner, run.task, run.trace
+    queries, labels = jnp.asarray(task.queries), jnp.asarray(task.labels)
+    here = None if task.available is None else jnp.asarray(task.available)
+
+    @jax.jit
+    def play(order, item, propensity, reward):
+        def one(carry, place):
+            gathered, state = carry
+            query, item, propensity, reward = place
+            line = Line(queries[query], labels[query], item, propensity, reward)
+            gathered, said = look(gathered, state, line)
+            feedback = Feedback(reward, labels=line.labels if learner.oracle else None)
+            state = learner.update(state, line.query, Choice(item, propensity), feedback)
+            return (gathered, state), said
+
+        first = (start, learner.init(jnp.asarray(task.theta), here))
+        (gathered, _), said = jax.lax.scan(one, first, (order, item, propensity, reward))
+        return gathered, said
+
+    fields = (run.order, trace.item, trace.propensity, trace.reward)
+    seeds = [play(*(jnp.asarray(field[s]) for field in fields)) for s in range(len(run.seeds))]
+    return jax.tree.map(lambda *leaves: np.stack(leaves).astype(np.float64), *seeds)
+
+
+def rows_there(task: Task) -> Int[np.ndarray, " I"]:
+    """The rows of the tools that are there.
+
+    Returns:
+      positions [I].
+    """
+    return np.arange(len(task.ids)) if task.available is None else np.flatnonzero(task.available)
+
+
+def one_hot_labels(labels: Int[Array, " L"], like: Float[Array, " I"]) -> Float[Array, " I"]:
+    """``1[labels] / L``: what the gradient of a loss that is averaged over the labels takes off p.
+
+    Returns:
+      [I].
+    """
+    hot = (jnp.arange(like.shape[0])[:, None] == labels[None, :]).any(axis=1).astype(like.dtype)
+    hot = hot * jnp.isfinite(like)
+    return hot / jnp.maximum(hot.sum(), 1.0)

@@ -1,0 +1,179 @@
+"""SquareCB's regret, and what its run says of the assumption that it rests on.
+
+f_t(a) is the predicted chance of success, kept in [0, 1], g_t(a) before that, and f*(q, a) = E[y |
+q, a] the true one; x = (q, 1). Tools are drawn by inverse gaps, p_a = 1 / (K + gamma gap_a). For
+any f_t and any f* (Foster and Rakhlin 2020, Lemma 3),
+
+    sum_a p_a (f*(a*) - f*(a)) <= 2 K / gamma + gamma/4 sum_a p_a (f_t(a) - f*(a))^2.        (1)
+
+**From its regression.** Where right tools always work and wrong ones never do, f*(q, a) is the bit
+of a, so (1) on average over draws needs nothing else:
+
+    E wrong tools <= 2 K T / gamma + gamma/4 E sum_t (f_t(a_t) - y_t)^2.
+
+**If realizable.** If f*(q, a) = theta*_a q + b* with rows in the unit ball, descent of step eta on
+e_t = g_t(a_t) - y_t has, by ||W_t - W*||^2 telescoped (projections onto the ball only help),
+
+    2 sum_t e_t (g_t - f*) <= A,     A = ||W_1 - W*||^2 / eta + eta sum_t e_t^2 ||x_t||^2.
+
+On average e_t is g_t - f*, so E sum_t (g_t - f*)^2 <= E A / 2: half of what the theorem's way
+through the regret of the square loss gives, and then by (1)
+
+    E wrong tools <= 2 K T / gamma + gamma/8 E A,
+    ||W_1 - W*||^2 <= sum_a (1 + ||theta_1a||)^2 + 4,
+
+as |theta* q| <= 1 keeps b* within [-1, 2], and b_1 = 0. ||q|| <= 1 throughout.
+
+**A test.** y_t - f* is a martingale difference of range 1, so by Hoeffding's lemma with probability
+1 - delta sum_t (g_t - f*)^2 <= A + ln(1/delta) / 2, and over n rounds chosen by their predictions
+
+    |sum (y_t - g_t)| <= sqrt(n (A + ln(1/delta) / 2)) + sqrt(n ln(1/delta) / 2).
+
+Deciles of the predictions that are further off **refute realizability**, with a p-value: the least
+delta at which one is, times the number of deciles and of what n may be, unknown beforehand.
+`calibration.by_decile` asks for more, that predictions are chances in every round already: it finds
+far smaller errors, but a learner that is still learning fails it where f* is in the class. Passing
+either proves nothing.
+
+Letters: K tools, S seeds, T rounds.
+"""
+
+import inspect
+import json
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from jaxret.estimate import Estimate
+from jaxret.online.bandits import inverse_gap
+from jaxret.online.bandits.squarecb import squarecb
+from jaxret.online.learner import Learner
+from jaxret.online.run import Run
+from jaxret.theory import calibration
+from jaxret.theory.assumptions import FALSE_ALARM, Assumption, at_most
+from jaxret.theory.bounds import Bound
+from jaxret.theory.calibration import Decile
+from jaxret.theory.gradient_noise import Measured
+from jaxret.theory.regret import over_seeds
+from jaxret.theory.replay import replay, rows_there
+
+_CLOSE = 1e-2  # rounding of recorded propensities against those of a replay
+
+
+class History(NamedTuple):
+    """What a run predicted of the tools that it showed."""
+
+    linear: Float[np.ndarray, "S T"]  # g_t(a_t)
+    bits: Float[np.ndarray, "S T"]
+    off: float  # recorded propensities and inverse gaps of the predictions, |ratio - 1|
+
+    @property
+    def predictions(self) -> Float[np.ndarray, "S T"]:
+        """f_t(a_t), in [0, 1]."""
+        return np.clip(self.linear, 0.0, 1.0)
+
+
+def is_squarecb(learner: Learner) -> bool:
+    """Whether the preset of that name made it."""
+    return learner.origin is not None and learner.origin[0] == squarecb.__name__
+
+
+def statements(run: Run) -> list[Measured]:
+    """Both bounds on the wrong tools shown."""
+    found, (gamma, eta) = history(run), _settings(run.learner)
+    task, here = run.task, rows_there(run.task)
+    theta_1 = np.asarray(run.learner.init(jnp.asarray(task.theta)).theta)[here]
+    items, rounds = len(here), run.order.shape[1]
+    explored = np.full(len(run.seeds), 2.0 * rounds / gamma)  # gamma here is gamma / K
+    norm2 = (np.asarray(task.queries, np.float64) ** 2).sum(axis=1)[run.order]
+    errors2 = (found.linear - found.bits) ** 2
+    farthest = ((1.0 + np.linalg.norm(theta_1, axis=1)) ** 2).sum() + 4.0
+    descent = farthest / eta + eta * (errors2 * (norm2 + 1.0)).sum(axis=1)
+    regression = ((found.predictions - found.bits) ** 2).sum(axis=1)
+    common = (
+        at_most("shown by inverse gaps: |pi / p - 1|", found.off, _CLOSE),
+        _right_bits(run),
+        at_most("||q||", np.sqrt(norm2.max()), 1.0 + 1e-4),
+    )
+    by_regression = {
+        "exploring": explored,
+        "square loss of the regression": gamma * items / 4.0 * regression,
+    }
+    realizable = {"exploring": explored, "estimating": gamma * items / 8.0 * descent}
+    refuted = _realizable(found, descent)
+    wrong = Estimate.of((1.0 - np.asarray(run.trace.success, np.float64)).sum(axis=1))
+    return [
+        Measured(_bound("SquareCB, if realizable", realizable, (*common, refuted)), wrong),
+        Measured(_bound("SquareCB, from its regression", by_regression, common), wrong),
+    ]
+
+
+def history(run: Run) -> History:
+    """Plays a run of SquareCB once more, for what it predicted."""
+    gamma, _ = _settings(run.learner)
+
+    def look(nothing, state, line):
+        means = state.theta @ line.query + state.extra
+        chances = inverse_gap.inverse_gap(jnp.clip(means, 0.0, 1.0), state.available, gamma)
+        return nothing, (means[line.item], line.propensity / chances[line.item])
+
+    _, (linear, ratio) = replay(run, (), look)
+    return History(linear, np.asarray(run.trace.reward, np.float64), float(np.abs(ratio - 1).max()))
+
+
+def deciles(run: Run) -> tuple[Decile, ...]:
+    """How far SquareCB's predictions were chances of success, decile by decile."""
+    found = history(run)
+    return calibration.by_decile(found.predictions, found.bits)
+
+
+def realizability(found: History, descent: Float[np.ndarray, " S"]) -> float:
+    """p of realizability with learning allowed for, over all deciles and seeds.
+
+    Args:
+      found: of the run.
+      descent: A of each seed.
+    """
+    edges, place = calibration.places(found.predictions)
+    rounds = found.bits.shape[1]
+    off = (found.bits - found.linear)[:, rounds - place.shape[1] :]
+    least, tests = 1.0, 0
+    for seed, decile in np.ndindex(len(place), len(edges) + 1):
+        inside = place[seed] == decile
+        if inside.any():
+            tests += 1
+            gap = abs(off[seed, inside].sum()) / np.sqrt(inside.sum())
+            if gap**2 > descent[seed]:  # sqrt(A + v) + sqrt(v) = gap, with v = ln(1 / delta) / 2
+                v = ((gap**2 - descent[seed]) / (2.0 * gap)) ** 2
+                least = min(least, 3.0 * np.exp(-2.0 * v))  # two tails, and the event for A
+    return float(min(1.0, tests * rounds * least))
+
+
+def _realizable(found: History, descent: Float[np.ndarray, " S"]) -> Assumption:
+    p = realizability(found, descent)
+    name = "realizable, learning allowed for: least p by decile"
+    return Assumption(name, p >= FALSE_ALARM, p, f">= {FALSE_ALARM:g}")
+
+
+def _right_bits(run: Run) -> Assumption:
+    reward, success = np.asarray(run.trace.reward), np.asarray(run.trace.success)
+    share = float((reward != success).mean())
+    return at_most("bits say what is right: share of wrong rewards", share, 0.0)
+
+
+def _settings(learner: Learner) -> tuple[float, float]:
+    """gamma / K and eta."""
+    if not is_squarecb(learner) or learner.origin is None:
+        raise ValueError(f"learner {learner.name!r} was not made by the preset squarecb")
+    given = json.loads(learner.origin[1])
+    standard = {name: p.default for name, p in inspect.signature(squarecb).parameters.items()}
+    settings = standard | given
+    return float(settings["gamma"]), float(settings["eta"])
+
+
+def _bound(name: str, terms: dict, assumed: tuple[Assumption, ...]) -> Bound:
+    total = over_seeds(np.sum(list(terms.values()), axis=0))
+    means = {term: float(values.mean()) for term, values in terms.items()}
+    return Bound(name, total.mean, total.stderr, means, assumed)

@@ -1,0 +1,59 @@
+"""Lemma 3.1 on runs: sums by hand, and the equality of mean squares."""
+
+import numpy as np
+import pytest
+
+import jaxret as jr
+
+TAU = 0.5
+
+
+@pytest.fixture(scope="module")
+def task():
+    rng = np.random.default_rng(2)
+    theta = rng.normal(size=(5, 4))
+    theta /= np.linalg.norm(theta, axis=1, keepdims=True)
+    labels = rng.integers(5, size=20)
+    queries = theta[labels] + 0.5 * rng.normal(size=(20, 4))
+    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+    return jr.Task.from_arrays(theta, queries, labels, name="five")
+
+
+def stated(learner, task, seeds):
+    run = jr.simulate(learner, task, exposures=3, seeds=seeds)
+    return run, {one.name: one for one in jr.bounds(run)}["Lemma 3.1, accumulated"]
+
+
+def test_the_noise_of_eq_4_lies_in_the_rows_of_the_right_tools(task):
+    run, statement = stated(jr.orag(tau=TAU, eta=0.02), task, 3)
+    y, pi = (np.asarray(x, np.float64) for x in (run.trace.reward, run.trace.propensity))
+    p = np.exp(-np.asarray(run.trace.loss, np.float64))
+    for seed in range(3):
+        noise = np.zeros(task.theta.shape)
+        for n, weight in zip(run.order[seed], 1 - y[seed] / pi[seed], strict=True):
+            noise[task.labels[n, 0]] += weight * task.queries[n] / TAU
+        assert statement.estimate.values[seed] == pytest.approx(np.linalg.norm(noise), rel=1e-4)
+    assert statement.value == pytest.approx(np.sqrt((1 / p - 1).sum(axis=1).mean()) / TAU)
+
+
+def test_means_of_squares_are_equal(task):
+    _, statement = stated(jr.orag(tau=TAU, eta=0.02, projection=jr.ball()), task, 300)
+    squares = statement.estimate.values**2
+    error = squares.std(ddof=1) / np.sqrt(len(squares))
+    assert squares.mean() == pytest.approx(statement.value**2, abs=4 * error)
+    assert 5 * error < squares.mean()
+    assert statement.holds
+    assert statement.measured < statement.value
+
+
+def test_a_rule_that_moves_one_row_has_no_more_noise(task):
+    _, statement = stated(jr.chosen_only(tau=TAU, eta=0.02), task, 200)
+    assert statement.holds
+    assert np.mean(statement.estimate.values**2) < statement.value**2
+
+
+def test_tools_that_are_not_drawn_from_p_are_noticed(task):
+    _, statement = stated(jr.greedy(tau=TAU, eta=0.02), task, 4)
+    failing = [a.name.split(":")[0] for a in statement.bound.assumptions if not a.holds]
+    assert "items drawn from p" in failing
+    assert "success as frequent as p says" in failing

@@ -1,0 +1,159 @@
+"""Bounds on wrong tools: each step of their proofs by enumeration, and runs below them."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import softmax
+
+import jaxret as jr
+from jaxret.online.bandits.gaptron import gap_map
+from jaxret.online.estimators import banditron as perceptron
+from jaxret.online.estimators import expected_coefficients
+from jaxret.theory import mistakes
+
+
+def unit(rows):
+    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
+
+
+@pytest.fixture(scope="module")
+def task():
+    rng = np.random.default_rng(3)
+    theta = unit(rng.normal(size=(4, 6)))
+    labels = rng.integers(4, size=50)
+    queries = unit(theta[labels] + 0.3 * rng.normal(size=(50, 6)))
+    return jr.Task.from_arrays(unit(theta + 0.8), queries, labels, name="four")
+
+
+def statement(run, name):
+    return next(one for one in jr.bounds(run) if one.name == name)
+
+
+@pytest.mark.parametrize("right_is_best", [True, False])
+def test_the_second_moment_of_the_perceptron_step(right_is_best):
+    items, epsilon = 5, 0.2
+    pi = np.full(items, epsilon / items)
+    pi[1] += 1 - epsilon
+    square = perceptron()._replace(coefficients=lambda obs: perceptron().coefficients(obs) ** 2)
+    p = jnp.asarray([0.1, 0.5, 0.1, 0.2, 0.1])
+    target = jnp.asarray(1 if right_is_best else 3)
+    got = expected_coefficients(square, p, target, propensity=jnp.asarray(pi)).sum()
+    assert got == pytest.approx(1 / pi[1] - 1 if right_is_best else 1 + items / epsilon, rel=1e-5)
+
+
+def test_the_hinge_loss_and_its_part_in_the_proof():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        u, w, q = rng.normal(size=(4, 3)), rng.normal(size=(4, 3)), rng.normal(size=3)
+        label, best = rng.integers(4), np.argmax(w @ q)
+        margins = [1 - (u[label] - u[r]) @ q for r in range(4) if r != label]
+        hinge = float(
+            mistakes.hinges(jnp.asarray(u), jnp.asarray(q)[None], jnp.asarray([label]))[0]
+        )
+        assert hinge == pytest.approx(max(0, *margins), abs=1e-5)
+        if best != label:
+            assert 1 - hinge <= (u[label] - u[best]) @ q + 1e-5
+            assert (w[best] - w[label]) @ q >= 0
+
+
+def solved(task, counts, **settings):
+    arrays = (task.theta, task.queries, task.labels[:, 0], np.full(len(task), counts))
+    arrays = (
+        jnp.asarray(x, jnp.float32) if x.dtype.kind == "f" else jnp.asarray(x) for x in arrays
+    )
+    theta, queries, labels, times = arrays
+    return mistakes.solve_banditron(theta, queries, labels, times.astype(jnp.float32), **settings)
+
+
+@pytest.mark.parametrize("radius", [None, 1.0])
+def test_the_solved_bound_is_its_formula_at_its_comparator(task, radius):
+    step, epsilon, times = 0.01, 0.3, 200
+    found = solved(task, times, step=step, epsilon=epsilon, radius=radius)
+    e = found.scale * step
+    x = e / 2 * (1 + 4 / epsilon)
+    u = found.scale * found.comparator.astype(np.float64)
+    if radius is not None:
+        assert np.linalg.norm(found.comparator, axis=1).max() <= 1 + 1e-5
+    hinge = (
+        times
+        * np.asarray(
+            mistakes.hinges(
+                jnp.asarray(u), jnp.asarray(task.queries), jnp.asarray(task.labels[:, 0])
+            )
+        ).sum()
+    )
+    start = ((found.scale * task.theta - u) ** 2).sum() / (2 * e)
+    best, rounds = 1 - epsilon + epsilon / 4, 50 * times
+    value = (hinge + start + e / 2 * rounds * (1 / best - 1)) / (1 - x)
+    assert found.value == pytest.approx(value + epsilon * rounds * 3 / 4, rel=1e-4)
+
+
+def test_more_rounds_of_a_stream_make_it_say_more(task):
+    each = [
+        solved(task, times, step=0.01, epsilon=0.1, radius=None).value / (50 * times)
+        for times in (1, 10, 100, 1000)
+    ]
+    assert each == sorted(each, reverse=True)
+    assert each[-1] < 0.5 < each[0]
+
+
+def test_banditron_meets_its_bound_and_a_bound_is_not_empty(task):
+    learner = jr.banditron(tau=1.0, eta=0.05, epsilon=0.2, projection=jr.projections.none())
+    run = jr.simulate(learner, task, exposures=100, seeds=4)
+    found = statement(run, "Banditron")
+    assert found.holds
+    assert found.quantity == "wrong tools"
+    assert found.measured == pytest.approx((1 - np.asarray(run.trace.success)).sum(axis=1).mean())
+    assert found.measured < found.value < 5000
+
+
+def failing(found):
+    return [a.name.split(":")[0] for a in found.bound.assumptions if not a.holds]
+
+
+def test_banditron_on_the_sphere_or_with_noise_or_another_policy_is_void(task):
+    sphere = jr.simulate(jr.banditron(), task, seeds=2)
+    assert failing(statement(sphere, "Banditron")) == ["comparator in a convex set"]
+    free = jr.banditron(tau=1.0, eta=0.05, projection=jr.projections.none())
+    assert free.rule is not None
+    other = jr.rank_one(
+        "other",
+        estimator=free.rule.estimator,
+        policy=jr.policies.softmax(),
+        tau=1.0,
+        eta=0.05,
+    )
+    assert "shown epsilon-greedily" in failing(
+        statement(jr.simulate(other, task, seeds=2), "Banditron")
+    )
+    noisy = jr.simulate(free, task, seeds=2, environment=jr.label_noise(0.1))
+    assert "Banditron" not in [one.name for one in jr.bounds(noisy)]
+
+
+def test_the_gap_pays_for_exploring_and_for_the_variance():
+    """1 - pi* + (e / 2 ln 2) ||p - 1[i*]||^2 / pi* <= l / ln 2 + gamma, at Gaptron's own step."""
+    rng = np.random.default_rng(0)
+    for items in (2, 3, 10, 50):
+        for gamma in (0.01, 0.1, 0.7):
+            e = gamma / (2 * items**2)
+            chances = gap_map(gamma=gamma).chances
+            for _ in range(60):
+                z = rng.normal(size=items) * rng.choice([0.1, 1, 4, 12])
+                p, pi, label = softmax(z), np.asarray(chances(jnp.asarray(z))), rng.integers(items)
+                gradient = p - (np.arange(items) == label)
+                paid = e / (2 * np.log(2)) * (gradient @ gradient) / pi[label]
+                assert 1 - pi[label] + paid <= -np.log2(p[label]) + gamma + 1e-5
+
+
+def test_gaptron_meets_its_bound_at_its_own_step_alone(task):
+    gamma, tau = 0.3, 0.1
+    own = tau**2 * gamma / (2 * 4**2)
+    for times, holds in ((1.0, True), (0.5, True), (1.1, False)):
+        learner = jr.gaptron(gamma=gamma, tau=tau, eta=times * own)
+        run = jr.simulate(learner, task, exposures=20, seeds=3)
+        found = statement(run, "Gaptron")
+        assert found.holds == holds
+        assert ("step over Gaptron's own" in " ".join(failing(found))) != holds
+        if holds:
+            assert found.measured < found.value
+            assert found.bound.terms["exploring"] == pytest.approx(gamma * 1000, rel=1e-3)

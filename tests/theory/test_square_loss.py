@@ -1,0 +1,112 @@
+"""SquareCB's statements: the inequality of inverse gaps by enumeration, and worlds in its class."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxret as jr
+from jaxret.online.bandits.inverse_gap import inverse_gap
+from jaxret.theory import square_loss
+
+
+def test_inverse_gaps_pay_for_regret_with_the_squared_error():
+    rng = np.random.default_rng(0)
+    tightest = np.inf
+    for items in (2, 5, 30):
+        for over in (0.1, 1.0, 20.0):
+            gamma = over * items
+            for _ in range(60):
+                f, true = rng.beta(0.4, 0.4, size=(2, items))
+                p = np.asarray(inverse_gap(jnp.asarray(f), jnp.ones(items, bool), over))
+                regret = p @ (true.max() - true)
+                paid = 2 * items / gamma + gamma / 4 * p @ (f - true) ** 2
+                assert regret <= paid + 1e-5
+                tightest = min(tightest, paid / max(regret, 1e-9))
+    assert tightest < 2
+
+
+def orthogonal(items=3, queries=30):
+    """Right tools have cosine 1 and wrong ones 0: f* is linear, with rows in the ball."""
+    theta = np.eye(items)
+    labels = np.arange(queries) % items
+    return jr.Task.from_arrays(theta, theta[labels], labels, name="orthogonal")
+
+
+def crossed(items=3, queries=30):
+    """Every query is the same to the rows, and its tool is not."""
+    task = orthogonal(items, queries)
+    return jr.Task.from_arrays(task.theta, np.full_like(task.queries, items**-0.5), task.labels)
+
+
+def statements(run):
+    return {one.name: one for one in jr.bounds(run)}
+
+
+@pytest.mark.parametrize("make", [orthogonal, crossed])
+def test_bounds_hold_but_the_realizable_one_only_where_it_is(make):
+    """In the crossed world f* is not in the class, its bound fails, and no test refutes it."""
+    learner = jr.squarecb(gamma=8.0, eta=0.2, start="zero")
+    run = jr.simulate(learner, make(), exposures=40, seeds=6)
+    found = statements(run)
+    assert list(found) == ["SquareCB, if realizable", "SquareCB, from its regression"]
+    wrong = (1 - np.asarray(run.trace.success, np.float64)).sum(axis=1)
+    for one in found.values():
+        np.testing.assert_allclose(one.estimate.values, wrong)
+        assert one.quantity == "wrong tools"
+        assert one.holds
+    if_realizable, from_regression = found.values()
+    assert from_regression.measured < from_regression.value
+    realizable = if_realizable.measured < if_realizable.value < run.order.shape[1]
+    assert realizable == (make is orthogonal)
+
+
+def test_a_replay_predicts_what_the_rule_predicted():
+    learner = jr.squarecb(gamma=5.0, eta=0.3)
+    run = jr.simulate(learner, orthogonal(), exposures=4, seeds=2)
+    found = square_loss.history(run)
+    for seed in range(2):
+        theta, b = np.eye(3), 0.0
+        for t, n in enumerate(run.order[seed]):
+            q, item = run.task.queries[n], run.trace.item[seed, t]
+            means = theta @ q + b
+            assert found.linear[seed, t] == pytest.approx(means[item], abs=1e-4)
+            f = np.clip(means, 0, 1)
+            chance = 1 / (3 + 15 * (f.max() - f))
+            chance[f.argmax()] = 0
+            chance[f.argmax()] = 1 - chance.sum()
+            assert run.trace.propensity[seed, t] == pytest.approx(chance[item], rel=1e-3)
+            error = means[item] - run.trace.reward[seed, t]
+            theta[item] -= 0.3 * error * q
+            theta[item] /= max(1, np.linalg.norm(theta[item]))
+            b -= 0.3 * error
+    assert found.off < 1e-3
+
+
+def test_realizability_is_refuted_by_what_learning_cannot_explain_and_by_nothing_less():
+    rng = np.random.default_rng(0)
+    fine = rng.uniform(size=(2, 4000))
+    bits = (rng.random(fine.shape) < fine).astype(float)
+    descent = np.full(2, 20.0)
+    assert square_loss.realizability(square_loss.History(fine, bits, 0.0), descent) == 1.0
+    off = square_loss.History(0.5 * fine, bits, 0.0)
+    assert square_loss.realizability(off, descent) < 1e-3
+    assert square_loss.realizability(off, np.full(2, 1e5)) == 1.0
+
+
+def test_the_learner_is_still_learning_where_predictions_are_not_yet_chances():
+    """f* is in the class: the sharp test rejects, the one that allows for learning must not."""
+    learner = jr.squarecb(gamma=2.0, eta=0.02, start="zero")
+    run = jr.simulate(learner, orthogonal(), exposures=40, seeds=6)
+    assert min(one.p for one in square_loss.deciles(run)) < 1e-3
+    found = statements(run)["SquareCB, if realizable"]
+    assert [a.measured for a in found.bound.assumptions if "realizable" in a.name] == [1.0]
+
+
+def test_noise_voids_both_and_other_learners_are_refused():
+    learner = jr.squarecb(gamma=2.0, eta=0.2)
+    noisy = jr.simulate(learner, orthogonal(), seeds=2, environment=jr.label_noise(0.2))
+    for one in jr.bounds(noisy):
+        assert not one.holds
+        assert "FAILS  bits say what is right" in repr(one)
+    with pytest.raises(ValueError, match="'frozen' was not made by the preset squarecb"):
+        square_loss.history(jr.simulate(jr.frozen(), orthogonal()))
