@@ -2,14 +2,17 @@
 
     study = simulate_coverage(rewards, logging, policy, scores=scores, rounds=2000, logs=500)
     study.coverage("IPS"), study.bias("DR"), study.mse("SNIPS"), study.warned
+    study = compared(found, truths)          of logs that were made elsewhere
 
-Queries are drawn evenly, tools from the logging policy, bits from the rewards. What an interval has
-to cover is the policy's value on the queries of that log, up to each time that is checked; the
-coverage is the share of logs in which it does so at all of them, or at the end of a bootstrap.
+An interval covers a log if it holds the truth at all times that are checked, or at the end of a
+bootstrap; the coverage is the share of logs. `simulate_coverage` draws queries evenly, tools from
+the logging policy, bits from the rewards, and its truth is the policy's value on the queries of
+that log, up to each time. Where queries are drawn independently, their mean is a truth as well.
 
 Letters: N queries, I items, T rounds, n logs.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +27,7 @@ from jaxret.validate import require
 class Study(NamedTuple):
     """What estimators said of n logs, and what was true."""
 
-    truth: Float[np.ndarray, " n"]  # the value on the queries of each log
+    truth: Float[np.ndarray, " n"]  # the value that was to be estimated, at the end of each log
     estimates: dict[str, Float[np.ndarray, " n"]]
     covered: dict[str, Bool[np.ndarray, " n"]]  # of estimators with an interval
     widths: dict[str, Float[np.ndarray, " n"]]  # at the end; of a lower bound, truth less bound
@@ -99,9 +102,19 @@ def simulate_coverage(
         )
         truth.append(np.cumsum(value[query]) / np.arange(1, rounds + 1))
         found.append(evaluate(log, aim, name="policy", alpha=alpha))
-    ends = np.array([line[-1] for line in truth])
+    return compared(found, truth)
+
+
+def compared(found: Sequence[OffPolicy], truths: Sequence[Float[np.ndarray, " T"]]) -> Study:
+    """Holds what was estimated against what was true.
+
+    Args:
+      found: of n logs, each by the same estimators.
+      truths: of each log, the value to be covered after 1 .. T rounds.
+    """
+    ends = np.array([line[-1] for line in truths])
     names = [*found[0].values]
-    held = {name: _held(name, found, truth) for name in names}
+    held = {name: _held(name, found, truths) for name in names}
     return Study(
         truth=ends,
         estimates={name: np.array([one[name].estimate for one in found]) for name in names},
@@ -121,7 +134,7 @@ def simulate_coverage(
     )
 
 
-def _held(name: str, found: list[OffPolicy], truth: list[np.ndarray]) -> np.ndarray | None:
+def _held(name: str, found: Sequence[OffPolicy], truths: Sequence[np.ndarray]) -> np.ndarray | None:
     """Whether each interval covered; None for an estimator that has none."""
 
     def one(value, line):
@@ -135,4 +148,4 @@ def _held(name: str, found: list[OffPolicy], truth: list[np.ndarray]) -> np.ndar
 
     if found[0][name].interval == "none":
         return None
-    return np.array([one(each[name], line) for each, line in zip(found, truth, strict=True)])
+    return np.array([one(each[name], line) for each, line in zip(found, truths, strict=True)])

@@ -70,7 +70,9 @@ def go_through(
         if some.chances is None:
             continue
         p, y = np.asarray(some.chances, np.float64), found.reward[part]
-        found.second[part] = np.divide(pi**2, p, out=np.zeros_like(p), where=pi > 0).sum(axis=1)
+        with np.errstate(divide="ignore"):  # what the log never shows: infinite, and refused below
+            second = np.divide(pi**2, p, out=np.zeros_like(p), where=pi > 0)
+        found.second[part] = second.sum(axis=1)
         most = np.divide(truncation * p, pi, out=np.full_like(pi, np.inf), where=pi > 0)  # h / w
         for side, reward, guess in ((found.low, y, model), (found.high, 1 - y, 1 - model)):
             guess = np.minimum(guess, most)

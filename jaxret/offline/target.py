@@ -10,7 +10,8 @@ Letters: I items, d width, T rounds, n some of them.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -71,8 +72,9 @@ def target(log: Log, policy: Policy) -> Target:
             raise ValueError(f"the chances of round {wrong.argmax()} are no probabilities of sum 1")
         return Target(chances=lambda part: rows[part], scores=None)
     learner, state = snapshot(log, policy)
-    chances = _by_query(first_chances(learner), state, log)
-    scores = _by_query(lambda state, query: learner.scores(state, query[None])[0], state, log)
+    functions: tuple[Any, Any] = first_chances(learner), learner.scores
+    chances = _in_batches(_each(functions[0]), state, log)
+    scores = _in_batches(_all(functions[1]), state, log)
 
     def normalised(part):
         rows = chances(part)
@@ -99,9 +101,20 @@ def first_chances(learner: Learner) -> OfQuery:
     return lambda state, query: drawn_from(logits(state, query))
 
 
-def _by_query(function: OfQuery, state: State, log: Log) -> Callable[[slice], np.ndarray]:
-    """A function of a query for some rounds, in batches of one shape."""
-    rows = jax.jit(jax.vmap(function, (None, 0)))
+@lru_cache(maxsize=64)  # a study asks the same learners of many logs
+def _each(function: Callable[..., Any]) -> Callable[..., Any]:
+    return jax.jit(jax.vmap(function, (None, 0)))
+
+
+@lru_cache(maxsize=64)
+def _all(function: Callable[..., Any]) -> Callable[..., Any]:
+    return jax.jit(function)
+
+
+def _in_batches(
+    rows: Callable[..., Any], state: State, log: Log
+) -> Callable[[slice], Float[np.ndarray, "n I"]]:
+    """A function of queries for some rounds, in batches of one shape."""
 
     def of(part: slice) -> np.ndarray:
         queries = log.query[part]

@@ -6,6 +6,10 @@
 Letters: I items, d width, T rounds, n rounds at once.
 """
 
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,16 +41,8 @@ def warm_start(log: Log, learner: Learner | Snapshot) -> Snapshot:
     start = snapshot(log, learner)
     if start.learner.oracle:
         raise ValueError(f"learner {start.learner.name!r} is an oracle: a log has no labels for it")
-    update = start.learner.update
-
-    @jax.jit
-    def learn(state, rounds):
-        def step(state, one):
-            return _updated(update, state, *one), None
-
-        return lax.scan(step, state, rounds)[0]
-
-    state = start.state
+    update: Any = start.learner.update
+    learn, state = _learning(update), start.state
     for first in range(0, log.rounds, BATCH):
         state = learn(state, _rounds(take(log, slice(first, first + BATCH))))
     if np.isnan(np.asarray(state.theta)).any():
@@ -107,6 +103,20 @@ def with_chances(log: Log, served: Learner | Snapshot) -> Log:
             "another state"
         )
     return log._replace(chances=every, by_place=used[:, None])
+
+
+@lru_cache(maxsize=64)  # a study warms the same learners by many logs
+def _learning(update: Callable[..., Any]) -> Callable[..., State]:
+    """A program that goes through rounds."""
+
+    @jax.jit
+    def learn(state, rounds):
+        def step(state, one):
+            return _updated(update, state, *one), None
+
+        return lax.scan(step, state, rounds)[0]
+
+    return learn
 
 
 def _rounds(log: Log):

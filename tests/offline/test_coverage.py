@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxret.offline.coverage import _held, simulate_coverage
+from jaxret.offline.coverage import _held, compared, simulate_coverage
 from jaxret.offline.intervals import Sequence
 from jaxret.offline.off_policy import OffPolicy, Value
 
@@ -86,6 +86,29 @@ def test_an_interval_covers_at_all_times_or_not_at_all():
         assert covers(low, high, "bootstrap").tolist() == [True]
     assert covers([0.1, 0.2, 0.3], [0.3, 0.8, 0.9], "bootstrap").tolist() == [False]
     assert covers([0.1, 0.2, 0.9], [0.3, 0.8, 1.0], "none") is None
+
+
+def test_logs_from_elsewhere_are_held_against_a_truth_of_ones_own():
+    """Two logs that say 0.5, once with the truth inside of all bounds, once above them."""
+    times = np.array([2, 10])
+    sequence = Sequence(times, np.array([0.1, 0.3]), np.array([0.9, 0.7]))
+    values = {
+        "IPS": Value(0.5, 0.3, 0.7, "anytime", sequence),
+        "SNIPS": Value(0.4, 0.2, 0.6, "bootstrap"),
+        "DRos": Value(0.6),
+    }
+    numbers = {"logged": 0.5, "mean_weight": 1.0, "values": values, "rounds": 10}
+    few, many = (OffPolicy(name="one", effective=n, **numbers) for n in (10.0, 1000.0))
+    found = compared([few, many], [np.full(10, 0.5), np.full(10, 0.8)])
+    assert found.truth.tolist() == [0.5, 0.8]
+    assert {name: held.tolist() for name, held in found.covered.items()} == {
+        "IPS": [True, False],
+        "SNIPS": [True, False],
+    }
+    assert found.bias("DRos") == pytest.approx((0.1 - 0.2) / 2)
+    assert found.mse("SNIPS") == pytest.approx((0.1**2 + 0.4**2) / 2)
+    assert found.widths["IPS"] == pytest.approx([0.4, 0.4])
+    assert found.few.tolist() == [True, False]
 
 
 @pytest.mark.slow

@@ -102,6 +102,12 @@ def test_a_log_without_support_is_refused_with_what_to_do(tmp_path):
     for policy in (jr.orag(tau=0.2), jr.with_exploration(jr.frozen(), 0.1)):
         with pytest.raises(ValueError, match=sentence):
             jr.off_policy(log, policy)
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "error"
+        )  # chances of 0 are divided by on the way, and not a word of it
+        with pytest.raises(ValueError, match=sentence):
+            jr.off_policy(log, jr.frozen(), logging=jr.greedy())
     jr.simulate(jr.frozen(), TASK, log=tmp_path / "frozen")
     same = jr.load_log(tmp_path / "frozen" / "seed_0.jsonl", TASK)
     with pytest.warns(UserWarning, match="too few"):
