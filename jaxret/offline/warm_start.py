@@ -69,7 +69,8 @@ def with_chances(log: Log, served: Learner | Snapshot) -> Log:
         those that the log has: then another learner wrote it, or one that began elsewhere.
     """
     start = snapshot(log, served)
-    name, chances = start.learner.name, first_chances(start.learner)
+    name = start.learner.name
+    chances: Any = first_chances(start.learner)
     if log.slate.shape[1] > 1:
         raise ValueError(f"the log has slates of {log.slate.shape[1]}: chances are known for one")
     steps = np.diff(log.version)
@@ -80,15 +81,8 @@ def with_chances(log: Log, served: Learner | Snapshot) -> Log:
             "it knew in a round cannot be worked out again"
         )
 
-    @jax.jit
-    def go_through(state, rounds):
-        def step(state, one):
-            p = chances(state, one[0])
-            return _updated(start.learner.update, state, *one) if learns else state, p
-
-        return lax.scan(step, state, rounds)
-
-    state, found = start.state, []
+    update: Any = start.learner.update if learns else None
+    go_through, state, found = _knowing(chances, update), start.state, []
     for first in range(0, log.rounds, BATCH):
         state, p = go_through(state, _rounds(take(log, slice(first, first + BATCH))))
         found.append(np.asarray(p))
@@ -117,6 +111,23 @@ def _learning(update: Callable[..., Any]) -> Callable[..., State]:
         return lax.scan(step, state, rounds)[0]
 
     return learn
+
+
+@lru_cache(maxsize=64)
+def _knowing(
+    chances: Callable[..., Any], update: Callable[..., Any] | None
+) -> Callable[..., tuple[State, Any]]:
+    """A program that goes through rounds and keeps the chances of each; None: nothing is learnt."""
+
+    @jax.jit
+    def go_through(state, rounds):
+        def step(state, one):
+            p = chances(state, one[0])
+            return state if update is None else _updated(update, state, *one), p
+
+        return lax.scan(step, state, rounds)
+
+    return go_through
 
 
 def _rounds(log: Log):
