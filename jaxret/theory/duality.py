@@ -32,7 +32,7 @@ have to show. At a small temperature p is sure, H small and q / tau long: then i
 Letters: I items, d width, S seeds, T rounds.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -43,7 +43,7 @@ from jaxret.online.run import Run
 from jaxret.theory.assumptions import Assumption, at_most
 from jaxret.theory.bounds import Bound
 from jaxret.theory.regret import over_seeds
-from jaxret.theory.replay import one_hot_labels, replay, rows_there
+from jaxret.theory.replay import Watch, one_hot_labels, replay, rows_there
 
 _CLOSE = 1e-2  # rounding of a blocked run and of its replay, relative
 
@@ -57,13 +57,26 @@ class Dual(NamedTuple):
     off: float  # of the trace's losses, largest, relative
 
 
-def dual(run: Run, tau: float) -> Dual:
+def dual(run: Run, tau: float, seen: tuple[Any, Any] | None = None) -> Dual:
     """Gathers residuals and entropies of every seed by playing it once more.
 
     Args:
       run: of a learner with a softmax.
       tau: temperature of the comparator's logits ``U q / tau``.
+      seen: of a `watch` of this run, where it was played already.
     """
+    residual, (entropy, loss) = seen or replay(run, *watch(run))
+    recorded = np.asarray(run.trace.loss, np.float64)
+    return Dual(
+        residual=residual[:, rows_there(run.task)] / tau,
+        entropy=entropy.sum(axis=1),
+        loss=recorded.sum(axis=1),
+        off=float((np.abs(loss - recorded) / (1.0 + recorded)).max()),
+    )
+
+
+def watch(run: Run) -> Watch:
+    """Sums up residuals, of queries that are not divided by tau; says entropy and loss."""
     logits = run.learner.logits
     if logits is None:
         raise ValueError(f"{run.name} has no softmax: so it has no loss, regret or bounds")
@@ -77,15 +90,7 @@ def dual(run: Run, tau: float) -> Dual:
         residual = residual + (p - right)[:, None] * line.query[None, :]
         return residual, (log_total - p @ finite, log_total - right @ finite)
 
-    nothing = jnp.zeros(run.task.theta.shape, jnp.float32)
-    residual, (entropy, loss) = replay(run, nothing, look)
-    recorded = np.asarray(run.trace.loss, np.float64)
-    return Dual(
-        residual=residual[:, rows_there(run.task)] / tau,
-        entropy=entropy.sum(axis=1),
-        loss=recorded.sum(axis=1),
-        off=float((np.abs(loss - recorded) / (1.0 + recorded)).max()),
-    )
+    return Watch(jnp.zeros(run.task.theta.shape, jnp.float32), look)
 
 
 def against_one(found: Dual, comparator: Float[np.ndarray, "I d"]) -> Bound:

@@ -14,7 +14,7 @@ bit of chance p*_t given all before, whatever the rows did since (`jaxret.theory
 Here q stands for q / tau. Letters: I items, d width, S seeds, T rounds.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -28,7 +28,7 @@ from jaxret.online.run import Run
 from jaxret.theory import assumptions, calibration
 from jaxret.theory.bounds import Bound
 from jaxret.theory.evidence import Evidence, norm2, p_label
-from jaxret.theory.replay import one_hot_labels, replay
+from jaxret.theory.replay import Line, Watch, one_hot_labels, replay
 from jaxret.types import Choice, Feedback, State
 
 
@@ -39,15 +39,27 @@ class Measured(NamedTuple):
     measured: Estimate
 
 
-def lemma_3_1(run: Run, evidence: Evidence) -> Measured:
-    """The statement about a run with right bits, of a rank-one learner on plain queries."""
+def watch(run: Run, evidence: Evidence) -> Watch:
+    """Sums up ``(c - g) q^T``, q not divided by tau."""
     rule = evidence.rule
 
     def look(noise, state, line):
         off = off_gradient(rule, state, line)
         return noise + off[:, None] * line.query[None, :], None
 
-    noise, _ = replay(run, jnp.zeros(run.task.theta.shape, jnp.float32), look)
+    return Watch(jnp.zeros(run.task.theta.shape, jnp.float32), look)
+
+
+def lemma_3_1(run: Run, evidence: Evidence, seen: tuple[Any, Any] | None = None) -> Measured:
+    """The statement about a run with right bits, of a rank-one learner on plain queries.
+
+    Args:
+      run: the run.
+      evidence: of the same run.
+      seen: of a `watch` of this run, where it was played already.
+    """
+    rule = evidence.rule
+    noise, _ = seen or replay(run, *watch(run, evidence))
     norms = np.sqrt((noise**2).sum(axis=(1, 2))) / float(rule.tau)
     with np.errstate(all="ignore"):  # p* underflows: an infinite bound, and no warning
         squares = ((1.0 / p_label(evidence) - 1.0) * norm2(evidence)).sum(axis=1)
@@ -75,7 +87,7 @@ def lemma_3_1(run: Run, evidence: Evidence) -> Measured:
     return Measured(bound, Estimate.of(norms))
 
 
-def off_gradient(rule: Rule, state: State, line) -> Float[Array, " I"]:
+def off_gradient(rule: Rule, state: State, line: Line) -> Float[Array, " I"]:
     """``c - (p - 1[labels])`` of a round.
 
     Returns:

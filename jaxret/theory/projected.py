@@ -52,19 +52,14 @@ from jaxret.theory.assumptions import Assumption, at_most
 from jaxret.theory.bounds import Bound, clean_variance
 from jaxret.theory.evidence import Evidence, distance2
 from jaxret.theory.regret import over_seeds
-from jaxret.theory.replay import replay, rows_there
+from jaxret.theory.replay import Watch, replay, rows_there
 
 _RARE = 1e-12  # chances below are taken for it where a step is divided by them
 
 
-def with_projection(run: Run, evidence: Evidence) -> Bound:
-    """The statement about a run, whose task has every tool in every round.
-
-    Args:
-      run: of a rank-one learner on plain queries.
-      evidence: of the same run; its comparator is U.
-    """
-    rule, eta = evidence.rule, float(evidence.rule.eta)
+def watch(run: Run, evidence: Evidence) -> Watch:
+    """Says `expected_costs` of each round."""
+    rule = evidence.rule
     u, here = jnp.asarray(evidence.comparator), rows_there(run.task)
     places = jnp.zeros(len(run.task.ids), jnp.int32).at[here].set(jnp.arange(len(here)))
 
@@ -72,7 +67,19 @@ def with_projection(run: Run, evidence: Evidence) -> Bound:
         label = places[line.labels[0]]
         return nothing, expected_costs(rule, state.theta[here], line.query, label, u)
 
-    _, (total, stretched) = replay(run, (), look)
+    return Watch((), look)
+
+
+def with_projection(run: Run, evidence: Evidence, seen: tuple[Any, Any] | None = None) -> Bound:
+    """The statement about a run.
+
+    Args:
+      run: of a rank-one learner on plain queries.
+      evidence: of the same run; its comparator is U.
+      seen: of a `watch` of this run, where it was played already.
+    """
+    rule, eta = evidence.rule, float(evidence.rule.eta)
+    _, (total, stretched) = seen or replay(run, *watch(run, evidence))
     start = np.full(len(total), distance2(evidence) / (2.0 * eta))
     stretched, total = stretched.sum(axis=1), total.sum(axis=1)
     terms = {"start": start, "steps, shortened": total - stretched, "stretched rows": stretched}

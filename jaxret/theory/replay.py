@@ -6,7 +6,7 @@ gradients do, is gathered here as the rounds go by, and no state is kept.
 Letters: I items, d width, T rounds, S seeds.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -35,6 +35,33 @@ class Line(NamedTuple):
 #: (what was gathered, the state before the round's update, the round) -> what is gathered, and
 #: something of this round.
 Look = Callable[[Any, State, Line], tuple[Any, Any]]
+
+
+class Watch(NamedTuple):
+    """Somebody who looks on."""
+
+    start: Any  # what is gathered before the first round
+    look: Look
+
+
+def replay_for(run: Run, watches: Mapping[str, Watch]) -> dict[str, tuple[Any, Any]]:
+    """Plays every seed once for several who look on.
+
+    Args:
+      run: as in `replay`.
+      watches: by name.
+
+    Returns:
+      what `replay` returns, by name.
+    """
+
+    def look(gathered, state, line):
+        both = {name: watch.look(gathered[name], state, line) for name, watch in watches.items()}
+        return {name: one[0] for name, one in both.items()}, {n: one[1] for n, one in both.items()}
+
+    starts = {name: watch.start for name, watch in watches.items()}
+    gathered, said = replay(run, starts, look)
+    return {name: (gathered[name], said[name]) for name in watches}
 
 
 def replay(run: Run, start: Any, look: Look) -> tuple[Any, Any]:

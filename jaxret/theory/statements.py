@@ -32,6 +32,7 @@ from jaxret.theory import (
 from jaxret.theory.bounds import Bound
 from jaxret.theory.comparators import Comparator
 from jaxret.theory.evidence import Evidence
+from jaxret.theory.replay import replay_for
 from jaxret.theory.run_regret import Regret, regret, rule_of, there
 from jaxret.types import Stream
 
@@ -108,9 +109,8 @@ def bounds(
     if not float(rule.eta) > 0:
         raise ValueError(f"{run.name} has eta = 0: it learns nothing that a bound could speak of")
     measured = regret(run, against)
-    of_any = _dual(run, measured)
     if not rule.blocked:
-        return of_any
+        return _dual(run, measured, duality.dual(run, float(rule.tau)))
     evidence = Evidence(
         rule=rule,
         theta_1=jnp.asarray(task.theta),
@@ -123,16 +123,20 @@ def bounds(
         comparator=measured.comparator.theta,
         always_available=jnp.ones(len(task.theta), bool),  # or `there` had refused the run
     )
-    noise_rate = _noise_rate(run)
+    noise_rate, watches = _noise_rate(run), {"dual": duality.watch(run)}
+    if not noise_rate:
+        watches["costs"] = projected.watch(run, evidence)
+        watches["noise"] = gradient_noise.watch(run, evidence)
+    seen = replay_for(run, watches)
     regrets = _theorems(evidence, noise_rate)
     if not noise_rate:
-        regrets.append(projected.with_projection(run, evidence))
+        regrets.append(projected.with_projection(run, evidence, seen["costs"]))
     statements = [Statement(bound, measured.final, regret=measured) for bound in regrets]
     if not noise_rate:
-        noise = gradient_noise.lemma_3_1(run, evidence)
+        noise = gradient_noise.lemma_3_1(run, evidence, seen["noise"])
         statements.append(Statement(*noise, "||sum of c - g||"))
         statements += [Statement(*one, WRONG) for one in _mistakes(evidence)]
-    return statements + of_any
+    return statements + _dual(run, measured, duality.dual(run, float(rule.tau), seen["dual"]))
 
 
 def _theorems(evidence: Evidence, noise_rate: float) -> list[Bound]:
@@ -157,12 +161,11 @@ def _mistakes(evidence: Evidence) -> Sequence[gradient_noise.Measured]:
     return [about[name](evidence)] if name in about else []
 
 
-def _dual(run: Run, measured: Regret) -> list[Statement]:
+def _dual(run: Run, measured: Regret, found: duality.Dual) -> list[Statement]:
     """Duality against the comparator, and against all in the ball or on the sphere of the rows."""
-    rule = rule_of(run)
-    found, u = duality.dual(run, float(rule.tau)), np.asarray(measured.comparator.theta)
+    u = np.asarray(measured.comparator.theta)
     statements = [Statement(duality.against_one(found, u), measured.final)]
-    if (radius := rule.projection.radius) is not None:
+    if (radius := rule_of(run).projection.radius) is not None:
         longest = np.linalg.norm(u, axis=1)
         if longest.max() > radius:
             kept = u * np.minimum(1.0, radius / np.maximum(longest, radius))[:, None]
