@@ -53,41 +53,38 @@ def variants(task: Task, clusters: int) -> dict[str, Callable[[], Learner]]:
       task: whose documents are put into clusters.
       clusters: how many.
     """
-    still, moved, mapped, centred = default_experts()
-    slow, fast = [6e-4, 1.2e-3], [4e-3, 1.2e-2]
-    none_frozen = [moved, mapped, centred]
+    still, centred, mapped, replayed = default_experts()
     made: dict[str, Callable[[], Learner]] = {"as it is": jr.mixture}
     settings = {
-        "alpha": (0.0, 0.001, 0.003, 0.03, 0.1),
-        "beta": (0.25, 0.5, 2.0),
+        "alpha": (0.0, 0.001, 0.1),
+        "beta": (0.25, 2.0),
         "floor": (1e-4, 1e-2),
         "trust": (1.0, 100.0, BY_ITS_WORD),
     }
     for name, values in settings.items():
         made |= {f"{name} {x:g}": partial(jr.mixture, **{name: x}) for x in values}
+    two, slow = [0.02, 0.04], [6e-4, 1.2e-3]
     experts = {
-        "no frozen": none_frozen,
-        "frozen at three tau": [jr.grid(jr.frozen, tau=[0.01, 0.02, 0.05]), *none_frozen],
-        "no replay": [still, moved, jr.paired(jr.mapped, tau=[0.02, 0.04], eta=slow)],
-        "replay alone": [still, mapped, centred],
-        "three experts": [
+        "no frozen": [centred, mapped, replayed],
+        "frozen at three tau": [
+            jr.grid(jr.frozen, tau=[0.01, 0.02, 0.05]),
+            centred,
+            mapped,
+            replayed,
+        ],
+        "no centred": [still, mapped, replayed],
+        "no replay": [still, centred, jr.grid(jr.mapped, tau=[0.02], eta=[6e-4])],
+        "one that learns": [still, replayed],
+        "rows alone too": [*default_experts(), jr.grid(jr.greedy_replayed, tau=[0.02], eta=[6e-4])],
+        "seven": [
             still,
-            jr.grid(jr.mapped_replayed, tau=[0.02], eta=[6e-4]),
-            jr.grid(jr.centred_replayed, tau=[0.02], eta=[6e-4]),
-        ],
-        "rows alone too": [
-            *default_experts(),
-            jr.paired(jr.greedy_replayed, tau=[0.02, 0.04], eta=slow),
-        ],
-        "larger steps too": [
-            *default_experts(),
-            jr.paired(jr.centred, tau=[0.02, 0.04], eta=fast),
-            jr.paired(jr.mapped, tau=[0.02, 0.04], eta=[6e-4, 4e-3]),
+            jr.paired(jr.centred, tau=two, eta=[6e-4, 4e-3]),
+            jr.paired(jr.mapped_replayed, tau=two, eta=slow),
+            jr.paired(jr.centred_replayed, tau=two, eta=slow),
         ],
     }
     made |= {name: partial(jr.mixture, forms) for name, forms in experts.items()}
-    count = len(none_frozen) * 2
-    made["half of the prior on frozen"] = partial(jr.mixture, prior=[0.5, *[0.5 / count] * count])
+    made["half of the prior on frozen"] = partial(jr.mixture, prior=[3.0, 1.0, 1.0, 1.0])
     groups = groups_of_rows(task.theta, min(clusters, len(task.theta)))
     return made | {
         "stacked": stacked,

@@ -39,7 +39,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxret import over_items
 from jaxret.online import calibration, policies, presets
 from jaxret.online.calibration import Calibration
-from jaxret.online.grids import LearnerGrid, grid, paired
+from jaxret.online.grids import LearnerGrid, grid
 from jaxret.online.learner import Learner, Mixing, where_observed
 from jaxret.online.origins import preset
 from jaxret.online.policies import Policy
@@ -271,9 +271,9 @@ def default_experts() -> list[LearnerGrid]:
     """The experts of `mixture`, for every data set and encoder."""
     return [
         grid(presets.frozen, tau=[0.02]),
-        paired(presets.centred, tau=[0.02, 0.04], eta=[6e-4, 4e-3]),
-        paired(presets.mapped_replayed, tau=[0.02, 0.04], eta=[6e-4, 1.2e-3]),
-        paired(presets.centred_replayed, tau=[0.02, 0.04], eta=[6e-4, 1.2e-3]),
+        grid(presets.centred, tau=[0.04], eta=[4e-3]),
+        grid(presets.mapped_replayed, tau=[0.02], eta=[6e-4]),
+        grid(presets.centred_replayed, tau=[0.02], eta=[6e-4]),
     ]
 
 
