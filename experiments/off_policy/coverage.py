@@ -1,0 +1,138 @@
+"""Do intervals cover, how far off are estimates, and does the warning come where a bootstrap fails?
+
+    uv run python -m experiments.off_policy.coverage                                   # DeskBank
+    uv run python -m experiments.off_policy.coverage dataset=ultratool dataset.path=FILE \\
+        document=orag_ultratool
+
+Half of the queries, by question, is the world from which all logs draw, independently and with
+replacement; the other half is what the policies that are judged may have learnt from. Every logging
+policy writes ``logs`` logs, and every judged one is evaluated on each. What has to be covered is
+its value: its success, the mean over all queries of the world. Of LOGGING/JUDGED, one value a log:
+
+    coverage/..     whether an interval held: at all times that are checked, or a bootstrap's at the
+                    end
+    error/..        estimate less value; `bias` and `root mean squared error` are printed
+    width/..        of the interval at the end of the log
+    effective       effective sample size; warned, whether the library warned that it is too small
+    refused         whether the log was refused, since it shows tools for certain
+
+``coverage.md`` has all cells, and the sums over them that the page reports.
+
+2 cores: 8 min a data set.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from omegaconf import DictConfig
+
+import jaxret as jr
+from experiments.common.config import plain
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.loading import load_task
+from experiments.common.run_directory import RunDirectory
+from experiments.off_policy import coverage_page
+from experiments.off_policy.worlds import Judged, aim, judged, learnt, logs, policy
+from jaxret.offline.coverage import compared
+from jaxret.offline.off_policy import evaluate
+from jaxret.progress import Progress
+from jaxret.validate import require
+
+
+@experiment("off_policy_coverage")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Every judged policy on the logs of every logging one."""
+    task = load_task(cfg)
+    world, apart = task.split((cfg.share, 1 - cfg.share), seed=cfg.seed)
+    policies = {name: judge(name, spec, world, apart, cfg.seed) for name, spec in judges(cfg)}
+    results = {f"value/{name}": np.array([one.value]) for name, one in policies.items()}
+    for name, spec in (bar := Progress([*plain(cfg.logging).items()], unit="policy")):
+        bar.set_postfix_str(name)
+        run.pause(0)
+        serves = policy(name, spec)
+        found = run.result(name, lambda serves=serves: measured(cfg, serves, world, policies))
+        results |= {f"{name}/{key}": values for key, values in found.items()}
+    coverage_page.figures(run, [*cfg.logging], [*cfg.judged], results)
+    return results
+
+
+@main.check
+def check(cfg: DictConfig) -> None:
+    """Refuses policies and numbers that cannot be."""
+    for name, spec in plain(cfg.logging).items():
+        policy(name, spec)
+    for name, spec in judges(cfg):
+        policy(name, {key: value for key, value in spec.items() if key != "exposures"})
+    require("logs", cfg.logs, ">= 2", lambda x: x >= 2)
+    require("rounds", cfg.rounds, ">= 2", lambda x: x >= 2)
+    require("alpha", cfg.alpha, "in (0, 1)", lambda x: 0 < x < 1)
+    require("share", cfg.share, "in (0, 1)", lambda x: 0 < x < 1)
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Writes and prints the page."""
+    text = coverage_page.text(cfg.dataset.name, [*cfg.logging], [*cfg.judged], results)
+    path = Path(cfg.directory) / "coverage.md"
+    path.write_text(text)
+    print(text)
+
+
+def judges(cfg: DictConfig) -> list[tuple[str, dict]]:
+    """The policies that are judged, by name."""
+    return [*plain(cfg.judged).items()]
+
+
+def judge(name: str, spec: Mapping, world: jr.Task, apart: jr.Task, seed: int) -> Judged:
+    """A policy, learnt on the queries that no log has, as it would serve the others."""
+    settings = dict(spec)
+    exposures = settings.pop("exposures")
+    return judged(learnt(policy(name, settings), apart, exposures, seed), world)
+
+
+def measured(
+    cfg: DictConfig, serves: jr.Learner, world: jr.Task, policies: Mapping[str, Judged]
+) -> dict[str, np.ndarray]:
+    """What is said of each judged policy from each log of one that serves.
+
+    Returns:
+      ``<judged>/<measure>`` -> [n] of the logs that were not refused, and ``refused`` [logs].
+    """
+    found, refused, earned = defaultdict(list), [], []
+    seeds = range(cfg.seed, cfg.seed + cfg.logs)
+    for made in logs(serves, world, rounds=cfg.rounds, seeds=seeds):
+        earned.append(made.log.reward.mean())
+        try:
+            of_log = {
+                name: evaluate(
+                    made.log, aim(one, made.query), name=name, groups=one.groups, alpha=cfg.alpha
+                )
+                for name, one in policies.items()
+            }
+        except ValueError as error:
+            if "no support" not in str(error):
+                raise
+            refused.append(True)
+            continue
+        refused.append(False)
+        for name, one in of_log.items():
+            found[name].append(one)
+    results = {"refused": np.array(refused, float), "earned": np.array(earned)}
+    for name, of_logs in found.items():
+        value = np.full(cfg.rounds, policies[name].value)
+        study = compared(of_logs, [value] * len(of_logs))
+        results |= {f"{name}/coverage/{key}": x.astype(float) for key, x in study.covered.items()}
+        results |= {f"{name}/width/{key}": x for key, x in study.widths.items()}
+        results |= {
+            f"{name}/error/{key.partition(',')[0]}": x - study.truth
+            for key, x in study.estimates.items()
+        }
+        results[f"{name}/effective"] = study.effective
+        results[f"{name}/warned"] = study.few.astype(float)
+    return results
+
+
+if __name__ == "__main__":
+    main.cli()

@@ -1,0 +1,154 @@
+"""What does `jr.with_exploration` cost in accuracy, and what is the log then worth?
+
+    uv run python -m experiments.off_policy.exploration                                # DeskBank
+    uv run python -m experiments.off_policy.exploration dataset=ultratool dataset.path=FILE \\
+        document=orag_ultratool
+
+A rule that shows its best tool writes a log that evaluates no other rule, and `jr.off_policy`
+refuses it. With exploration any tool is shown in a share epsilon of the rounds. Every query comes
+once; each seed has its own order and draws, the same for all shares. Of RULE/EPSILON, one value a
+seed:
+
+    accuracy       success of the tool shown, while learning; cost: that of the same seed without
+                   exploration less this
+    ndcg@10        ranking of the same queries by the last state
+    JUDGED/..      what the log says of another policy: refused; the effective sample size; width
+                   of the intervals at its end (of SNIPS the bootstrap's); error of IPS and of DR
+
+``drawn`` is greedy's rule with its tool drawn from the softmax of twice the logits: another way to
+explore, whose weights are smaller.
+"""
+
+import warnings
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from omegaconf import DictConfig
+
+import jaxret as jr
+from experiments.common.config import plain
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.loading import load_task
+from experiments.common.run_directory import RunDirectory
+from experiments.common.tables import cell
+from experiments.off_policy.tables import markdown
+from experiments.off_policy.worlds import judged, learnt, policy
+from jaxret.offline.warm_start import with_chances
+from jaxret.progress import Progress
+from jaxret.validate import require
+
+BOUNDED = ("IPS", "DR", "SNIPS")
+OF_RULE = ("accuracy", "cost", "ndcg@10")
+OF_LOG = ("refused", "effective", *(f"width/{x}" for x in BOUNDED), "error/IPS", "error/DR")
+OTHER = 1000  # far from the seeds of the rules that serve
+
+
+@experiment("off_policy_exploration")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Every rule with every share of exploration, and what its logs say."""
+    task, policies = load_task(cfg), {}
+    for name, spec in plain(cfg.judged).items():
+        exposures = spec.pop("exposures")
+        policies[name] = learnt(policy(name, spec), task, exposures, cfg.seed + OTHER)
+    truth = {name: judged(one, task).value for name, one in policies.items()}
+    results = {f"value/{name}": np.array([x]) for name, x in truth.items()}
+    for name, spec in (bar := Progress([*plain(cfg.rules).items()], unit="rule")):
+        for epsilon in cfg.epsilons:
+            bar.set_postfix_str(f"{name}, {epsilon:g}")
+            run.pause(0)
+            serves, place = exploring(name, spec, epsilon), f"{name}/{epsilon:g}"
+            folder = run.directory / "logs" / place
+            found = run.result(
+                place.replace("/", "-"),
+                partial(served, cfg, serves, task, folder, policies, truth),
+            )
+            results |= {f"{place}/{key}": values for key, values in found.items()}
+            without = results[f"{name}/{cfg.epsilons[0]:g}/accuracy"]
+            results[f"{place}/cost"] = without - found["accuracy"]
+    return results
+
+
+@main.check
+def check(cfg: DictConfig) -> None:
+    """Refuses rules and numbers that cannot be."""
+    for name, spec in plain(cfg.rules).items():
+        for epsilon in cfg.epsilons:
+            exploring(name, spec, epsilon)
+    require("epsilons", [*cfg.epsilons], "0 first, and more", lambda x: len(x) > 1 and x[0] == 0)
+    for name in ("exposures", "seeds"):
+        require(name, cfg[name], ">= 1", lambda x: x >= 1)
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Prints what exploring costs, then what the logs are worth for each policy, and keeps it."""
+    places = [(name, f"{epsilon:g}") for name in cfg.rules for epsilon in cfg.epsilons]
+    heads = [("what serves", [*OF_RULE])]
+    heads += [(name, [f"{name}/{measure}" for measure in OF_LOG]) for name in cfg.judged]
+    parts = []
+    for title, columns in heads:
+        value = results.get(f"value/{title}")
+        parts.append(title if value is None else f"{title}, value {value['mean']:.3f}")
+        rows = [
+            (*place, *(cell(results.get(f"{'/'.join(place)}/{column}")) for column in columns))
+            for place in places
+        ]
+        names = [column.removeprefix(f"{title}/") for column in columns]
+        parts.append(markdown(("rule", "epsilon", *names), rows))
+    text = "\n\n".join(parts) + "\n"
+    (Path(cfg.directory) / "exploration.md").write_text(text)
+    print(text)
+
+
+def exploring(name: str, spec: Mapping, epsilon: float) -> jr.Learner:
+    """A rule that explores; at 0 the rule alone."""
+    return policy(name, {**spec, "epsilon": epsilon} if epsilon else spec)
+
+
+def served(
+    cfg: DictConfig,
+    serves: jr.Learner,
+    task: jr.Task,
+    folder: Path,
+    policies: Mapping[str, jr.Snapshot],
+    truth: Mapping[str, float],
+) -> dict[str, np.ndarray]:
+    """Lets a rule serve and write logs, and asks each log what the others are worth.
+
+    Returns:
+      measure -> [S]; of a log that was refused there is nothing but that.
+    """
+    seeds = range(cfg.seed, cfg.seed + cfg.seeds)
+    played = jr.simulate(serves, task, exposures=cfg.exposures, seeds=seeds, log=folder)
+    results = defaultdict(list)
+    for seed in seeds:
+        log = with_chances(jr.load_log(folder / f"seed_{seed}.jsonl", task), serves)
+        for name, one in policies.items():
+            for key, value in said(log, one, truth[name]).items():
+                results[f"{name}/{key}"].append(value)
+    found = {key: np.array(values) for key, values in results.items()}
+    found["accuracy"] = played.accuracy.values
+    found["ndcg@10"] = jr.evaluate(played, task)["ndcg@10"].values
+    return found
+
+
+def said(log: jr.Log, one: jr.Snapshot, truth: float) -> dict[str, float]:
+    """What a log says of a policy."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*effective rounds of .* are too few")
+        try:
+            found = jr.off_policy(log, one)
+        except ValueError as error:
+            if "no support" not in str(error):
+                raise
+            return {"refused": 1.0}
+    values = {"refused": 0.0, "effective": found.effective}
+    values |= {f"width/{name}": found[name].high - found[name].low for name in BOUNDED}
+    return values | {f"error/{name}": found[name].estimate - truth for name in ("IPS", "DR")}
+
+
+if __name__ == "__main__":
+    main.cli()

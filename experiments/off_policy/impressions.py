@@ -1,0 +1,83 @@
+"""Logs of the Open Bandit Dataset: which item was shown at which place, and whether it was clicked.
+
+From github.com/st-tech/zr-obp, ``obd/{random,bts}/{men,women}`` (Saito, Aihara, Matsutani and
+Narita 2021, arXiv 2008.07146; CC BY 4.0), here as ``{random,bts}_{men,women}.csv`` in one folder. A
+fashion shop showed items at three places of a page, by lot or by Bernoulli Thompson sampling; each
+impression is a round of its own. No texts, so no task: users are not read, only places.
+
+Letters: T rounds, I items, P places.
+"""
+
+import csv
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from jaxret.files import existing
+from jaxret.logs import Log
+
+POLICIES = ("random", "bts")
+FIELDS = ("item_id", "position", "click", "propensity_score")
+
+
+class Impressions(NamedTuple):
+    """A log, and the place of each round."""
+
+    log: Log  # the query is the place, as a unit vector [P]
+    place: Int[np.ndarray, " T"]  # from 0
+    items: int  # I
+
+    @property
+    def frequencies(self) -> Float[np.ndarray, "P I"]:
+        """How often each item was shown at each place: the policy, as far as its log says.
+
+        Returns:
+          [P, I], rows of sum 1.
+        """
+        counts = np.zeros((self.log.query.shape[1], self.items))
+        np.add.at(counts, (self.place, self.log.item), 1)
+        return counts / counts.sum(axis=1, keepdims=True)
+
+
+def load(folder: str | Path, policy: str, campaign: str) -> Impressions:
+    """Reads a log; of the random policy also the chances of what it did not show.
+
+    Args:
+      folder: with the files.
+      policy: ``random`` or ``bts``.
+      campaign: ``men`` or ``women``.
+
+    Raises:
+      FileNotFoundError: where there is no such file.
+      ValueError: for a file that lacks a field or is empty, and a random one that is not uniform.
+    """
+    path = existing(Path(folder) / f"{policy}_{campaign}.csv", "a log of the Open Bandit Dataset")
+    with path.open(encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        if missing := [name for name in FIELDS if name not in (reader.fieldnames or ())]:
+            raise ValueError(f"{path} lacks the columns {missing}; expected {', '.join(FIELDS)}")
+        rows = [[float(row[name]) for name in FIELDS] for row in reader]
+    if not rows:
+        raise ValueError(f"{path} has no impressions")
+    item, place, click, propensity = np.array(rows).T
+    item, place = item.astype(int), place.astype(int) - 1
+    rounds, items = len(item), int(item.max()) + 1
+    chances = None
+    if policy == "random":
+        if not np.allclose(propensity, 1 / items):
+            raise ValueError(f"{path} is not uniform over its {items} items")
+        chances = np.full((rounds, items), 1 / items)
+    log = Log(
+        query=np.eye(place.max() + 1, dtype=np.float32)[place],
+        slate=item[:, None],
+        by_place=propensity[:, None],
+        item=item,
+        propensity=propensity,
+        reward=click,
+        version=np.full(rounds, -1),
+        round=np.arange(rounds),
+        chances=chances,
+    )
+    return Impressions(log, place, items)

@@ -1,0 +1,128 @@
+"""Real logs of two policies that served side by side: does each say what the other earned?
+
+    uv run python -m experiments.off_policy.open_bandit dataset.path=FOLDER
+
+The Open Bandit Dataset: 10,000 impressions of a random policy and of Bernoulli Thompson sampling in
+each of two campaigns. From the log of one, the value of the other: of the policy that shows items
+with the frequencies, by place, of the other log. What that log earned is the truth, with an error
+of its own. Few impressions are clicked (46 to 69), so there is no passing and no failing, only a
+difference and its error. Of CAMPAIGN/LOG/ESTIMATOR:
+
+    estimate, error    and its standard error: the deviation of its terms (of SNIPS the ratio's)
+    difference, sigma  to what the other log earned; over the error of both
+
+5 seconds. Expect differences of at most 1.6 errors of both. Thompson sampling's log of women has
+one weight of thousands: 2 effective rounds, and an interval for IPS that says nothing.
+"""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+from omegaconf import DictConfig
+
+import jaxret as jr
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.run_directory import RunDirectory
+from experiments.off_policy.impressions import POLICIES, Impressions, load
+from experiments.off_policy.tables import markdown
+from jaxret.offline import estimators
+from jaxret.offline.off_policy import CLIP, TRUNCATION
+from jaxret.offline.rounds import go_through
+from jaxret.offline.target import target
+from jaxret.validate import require
+
+HEAD = ("campaign", "log", "effective", "the other earned", "estimator", "estimate", "difference")
+HEAD += ("in errors of both", "low", "high")
+ESTIMATORS = ("IPS", "SNIPS", "clipped IPS", "DR", "Switch-DR", "DRos")
+
+
+@experiment("off_policy_open_bandit")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Both logs of each campaign, each judging the other's policy."""
+    results = {}
+    for campaign in cfg.campaigns:
+        both = {name: load(cfg.dataset.path, name, campaign) for name in POLICIES}
+        for name, other in (POLICIES, POLICIES[::-1]):
+            found = compared(both[name], both[other], cfg.alpha)
+            results |= {f"{campaign}/{name}/{key}": np.array([x]) for key, x in found.items()}
+    return results
+
+
+@main.check
+def check(cfg: DictConfig) -> None:
+    """Refuses a missing folder and campaigns that are not there."""
+    require("dataset.path", cfg.dataset.path, "the folder of the logs", lambda x: x is not None)
+    require("alpha", cfg.alpha, "in (0, 1)", lambda x: 0 < x < 1)
+    for campaign in cfg.campaigns:
+        require("campaigns", campaign, "men or women", ("men", "women").__contains__)
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Prints a row for each estimator, in clicks a thousand impressions, and keeps the table."""
+    pairs = [(campaign, log) for campaign in cfg.campaigns for log in POLICIES]
+    rows = [row(f"{c}/{log}", name, results) for c, log in pairs for name in ESTIMATORS]
+    text = markdown(HEAD, rows)
+    (Path(cfg.directory) / "open_bandit.md").write_text(text + "\n")
+    print(text)
+
+
+def row(place: str, estimator: str, results: Found) -> list[str]:
+    """What is printed of an estimator on a log; what it has no bound for stays empty."""
+
+    def per_thousand(name: str, form: str = ".2f") -> str:
+        found = results.get(f"{place}/{name}")
+        return "" if found is None else format(1e3 * found["mean"], form)
+
+    return [
+        *place.split("/"),
+        f"{results[f'{place}/effective']['mean']:,.0f}",
+        f"{per_thousand('truth')} ± {per_thousand('truth_error')}",
+        estimator,
+        f"{per_thousand(f'{estimator}/estimate')} ± {per_thousand(f'{estimator}/error')}",
+        per_thousand(f"{estimator}/difference", "+.2f"),
+        f"{results[f'{place}/{estimator}/sigma']['mean']:+.1f}",
+        per_thousand(f"{estimator}/low"),
+        per_thousand(f"{estimator}/high"),
+    ]
+
+
+def compared(mine: Impressions, other: Impressions, alpha: float) -> dict[str, float]:
+    """What one log says of the policy of another, beside what that log says itself."""
+    chances = other.frequencies[mine.place]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*effective rounds of .* are too few")
+        found = jr.off_policy(mine.log, chances, alpha=alpha)
+    clicks = other.log.reward
+    truth, noise = clicks.mean(), clicks.std(ddof=1) / np.sqrt(len(clicks))
+    results = {"truth": truth, "truth_error": noise, "earned": found.logged}
+    results |= {"effective": found.effective, "mean_weight": found.mean_weight}
+    results["warned"] = float(found.few)
+    for name, error in errors(mine, chances).items():
+        value = found[name]
+        gap = value.estimate - truth
+        numbers = {"estimate": value.estimate, "error": error, "difference": gap}
+        numbers |= {"sigma": gap / np.hypot(error, noise), "low": value.low, "high": value.high}
+        results |= {f"{name}/{key}": float(x) for key, x in numbers.items() if np.isfinite(x)}
+    return results
+
+
+def errors(mine: Impressions, chances: np.ndarray) -> dict[str, float]:
+    """The standard error of each estimate: rounds are independent, but for what a model learnt."""
+    aim = target(mine.log, chances)
+    w, y, m, e, *_ = go_through(mine.log, aim, truncation=TRUNCATION)
+    ratio = (w * y).mean() / w.mean()
+    terms = {
+        "IPS": estimators.inverse_propensity(w, y),
+        "SNIPS": w * (y - ratio) / w.mean(),
+        "clipped IPS": estimators.clipped(w, y, CLIP),
+        "DR": estimators.doubly_robust(w, y, m, e),
+        "Switch-DR": estimators.tuned_switch(w, y, m, e),
+        "DRos": estimators.tuned_shrinkage(w, y, m, e),
+    }
+    return {name: float(x.std(ddof=1) / np.sqrt(len(x))) for name, x in terms.items()}
+
+
+if __name__ == "__main__":
+    main.cli()

@@ -1,0 +1,147 @@
+"""How often does a log name the truly best of six rules, and what is lost where it does not?
+
+    uv run python -m experiments.off_policy.selection                                  # DeskBank
+    uv run python -m experiments.off_policy.selection dataset=ultratool dataset.path=FILE \\
+        document=orag_ultratool
+
+Logs are those of `experiments.off_policy.coverage`: independent queries of one half of the task, so
+that the success of every frozen rule is known. The first so many rounds of each log choose
+
+    values      among six rules that have learnt from the other half and are frozen, by the largest
+                value of each estimator on the whole log
+    select      among the same six as they begin, by `jr.select`: they learn from the first half of
+                the log, are frozen, and estimated on the other; the truth is that of what they
+                have become
+
+Of LOGGING/LENGTH/values/ESTIMATOR and LOGGING/LENGTH/select, one value a log: ``right``, whether
+the best rule was chosen; ``regret``, what the best earns a round more than the chosen one;
+``chance``, the regret of a rule drawn evenly. Of `jr.select` also ``sure``, whether its bounds part
+the best from all others, and ``gain``, what the chosen one earns more than static retrieval.
+"""
+
+import warnings
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from omegaconf import DictConfig
+
+import jaxret as jr
+from experiments.common.config import plain
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.loading import load_task
+from experiments.common.run_directory import RunDirectory
+from experiments.off_policy import selection_page
+from experiments.off_policy.worlds import Judged, aim, judged, learnt, logs, policy
+from jaxret.logs import Log, take
+from jaxret.offline.off_policy import evaluate
+from jaxret.progress import Progress
+from jaxret.validate import require
+
+
+@experiment("off_policy_selection")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Both ways to choose, on every log and at every length."""
+    world, apart = load_task(cfg).split((cfg.share, 1 - cfg.share), seed=cfg.seed)
+    rules = {name: policy(name, spec) for name, spec in plain(cfg.rules).items()}
+    frozen = {
+        name: judged(learnt(rule, apart, cfg.exposures, cfg.seed), world)
+        for name, rule in rules.items()
+    }
+    results = {f"value/{name}": np.array([one.value]) for name, one in frozen.items()}
+    seeds = range(cfg.seed, cfg.seed + cfg.logs)
+    bar = Progress(total=len(cfg.logging) * cfg.logs, unit="log")
+    for name, spec in plain(cfg.logging).items():
+        served = logs(policy(name, spec), world, rounds=max(cfg.lengths), seeds=seeds)
+        each = defaultdict(list)
+        for seed, (log, query) in zip(seeds, served, strict=True):
+            run.pause(0)
+
+            def compute(log=log, query=query):
+                found = {}
+                for rounds in cfg.lengths:
+                    some = take(log, slice(0, rounds))
+                    by_value = chosen_by_values(some, query[:rounds], frozen)
+                    by_select = chosen_by_select(some, rules, world)
+                    found |= {f"{rounds}/values/{key}": x for key, x in by_value.items()}
+                    found |= {f"{rounds}/select/{key}": x for key, x in by_select.items()}
+                return found
+
+            for key, x in run.result(f"{name}-{seed}", compute).items():
+                each[f"{name}/{key}"].append(float(x))
+            bar.update()
+        results |= {key: np.array(x) for key, x in each.items()}
+    bar.close()
+    selection_page.figures(run, [*cfg.logging], [*cfg.lengths], results)
+    return results
+
+
+@main.check
+def check(cfg: DictConfig) -> None:
+    """Refuses rules and numbers that cannot be."""
+    for specs in (cfg.rules, cfg.logging):
+        for name, spec in plain(specs).items():
+            policy(name, spec)
+    require("rules", len(cfg.rules), ">= 2", lambda x: x >= 2)
+    require("rules", [*cfg.rules], "with frozen", lambda x: "frozen" in x)
+    require("logs", cfg.logs, ">= 1", lambda x: x >= 1)
+    require("lengths", [*cfg.lengths], ">= 4 each", lambda x: x and min(x) >= 4)
+    require("share", cfg.share, "in (0, 1)", lambda x: 0 < x < 1)
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Writes and prints the page."""
+    title = f"Selection on {cfg.dataset.name}, {cfg.logs} logs"
+    text = selection_page.text(title, [*cfg.rules], [*cfg.logging], [*cfg.lengths], results)
+    (Path(cfg.directory) / "selection.md").write_text(text)
+    print(text)
+
+
+def chosen_by_values(log: Log, query: np.ndarray, frozen: Mapping[str, Judged]) -> dict[str, float]:
+    """The pick of each estimator among frozen rules, each evaluated on the whole log."""
+    found = {
+        name: evaluate(log, aim(one, query), name=name, groups=one.groups)
+        for name, one in frozen.items()
+    }
+    truth = {name: one.value for name, one in frozen.items()}
+    results = {"chance": max(truth.values()) - float(np.mean([*truth.values()]))}
+    for estimator in selection_page.ESTIMATORS:
+        said = {name: of(one.values, estimator).estimate for name, one in found.items()}
+        picks = [name for name, value in said.items() if value == max(said.values())]
+        outcomes = [outcome(pick, truth) for pick in picks]  # of equals any, by lot
+        for key in outcomes[0]:
+            results[f"{estimator}/{key}"] = float(np.mean([one[key] for one in outcomes]))
+    return results
+
+
+def of(values: Mapping, estimator: str):
+    """What an estimator said; the name of MIPS goes on with its number of groups."""
+    return next(x for name, x in values.items() if name.partition(",")[0] == estimator)
+
+
+def chosen_by_select(log: Log, rules: Mapping[str, jr.Learner], world: jr.Task) -> dict[str, float]:
+    """The pick of `jr.select`, and what it is worth."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the log has too few effective rounds")
+        chosen = jr.select(log, [*rules.values()])
+    truth = {name: judged(one, world).value for name, one in chosen.snapshots.items()}
+    few = [found.few for found in chosen.values.values()]
+    return {
+        **outcome(chosen.best, truth),
+        "sure": float(chosen.sure),
+        "warned": float(np.mean(few)),
+        "gain": truth[chosen.best] - truth["frozen"],
+        "chance": max(truth.values()) - float(np.mean([*truth.values()])),
+    }
+
+
+def outcome(pick: str, truth: Mapping[str, float]) -> dict[str, float]:
+    """Whether a pick is the best, ties included, and what it lacks."""
+    best = max(truth.values())
+    return {"right": float(truth[pick] == best), "regret": best - truth[pick]}
+
+
+if __name__ == "__main__":
+    main.cli()

@@ -1,0 +1,176 @@
+"""Logs whose truth is known, and whether intervals cover it: on twelve tools, and as a command."""
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+
+import jaxret as jr
+from experiments.common.config import CONFIGS
+from experiments.off_policy import coverage, coverage_page, worlds
+from jaxret.tracking import read_results
+from tests.facade.conftest import make_task
+
+TASK = make_task(queries=100)
+BEST = (TASK.queries @ TASK.theta.T).argmax(axis=1)
+TRUTH = (TASK.labels[:, 0] == BEST).mean()
+EXPLORES = worlds.policy("explores", {"preset": "frozen", "epsilon": 0.5, "learns": False})
+
+
+def begun(learner):
+    return worlds.judged(worlds.learnt(learner, TASK, 0, 0), TASK)
+
+
+def test_the_truth_is_a_sum_over_all_queries():
+    still = begun(jr.frozen())
+    assert still.value == pytest.approx(TRUTH)
+    np.testing.assert_array_equal(still.chances, np.eye(12)[BEST])
+    assert begun(EXPLORES).value == pytest.approx(0.5 * TRUTH + 0.5 / 12, rel=1e-5)
+    drawn = begun(worlds.policy("drawn", {"preset": "orag", "tau": 0.2, "learns": False}))
+    p = np.exp(TASK.queries @ TASK.theta.T / 0.2)
+    np.testing.assert_allclose(drawn.chances, p / p.sum(axis=1, keepdims=True), rtol=1e-4)
+    p_right = (p / p.sum(axis=1, keepdims=True))[np.arange(100), TASK.labels[:, 0]]
+    assert drawn.value == pytest.approx(p_right.mean(), rel=1e-4)
+
+
+def test_several_right_tools_count_once_each_and_padding_for_nothing():
+    theta, queries = np.eye(4), np.eye(4)[:3]
+    task = jr.Task.from_arrays(theta, queries, [[0, 1], [2], [3]])
+    np.testing.assert_array_equal(worlds.right(task), [[1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
+
+
+def test_a_log_says_what_was_done():
+    made = [*worlds.logs(EXPLORES, TASK, rounds=2_000, seeds=range(3))]
+    t = np.arange(2_000)
+    for log, query in made:
+        assert log.chances is not None
+        np.testing.assert_array_equal(log.query, TASK.queries[query])
+        np.testing.assert_array_equal(log.reward, TASK.labels[query, 0] == log.item)
+        expected = np.where(log.item == BEST[query], 0.5 + 0.5 / 12, 0.5 / 12)
+        np.testing.assert_allclose(log.propensity, expected, rtol=1e-5)
+        np.testing.assert_allclose(log.by_place[:, 0], log.propensity, rtol=1e-6)
+        np.testing.assert_allclose(log.chances[t, log.item], log.propensity, rtol=1e-6)
+        assert np.bincount(query, minlength=100).min() > 3  # with replacement, from all of them
+        assert len(np.unique(query[:100])) < 80
+    rewards = np.concatenate([log.reward for log, _ in made])
+    value = 0.5 * TRUTH + 0.5 / 12
+    assert rewards.mean() == pytest.approx(value, abs=4 * np.sqrt(value / len(rewards)))
+    again = next(iter(worlds.logs(EXPLORES, TASK, rounds=2_000, seeds=[1])))
+    np.testing.assert_array_equal(again.log.item, made[1].log.item)
+    assert (made[0].log.item != made[1].log.item).any()
+
+
+def test_a_log_is_that_of_a_learner_that_learns_unless_it_must_not():
+    spec = {"preset": "greedy", "epsilon": 0.2, "eta": 0.01}
+    learns = next(iter(worlds.logs(worlds.policy("a", spec), TASK, rounds=400, seeds=[0])))
+    still = worlds.policy("b", spec | {"learns": False})
+    stays = next(iter(worlds.logs(still, TASK, rounds=400, seeds=[0])))
+    np.testing.assert_array_equal(best(stays.log), BEST[stays.query])
+    assert (best(learns.log) != BEST[learns.query]).mean() > 0.1
+    # What it knew in each round can be worked out from its log alone.
+    log = learns.log._replace(chances=None)
+    with pytest.warns(UserWarning, match="too few"):
+        found = jr.off_policy(log, jr.frozen(), logging=worlds.policy("a", spec))
+    with pytest.warns(UserWarning, match="too few"):
+        known = jr.off_policy(learns.log, jr.frozen())
+    assert found["DR"].low == pytest.approx(known["DR"].low, abs=1e-5)
+
+
+def best(log):
+    """The tool that is most likely to be shown."""
+    assert log.chances is not None
+    return log.chances.argmax(axis=1)
+
+
+def small(directory, *more):
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose("off_policy_coverage", [f"directory={directory}", *more])
+
+
+def test_intervals_cover_the_value_and_nothing_else(tmp_path):
+    """Of a value that is not the policy's, not one log is covered."""
+    cfg, right = small(tmp_path, "logs=12", "rounds=600"), begun(jr.frozen())
+    found = coverage.measured(
+        cfg, EXPLORES, TASK, {"right": right, "wrong": right._replace(value=right.value / 4)}
+    )
+    for name in ("IPS", "DR", "SNIPS", "Switch-DR"):
+        assert found[f"right/coverage/{name}"].mean() > 0.7, name
+        assert found[f"wrong/coverage/{name}"].mean() == 0, name
+    assert found["refused"].tolist() == [0.0] * 12
+    np.testing.assert_allclose(found["right/effective"], 600 * (0.5 + 0.5 / 12), rtol=1e-4)
+    error = found["right/error/IPS"]
+    assert abs(error.mean()) < 4 * error.std() / np.sqrt(12)
+    np.testing.assert_allclose(found["wrong/error/IPS"], error + 0.75 * right.value)
+
+
+def test_logs_of_what_never_explores_are_counted_as_refused(tmp_path):
+    cfg = small(tmp_path, "logs=3", "rounds=50")
+    found = coverage.measured(cfg, jr.frozen(), TASK, {"other": begun(jr.orag(tau=0.2))})
+    assert found["refused"].tolist() == [1.0] * 3
+    assert set(found) == {"refused", "earned"}
+
+
+def cell(serves, coverage, effective, warned):
+    names = (*coverage_page.ANYTIME, *coverage_page.BOOTSTRAP)
+    values = {f"coverage/{name}": np.array(coverage, float) for name in names}
+    more = {"effective": np.array(effective, float), "warned": np.array(warned, float)}
+    return coverage_page.Cell(serves, "judged", values | more)
+
+
+def test_a_cell_that_fails_without_a_warning_is_named():
+    good = cell("good", [1, 1], [900, 900], [0, 0])
+    loud = cell("loud", [1, 0], [9, 9], [1, 1])
+    silent = cell("silent", [1, 0], [900, 900], [0, 0])
+    said = coverage_page.sums([good, loud, silent])
+    assert "SNIPS: 4 of 6 intervals cover (0.6667); the least of 3 cells 0.500 (loud" in said
+    assert "less than 0.9 in 2 of 3 cells" in said
+    assert "comes in 0.500 of the logs there, in 0.000 of the others" in said
+    assert "low without a warning: silent, judged: 0.500, 900 effective, warned in 0.00" in said
+    assert "low without a warning: loud" not in said
+    assert "covers in 0.750 (4) of the logs without a warning, in 0.500 (2)" in said
+
+
+@pytest.fixture(scope="module")
+def finished(world, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("runs") / "coverage"
+    given = [
+        "dataset=jsonl",
+        f"dataset.path={world / 'data'}",
+        "tracking=files",
+        f"encoder.path={world / 'encoder'}",
+        f"cache={world / 'cache'}",
+        *("logs=6", "rounds=300"),
+        *(f"~logging.{name}" for name in ("tau_0_05", "tau_0_03", "epsilon_0_3", "epsilon_0_01")),
+    ]
+    cfg = small(directory, *given)
+    coverage.main(cfg)
+    return cfg, directory, {k: np.array(x["values"]) for k, x in read_results(directory).items()}
+
+
+def test_every_cell_is_on_the_page_with_its_figures(finished):
+    cfg, directory, results = finished
+    page = (directory / "coverage.md").read_text()
+    for serves in cfg.logging:
+        refused = results[f"{serves}/refused"]
+        assert f"{refused.sum():.0f} of 6 |" in page
+        for judged in cfg.judged:
+            assert (f"| {serves} | {judged} | " in page) == (not refused.all())
+    assert results["greedy_alone/refused"].all()
+    for name in ("coverage", *(f"errors_{judged}" for judged in cfg.judged)):
+        assert (directory / f"{name}.png").stat().st_size > 10_000
+    held = [values for name, values in results.items() if name.endswith("coverage/IPS")]
+    assert np.concatenate(held).mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("logs=1", "logs must be >= 2, got 1"),
+        ("alpha=1.0", r"alpha must be in \(0, 1\), got 1.0"),
+        ("logging.tau_1.preset=gready", "unknown preset 'gready'"),
+        ("+judged.static.taus=1", "'static': preset 'frozen': got an unexpected keyword argument"),
+    ],
+)
+def test_wrong_settings_are_refused_before_any_work(tmp_path, override, message):
+    with pytest.raises(ValueError, match=message):
+        coverage.main(small(tmp_path / "run", override))
+    assert not (tmp_path / "run").exists()
