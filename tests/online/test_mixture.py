@@ -196,7 +196,7 @@ def test_a_live_index_gives_new_tools_to_every_expert(task):
         ({"trust": 0.0}, "trust must be > 0, got 0.0"),
         ({"floor": 0.5}, r"floor must be in \(0, 0.5\)"),
         ({"prior": [1.0]}, "prior must be 4 numbers"),
-        ({"prior": [0.0] * 7}, "prior must be > 0"),
+        ({"prior": [0.0] * 4}, "prior must be > 0"),
     ],
 )
 def test_what_cannot_be_is_refused(arguments, message):
