@@ -24,13 +24,12 @@ rewritten, static retrieval serves those of the moment. A rule that cannot show 
 left out where several are shown, and so is the guard, which needs one.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
 from omegaconf import DictConfig
 
 import jaxret as jr
@@ -40,62 +39,17 @@ from experiments.common.loading import load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.scenarios import page
-from experiments.scenarios.measures import Windows, largest_loss, means, measures
-from experiments.scenarios.rules import rule_showing, static_rule
-from experiments.scenarios.worlds import Place, Scenario, of_static, scenario
-from jaxret import plots
+from experiments.scenarios.measures import Windows
+from experiments.scenarios.playing import Stage, played
+from experiments.scenarios.scenario import Place, Scenario
+from experiments.scenarios.worlds import scenario
 from jaxret.data.masks import draw_parts_each
 from jaxret.online.choosing import choose
-from jaxret.online.environment import Environment
-from jaxret.online.grids import LearnerGrid
 from jaxret.online.ranker import Ranker
 from jaxret.online.simulation import Simulation
 from jaxret.online.streams import orders
 from jaxret.progress import Progress
 from jaxret.validate import require
-
-
-class Stage(NamedTuple):
-    """What all scenarios share."""
-
-    run: RunDirectory
-    place: Place
-    seeds: range
-    order: Int[np.ndarray, "S T"]
-    chunk: int
-    windows: Windows
-    guard: Callable[[jr.Learner], jr.Learner]
-
-    def simulated(
-        self,
-        name: str,
-        grid: LearnerGrid,
-        setting: Float[np.ndarray, "S n"],
-        environment: Environment,
-        *,
-        guard: bool = False,
-    ) -> dict[str, np.ndarray]:
-        """``success [S, T]`` of a rule in a world; with a guard also ``stopped [S]``."""
-
-        def make(*numbers):
-            learner = grid.make(*numbers)
-            return self.guard(learner) if guard else learner
-
-        def compute():
-            simulation = Simulation(
-                make,
-                self.place.task,
-                environment,
-                seeds=self.seeds,
-                example=setting[0],
-                chunk=self.chunk,
-            )
-            states, trace = simulation.run(setting, self.order, title=name)
-            found = {"success": np.asarray(trace.success) > 0}
-            return found | ({"stopped": states.extra.stopped} if guard else {})
-
-        self.run.pause(0)
-        return self.run.result(name, compute)
 
 
 @experiment("scenarios")
@@ -137,9 +91,10 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     results: dict[str, np.ndarray] = {}
     for name in (bar := Progress(chosen, unit="scenario")):
         bar.set_postfix_str(name)
-        found, curves = played(stage, name, chosen[name], cfg, settings)
+        found, curves = played(stage, name, chosen[name], plain(cfg.learners), settings)
         results |= {f"{name}/{key}": values for key, values in found.items()}
-        figure(stage, name, chosen[name], curves)
+        begins = stage.place.at(chosen[name].begins)
+        run.save_figure(page.figure(curves, cfg.window, begins), name)
     return results | {"rounds": np.array([rounds]), "budget": np.array([cfg.guard.share * rounds])}
 
 
@@ -185,78 +140,6 @@ def told(spec: Mapping[str, Any]) -> str:
     """A scenario's settings in words."""
     given = ", ".join(f"{key} {value}" for key, value in spec.items() if key != "name")
     return f"`{spec['name']}`: {given}."
-
-
-def played(
-    stage: Stage,
-    name: str,
-    one: Scenario,
-    cfg: DictConfig,
-    settings: Mapping[str, Float[np.ndarray, "S n"]],
-) -> tuple[dict[str, np.ndarray], dict[str, Float[np.ndarray, "S T"]]]:
-    """Every rule in one scenario.
-
-    Returns:
-      ``<learner>/<measure>`` -> [S], and the successes of each learner [S, T].
-    """
-    environment, begins = one.world(stage.place), stage.place.at(one.begins)
-    static = static_rule(one.shown)
-    alone = np.tile(static.settings, (len(stage.seeds), 1))
-    calm = "calm" if one.shown == 1 else f"{name}-calm"
-    quiet = stage.simulated(f"{calm}-static", static, alone, one.calm)["success"]
-    still = stage.simulated(f"{name}-static", static, alone, of_static(environment))["success"]
-    found = measures(still, quiet, still, begins, stage.windows)
-    results = {f"frozen/{key}": values for key, values in found.items()}
-    curves = {"frozen": still}
-    for rule, spec in plain(cfg.learners).items():
-        grid = rule_showing(rule, spec, one.shown)
-        if rule == "frozen" or grid is None:
-            continue
-        setting = settings[rule]
-        before = stage.simulated(f"{calm}-{rule}", grid, setting, one.calm)["success"]
-        success = stage.simulated(f"{name}-{rule}", grid, setting, environment)["success"]
-        found = measures(success, before, still, begins, stage.windows)
-        if one.shown == 1 and grid.make(*setting[0]).chances is not None:
-            guarded = stage.simulated(
-                f"{name}-{rule}-guarded", grid, setting, environment, guard=True
-            )
-            found |= of_guard(guarded, success, still, stage.windows)
-        results |= {f"{rule}/{key}": values for key, values in found.items()}
-        curves[rule] = success
-    return results, curves
-
-
-def of_guard(
-    guarded: Mapping[str, np.ndarray],
-    free: Float[np.ndarray, "S T"],
-    static: Float[np.ndarray, "S T"],
-    windows: Windows,
-) -> dict[str, np.ndarray]:
-    """What the guard costs, and what it keeps from happening."""
-    success = guarded["success"].astype(np.float64)
-    return {
-        "guard/cost": free.mean(axis=1) - success.mean(axis=1),
-        "guard/worst": means(success - static, windows.rounds).min(axis=1),
-        "guard/loss": largest_loss(success, static),
-        "guard/stopped": guarded["stopped"].astype(np.float64),
-    }
-
-
-def figure(
-    stage: Stage, name: str, one: Scenario, curves: Mapping[str, Float[np.ndarray, "S T"]]
-) -> None:
-    """Success of every rule, a mean of windows; a line where the trouble begins."""
-    width = min(stage.windows.rounds, stage.place.rounds)
-    drawn, ax = plots.new_figure("round", f"success, mean of {width} rounds")
-    rounds = np.arange(width, stage.place.rounds + 1)
-    for learner, success in curves.items():
-        line = plots.curve_with_band(ax, rounds, means(success.astype(float), width), learner)
-        if learner == "frozen":
-            line.set_linestyle("--")
-    if one.begins > 0:
-        ax.axvline(stage.place.at(one.begins), color=plots.GREY, linewidth=0.8)
-    plots.label_curves(ax)
-    stage.run.save_figure(drawn, name)
 
 
 if __name__ == "__main__":

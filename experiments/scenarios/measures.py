@@ -3,6 +3,7 @@
 Letters: S seeds, T rounds, w rounds a window.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -54,6 +55,22 @@ def measures(
         "loss": largest_loss(success, static),
     }
     return {name: np.asarray(values) for name, values in found.items()}
+
+
+def of_guard(
+    guarded: Mapping[str, np.ndarray],
+    free: Float[np.ndarray, "S T"],
+    static: Float[np.ndarray, "S T"],
+    windows: Windows,
+) -> dict[str, np.ndarray]:
+    """What the guard costs, and what it keeps from happening."""
+    success = guarded["success"].astype(np.float64)
+    return {
+        "guard/cost": free.mean(axis=1) - success.mean(axis=1),
+        "guard/worst": means(success - static, windows.rounds).min(axis=1),
+        "guard/loss": largest_loss(success, static),
+        "guard/stopped": guarded["stopped"].astype(np.float64),
+    }
 
 
 def means(values: Success, rounds: int) -> Float[np.ndarray, "S n"]:

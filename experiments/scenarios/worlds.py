@@ -1,57 +1,20 @@
-"""The scenarios: what each does to the world, from when on, and what the calm world beside it is.
+"""The scenarios by name: what each does to the world, and from when on.
 
 Their settings stand in ``configs/scenarios.yaml``; times are shares of the stream in [0, 1].
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 import jaxret as jr
-from experiments.common.loading import TextTask
-from jaxret import encoders
+from experiments.scenarios.scenario import Scenario
 from jaxret.data.templates import template
 from jaxret.online.environment import Environment
 from jaxret.online.scenarios import censoring, clicks, delay, drift, poison, restart, rewriting
 from jaxret.online.scenarios.rewriting import How
 from jaxret.validate import from_registry, require
-
-
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """Where a scenario takes place."""
-
-    task: TextTask
-    rounds: int
-    seed: int
-    cache: Path
-
-    def at(self, share: float) -> int:
-        """The round at a share of the stream."""
-        return round(share * self.rounds)
-
-    def documents(self, name: str) -> Float[np.ndarray, "I d"]:
-        """The tools by another template.
-
-        Returns:
-          [I, d].
-        """
-        texts = [template(name)(one) for one in self.task.dataset.documents]
-        return encoders.encode(self.task.encoder, texts, kind="document", cache=self.cache)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scenario:
-    """One of them."""
-
-    world: Callable[[Place], Environment]
-    begins: float = 0.0  # the trouble, as a share of the stream
-    shown: int = 1  # tools in a round
-    calm: Environment = field(default_factory=Environment)
 
 
 def swapped(*, share: float, at: float) -> Scenario:

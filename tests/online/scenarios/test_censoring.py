@@ -53,6 +53,17 @@ def test_a_learner_is_told_nothing_of_a_silent_round():
     assert 10 < (~feedback.observed).sum() < 80
 
 
+def test_silence_follows_what_happened_and_not_the_bit_that_is_told():
+    """The tool is right, half of the bits say otherwise: a fifth are silent, as after a success."""
+    noisy = Environment(censoring=censoring.by_success(**SHARES), noise_rate=0.5)
+    slate = Slate(items=jnp.array([7]), propensity=jnp.array([1.0]))
+    ask = lambda key: respond(noisy, key, slate, jnp.array([7]), jnp.asarray(0))  # noqa: E731
+    feedback = jax.vmap(ask)(jax.random.split(jax.random.key(0), 2_000))[1]
+    assert abs(1 - feedback.observed.mean() - 0.2) < 4 * np.sqrt(0.2 * 0.8 / 2_000)
+    answered = feedback.reward[feedback.observed]
+    assert abs(answered.mean() - 0.5) < 4 * np.sqrt(0.25 / len(answered))
+
+
 @pytest.mark.parametrize("name", list(SHARES))
 def test_shares_outside_their_range_are_refused(name):
     with pytest.raises(ValueError, match=rf"{name} must be in \[0, 1\], got 1.5"):

@@ -11,7 +11,7 @@ import jaxret as jr
 from jaxret.online.deployment import deployed
 from jaxret.online.environment import Environment
 from jaxret.online.rounds import learn, show_slate
-from jaxret.online.scenarios import delay
+from jaxret.online.scenarios import censoring, delay
 from jaxret.types import Stream
 
 ROUNDS, LONGEST = 600, 7
@@ -120,6 +120,18 @@ def test_an_answer_about_a_tool_that_has_gone_teaches_nothing(task, scribe):
     np.testing.assert_array_equal(told.item[0][: told.count[0]], item[known])
     assert gone.sum() >= 1
     assert run.states.t[0] == 35  # answers, those that teach nothing too
+
+
+def test_how_late_an_answer_is_says_nothing_of_whether_it_comes(task, scribe):
+    """Of those that come some come at once, and overtake those that are two rounds late."""
+    silent = censoring.by_success(after_success=0.5, after_failure=0.5)
+    world = Environment(delay=delay.uniform(longest=2), censoring=silent)
+    run = jr.simulate(scribe(200), task, exposures=5, environment=world)
+    told, count = run.states.extra.propensity[0], int(run.states.extra.count[0])
+    sent = run.trace.propensity[0][~np.isnan(run.trace.reward[0])]
+    assert len(sent) - count <= 2  # the last may still be under way
+    assert set(told[:count].tolist()) <= set(sent.tolist())
+    assert (told[:count] != sent[:count]).any()
 
 
 @pytest.mark.parametrize(

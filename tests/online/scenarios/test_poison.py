@@ -1,10 +1,14 @@
 """Bits of an attacker, tool by tool and user by user."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxret as jr
+from jaxret.online.environment import Environment, respond
 from jaxret.online.scenarios import poison
+from jaxret.types import Slate
 
 
 @pytest.mark.parametrize("says", [None, 0.0, 1.0])
@@ -19,6 +23,21 @@ def test_bits_are_false_of_this_tool_for_these_users_and_true_elsewhere(task, le
     assert hit.sum() >= 3
     np.testing.assert_array_equal(reward[~hit], success[~hit])
     np.testing.assert_array_equal(reward[hit], 1 - success[hit] if says is None else says)
+
+
+@pytest.mark.parametrize(("tool", "share_of_ones"), [(9, 1.0), (7, 0.5)])
+def test_an_attacker_has_the_last_word_on_the_tool_that_is_used(tool, share_of_ones):
+    """The second of two is clicked, and half of the bits are noise, where nobody praises it."""
+    world = Environment(
+        noise_rate=0.5,
+        reranker=lambda key, slate, labels, query: 1,
+        poison=poison.attacked(items=10, queries=1, tool=tool, says=1.0),
+    )
+    slate = Slate(items=jnp.array([7, 9]), propensity=jnp.ones(2))
+    ask = lambda key: respond(world, key, slate, jnp.array([7]), jnp.asarray(0))  # noqa: E731
+    rewards = jax.vmap(ask)(jax.random.split(jax.random.key(0), 400))[1].reward
+    error = np.sqrt(share_of_ones * (1 - share_of_ones) / 400)
+    assert abs(rewards.mean() - share_of_ones) <= 4 * error
 
 
 def test_without_a_tool_all_are_lied_about_and_without_a_share_all_users_lie():

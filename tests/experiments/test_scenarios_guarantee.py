@@ -1,0 +1,80 @@
+"""The guard's promise against worlds that want to break it, in 2,000 runs each."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+
+from experiments.common.config import CONFIGS
+from experiments.scenarios import guarantee
+from jaxret.tracking import read_results
+
+SMALL = ["tracking=files", "seeds=2", "runs=1000", "rounds=120", "deltas=[0.1,0.3]"]
+
+
+def configure(directory, *more):
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        settings = [*SMALL, "epsilons=[0.3]", "times=[1.0]", f"directory={directory}", *more]
+        return compose("scenarios_guarantee", settings)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    cfg = configure(tmp_path_factory.mktemp("runs") / "guarantee")
+    guarantee.main(cfg)
+    return {name: np.array(x["values"]) for name, x in read_results(cfg.directory).items()}
+
+
+@pytest.mark.parametrize("world", guarantee.WORLDS)
+@pytest.mark.parametrize("delta", [0.1, 0.3])
+def test_no_world_breaks_the_promise_more_often_than_it_allows(found, world, delta):
+    guard = guarantee.Guarded(delta, 0.3, 1.0)
+    assert found[f"{guard}/{world}/violated"].shape == (2,)
+    assert found[f"{guard}/{world}/violated"].mean() <= delta
+
+
+def test_it_is_broken_now_and_then_where_the_learner_harms_and_it_has_to_go(found):
+    """As often as no coin falls on static retrieval until the budget is lost."""
+    guard = guarantee.Guarded(0.3, 0.3, 1.0)
+    chance = 0.7 ** (np.floor(guard.budget) + 1)
+    error = np.sqrt(chance * (1 - chance) / 2_000)
+    assert abs(found[f"{guard}/harms/violated"].mean() - chance) < 4 * error
+    assert (found[f"{guard}/harms/stopped"] > 0.99).all()
+    assert (found[f"{guard}/equal/violated"] == 0).all()
+
+
+def past(lots, time=0.0, loss=0.0, bound=1.0):
+    return guarantee.Past(jnp.array(lots), *(jnp.asarray(x) for x in (time, loss, bound)))
+
+
+@pytest.mark.parametrize(
+    ("world", "state", "bits"),
+    [
+        ("harms", past([0.0, 0.9]), [1, 0]),
+        ("worse", past([0.3, 0.3]), [1, 0]),
+        ("equal", past([0.0, 0.9]), [1, 1]),
+        ("drifts", past([0.4, 0.4], time=0.49), [0, 1]),
+        ("drifts", past([0.4, 0.4], time=0.51), [1, 0]),
+        ("turns", past([0.4, 0.4], time=0.02), [0, 1]),
+        ("turns", past([0.4, 0.4], time=0.07), [1, 0]),
+        ("knows", past([0.4, 0.4], loss=0.0, bound=0.1), [1, 1]),
+        ("knows", past([0.4, 0.4], loss=0.2, bound=0.1), [1, 0]),
+    ],
+)
+def test_worlds_give_the_bits_of_their_words(world, state, bits):
+    np.testing.assert_array_equal(jax.jit(guarantee.WORLDS[world])(state), bits)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("times=[0.5]", "times must be >= 1, got 0.5"),
+        ("deltas=[1.0]", r"delta must be in \(0, 1\), got 1.0"),
+        ("runs=0", "runs must be >= 1, got 0"),
+    ],
+)
+def test_guards_that_cannot_be_are_refused(tmp_path, override, message):
+    with pytest.raises(ValueError, match=message):
+        guarantee.main(configure(tmp_path / "run", override))
+    assert not (tmp_path / "run").exists()
