@@ -15,6 +15,7 @@ that is reported is spent on it. Then, of one stream:
     LEARNER/heldout      the same of queries never streamed
     LEARNER/gain         online accuracy less that of ``against``; also low, high: the 95 % interval
                          by resampling questions and seeds, and p, after Holm over the table
+                         (``rivals.md`` marks with = what 0.05 does not tell from ``against``)
     LEARNER/kilobytes    of a learner's state; microseconds a round of all seeds, as the clock of a
                          busy machine had it (`experiments.benchmarks.rules` measures it in turn)
 
@@ -23,7 +24,8 @@ Rules of the field begin at the documents, and as LEARNER_zero at zero, as their
 2 cores: some 8 minutes for DeskBank with MiniLM; twice that for UltraTool.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -36,7 +38,7 @@ from experiments.common.config import plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import TextTask, drawn, encode_dataset, read_dataset
 from experiments.common.run_directory import RunDirectory
-from experiments.common.tables import results_table
+from experiments.common.tables import cell, results_table
 from jaxret.comparison import paired
 from jaxret.data.masks import Masks, draw_parts_each
 from jaxret.online.choosing import choose
@@ -136,6 +138,25 @@ def show(cfg: DictConfig, results: Found) -> None:
     names = [grid.name for grid in entries(cfg)]
     title = f"{cfg.dataset.name}, {cfg.document}, {cfg.encoder.name}: gain over {cfg.against}"
     results_table(results, names, COLUMNS, title)
+    path = Path(cfg.directory) / "rivals.md"
+    path.write_text(markdown(results, names, cfg.against))
+    print(f"the table in Markdown: {path}")
+
+
+def markdown(results: Found, names: Sequence[str], base: str) -> str:
+    """A table for a page: what is not told from ``base`` by p < 0.05 after Holm is marked."""
+    head = ["learner", "online", "final", "held-out", f"online, less `{base}`"]
+    lines = [head, ["---"] * len(head)]
+    for name in names:
+        shown = [cell(results[f"{name}/{key}"]) for key in ("online", "final", "heldout")]
+        lines.append([f"`{name}`", *shown, "" if name == base else _difference(results, name)])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _difference(results: Found, name: str) -> str:
+    gain, low, high, p = (results[f"{name}/{key}"]["mean"] for key in ("gain", "low", "high", "p"))
+    mark = "" if p < 0.05 else " ="
+    return f"{gain:+.3f} ({low:+.3f} to {high:+.3f}){mark}"
 
 
 def entries(cfg: DictConfig) -> list[LearnerGrid]:

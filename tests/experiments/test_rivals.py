@@ -37,6 +37,18 @@ def finished(world, tmp_path_factory):
     return {k: np.array(x["values"]) for k, x in read_results(directory).items()}
 
 
+def test_the_table_says_what_chance_would_not_give():
+    one = {"mean": 0.5, "stderr": 0.01}
+    results = {f"{name}/{key}": one for name in "abc" for key in ("online", "final", "heldout")}
+    for name, p in (("b", 0.04), ("c", 0.06)):
+        values = {"gain": 0.1, "low": 0.05, "high": 0.15, "p": p}
+        results |= {f"{name}/{key}": {"mean": x} for key, x in values.items()}
+    lines = rivals.markdown(results, ["a", "b", "c"], "a").splitlines()
+    assert lines[2] == "| `a` | 0.500 ±0.010 | 0.500 ±0.010 | 0.500 ±0.010 |  |"
+    assert lines[3].endswith("| +0.100 (+0.050 to +0.150) |")
+    assert lines[4].endswith("| +0.100 (+0.050 to +0.150) = |")
+
+
 def test_rules_of_the_field_begin_twice(finished):
     names = {name.partition("/")[0] for name in finished}
     assert names == {"frozen", "greedy", "linucb", "linucb_zero"}
