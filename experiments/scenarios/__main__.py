@@ -18,10 +18,11 @@ on the same streams. Of each (`measures`):
     guard/..           accuracy that the guard costs (negative: it helps), the same two with it, and
                        the share of seeds in which the rule had to go
 
-``scenarios.md`` has a table and a figure for each. Settings are chosen as in `experiments.orag`, in
-the calm world, by each seed's own validation part, which is in no stream here. Where documents are
-rewritten, static retrieval serves those of the moment. A rule that cannot show several tools is
-left out where several are shown, and so is the guard, which needs one.
+``scenarios.md`` has a table and a figure for each, in which the first rule is seen with the guard,
+too. Settings are chosen as in `experiments.orag`, in the calm world, by each seed's own validation
+part, which is in no stream here. Where documents are rewritten, static retrieval serves those of
+the moment. A rule that cannot show several tools is left out where several are shown, and so is the
+guard, which needs one.
 """
 
 from collections.abc import Mapping

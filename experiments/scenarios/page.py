@@ -7,24 +7,26 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
 
-from experiments.common.tables import cell
 from experiments.scenarios.measures import means
 from jaxret import plots
 
-#: What `measures` gives, and the guard -> the head of its column.
+#: What `measures` gives, and the guard -> the head of its column, and digits after the point.
 COLUMNS = {
-    "accuracy": "accuracy",
-    "calm": "calm",
-    "lost": "rounds lost",
-    "until": "until as before",
-    "back": "back",
-    "worst": "worst window",
-    "loss": "largest loss",
-    "guard/cost": "guard costs",
-    "guard/worst": "its worst window",
-    "guard/loss": "its largest loss",
-    "guard/stopped": "stopped",
+    "calm": ("calm", 3),
+    "accuracy": ("in trouble", 3),
+    "lost": ("rounds lost", 0),
+    "until": ("as before after", 0),
+    "back": ("back", 2),
+    "worst": ("worst window", 3),
+    "loss": ("largest loss", 0),
+    "guard/cost": ("guard costs", 3),
+    "guard/worst": ("its worst window", 3),
+    "guard/loss": ("its largest loss", 0),
+    "guard/stopped": ("stopped", 2),
 }
+
+#: The first rule, with the guard: a curve of its own.
+GUARDED = "guarded"
 
 
 def text(
@@ -49,12 +51,22 @@ def text(
 
 def table(results: Mapping[str, Mapping[str, Any]], scenario: str, learners: Sequence[str]) -> str:
     """One scenario: a row a learner."""
-    lines = [["learner", *COLUMNS.values()], ["---"] + ["---:"] * len(COLUMNS)]
+    heads = [head for head, _ in COLUMNS.values()]
+    lines = [["rule", *heads], ["---"] + ["---:"] * len(heads)]
     for learner in learners:
         row = f"{scenario}/{learner}"
         if f"{row}/accuracy" in results:
-            lines.append([learner, *(cell(results.get(f"{row}/{key}")) for key in COLUMNS)])
+            cells = [cell(results.get(f"{row}/{key}"), n) for key, (_, n) in COLUMNS.items()]
+            lines.append([f"`{learner}`", *cells])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def cell(value: Mapping[str, Any] | None, digits: int) -> str:
+    """Mean ± standard error; nothing where there is no value."""
+    if value is None:
+        return ""
+    error = f" ± {value['stderr']:,.{digits}f}" if value["stderr"] else ""
+    return f"{value['mean']:,.{digits}f}{error}".replace("-", "−")
 
 
 def figure(curves: Mapping[str, Float[np.ndarray, "S T"]], window: int, begins: int) -> Figure:
@@ -67,11 +79,12 @@ def figure(curves: Mapping[str, Float[np.ndarray, "S T"]], window: int, begins: 
     """
     rounds = next(iter(curves.values())).shape[1]
     width = min(window, rounds)
+    ends = np.arange(width, rounds + 1, max(1, rounds // 400))  # more could not be told apart
     drawn, ax = plots.new_figure("round", f"success, mean of {width} rounds")
     for learner, success in curves.items():
-        x = np.arange(width, rounds + 1)
-        line = plots.curve_with_band(ax, x, means(success.astype(float), width), learner)
-        if learner == "frozen":
+        drawn_means = means(success.astype(float), width)[:, ends - width]
+        line = plots.curve_with_band(ax, ends, drawn_means, learner)
+        if learner in ("frozen", GUARDED):
             line.set_linestyle("--")
     if begins > 0:
         ax.axvline(begins, color=plots.GREY, linewidth=0.8)

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 import jaxret as jr
 from experiments.common.run_directory import RunDirectory
 from experiments.scenarios.measures import Windows, measures, of_guard
+from experiments.scenarios.page import GUARDED
 from experiments.scenarios.rules import rule_showing, static_rule
 from experiments.scenarios.scenario import Place, Scenario
 from experiments.scenarios.worlds import of_static
@@ -80,7 +81,8 @@ def played(
       settings: of each rule, for every seed.
 
     Returns:
-      ``<learner>/<measure>`` -> [S], and the successes of each learner [S, T].
+      ``<learner>/<measure>`` -> [S]; and the successes [S, T] of each learner, and of the first
+      that has a guard with it.
     """
     environment, begins = one.world(stage.place), stage.place.at(one.begins)
     static = static_rule(one.shown)
@@ -104,6 +106,7 @@ def played(
                 f"{name}-{rule}-guarded", grid, setting, environment, guard=True
             )
             found |= of_guard(guarded, success, still, stage.windows)
+            curves.setdefault(GUARDED, guarded["success"])
         results |= {f"{rule}/{key}": values for key, values in found.items()}
         curves[rule] = success
     return results, curves

@@ -51,7 +51,7 @@ def test_every_scenario_has_its_table_and_its_figure(finished):
         assert f"![{name}]({name}.png)" in section
         assert (directory / f"{name}.png").stat().st_size > 10_000
         for rule in ("frozen", "greedy", "clipped"):
-            assert f"| {rule} |" in section, (name, rule)
+            assert f"| `{rule}` |" in section, (name, rule)
 
 
 def test_each_rule_is_held_against_itself_and_static_retrieval(finished):
