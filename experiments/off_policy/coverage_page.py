@@ -82,7 +82,12 @@ def policies(serving: Sequence[str], values: Mapping[str, np.ndarray]) -> str:
 
 def sums(each: Sequence[Cell]) -> str:
     """Coverage over all cells; where the bootstrap fails, and whether a warning came."""
-    lines = []
+    logs = [together(each, serves) for serves in dict.fromkeys(one.serves for one in each)]
+    lines = [
+        f"- all intervals that hold at all times, of every judged policy together: in "
+        f"{np.concatenate(logs).sum():,} of {sum(map(len, logs)):,} logs "
+        f"({np.concatenate(logs).mean():.4f})"
+    ]
     for name in (*ANYTIME, *BOOTSTRAP):
         held = np.concatenate([one.values[f"coverage/{name}"] for one in each])
         least = min(each, key=lambda one: one.mean(f"coverage/{name}"))
@@ -112,6 +117,16 @@ def sums(each: Sequence[Cell]) -> str:
             for one in silent
         ]
     return "\n".join(lines)
+
+
+def together(each: Sequence[Cell], serves: str) -> np.ndarray:
+    """Whether all anytime-valid intervals hold, of all that one policy's log judges.
+
+    Returns:
+      [n] of the logs.
+    """
+    mine = [one.values for one in each if one.serves == serves]
+    return np.all([values[f"coverage/{name}"] for values in mine for name in ANYTIME], axis=0)
 
 
 def share(held: np.ndarray) -> str:

@@ -122,6 +122,9 @@ def test_a_cell_that_fails_without_a_warning_is_named():
     loud = cell("loud", [1, 0], [9, 9], [1, 1])
     silent = cell("silent", [1, 0], [900, 900], [0, 0])
     said = coverage_page.sums([good, loud, silent])
+    assert "of every judged policy together: in 4 of 6 logs (0.6667)" in said
+    other = good._replace(judged="other", values=good.values | {"coverage/DR": np.array([0, 1])})
+    assert "together: in 3 of 6 logs (0.5000)" in coverage_page.sums([good, other, loud, silent])
     assert "SNIPS: 4 of 6 intervals cover (0.6667); the least of 3 cells 0.500 (loud" in said
     assert "less than 0.9 in 2 of 3 cells" in said
     assert "comes in 0.500 of the logs there, in 0.000 of the others" in said
