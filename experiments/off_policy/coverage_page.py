@@ -48,7 +48,7 @@ def text(
     parts = [f"# Coverage on {dataset}"]
     truths = ", ".join(f"{name} {values[f'value/{name}'][0]:.3f}" for name in judged)
     parts.append(f"Values that are to be covered: {truths}.")
-    parts.append(policies(serving, values))
+    parts.append(policies(serving, values, each))
     parts.append(sums(each))
     parts.append(coverage(each))
     parts.append(errors(each))
@@ -67,17 +67,15 @@ def cells(
                 yield Cell(serves, one, found)
 
 
-def policies(serving: Sequence[str], values: Mapping[str, np.ndarray]) -> str:
-    """What each logging policy earned, and how many of its logs were refused."""
-    rows = [
-        (
-            name,
-            f"{values[f'{name}/earned'].mean():.3f}",
-            f"{values[f'{name}/refused'].sum():.0f} of {len(values[f'{name}/refused'])}",
-        )
-        for name in serving
-    ]
-    return markdown(("logging policy", "earned a round", "logs refused"), rows)
+def policies(serving: Sequence[str], values: Mapping[str, np.ndarray], each: Sequence[Cell]) -> str:
+    """What each logging policy earned, how many of its logs were refused, what the others cover."""
+    rows = []
+    for name in serving:
+        refused, held = values[f"{name}/refused"], together(each, name)
+        earned, count = values[f"{name}/earned"].mean(), f"{refused.sum():.0f} of {len(refused)}"
+        rows.append((name, f"{earned:.3f}", count, f"{held.mean():.3f}" if held.size else ""))
+    head = ("logging policy", "earned a round", "logs refused", "all anytime intervals hold")
+    return markdown(head, rows)
 
 
 def sums(each: Sequence[Cell]) -> str:
@@ -126,7 +124,8 @@ def together(each: Sequence[Cell], serves: str) -> np.ndarray:
       [n] of the logs.
     """
     mine = [one.values for one in each if one.serves == serves]
-    return np.all([values[f"coverage/{name}"] for values in mine for name in ANYTIME], axis=0)
+    held = [values[f"coverage/{name}"] for values in mine for name in ANYTIME]
+    return np.all(held, axis=0) if held else np.zeros(0, bool)
 
 
 def share(held: np.ndarray) -> str:
