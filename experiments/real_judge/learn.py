@@ -139,8 +139,8 @@ def told(spec: dict[str, Any], rate: float) -> dict[str, Any]:
     """A learner's settings; one that wants a noise rate gets the share of wrong verdicts."""
     estimator = spec.get("estimator")
     if isinstance(estimator, dict) and "noise_rate" in estimator:
-        estimator = estimator | {"noise_rate": min(rate, 0.49)}
-    return spec | {"estimator": estimator}
+        return spec | {"estimator": estimator | {"noise_rate": min(rate, 0.49)}}
+    return spec
 
 
 def judge_results(pairs: Pairs, ranks: int) -> Results:

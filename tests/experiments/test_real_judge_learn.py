@@ -32,6 +32,14 @@ def test_probabilities_are_held_against_shares():
     np.testing.assert_allclose(found.believed, [1.4 / 7, 3.6 / 5])
 
 
+def test_only_a_rule_that_wants_a_rate_is_told_it():
+    noisy = {"estimator": {"name": "debiased", "noise_rate": 0.1}, "tau": [0.02]}
+    assert learn.told(noisy, 0.3)["estimator"]["noise_rate"] == 0.3
+    assert learn.told(noisy, 0.6)["estimator"]["noise_rate"] == 0.49  # below a half
+    for other in ({"preset": "mixture"}, {"estimator": "bandit_likelihood"}):
+        assert learn.told(other, 0.3) == other
+
+
 def test_the_threshold_makes_the_fewest_errors_of_both_kinds():
     best = errors.best_threshold(YES, RIGHT)
 
