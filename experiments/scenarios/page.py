@@ -43,10 +43,22 @@ def text(
       scenarios: name -> what it is, in a sentence.
       learners: rows, in this order; those that have no results are left out.
     """
-    parts = [f"# {title}"]
+    parts = [f"# {title}", "Worst windows:", overview(results, list(scenarios), learners)]
     for name, about in scenarios.items():
         parts += [f"## {name}", about, table(results, name, learners), f"![{name}]({name}.png)"]
     return "\n\n".join(parts) + "\n"
+
+
+def overview(
+    results: Mapping[str, Mapping[str, Any]], scenarios: Sequence[str], learners: Sequence[str]
+) -> str:
+    """The worst window of each rule, less static retrieval's: a row a scenario."""
+    rules = [rule for rule in learners if rule != "frozen"]
+    lines = [["scenario", *(f"`{rule}`" for rule in rules)], ["---"] + ["---:"] * len(rules)]
+    for name in scenarios:
+        values = (results.get(f"{name}/{rule}/worst") for rule in rules)
+        lines.append([name, *(cell(value, 3) for value in values)])
+    return markdown(lines)
 
 
 def table(results: Mapping[str, Mapping[str, Any]], scenario: str, learners: Sequence[str]) -> str:
@@ -58,14 +70,20 @@ def table(results: Mapping[str, Mapping[str, Any]], scenario: str, learners: Seq
         if f"{row}/accuracy" in results:
             cells = [cell(results.get(f"{row}/{key}"), n) for key, (_, n) in COLUMNS.items()]
             lines.append([f"`{learner}`", *cells])
+    return markdown(lines)
+
+
+def markdown(lines: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as a table; the second says how columns are set."""
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def cell(value: Mapping[str, Any] | None, digits: int) -> str:
-    """Mean ± standard error; nothing where there is no value."""
+    """Mean ± standard error, which is left out where it would be 0; "" where there is no value."""
     if value is None:
         return ""
-    error = f" ± {value['stderr']:,.{digits}f}" if value["stderr"] else ""
+    shown = value["stderr"] >= 0.5 * 10**-digits
+    error = f" ± {value['stderr']:,.{digits}f}" if shown else ""
     return f"{value['mean']:,.{digits}f}{error}".replace("-", "−")
 
 

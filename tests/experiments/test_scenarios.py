@@ -7,6 +7,7 @@ from hydra import compose, initialize_config_dir
 
 from experiments.common.config import CONFIGS, NAMES
 from experiments.scenarios import __main__ as suite
+from experiments.scenarios import page
 from experiments.scenarios.measures import Windows, largest_loss, measures
 from experiments.scenarios.rules import rule_showing, static_rule
 from jaxret.tracking import read_results
@@ -94,6 +95,22 @@ def test_where_several_are_shown_there_is_no_guard_and_more_are_right(finished):
     assert "several_shown/greedy/guard/cost" not in results
     assert "drift/greedy/guard/cost" in results
     assert (results["several_shown/frozen/calm"] != results["drift/frozen/calm"]).any()
+
+
+def test_tables_have_a_row_a_rule_and_the_overview_a_row_a_scenario():
+    value = lambda mean, stderr: {"mean": mean, "stderr": stderr}  # noqa: E731
+    results = {
+        "delay/greedy/accuracy": value(0.25, 0.0125),
+        "delay/greedy/lost": value(1234.5, 0.4),
+        "delay/greedy/worst": value(-0.1, 0.02),
+        "drift/frozen/worst": value(0.0, 0.0),
+    }
+    table = page.table(results, "delay", ["frozen", "greedy"]).splitlines()
+    assert len(table) == 3  # static retrieval has no results there
+    assert table[2].startswith("| `greedy` |  | 0.250 ± 0.013 | 1,234 |  |  | −0.100 ± 0.020 |")
+    overview = page.overview(results, ["delay", "drift"], ["frozen", "greedy"]).splitlines()
+    assert overview[0] == "| scenario | `greedy` |"
+    assert overview[2:] == ["| delay | −0.100 ± 0.020 |", "| drift |  |"]
 
 
 def test_measures_are_those_of_their_words():
