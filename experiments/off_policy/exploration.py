@@ -35,7 +35,7 @@ from experiments.common.loading import load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import cell
 from experiments.off_policy.tables import markdown
-from experiments.off_policy.worlds import judged, learnt, policy
+from experiments.off_policy.worlds import learnt, policy, value
 from jaxret.offline.warm_start import with_chances
 from jaxret.progress import Progress
 from jaxret.validate import require
@@ -53,7 +53,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     for name, spec in plain(cfg.judged).items():
         exposures = spec.pop("exposures")
         policies[name] = learnt(policy(name, spec), task, exposures, cfg.seed + OTHER)
-    truth = {name: judged(one, task).value for name, one in policies.items()}
+    truth = {name: value(one, task) for name, one in policies.items()}
     results = {f"value/{name}": np.array([x]) for name, x in truth.items()}
     for name, spec in (bar := Progress([*plain(cfg.rules).items()], unit="rule")):
         for epsilon in cfg.epsilons:
@@ -90,8 +90,8 @@ def show(cfg: DictConfig, results: Found) -> None:
     heads += [(name, [f"{name}/{measure}" for measure in OF_LOG]) for name in cfg.judged]
     parts = []
     for title, columns in heads:
-        value = results.get(f"value/{title}")
-        parts.append(title if value is None else f"{title}, value {value['mean']:.3f}")
+        known = results.get(f"value/{title}")
+        parts.append(title if known is None else f"{title}, value {known['mean']:.3f}")
         rows = [
             (*place, *(cell(results.get(f"{'/'.join(place)}/{column}")) for column in columns))
             for place in places
@@ -127,8 +127,8 @@ def served(
     for seed in seeds:
         log = with_chances(jr.load_log(folder / f"seed_{seed}.jsonl", task), serves)
         for name, one in policies.items():
-            for key, value in said(log, one, truth[name]).items():
-                results[f"{name}/{key}"].append(value)
+            for key, number in said(log, one, truth[name]).items():
+                results[f"{name}/{key}"].append(number)
     found = {key: np.array(values) for key, values in results.items()}
     found["accuracy"] = played.accuracy.values
     found["ndcg@10"] = jr.evaluate(played, task)["ndcg@10"].values

@@ -33,7 +33,7 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.off_policy import selection_page
-from experiments.off_policy.worlds import Judged, aim, judged, learnt, logs, policy
+from experiments.off_policy.worlds import Judged, aim, judged, learnt, logs, policy, value
 from jaxret.logs import Log, take
 from jaxret.offline.off_policy import evaluate
 from jaxret.progress import Progress
@@ -126,7 +126,7 @@ def chosen_by_select(log: Log, rules: Mapping[str, jr.Learner], world: jr.Task) 
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the log has too few effective rounds")
         chosen = jr.select(log, [*rules.values()])
-    truth = {name: judged(one, world).value for name, one in chosen.snapshots.items()}
+    truth = {name: value(one, world) for name, one in chosen.snapshots.items()}
     few = [found.few for found in chosen.values.values()]
     return {
         **outcome(chosen.best, truth),

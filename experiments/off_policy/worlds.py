@@ -76,19 +76,26 @@ def learnt(learner: jr.Learner, task: jr.Task, exposures: int, seed: int) -> jr.
 
 def judged(snapshot: jr.Snapshot, task: jr.Task) -> Judged:
     """Works out what a policy would do for every query, and what that is worth."""
-    n = len(task)
-    all_queries = _log(
-        task, np.arange(n), np.zeros(n, int), np.ones(n), np.zeros(n), np.ones((n, 1))
-    )
-    found = target(all_queries, snapshot)
+    found = _for_every_query(snapshot, task)
     assert found.scores is not None  # a learner ranks
-    chances = found.chances(slice(None))
     return Judged(
-        chances=chances,
+        chances=found.chances(slice(None)),
         scores=found.scores(slice(None)),
         groups=groups_of_rows(np.asarray(snapshot.state.theta)),
-        value=float((chances * right(task)).sum(axis=1).mean()),
+        value=value(snapshot, task),
     )
+
+
+def value(snapshot: jr.Snapshot, task: jr.Task) -> float:
+    """The success of a frozen policy, the mean over all queries."""
+    chances = _for_every_query(snapshot, task).chances(slice(None))
+    return float((chances * right(task)).sum(axis=1).mean())
+
+
+def _for_every_query(snapshot: jr.Snapshot, task: jr.Task) -> Target:
+    n = len(task)
+    zeros, ones = np.zeros(n), np.ones(n)
+    return target(_log(task, np.arange(n), zeros.astype(int), ones, zeros, ones[:, None]), snapshot)
 
 
 def right(task: jr.Task) -> Float[np.ndarray, "N I"]:
