@@ -17,6 +17,9 @@ seed:
 
 ``drawn`` is greedy's rule with its tool drawn from the softmax of twice the logits: another way to
 explore, whose weights are smaller.
+
+2 cores: some 3 min on DeskBank. Expect there for ``greedy`` a cost of 0.014 at epsilon = 0.05 and
+2 effective rounds for static retrieval; for ``drawn`` 0.018 at 0.01, against greedy alone, and 117.
 """
 
 import warnings

@@ -17,6 +17,9 @@ Of LOGGING/LENGTH/values/ESTIMATOR and LOGGING/LENGTH/select, one value a log: `
 the best rule was chosen; ``regret``, what the best earns a round more than the chosen one;
 ``chance``, the regret of a rule drawn evenly. Of `jr.select` also ``sure``, whether its bounds part
 the best from all others, and ``gain``, what the chosen one earns more than static retrieval.
+
+2 cores: some 3 min on DeskBank. Expect there from 4,000 rounds, where tools are drawn, that the
+choice lacks about 0.007 to the best, a rule by lot 0.025 (values) and 0.049 (select).
 """
 
 import warnings
