@@ -187,6 +187,18 @@ def test_a_learner_that_harms_must_go_and_static_retrieval_serves_for_ever():
     np.testing.assert_allclose(run.states.extra.bound[0], by_hand, rtol=1e-4)
 
 
+def test_a_learner_that_had_to_go_stays_away_whatever_late_answers_say():
+    """A success of the learner's own that was under way brings the bound below the budget again."""
+    guard = jr.guarded(contrarian(), 40)
+    state, query = guard.init(jnp.eye(3)), jnp.asarray([1.0, 0.5, 0.0])
+    gone = state.extra._replace(bound=jnp.asarray(40.5), stopped=jnp.asarray(True))
+    late = Choice(jnp.asarray(2), jnp.asarray(0.8))
+    after = guard.update(state._replace(extra=gone), query, late, Feedback(jnp.asarray(1.0)))
+    assert after.extra.bound == 39.5
+    assert after.extra.stopped
+    assert guard.chances(after, query)[0] == 1
+
+
 def test_a_learner_that_helps_stays_and_costs_a_share_of_what_it_earns():
     task = make_world(static=0.1, other=0.6, queries=600)
     free, run, static = (
