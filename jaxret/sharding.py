@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxret.types import Catalogue
@@ -39,7 +39,9 @@ def make_mesh(*, devices: Sequence[jax.Device] | None = None, **axes: int) -> Me
     if min(sizes.values()) < 1 or needed > len(devices):
         shape = " x ".join(f"{name}={size}" for name, size in sizes.items())
         raise ValueError(f"a mesh of {shape} needs {needed} devices; {len(devices)} here")
-    return Mesh(np.array(devices[:needed]).reshape(tuple(sizes.values())), tuple(sizes))
+    places = np.array(devices[:needed]).reshape(tuple(sizes.values()))
+    # XLA says what lies where, but for what `shard_map` says: no default of jax decides that.
+    return Mesh(places, tuple(sizes), axis_types=(AxisType.Auto,) * len(sizes))
 
 
 def padded(catalogue: Catalogue, multiple: int) -> Catalogue:

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from jax.sharding import AbstractMesh
 
 from jaxret import metrics
 from jaxret.methods.mlc import classification
@@ -25,6 +24,7 @@ from jaxret.online.environment import Environment, simulated_reranker
 from jaxret.online.rounds import scan_rounds
 from jaxret.training import loop
 from jaxret.types import State, Stream
+from tests.meshes import abstract_mesh
 from tests.tiny import BACKBONES, DECODER
 
 ITEMS, WIDTH, QUERIES = 64, 8, 16
@@ -44,7 +44,7 @@ STREAM = Stream(
     labels=shape(QUERIES, 2, dtype=jnp.int32),
     order=shape(40, dtype=jnp.int32),
 )
-MESH = AbstractMesh((1, 8), ("run", "item"))
+MESH = abstract_mesh(run=1, item=8)
 KEY = jax.eval_shape(lambda: jax.random.key(0))
 
 
@@ -109,7 +109,7 @@ def trained_answers():
 def split_qwen3(size):
     """Vectors of texts from a preset, two of its blocks, over eight devices."""
     config = replace(qwen3.PRESETS[size], layers=2)
-    network, mesh = qwen3.qwen3(config, COMPUTE), AbstractMesh((8,), ("model",))
+    network, mesh = qwen3.qwen3(config, COMPUTE), abstract_mesh(model=8)
     rules = qwen3.tensor_parallel(config, mesh)
     params = placed(network.shapes(), dtype="bfloat16", mesh=mesh, rules=rules)
 

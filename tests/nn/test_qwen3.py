@@ -17,6 +17,7 @@ from jaxret.nn.decoder_block import angles, turn
 from jaxret.nn.layers import last_pool
 from jaxret.nn.placement import device_bytes, memory_report, placed
 from jaxret.nn.token_classifier import load_token_classifier, token_classifier
+from tests.meshes import abstract_mesh
 from tests.tiny import BACKBONES, weights
 
 JSON = {
@@ -239,7 +240,7 @@ def test_memory_is_what_the_shards_really_take_and_is_known_before(tmp_path):
 
 def test_a_preset_says_what_a_device_will_need_without_allocating_it():
     config = replace(qwen3.PRESETS["8B"], layers=1)
-    mesh = jax.sharding.AbstractMesh((8,), ("model",))
+    mesh = abstract_mesh(model=8)
     rules = qwen3.tensor_parallel(config, mesh)
     shapes = placed(qwen3.qwen3(config).shapes(), dtype="bfloat16", mesh=mesh, rules=rules)
     table, matrices = 151665 * 4096, 4096 * (2 * 4096 + 2 * 1024 + 3 * 12288)
@@ -247,11 +248,11 @@ def test_a_preset_says_what_a_device_will_need_without_allocating_it():
 
 
 def test_a_mesh_that_cannot_share_the_heads_is_refused():
-    mesh = jax.sharding.AbstractMesh((16,), ("model",))
+    mesh = abstract_mesh(model=16)
     with pytest.raises(ValueError, match="kv_heads=8 cannot be split over 16 devices: choose an"):
         qwen3.tensor_parallel(qwen3.PRESETS["8B"], mesh)
     with pytest.raises(ValueError, match="needs an axis 'model', it has data"):
-        qwen3.tensor_parallel(CONFIG, jax.sharding.AbstractMesh((2,), ("data",)))
+        qwen3.tensor_parallel(CONFIG, abstract_mesh(data=2))
     with pytest.raises(ValueError, match="give the mesh too"):
         placed(NETWORK.shapes(), rules=[("kernel", P("model"))])
 
