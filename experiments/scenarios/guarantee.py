@@ -11,7 +11,7 @@ delta, epsilon and budget:
                        to be held against delta
     WORLD/stopped      in which the learner had to go
 
-A seed is ``runs`` runs side by side. 2 cores: about a minute, mostly compiling.
+A seed is ``runs`` runs side by side. 2 cores: 3 minutes, mostly compiling; 6 when they were shared.
 
 Letters: R runs, T rounds, W worlds.
 """
