@@ -15,7 +15,10 @@ from importlib import metadata
 
 import lazy_loader
 
-__version__ = metadata.version("jaxret")
+try:
+    __version__ = metadata.version("jaxret")
+except metadata.PackageNotFoundError:  # files of a checkout that nobody installed
+    __version__ = "0+unknown"
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 __all__ = [*__all__, "__version__"]

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax.sharding import AbstractDevice, AbstractMesh, use_abstract_mesh
 
 from jaxret import metrics
 from jaxret.methods.mlc import classification
@@ -22,6 +23,7 @@ from jaxret.online import presets, projections
 from jaxret.online.blocked import simulate_blocked, simulate_on_mesh
 from jaxret.online.environment import Environment, simulated_reranker
 from jaxret.online.rounds import scan_rounds
+from jaxret.online.tile_kernel import simulate_tiled
 from jaxret.training import loop
 from jaxret.types import State, Stream
 from tests.meshes import abstract_mesh
@@ -148,3 +150,17 @@ def test_a_qwen3_lowers_as_eight_parts_with_none_of_its_matrices_whole(size, pla
     assert len(split) == 1 + 2 * 7
     signature = next(line for line in text.splitlines() if "func.func public @main" in line)
     assert signature.count('{"model"}') == len(split)
+
+
+@pytest.mark.parametrize("learner", [presets.greedy, presets.orag])
+def test_the_tile_of_rounds_lowers_as_one_triton_kernel_with_a_program_a_run(learner):
+    def run(tau, state, stream, key):
+        return simulate_tiled(learner(tau=tau), state, stream, key, block=16, tile=4)
+
+    grid = jax.vmap(run, (0, None, None, None))
+    traced = jax.jit(grid).trace(shape(6), STATE, STREAM, KEY)
+    device = AbstractDevice("NVIDIA H100 80GB HBM3", None, "gpu")  # newer Pallas asks for one
+    with use_abstract_mesh(AbstractMesh((), (), abstract_device=device)):
+        text = traced.lower(lowering_platforms=("cuda",)).as_text()
+    assert text.count("custom_call @__gpu$xla.gpu.triton") == 1
+    assert "grid_x = 6" in text
