@@ -216,7 +216,8 @@ def _claim_of_no_bias_holds(case):
 
 
 def _blocks_and_devices_do_not_matter(case, whole):
-    blocks = {"block": 24, "tile": 8}  # the 64 rounds are no multiple: the last block is padded
+    # The 64 rounds are no multiple of 24: the last block is padded. A map has blocks of its own.
+    blocks = {"block": 24 if case.learner.rule.query_map is None else None}
     forms = {"the blocked form": partial(simulate_blocked, **blocks)}
     for n in _DEVICES:
         if n <= len(jax.devices()):

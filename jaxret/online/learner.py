@@ -24,6 +24,8 @@ from jaxret.online.query_maps import QueryMap
 from jaxret.online.schedules import Schedule
 from jaxret.types import Choice, Feedback, PRNGKey, Slate, State
 
+TILE = 8  # rounds between two reads of what is pending in the blocked form
+
 
 class Init(Protocol):
     """Starts from item embeddings [I, d]; ``available`` [I] says who is there, None: everyone."""
@@ -117,12 +119,19 @@ class Rule(NamedTuple):
     tau: float | Float[Array, ""]
     eta: float | Float[Array, ""]
     query_map: QueryMap | None = None
+    map_every: int = 1  # rounds between two moves of the map
     preconditioner: Preconditioner | None = None
 
     @property
-    def blocked(self) -> bool:
-        """Whether it has the exact blocked form: rows alone move, along the queries."""
+    def rows_alone(self) -> bool:
+        """Whether nothing but rows moves, along the queries as they are."""
         return self.query_map is None and self.preconditioner is None
+
+    @property
+    def blocked(self) -> bool:
+        """Whether it has the exact blocked form: a map stands still for whole tiles of rounds."""
+        stands_still = self.query_map is None or self.map_every % TILE == 0
+        return stands_still and self.preconditioner is None
 
 
 class Learner(NamedTuple):

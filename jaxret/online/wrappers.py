@@ -6,7 +6,8 @@
     with_exploration(greedy(), epsilon=0.05)            shows a random tool in a share of rounds
 
 They compose: experience replay last, since it is built on what a learner can relearn from. A query
-map moves every round with all rows, so these learners have no blocked form: they take the scan.
+map that moves once in B rounds (``map_every``, a multiple of 8) leaves a rank-one learner its
+blocked form; preconditioners and experience replay take the scan.
 
 Letters: I items, C rounds remembered, d width.
 """
@@ -28,7 +29,11 @@ from jaxret.validate import require
 
 
 def with_query_map(
-    learner: Learner, query_map: QueryMap | None = None, *, rate: float = 3.0
+    learner: Learner,
+    query_map: QueryMap | None = None,
+    *,
+    rate: float = 3.0,
+    map_every: int = 1,
 ) -> Learner:
     """A rank-one learner that also learns a map of the queries.
 
@@ -36,17 +41,21 @@ def with_query_map(
       learner: from `rank_one` or a preset; not yet with experience replay.
       query_map: None is `query_maps.linear`.
       rate: of the linear map; not read where a map is given.
+      map_every: B >= 1, rounds between two moves of the map, by what all of them ask for
+        (`jaxret.online.map_tiles`); rows move every round.
 
     Raises:
       ValueError: if the learner is not rank one, or has a query map.
     """
+    require("map_every", map_every, "a whole number >= 1", lambda n: isinstance(n, int) and n >= 1)
     query_map = query_map or query_maps.linear(rate=rate)
     rule = _rule(learner, "a query map")
     if rule.query_map is not None:
         raise ValueError(
             f"learner {learner.name!r} already has the query map {rule.query_map.name!r}: give one"
         )
-    return from_rule(f"{learner.name}+{query_map.name}", rule._replace(query_map=query_map))
+    rule = rule._replace(query_map=query_map, map_every=map_every)
+    return from_rule(f"{learner.name}+{query_map.name}", rule)
 
 
 def with_preconditioner(learner: Learner, preconditioner: Preconditioner) -> Learner:
