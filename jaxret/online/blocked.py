@@ -131,7 +131,7 @@ def simulate_on_mesh(
             f"{items} items do not divide over {devices} devices: pad the catalogue with"
             f" jaxret.sharding.padded(catalogue, {devices})"
         )
-    states = State._make((P("item", None), P("item"), P(), ()))
+    states = State._make((P("item", None), P("item"), P(), P()))
     reranker, bare = environment.reranker, environment._replace(reranker=None)
     split = {"arrives": P("item"), "leaves": P("item")}  # the rest is copied to every device
     worlds = Environment._make(

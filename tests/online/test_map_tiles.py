@@ -24,10 +24,11 @@ MAPS = {
     "mean_centred": query_maps.mean_centred(rate=RATE, share=SHARE, count=COUNT),
     "low_rank": query_maps.low_rank(rate=RATE, rank=3),
 }
+ARRIVES, LEAVES = np.where(IDS % 4 == 1, 30, 0), np.where(IDS % 4 == 2, 50, ROUNDS)
 HARD = Environment(
     noise_rate=0.1,
-    arrives=np.where(IDS % 4 == 1, 30, 0),
-    leaves=np.where(IDS % 4 == 2, 50, ROUNDS),
+    arrives=jnp.asarray(ARRIVES),
+    leaves=jnp.asarray(LEAVES),
     censoring=Censoring(after_success=0.4, after_failure=0.6),  # whole tiles without an answer
 )
 
@@ -114,7 +115,7 @@ def written_in_numpy(query_map, every, catalogue, stream, trace):
         if t and t % every == 0:
             query_map.close()
         q = np.asarray(stream.queries[query])
-        here = np.asarray(catalogue.available) & (HARD.arrives <= t) & (t < HARD.leaves)
+        here = np.asarray(catalogue.available) & (t >= ARRIVES) & (t < LEAVES)
         u = query_map.apply(q)
         z = np.where(here, theta @ u / TAU, -np.inf)
         sums.append(z[here].sum())
