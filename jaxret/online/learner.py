@@ -131,7 +131,16 @@ class Rule(NamedTuple):
     def blocked(self) -> bool:
         """Whether it has the exact blocked form: a map stands still for whole tiles of rounds."""
         stands_still = self.query_map is None or self.map_every % TILE == 0
-        return stands_still and self.preconditioner is None
+        return stands_still and (self.preconditioner is None or self.preconditioner.by_row)
+
+
+class Replay(NamedTuple):
+    """How a rank-one learner learns from past bits again (`with_experience_replay`)."""
+
+    rule: Rule
+    per_round: int
+    capacity: int
+    seed: int
 
 
 class Learner(NamedTuple):
@@ -151,6 +160,7 @@ class Learner(NamedTuple):
     chances: OfQuery | None = None  # with which each item is shown; None: not known
     relearn: Relearn | None = None  # None: cannot
     rule: Rule | None = None  # None: not rank one
+    replay: Replay | None = None  # None: each bit is learnt from once, or not by a rule
     mixing: Mixing | None = None  # None: no mixture
     over_rows: OverRows | None = None  # None: ``State.theta`` holds all rows
     origin: tuple[str, str] | None = None  # the preset, and its settings as JSON

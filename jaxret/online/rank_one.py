@@ -116,7 +116,7 @@ def from_rule(name: str, rule: Rule) -> Learner:
             change = query_map.change(map_tiles.current(maps, t, every), queries, pull)
             maps = map_tiles.moved(maps, t, every, change)
         if preconditioner is not None:
-            memory, c, u = _conditioned(preconditioner, memory, c, u)
+            memory, c, u = conditioned(preconditioner, memory, c, u)
         theta = state.theta - (_outer(step * c, u) if c.ndim == 1 else step * c.T @ u)
         extra = () if rule.rows_alone else (maps, memory)
         return state._replace(theta=projections.project(rule.projection, theta), extra=extra)
@@ -228,7 +228,7 @@ def _outer(c: Float[Array, " I"], u: Float[Array, " d"]) -> Float[Array, "I d"]:
     return c[:, None] * u[None, :]
 
 
-def _conditioned(preconditioner: Preconditioner, memory, c, u):
+def conditioned(preconditioner: Preconditioner, memory, c, u):
     """Steps as the preconditioner has them, of one round or of n one after the other."""
     if c.ndim == 1:
         return preconditioner.apply(memory, c, u)

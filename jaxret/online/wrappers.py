@@ -7,24 +7,23 @@
 
 They compose: experience replay last, since it is built on what a learner can relearn from. A query
 map that moves once in B rounds (``map_every``, a multiple of 8) leaves a rank-one learner its
-blocked form; preconditioners and experience replay take the scan.
+blocked form, and so do steps by row and experience replay (`jaxret.online.blocked`).
 
 Letters: I items, C rounds remembered, d width.
 """
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Int
 
 from jaxret.online import policies, query_maps
-from jaxret.online.learner import Learner, Rule, where_observed
+from jaxret.online.learner import Learner, Replay, Rule, where_observed
 from jaxret.online.preconditioners import Preconditioner
 from jaxret.online.query_maps import QueryMap
 from jaxret.online.rank_one import from_rule
-from jaxret.types import Choice, PRNGKey
+from jaxret.online.recall import Past, draw_key
+from jaxret.types import Choice
 from jaxret.validate import require
 
 
@@ -111,16 +110,7 @@ def with_exploration(learner: Learner, epsilon: float = 0.05) -> Learner:
             coin, lot, slate, chances(state, query), state.available, epsilon, None
         )
 
-    return learner._replace(name=name, act=act, chances=chances, origin=None)
-
-
-class Past(NamedTuple):
-    """Rounds that have been; a ring, the oldest is overwritten first."""
-
-    query: Float[Array, "C d"]
-    item: Int[Array, " C"]
-    propensity: Float[Array, " C"]
-    reward: Float[Array, " C"]
+    return learner._replace(name=name, act=act, chances=chances, origin=None, replay=None)
 
 
 def with_experience_replay(
@@ -191,16 +181,8 @@ def with_experience_replay(
         scores=lambda state, queries: learner.scores(bare(state), queries),
         map_queries=of_inner(learner.map_queries),
         chances=of_inner(learner.chances),
+        replay=None if learner.rule is None else Replay(learner.rule, per_round, capacity, seed),
     )
-
-
-def draw_key(seed: int, t: Int[Array, ""]) -> PRNGKey:
-    """The key of round t's draws from the past: they do not depend on what the policy draws.
-
-    Returns:
-      a key [].
-    """
-    return jax.random.fold_in(jax.random.key(seed), t)
 
 
 def _remember(past: Past, count: Int[Array, ""], query, choice: Choice, reward):

@@ -198,6 +198,16 @@ def test_the_first_minus_one_ends_a_stream(problem, how):
     same((state, jax.tree.map(lambda x: x[:40], longer)), (short, trace))
 
 
+def test_blocks_without_an_answer_leave_the_map_as_the_scan_does(problem):
+    catalogue, stream = problem(items=ITEMS)
+    rule = tiled("mean_centred", 16)
+    silent = Environment(censoring=Censoring(after_success=1.0, after_failure=1.0))
+    middle, _ = finish(simulate_blocked, rule, rule.init(*catalogue), stream)
+    state, _ = finish(simulate_blocked, rule, middle, stream, silent)
+    same(state.extra, middle.extra)
+    assert state.t == 2 * ROUNDS
+
+
 def answer(rule, state, query, item, reward):
     choice = Choice(item=jnp.asarray(item), propensity=jnp.asarray(1.0))
     return rule.update(state, query, choice, Feedback(jnp.asarray(reward)))
