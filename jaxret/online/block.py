@@ -48,7 +48,6 @@ from jaxret.online.rounds import round_keys
 from jaxret.over_items import Axis
 from jaxret.types import Choice, Feedback, PRNGKey, State, Stream, Trace
 
-
 _NOTHING: Any = ((), ())
 
 
@@ -218,7 +217,8 @@ def _relearn(
     """The past bits of a round, all at the Theta that the round itself has left."""
     _, now, z, gram, u = xs
     z, gram, u, n = z[1:], gram[1:], u[1:], len(z) - 1
-    plain = rows.factor * (z - gram @ rows.pending)  # [n, I]
+    factor = rows.factor[None]
+    plain = factor * (z - gram @ rows.pending)  # [n, I]
     item, propensity, reward = (x[now.slots.drawn] for x in rows.bits)
     counts = over_items.take(here.astype(reward.dtype), item, axis)  # not of a tool that has gone
 
@@ -229,10 +229,10 @@ def _relearn(
 
     c = jax.vmap(one)(plain, item, propensity, reward, counts)
     step = step_length(rule, now.t + 1)
-    asks = rows.factor * jnp.where(now.real, step * c, 0.0), jnp.full(n, now.real)
+    asks = factor * jnp.where(now.real, step * c, 0.0), jnp.full(n, now.real)
     rows, c = _conditioned(rule, rows, now.real, c, u)
     e = jnp.where(now.real, step * c, 0.0)
-    pending = lax.dynamic_update_slice_in_dim(rows.pending, e / rows.factor, line, 0)
+    pending = lax.dynamic_update_slice_in_dim(rows.pending, e / factor, line, 0)
     among = lax.dynamic_slice_in_dim(gram, line, n, axis=1)  # [n, n]
     norm2 = rows.norm2 - 2 * (e * plain).sum(axis=0) + (e * (among @ e)).sum(axis=0)
     return _projected(rule, rows._replace(pending=pending), now.real, norm2), asks

@@ -76,7 +76,7 @@ def simulate_blocked(
     if intervenes(environment):
         raise ValueError("delay, rewriting and restart have no blocked form: use scan_rounds")
     if not has_blocked_form(learner, environment):
-        raise ValueError(f"learner {learner.name!r} has no blocked form here: use scan_rounds")
+        raise ValueError(f"learner {learner.name!r} has no blocked form: use scan_rounds")
     block = _largest_block(learner, tile) if block is None else block
     require("tile", tile, ">= 1", lambda x: x >= 1)
     require("block", block, f"a multiple of tile={tile}", lambda x: x >= tile and x % tile == 0)
