@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxret import sharding
-from jaxret.online.blocked import simulate_blocked, simulate_on_mesh
+from jaxret.online.block import parts
+from jaxret.online.blocked import has_blocked_form, simulate_blocked, simulate_on_mesh
 from jaxret.online.environment import available_at
 from jaxret.online.estimators import expected_coefficients
 from jaxret.online.learner import Learner
@@ -82,7 +83,7 @@ def check_learner(
         _cut_runs_are_the_same(case, whole, first, second)
         _absent_tools_rest(case, whole, first)
         _seeds_do_not_mix(case, straight)
-        if rule is not None and rule.blocked:
+        if has_blocked_form(learner, case.environment):
             _blocks_and_devices_do_not_matter(case, whole)
 
 
@@ -216,7 +217,8 @@ def _claim_of_no_bias_holds(case):
 
 
 def _blocks_and_devices_do_not_matter(case, whole):
-    blocks = {"block": 24, "tile": 8}  # the 64 rounds are no multiple: the last block is padded
+    # The 64 rounds are no multiple of 24: the last block is padded. A map has blocks of its own.
+    blocks = {"block": 24 if parts(case.learner)[0].query_map is None else None}
     forms = {"the blocked form": partial(simulate_blocked, **blocks)}
     for n in _DEVICES:
         if n <= len(jax.devices()):

@@ -24,6 +24,8 @@ from jaxret.online.query_maps import QueryMap
 from jaxret.online.schedules import Schedule
 from jaxret.types import Choice, Feedback, PRNGKey, Slate, State
 
+TILE = 8  # rounds between two reads of what is pending in the blocked form
+
 
 class Init(Protocol):
     """Starts from item embeddings [I, d]; ``available`` [I] says who is there, None: everyone."""
@@ -117,12 +119,28 @@ class Rule(NamedTuple):
     tau: float | Float[Array, ""]
     eta: float | Float[Array, ""]
     query_map: QueryMap | None = None
+    map_every: int = 1  # rounds between two moves of the map
     preconditioner: Preconditioner | None = None
 
     @property
-    def blocked(self) -> bool:
-        """Whether it has the exact blocked form: rows alone move, along the queries."""
+    def rows_alone(self) -> bool:
+        """Whether nothing but rows moves, along the queries as they are."""
         return self.query_map is None and self.preconditioner is None
+
+    @property
+    def blocked(self) -> bool:
+        """Whether it has the exact blocked form: a map stands still for whole tiles of rounds."""
+        stands_still = self.query_map is None or self.map_every % TILE == 0
+        return stands_still and (self.preconditioner is None or self.preconditioner.by_row)
+
+
+class Replay(NamedTuple):
+    """How a rank-one learner learns from past bits again (`with_experience_replay`)."""
+
+    rule: Rule
+    per_round: int
+    capacity: int
+    seed: int
 
 
 class Learner(NamedTuple):
@@ -142,6 +160,7 @@ class Learner(NamedTuple):
     chances: OfQuery | None = None  # with which each item is shown; None: not known
     relearn: Relearn | None = None  # None: cannot
     rule: Rule | None = None  # None: not rank one
+    replay: Replay | None = None  # None: each bit is learnt from once, or not by a rule
     mixing: Mixing | None = None  # None: no mixture
     over_rows: OverRows | None = None  # None: ``State.theta`` holds all rows
     origin: tuple[str, str] | None = None  # the preset, and its settings as JSON

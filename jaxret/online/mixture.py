@@ -293,7 +293,7 @@ def _stays(form: LearnerGrid) -> bool:
     rules = [form.learner(g).rule for g in range(len(form.settings))]
     return all(
         rule is not None
-        and rule.blocked
+        and rule.rows_alone
         and rule.projection.name == "none"
         and rule.estimator.name == "none"
         for rule in rules

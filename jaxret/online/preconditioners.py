@@ -33,6 +33,7 @@ class Preconditioner(NamedTuple):
     name: str
     init: Any  # I, d, dtype -> arrays
     apply: Apply
+    by_row: bool = False  # u stays as it is, and the memory is one number a row
 
 
 def second_moment(*, ridge: float = 1000.0) -> Preconditioner:
@@ -70,7 +71,7 @@ def by_row() -> Preconditioner:
         memory = memory + c**2 * (u @ u)
         return memory, c / jnp.sqrt(memory), u
 
-    return Preconditioner("by_row", init, apply)
+    return Preconditioner("by_row", init, apply, by_row=True)
 
 
 REGISTRY = {f.__name__: f for f in (second_moment, by_row)}

@@ -4,7 +4,8 @@
     learner = orag(tau=0.05, eta=1e-3)       the settings are those of `rank_one`
 
 Defaults are for rows and queries of length 1 and some hundreds of tools. The paper has tau = 1 and
-eta from 1e-8 to 1e-5, with which nothing moves: that is `paper_sgd` and `paper_adamw`.
+eta from 1e-8 to 1e-5, with which nothing moves: that is `paper_sgd` and `paper_adamw`. Those that
+learn a query map move it once in ``map_every`` rounds; multiples of 8 have a blocked form.
 """
 
 from jaxret.online import (
@@ -21,6 +22,7 @@ from jaxret.online.learner import Learner
 from jaxret.online.origins import preset
 from jaxret.online.policies import Policy
 from jaxret.online.projections import Projection
+from jaxret.online.query_maps import QueryMap
 from jaxret.online.rank_one import rank_one
 from jaxret.online.schedules import Schedule
 from jaxret.online.wrappers import with_experience_replay, with_preconditioner, with_query_map
@@ -158,24 +160,33 @@ def full_information(
 
 
 @preset
-def mapped(*, tau: float = 0.02, eta: float = 6e-4, rate: float = 3.0) -> Learner:
+def mapped(
+    *, tau: float = 0.02, eta: float = 6e-4, rate: float = 3.0, map_every: int = 1
+) -> Learner:
     """`greedy` with a linear map of the queries that all tools learn together."""
-    learner = with_query_map(greedy(tau=tau, eta=eta), query_maps.linear(rate=rate))
-    return learner._replace(name="mapped")
+    return _mapped("mapped", query_maps.linear(rate=rate), tau, eta, map_every)
 
 
 @preset
-def centred(*, tau: float = 0.02, eta: float = 6e-4, rate: float = 3.0) -> Learner:
+def centred(
+    *, tau: float = 0.02, eta: float = 6e-4, rate: float = 3.0, map_every: int = 1
+) -> Learner:
     """`mapped`, of queries less most of their running mean."""
-    learner = with_query_map(greedy(tau=tau, eta=eta), query_maps.mean_centred(rate=rate))
-    return learner._replace(name="centred")
+    return _mapped("centred", query_maps.mean_centred(rate=rate), tau, eta, map_every)
 
 
 @preset
-def low_rank(*, tau: float = 0.02, eta: float = 6e-4, rate: float = 3.0, rank: int = 32) -> Learner:
+def low_rank(
+    *,
+    tau: float = 0.02,
+    eta: float = 6e-4,
+    rate: float = 3.0,
+    rank: int = 32,
+    map_every: int = 1,
+) -> Learner:
     """`mapped`, with a map of low rank."""
-    learner = with_query_map(greedy(tau=tau, eta=eta), query_maps.low_rank(rate=rate, rank=rank))
-    return learner._replace(name="low_rank")
+    query_map = query_maps.low_rank(rate=rate, rank=rank)
+    return _mapped("low_rank", query_map, tau, eta, map_every)
 
 
 @preset
@@ -200,16 +211,22 @@ def greedy_replayed(*, tau: float = 0.02, eta: float = 6e-4, per_round: int = 8)
 
 
 @preset
-def mapped_replayed(*, tau: float = 0.02, eta: float = 6e-4, per_round: int = 8) -> Learner:
+def mapped_replayed(
+    *, tau: float = 0.02, eta: float = 6e-4, per_round: int = 8, map_every: int = 1
+) -> Learner:
     """`mapped` with experience replay."""
-    learner = with_experience_replay(mapped(tau=tau, eta=eta), per_round=per_round)
+    inner = mapped(tau=tau, eta=eta, map_every=map_every)
+    learner = with_experience_replay(inner, per_round=per_round)
     return learner._replace(name="mapped_replayed")
 
 
 @preset
-def centred_replayed(*, tau: float = 0.02, eta: float = 6e-4, per_round: int = 8) -> Learner:
+def centred_replayed(
+    *, tau: float = 0.02, eta: float = 6e-4, per_round: int = 8, map_every: int = 1
+) -> Learner:
     """`centred` with experience replay."""
-    learner = with_experience_replay(centred(tau=tau, eta=eta), per_round=per_round)
+    inner = centred(tau=tau, eta=eta, map_every=map_every)
+    learner = with_experience_replay(inner, per_round=per_round)
     return learner._replace(name="centred_replayed")
 
 
@@ -245,3 +262,8 @@ def _rank_one(
         projection=projection,
         schedule=schedule,
     )
+
+
+def _mapped(name: str, query_map: QueryMap, tau: float, eta: float, map_every: int) -> Learner:
+    learner = with_query_map(greedy(tau=tau, eta=eta), query_map, map_every=map_every)
+    return learner._replace(name=name)

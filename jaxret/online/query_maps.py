@@ -30,17 +30,22 @@ class Apply(Protocol):
     def __call__(self, params: Any, queries: Float[Array, "*n d"]) -> Float[Array, "*n d"]: ...
 
 
-class Update(Protocol):
-    """Moves the map by one round, or by n past ones at once.
+class Change(Protocol):
+    """What is added to the map for one round, or for n together; like params.
 
     Args:
       params: of the map.
       query: [d] or [n, d].
-      pull: ``step Theta^T c`` of each, by which u should move down.
+      pull: ``step Theta^T c`` of each, by which u should move down; 0 for one that is left out.
+      counts: [n], whether each is a round at all, 0 or 1; None: all are.
     """
 
     def __call__(
-        self, params: Any, query: Float[Array, "*n d"], pull: Float[Array, "*n d"]
+        self,
+        params: Any,
+        query: Float[Array, "*n d"],
+        pull: Float[Array, "*n d"],
+        counts: Float[Array, " n"] | None = None,
     ) -> Any: ...
 
 
@@ -50,7 +55,7 @@ class QueryMap(NamedTuple):
     name: str
     init: Any  # d, dtype -> params
     apply: Apply
-    update: Update
+    change: Change
 
 
 def linear(*, rate: float = 3.0) -> QueryMap:
@@ -61,14 +66,15 @@ def linear(*, rate: float = 3.0) -> QueryMap:
     """
     require("rate", rate, "> 0", lambda x: x > 0)
 
-    def update(params, query, pull):
-        return params - rate * _outer(pull, query)
+    def change(params, query, pull, counts=None):
+        del params, counts  # a round that is left out pulls nowhere
+        return -rate * _outer(pull, query)
 
     return QueryMap(
         "linear",
         init=lambda width, dtype: jnp.zeros((width, width), dtype),
         apply=lambda params, queries: queries + queries @ params.T,
-        update=update,
+        change=change,
     )
 
 
@@ -87,15 +93,16 @@ def low_rank(*, rate: float = 3.0, rank: int = 32, seed: int = 0) -> QueryMap:
         noise = jax.random.normal(jax.random.key(seed), (rank, width), dtype)
         return jnp.zeros((width, rank), dtype), noise / rank**0.5
 
-    def update(params, query, pull):
+    def change(params, query, pull, counts=None):
+        del counts
         a, b = params
-        return a - rate * _outer(pull, query @ b.T), b - rate * _outer(pull @ a, query)
+        return -rate * _outer(pull, query @ b.T), -rate * _outer(pull @ a, query)
 
     return QueryMap(
         "low_rank",
         init=init,
         apply=lambda params, queries: queries + (queries @ params[1].T) @ params[0].T,
-        update=update,
+        change=change,
     )
 
 
@@ -116,11 +123,11 @@ def mean_centred(*, rate: float = 3.0, share: float = 0.8, count: float = 20.0) 
         mean = share * total / (rounds + count)
         return queries - jnp.broadcast_to(mean, queries.shape)
 
-    def update(params, query, pull):
-        total, rounds, matrix = params
+    def change(params, query, pull, counts=None):
         new = jnp.atleast_2d(query)
-        matrix = inner.update(matrix, centre(params, query), pull)
-        return total + new.sum(axis=0), rounds + len(new), matrix
+        counts = jnp.ones(len(new), new.dtype) if counts is None else counts
+        matrix = inner.change(params[2], centre(params, query), pull)
+        return (counts[:, None] * new).sum(axis=0), counts.sum(), matrix
 
     return QueryMap(
         "mean_centred",
@@ -130,7 +137,7 @@ def mean_centred(*, rate: float = 3.0, share: float = 0.8, count: float = 20.0) 
             inner.init(width, dtype),
         ),
         apply=lambda params, queries: inner.apply(params[2], centre(params, queries)),
-        update=update,
+        change=change,
     )
 
 

@@ -20,7 +20,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from jaxret import over_items
-from jaxret.online import projections, schedules
+from jaxret.online import map_tiles, projections, schedules
 from jaxret.online.estimators import Estimator, Observation
 from jaxret.online.learner import Learner, Rule, where_observed
 from jaxret.online.policies import Policy
@@ -67,25 +67,29 @@ def rank_one(
 
 
 def from_rule(name: str, rule: Rule) -> Learner:
-    """The learner that follows a rule; its ``extra`` is (query map, preconditioner's memory)."""
-    query_map, preconditioner = rule.query_map, rule.preconditioner
+    """The learner that follows a rule; its ``extra`` is (query map, preconditioner's memory).
+
+    Where the map stands still for tiles of rounds, that is a `jaxret.online.map_tiles.Tile`.
+    """
+    query_map, every, preconditioner = rule.query_map, rule.map_every, rule.preconditioner
     policy_chances = rule.policy.chances
 
     def init(theta, available=None):
         theta = projections.project(rule.projection, theta)
-        extra = (
-            ()
-            if rule.blocked
-            else (
-                () if query_map is None else query_map.init(theta.shape[1], theta.dtype),
-                () if preconditioner is None else preconditioner.init(*theta.shape, theta.dtype),
-            )
-        )
+        maps, memory = (), ()
+        if query_map is not None:
+            maps = map_tiles.begun(query_map.init(theta.shape[1], theta.dtype), every)
+        if preconditioner is not None:
+            memory = preconditioner.init(*theta.shape, theta.dtype)
+        extra = () if rule.rows_alone else (maps, memory)
         here = jnp.ones(len(theta), bool) if available is None else available
         return State(theta=theta, available=here, t=jnp.zeros((), jnp.int32), extra=extra)
 
-    def mapped(state, queries):
-        return queries if query_map is None else query_map.apply(state.extra[0], queries)
+    def mapped(state, queries, t=None):
+        if query_map is None:
+            return queries
+        t = state.t if t is None else t
+        return query_map.apply(map_tiles.current(state.extra[0], t, every), queries)
 
     def logits(state, query):
         return masked_logits(state, mapped(state, query), rule.tau)
@@ -104,34 +108,36 @@ def from_rule(name: str, rule: Rule) -> Learner:
         assert policy_chances is not None
         return policy_chances(logits(state, query))
 
-    def moved(state, queries, u, step, c):
-        """The map moves before the rows do; ``c`` and ``u`` are of one round or of n."""
+    def moved(state, t, queries, u, step, c):
+        """The map moves before the rows do; ``c`` and ``u`` are of round t or of n past ones."""
         maps, memory = state.extra or ((), ())
         if query_map is not None:
             pull = step * (state.theta.T @ c) if c.ndim == 1 else step * c @ state.theta
-            maps = query_map.update(maps, queries, pull)
+            change = query_map.change(map_tiles.current(maps, t, every), queries, pull)
+            maps = map_tiles.moved(maps, t, every, change)
         if preconditioner is not None:
-            memory, c, u = _conditioned(preconditioner, memory, c, u)
+            memory, c, u = conditioned(preconditioner, memory, c, u)
         theta = state.theta - (_outer(step * c, u) if c.ndim == 1 else step * c.T @ u)
-        extra = () if rule.blocked else (maps, memory)
+        extra = () if rule.rows_alone else (maps, memory)
         return state._replace(theta=projections.project(rule.projection, theta), extra=extra)
 
     def update(state, query, choice, feedback):
         u = mapped(state, query)
         z = masked_logits(state, u, rule.tau)
         c = coefficients(rule.estimator, z, choice, feedback, None)
-        new = moved(state, query, u, step_length(rule, state.t), c)
+        new = moved(state, state.t, query, u, step_length(rule, state.t), c)
         return where_observed(feedback, state, new)
 
     def relearn(state, queries, choices, rewards, counts):
-        u = mapped(state, queries)
+        t = jnp.maximum(state.t - 1, 0)  # the past belongs to the round that has just been
+        u = mapped(state, queries, t)
 
         def one(u, choice, reward, count):
             z = masked_logits(state, u, rule.tau)
             return count * coefficients(rule.estimator, z, choice, Feedback(reward), None)
 
         c = jax.vmap(one)(u, choices, rewards, counts)
-        return moved(state, queries, u, step_length(rule, state.t), c)
+        return moved(state, t, queries, u, step_length(rule, state.t), c)
 
     return Learner(
         name=name,
@@ -222,7 +228,7 @@ def _outer(c: Float[Array, " I"], u: Float[Array, " d"]) -> Float[Array, "I d"]:
     return c[:, None] * u[None, :]
 
 
-def _conditioned(preconditioner: Preconditioner, memory, c, u):
+def conditioned(preconditioner: Preconditioner, memory, c, u):
     """Steps as the preconditioner has them, of one round or of n one after the other."""
     if c.ndim == 1:
         return preconditioner.apply(memory, c, u)

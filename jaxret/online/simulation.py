@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from jaxret import sharding
-from jaxret.online.blocked import simulate_blocked, simulate_on_mesh
+from jaxret.online.blocked import has_blocked_form, simulate_blocked, simulate_on_mesh
 from jaxret.online.deployment import bare, deployed
 from jaxret.online.environment import Environment, is_noise
 from jaxret.online.learner import Learner
@@ -70,7 +70,7 @@ class Simulation:
         self._seeds, self._devices = jnp.asarray(seeds), devices
         self._make, self._environment = make, environment
         learner = self._deployed(example, jax.random.key(0))
-        self._blocked = learner.rule is not None and learner.rule.blocked
+        self._blocked = has_blocked_form(learner, self._world(example))
         if devices is not None and not self._blocked:
             raise ValueError(
                 f"learner {learner.name!r} has no blocked form here, which alone can split a "

@@ -43,7 +43,7 @@ REGISTRIES = {
     "preconditioner": preconditioners.REGISTRY,
 }
 NEEDED = ("policy", "estimator", "projection", "schedule", "tau", "eta_over_tau")
-MORE = ("query_map", "preconditioner", "experience_replay")
+MORE = ("query_map", "map_every", "preconditioner", "experience_replay")
 OF_TRAINER = ("policy", "estimator", "schedule", "batch", "tau", "eta")
 
 
@@ -55,9 +55,10 @@ def learner_grid(name: str, spec: Mapping[str, Any]) -> LearnerGrid:
       spec: ``policy``, ``estimator``, ``projection`` and ``schedule``, each a name, or a mapping
         of ``name`` and settings; ``tau`` and ``eta_over_tau``, numbers or lists, whose product is
         the grid. ``query_map`` and ``preconditioner`` (likewise) and ``experience_replay`` (its
-        settings) wrap the learner. With ``batch`` it is the paper's trainer, which has ``eta``, its
-        learning rate, in the place of ``eta_over_tau``, and no projection and no wrapper. With
-        ``preset`` it is that preset, and all else are its settings.
+        settings) wrap the learner; ``map_every`` says how often a query map moves. With ``batch``
+        it is the paper's trainer, which has ``eta``, its learning rate, in the place of
+        ``eta_over_tau``, and no projection and no wrapper. With ``preset`` it is that preset, and
+        all else are its settings.
 
     Raises:
       ValueError: for anything that is unknown, missing, out of range, or does not go together.
@@ -81,6 +82,8 @@ def learner_grid(name: str, spec: Mapping[str, Any]) -> LearnerGrid:
         if kind in spec
     }
     query_map, preconditioner = (parts.pop(key, None) for key in ("query_map", "preconditioner"))
+    if query_map is None and "map_every" in spec:
+        raise ValueError(f"learner {name!r} has map_every, but no query_map")
     replay = spec.get("experience_replay")
     if replay is not None and not parts["estimator"].bandit:
         raise ValueError(f"learner {name!r} gets labels, and experience replay keeps rewards alone")
@@ -90,7 +93,7 @@ def learner_grid(name: str, spec: Mapping[str, Any]) -> LearnerGrid:
         if preconditioner is not None:
             learner = with_preconditioner(learner, preconditioner)
         if query_map is not None:
-            learner = with_query_map(learner, query_map)
+            learner = with_query_map(learner, query_map, map_every=spec.get("map_every", 1))
         if replay is not None:
             learner = with_experience_replay(learner, **replay)
         return learner._replace(name=name)

@@ -6,29 +6,33 @@
     with_exploration(greedy(), epsilon=0.05)            shows a random tool in a share of rounds
 
 They compose: experience replay last, since it is built on what a learner can relearn from. A query
-map moves every round with all rows, so these learners have no blocked form: they take the scan.
+map that moves once in B rounds (``map_every``, a multiple of 8) leaves a rank-one learner its
+blocked form, and so do steps by row and experience replay (`jaxret.online.blocked`).
 
 Letters: I items, C rounds remembered, d width.
 """
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Int
 
 from jaxret.online import policies, query_maps
-from jaxret.online.learner import Learner, Rule, where_observed
+from jaxret.online.learner import Learner, Replay, Rule, where_observed
 from jaxret.online.preconditioners import Preconditioner
 from jaxret.online.query_maps import QueryMap
 from jaxret.online.rank_one import from_rule
-from jaxret.types import Choice, PRNGKey
+from jaxret.online.recall import Past, draw_key
+from jaxret.types import Choice
 from jaxret.validate import require
 
 
 def with_query_map(
-    learner: Learner, query_map: QueryMap | None = None, *, rate: float = 3.0
+    learner: Learner,
+    query_map: QueryMap | None = None,
+    *,
+    rate: float = 3.0,
+    map_every: int = 1,
 ) -> Learner:
     """A rank-one learner that also learns a map of the queries.
 
@@ -36,17 +40,21 @@ def with_query_map(
       learner: from `rank_one` or a preset; not yet with experience replay.
       query_map: None is `query_maps.linear`.
       rate: of the linear map; not read where a map is given.
+      map_every: B >= 1, rounds between two moves of the map, by what all of them ask for
+        (`jaxret.online.map_tiles`); rows move every round.
 
     Raises:
       ValueError: if the learner is not rank one, or has a query map.
     """
+    require("map_every", map_every, "a whole number >= 1", lambda n: isinstance(n, int) and n >= 1)
     query_map = query_map or query_maps.linear(rate=rate)
     rule = _rule(learner, "a query map")
     if rule.query_map is not None:
         raise ValueError(
             f"learner {learner.name!r} already has the query map {rule.query_map.name!r}: give one"
         )
-    return from_rule(f"{learner.name}+{query_map.name}", rule._replace(query_map=query_map))
+    rule = rule._replace(query_map=query_map, map_every=map_every)
+    return from_rule(f"{learner.name}+{query_map.name}", rule)
 
 
 def with_preconditioner(learner: Learner, preconditioner: Preconditioner) -> Learner:
@@ -102,16 +110,7 @@ def with_exploration(learner: Learner, epsilon: float = 0.05) -> Learner:
             coin, lot, slate, chances(state, query), state.available, epsilon, None
         )
 
-    return learner._replace(name=name, act=act, chances=chances, origin=None)
-
-
-class Past(NamedTuple):
-    """Rounds that have been; a ring, the oldest is overwritten first."""
-
-    query: Float[Array, "C d"]
-    item: Int[Array, " C"]
-    propensity: Float[Array, " C"]
-    reward: Float[Array, " C"]
+    return learner._replace(name=name, act=act, chances=chances, origin=None, replay=None)
 
 
 def with_experience_replay(
@@ -182,16 +181,8 @@ def with_experience_replay(
         scores=lambda state, queries: learner.scores(bare(state), queries),
         map_queries=of_inner(learner.map_queries),
         chances=of_inner(learner.chances),
+        replay=None if learner.rule is None else Replay(learner.rule, per_round, capacity, seed),
     )
-
-
-def draw_key(seed: int, t: Int[Array, ""]) -> PRNGKey:
-    """The key of round t's draws from the past: they do not depend on what the policy draws.
-
-    Returns:
-      a key [].
-    """
-    return jax.random.fold_in(jax.random.key(seed), t)
 
 
 def _remember(past: Past, count: Int[Array, ""], query, choice: Choice, reward):

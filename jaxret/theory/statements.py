@@ -109,7 +109,7 @@ def bounds(
     if not float(rule.eta) > 0:
         raise ValueError(f"{run.name} has eta = 0: it learns nothing that a bound could speak of")
     measured = regret(run, against)
-    if not rule.blocked:
+    if not rule.rows_alone:
         return _dual(run, measured, duality.dual(run, float(rule.tau)))
     evidence = Evidence(
         rule=rule,

@@ -80,7 +80,7 @@ NOWHERE = QueryMap(
     "nowhere",
     init=lambda width, dtype: (),
     apply=lambda params, queries: queries,
-    update=lambda params, query, pull: params,
+    change=lambda params, query, pull, counts=None: (),
 )
 
 
