@@ -98,7 +98,7 @@ def start_as(setting: str | Mapping[str, Any] | None) -> None:
     if setting is None:
         return
     known = ("coordinator", "count", "index", "local_device_ids", "heartbeat")
-    given = {} if setting == "auto" else setting
+    given: Any = {} if setting == "auto" else setting
     allowed = f"null, auto or a block with some of {', '.join(known)}"
     fits = isinstance(given, Mapping) and {*given} <= {*known}
     require("distributed", setting, allowed, lambda _: fits)
