@@ -12,7 +12,8 @@
 
 A state is any pytree: NamedTuples, typed keys, optax states, NumPy arrays of 64 bits and sharded
 arrays come back as they were. The target of a restore says where arrays go, so a state can be
-resumed on another mesh than the one it was saved on.
+resumed on another mesh than the one it was saved on, and by more processes or fewer: each writes
+its own part, to a file system that all share.
 """
 
 import signal
@@ -25,6 +26,8 @@ from typing import Any, NamedTuple, NoReturn, Self, TypeVar
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+
+from jaxret import distributed
 
 VERSION = 1  # of what is written beside the state
 State = TypeVar("State")
@@ -63,6 +66,7 @@ class Checkpointer:
         Raises:
           ValueError: if ``step`` is not after the newest one that was saved.
         """
+        state = distributed.everywhere(state)
         latest = self._manager.latest_step()
         if latest is not None and step <= latest:
             raise ValueError(f"step {step} is not after step {latest} saved in {self.directory}")
@@ -92,9 +96,9 @@ class Checkpointer:
             self._refuse(step, f"has format {described['version']}, this code reads {VERSION}")
         if differences := _differences(described["leaves"], _describe(target)):
             self._refuse(step, "holds another state than this run: " + "; ".join(differences[:5]))
-        abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, target)
+        abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, distributed.everywhere(target))
         state = self._read(step, state=ocp.args.StandardRestore(abstract))["state"]
-        return Saved(step=step, state=state, meta=described["meta"])
+        return Saved(step=step, state=distributed.local(state, like=target), meta=described["meta"])
 
     def _read(self, step: int, **items: Any) -> Any:
         try:
@@ -141,7 +145,7 @@ def run_chunks(
         for done in range(first + 1, chunks + 1):
             state = step(state, done - 1)
             stop = interrupted()  # once: a signal between save and raise waits for the next chunk
-            overdue = time.monotonic() - last_save > seconds
+            overdue = distributed.anyone(time.monotonic() - last_save > seconds)
             if stop or overdue or (keep and done == chunks):
                 checkpoints.save(done, state, {})
                 last_save = time.monotonic()
@@ -170,6 +174,7 @@ def interruptible() -> Generator[Callable[[], bool]]:
 
     The signal itself no longer ends the process: the loop does, at the end of a chunk. A second
     Ctrl-C ends it at once. Only for the main thread, which Python requires of signal handlers.
+    A signal to one of several processes is one to all: all ask, equally often.
     """
     received = []
 
@@ -185,7 +190,7 @@ def interruptible() -> Generator[Callable[[], bool]]:
     for number in before:
         signal.signal(number, note)
     try:
-        yield lambda: bool(received)
+        yield lambda: distributed.anyone(bool(received))
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -22,7 +22,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int
 
-from jaxret import metrics
+from jaxret import distributed, metrics
 from jaxret.online.learner import Learner
 from jaxret.online.mixture import heaviest
 from jaxret.task import Task
@@ -96,6 +96,8 @@ class Embeddings:
 
     def save(self, folder: str | Path) -> None:
         """Writes the three files; an existing folder is overwritten."""
+        if not distributed.leads():
+            return
         from safetensors.numpy import save_file
 
         folder = Path(folder)
@@ -151,6 +153,7 @@ def from_state(
     Every map of queries is affine, so the images of the origin and of the axes say all of it. A
     mixture has no one matrix of rows: what is read is that of the expert it believes most.
     """
+    state = distributed.fetch(state)
     if learner.mixing is not None:
         learner, state = heaviest(learner, state)
     matrix = offset = None

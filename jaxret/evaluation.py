@@ -17,7 +17,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from jaxret import metrics
+from jaxret import distributed, metrics
 from jaxret.embeddings import Embeddings
 from jaxret.estimate import Estimate
 from jaxret.online.learner import Learner
@@ -87,7 +87,7 @@ def evaluate_each(
     cuts = sorted({_cut(name) for name in names})
     of_cut = _of_run(ranked, task) if isinstance(ranked, Run) else _of_rows(ranked, task)
     values = {k: of_cut(k=k) for k in cuts}
-    return {name: np.asarray(values[_cut(name)][name]) for name in names}
+    return {name: np.asarray(distributed.fetch(values[_cut(name)][name])) for name in names}
 
 
 def evaluate_settings(
@@ -120,7 +120,8 @@ def evaluate_settings(
 
     arrays = (task.queries, task.labels, task.tie_order)
     _require_shape(states.theta.shape[1:], task)
-    return np.asarray(rank(jnp.asarray(settings, jnp.float32), states))
+    values = rank(jnp.asarray(settings, jnp.float32), states)
+    return np.asarray(distributed.fetch(values))
 
 
 def _of_run(run: Run, task: Task) -> Callable:

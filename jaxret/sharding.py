@@ -18,7 +18,9 @@ import numpy as np
 from jax import lax
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+from jaxtyping import Bool, Float
 
+from jaxret import distributed
 from jaxret.types import Catalogue
 
 #: (regular expression of a path, where such leaves go), first match first
@@ -29,19 +31,34 @@ def make_mesh(*, devices: Sequence[jax.Device] | None = None, **axes: int) -> Me
     """Arranges devices in axes: ``make_mesh(item=8)``, ``make_mesh(data=4, model=2)``.
 
     Args:
-      devices: defaults to the first of `jax.devices()`, as many as are needed.
+      devices: defaults to the first of each process, as many as are needed.
       axes: devices along each axis. ``item`` share one catalogue, ``run`` are independent runs
         side by side (both 1 if not said), ``data`` share a batch of training.
     """
-    devices = jax.devices() if devices is None else list(devices)
     sizes = {"run": 1, "item": 1} | axes
     needed = math.prod(sizes.values())
+    devices = _of_all_processes(needed) if devices is None else list(devices)
     if min(sizes.values()) < 1 or needed > len(devices):
         shape = " x ".join(f"{name}={size}" for name, size in sizes.items())
         raise ValueError(f"a mesh of {shape} needs {needed} devices; {len(devices)} here")
     places = np.array(devices[:needed]).reshape(tuple(sizes.values()))
     # XLA says what lies where, but for what `shard_map` says: no default of jax decides that.
     return Mesh(places, tuple(sizes), axis_types=(AxisType.Auto,) * len(sizes))
+
+
+def _of_all_processes(needed: int) -> list[jax.Device]:
+    """The first devices; of several processes, each gives equally many."""
+    processes = jax.process_count()
+    if needed % processes:
+        raise ValueError(
+            f"a mesh of {needed} devices leaves some of the {processes} processes out: "
+            f"give a multiple of {processes}"
+        )
+    if needed > jax.device_count():
+        return jax.devices()
+    each = needed // processes
+    by_process = [[d for d in jax.devices() if d.process_index == i] for i in range(processes)]
+    return [device for own in by_process for device in own[:each]]
 
 
 def padded(catalogue: Catalogue, multiple: int) -> Catalogue:
@@ -53,10 +70,22 @@ def padded(catalogue: Catalogue, multiple: int) -> Catalogue:
     )
 
 
+def split_rows(
+    theta: Float[np.ndarray, "I d"], available: Bool[np.ndarray, " I"], mesh: Mesh
+) -> Catalogue:
+    """A catalogue over the axis ``item``, padded; each device is given its own rows alone."""
+    extra = -len(theta) % mesh.shape["item"]
+    rows = NamedSharding(mesh, P("item"))
+    return Catalogue(
+        theta=distributed.put(np.pad(theta, ((0, extra), (0, 0))), rows),
+        available=distributed.put(np.pad(available, (0, extra)), rows),
+    )
+
+
 def place(tree, mesh: Mesh, specs):
     """Puts every leaf where its PartitionSpec says."""
     return jax.tree.map(
-        lambda spec, x: jax.device_put(x, NamedSharding(mesh, spec)),
+        lambda spec, x: distributed.put(x, NamedSharding(mesh, spec)),
         specs,
         tree,
         is_leaf=lambda x: isinstance(x, P),
@@ -112,8 +141,12 @@ def sweep(run: Callable, *args, mesh: Mesh | None = None):
 
 
 def run_mesh(runs: int) -> Mesh:
-    """All devices side by side along the axis ``run``, but no more than there are runs."""
-    return make_mesh(run=min(runs, len(jax.devices())))
+    """All devices side by side along the axis ``run``, but no more than there are runs.
+
+    Of several processes, each takes part with as many devices as any other.
+    """
+    processes = jax.process_count()
+    return make_mesh(run=processes * min(-(-runs // processes), jax.local_device_count()))
 
 
 def one_device_a_core() -> None:
@@ -124,7 +157,8 @@ def one_device_a_core() -> None:
     with and without ``XLA_FLAGS=--xla_force_host_platform_device_count=1``).
     """
     said = jax.config.values["jax_num_cpu_devices"] > 0
-    if said or "device_count" in os.environ.get("XLA_FLAGS", ""):
+    alone = not jax.distributed.is_initialized()  # several have a core each
+    if said or not alone or "device_count" in os.environ.get("XLA_FLAGS", ""):
         return
     with suppress(RuntimeError):  # JAX has begun, and keeps the devices that it has
         jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)

@@ -7,11 +7,12 @@ import pytest
 from flax import nnx
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from jaxret.encoders import EncoderSpec, TextEncoder
+from jaxret.encoders import EncoderSpec, TextEncoder, encode
 from jaxret.nn import bert, deberta, mpnet, qwen3
 from jaxret.nn.backbone import Backbone
 from jaxret.nn.functional import functionalize
 from jaxret.nn.layers import Compute
+from jaxret.task import Task
 
 SIZES = {"vocab_size": 24, "hidden": 12, "layers": 2, "heads": 3, "intermediate": 20}
 BACKBONES = {
@@ -89,4 +90,33 @@ def encoder(folder, name="bert"):
         directory=folder,
         sha256=None,
         weights=weights(backbone.network().shapes()),
+    )
+
+
+DOCUMENTS = tuple(f"{letter} {letter} q" for letter in "abcdefgh")
+
+
+def letters(folder):
+    """Each query holds the letters of its one or two tools, between letters that say nothing."""
+    items, queries = len(DOCUMENTS), 48
+    tiny = encoder(folder)
+    rng = np.random.default_rng(0)
+    labels = np.stack([np.arange(queries) % items, np.full(queries, -1)], axis=1).astype(np.int32)
+    labels[::3, 1] = (labels[::3, 0] + 1) % items
+    texts = tuple(
+        " ".join([*("abcdefgh"[i] for i in row if i >= 0), *rng.choice(list("klmnop"), 3)])
+        for row in labels
+    )
+    options = {"cache": None, "progress": False}
+    return Task(
+        name="letters",
+        ids=tuple(f"tool {i}" for i in range(items)),
+        theta=encode(tiny, list(DOCUMENTS), kind="document", **options),
+        queries=encode(tiny, list(texts), kind="query", **options),
+        labels=labels,
+        groups=np.arange(queries),
+        query_ids=tuple(map(str, range(queries))),
+        documents=DOCUMENTS,
+        texts=texts,
+        encoder=tiny,
     )

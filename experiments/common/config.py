@@ -25,7 +25,8 @@ from jaxret.validate import require
 CONFIGS = str(Path(__file__).resolve().parents[2] / "configs")
 #: The mode of W&B.
 TRACKING: dict[str, Any] = {"files": "disabled", "offline": None, "online": "online"}
-_WHERE_NOT_WHAT = ("directory", "again", "cache", "tracking", "project", "hydra")  # no result
+#: What changes no result.
+_WHERE_NOT_WHAT = ("directory", "again", "cache", "tracking", "project", "hydra", "distributed")
 
 _ENCODER = {
     "path": None,  # a folder in HuggingFace layout; null: the installed package, or the hub

@@ -32,9 +32,9 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.common.config import CONFIGS, NAMES, check_names
+from experiments.common.config import CONFIGS, NAMES, check_names, plain
 from experiments.common.run_directory import RunDirectory, open_run
-from jaxret import tracking
+from jaxret import distributed, tracking
 from jaxret.llm import OutOfReach, Unanswered
 
 Results: TypeAlias = Mapping[str, Any]  # name -> one value a seed
@@ -55,6 +55,7 @@ class Command:
         self.function, self.config = function, config
 
     def __call__(self, cfg: DictConfig) -> Any:
+        _join(cfg)
         check_names(cfg)
         return self.function(cfg)
 
@@ -106,15 +107,18 @@ class Experiment(Command):
         return hook
 
     def __call__(self, cfg: DictConfig) -> Means:
+        _join(cfg)
         check_names(cfg)
         if (instead := self._check(cfg)) is not None:
             return instead
         with open_run(cfg) as run:
             if run is not None:
                 run.finish(self.function(cfg, run))
+        distributed.wait()  # until the results are written
         found = tracking.read_results(cfg.directory)
-        self._show(cfg, found)
-        print(f"results and figures: {cfg.directory}")
+        if distributed.leads():
+            self._show(cfg, found)
+            print(f"results and figures: {cfg.directory}")
         return {name: value["mean"] for name, value in found.items()}
 
 
@@ -141,10 +145,17 @@ def one_line(error: Exception) -> str:
     return ". ".join(line.strip().rstrip(".") for line in text.splitlines() if line.strip())
 
 
+def _join(cfg: DictConfig) -> None:
+    """The other processes, where there are any: first of all."""
+    setting = cfg.get("distributed")
+    distributed.start_as(plain(setting) if isinstance(setting, DictConfig) else setting)
+
+
 def _refuse(error: Exception, verbose: bool) -> NoReturn:
     if verbose:
-        raise error
+        raise error  # ends all processes, too
     print(one_line(error), file=sys.stderr)
+    distributed.end(2)
     raise SystemExit(2)
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+import jax
 import numpy as np
 from omegaconf import DictConfig
 
@@ -67,7 +68,7 @@ def find_encoder(spec: DictConfig) -> encoders.TextEncoder:
     path = None if spec.path is None else Path(spec.path)
     options = {key: value for key, value in plain(spec).items() if key not in ("name", "path")}
     devices = options.pop("devices", 1)
-    mesh = None if devices == 1 else sharding.make_mesh(model=devices)
+    mesh = None if devices == 1 else sharding.make_mesh(model=devices, devices=jax.local_devices())
     encoder = encoders.load_encoder(spec.name, path, mesh=mesh, **options)
     print(f"{spec.name}: {encoder.memory()}", flush=True)
     return encoder

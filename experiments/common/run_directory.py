@@ -25,8 +25,9 @@ from matplotlib.figure import Figure
 from omegaconf import DictConfig
 
 from experiments.common.config import TRACKING, cache_folder, settings
-from jaxret import memory, plots, sharding, tracking
+from jaxret import distributed, memory, plots, sharding, tracking
 from jaxret.checkpoint import Interrupted, interruptible, run_chunks
+from jaxret.files import write_whole
 from jaxret.online.recording import Unit
 
 
@@ -36,36 +37,33 @@ class RunDirectory:
     def __init__(self, cfg: DictConfig, interrupted: Callable[[], bool]):
         self.directory = Path(cfg.directory)
         self.interrupted = interrupted
-        wandb = tracking.WandbTracker(
-            self.directory,
-            project=cfg.project,
-            group=cfg.experiment,
-            name=self.directory.name,
-            config=settings(cfg),
-            mode=TRACKING[cfg.tracking],
-        )
-        self.tracker = tracking.CompositeTracker(tracking.JsonlTracker(self.directory), wandb)
+        self.tracker = _tracker(cfg) if distributed.leads() else tracking.NoopTracker()
         self.rounds = 0.0  # that were simulated in this process, all seeds and settings together
         self._began = time.perf_counter()
 
     def finish(self, results: Mapping[str, Any]) -> None:
         """Writes ``results.json``, one value a seed of each result, and tracks the means."""
         self.tracker.summary({name: float(np.mean(values)) for name, values in results.items()})
-        tracking.write_results(self.directory, results)
+        if distributed.leads():
+            tracking.write_results(self.directory, results)
 
     def save_curves(self, curves: Mapping[str, Mapping[str, np.ndarray]]) -> None:
         """Writes ``curves.npz``: ``name/kind`` -> one line a seed."""
         flat = {f"{name}/{key}": x for name, each in curves.items() for key, x in each.items()}
-        np.savez(self.directory / "curves.npz", allow_pickle=False, **flat)
+        if distributed.leads():
+            np.savez(self.directory / "curves.npz", allow_pickle=False, **flat)
 
     def save_figure(self, figure: Figure, name: str, title: str | None = None) -> None:
         """Saves a figure as ``NAME.png``, and tracks it by its title."""
         path = self.directory / f"{name}.png"
-        plots.save(figure, path)
+        if distributed.leads():
+            plots.save(figure, path)
         self.tracker.figure(title or name, path)
 
     def clock(self) -> None:
         """Adds this process's rounds and seconds to ``speed.json``."""
+        if not distributed.leads():
+            return
         path = self.directory / "speed.json"
         before = json.loads(path.read_text()) if path.exists() else {"rounds": 0, "seconds": 0.0}
         seconds = before["seconds"] + time.perf_counter() - self._began
@@ -84,8 +82,9 @@ class RunDirectory:
     def result(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> dict[str, np.ndarray]:
         """Arrays that are computed in one go, or read if they were."""
         path = self.directory / "units" / f"{name}.npz"
-        if not path.exists():
+        if not distributed.agreed(path.exists()):
             _write(path, {key: np.asarray(value) for key, value in compute().items()})
+            distributed.wait()
         return _read(path)
 
     def unit(self, name: str) -> Unit:
@@ -104,7 +103,7 @@ class RunDirectory:
         rounds: int = 0,
     ) -> dict[str, np.ndarray]:
         path = self.directory / "units" / f"{name}.npz"
-        if path.exists():
+        if distributed.agreed(path.exists()):
             return _read(path)
         folder = self.directory / "checkpoints" / name
 
@@ -115,7 +114,8 @@ class RunDirectory:
         state = self.resumable(folder)(chunks=chunks, start=start, step=counted, keep=keep_state)
         result = {key: np.asarray(value) for key, value in finish(state).items()}
         _write(path, result)
-        if not keep_state:
+        distributed.wait()  # until nobody has the checkpoints open
+        if not keep_state and distributed.leads():
             shutil.rmtree(folder)
         return result
 
@@ -128,7 +128,7 @@ def open_run(cfg: DictConfig) -> Generator[RunDirectory | None]:
     other settings is refused: its units would be mixed with ours.
     """
     directory = Path(cfg.directory)
-    if cfg.again:
+    if cfg.again and distributed.leads():
         for part in ("units", "checkpoints", "embeddings"):
             shutil.rmtree(directory / part, ignore_errors=True)
         for part in (
@@ -139,6 +139,7 @@ def open_run(cfg: DictConfig) -> Generator[RunDirectory | None]:
             "wandb_id.txt",
         ):
             (directory / part).unlink(missing_ok=True)
+    distributed.wait()  # until it is empty
     ours = settings(cfg)
     record = directory / "settings.json"
     if record.exists() and (theirs := json.loads(record.read_text())) != ours:
@@ -147,12 +148,13 @@ def open_run(cfg: DictConfig) -> Generator[RunDirectory | None]:
             f"{directory} holds a run with other settings ({', '.join(differ)} differ):"
             " give another hydra.run.dir, or again=true to replace it"
         )
-    if (directory / "results.json").exists():
+    if distributed.agreed((directory / "results.json").exists()):
         print(f"finished before, read from {directory} (again=true repeats it)")
         yield None
         return
     directory.mkdir(parents=True, exist_ok=True)
-    record.write_text(json.dumps(ours, indent=2) + "\n")
+    if distributed.leads():
+        write_whole(record, json.dumps(ours, indent=2) + "\n")
     memory.retain_freed_memory()  # before JAX computes anything, as the next lines
     sharding.one_device_a_core()
     _keep_programs(cache_folder(cfg))
@@ -166,6 +168,19 @@ def open_run(cfg: DictConfig) -> Generator[RunDirectory | None]:
         finally:
             run.clock()
             run.tracker.finish()
+
+
+def _tracker(cfg: DictConfig) -> tracking.Tracker:
+    directory = Path(cfg.directory)
+    wandb = tracking.WandbTracker(
+        directory,
+        project=cfg.project,
+        group=cfg.experiment,
+        name=directory.name,
+        config=settings(cfg),
+        mode=TRACKING[cfg.tracking],
+    )
+    return tracking.CompositeTracker(tracking.JsonlTracker(directory), wandb)
 
 
 def _keep_programs(cache: Path) -> None:
@@ -186,6 +201,8 @@ def _read(path: Path) -> dict[str, np.ndarray]:
 
 def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Whole or not at all."""
+    if not distributed.leads():
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{os.getpid()}-{path.name}")
     np.savez(temporary, allow_pickle=False, **arrays)

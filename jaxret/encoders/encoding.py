@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float32, Int
 
+from jaxret import distributed
 from jaxret.encoders.cache import read_vectors, write_vectors
 from jaxret.encoders.padding import batches
 from jaxret.encoders.specs import Kind
@@ -34,6 +35,8 @@ def encode(
 ) -> Float32[np.ndarray, "n d"]:
     """Encodes texts into unit vectors, in their order; equal texts are encoded once.
 
+    Of several processes the first encodes, and all get its vectors.
+
     Args:
       encoder: from `load_encoder`.
       texts: longer ones than the encoder's ``max_tokens`` are cut.
@@ -50,6 +53,9 @@ def encode(
       TypeError, ValueError: for a text that is no string or is blank, by its position, or for a
         damaged cache file, by its name.
     """
+    if not distributed.leads():
+        rows = np.zeros((len(texts), encoder.width), np.float32)
+        return distributed.agreed(rows)
     prefixed = with_prefix(texts, encoder.spec.prefix(kind))
     keys = [digest(text) for text in prefixed]
     folder = None if cache is None else Path(cache) / encoder.fingerprint
@@ -72,7 +78,8 @@ def encode(
             if folder is not None:
                 write_vectors(folder, fresh)
             vectors |= fresh
-    return np.array([vectors[key] for key in keys], np.float32).reshape(-1, encoder.width)
+    rows = np.array([vectors[key] for key in keys], np.float32).reshape(-1, encoder.width)
+    return distributed.agreed(rows)
 
 
 def forward(

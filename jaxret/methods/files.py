@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from safetensors.numpy import save
 
+from jaxret import distributed
 from jaxret.encoders import TextEncoder
 from jaxret.nn.tensor_files import load_safetensors
 from jaxret.retrieval.dense import dense
@@ -50,6 +51,8 @@ def write(
     """
     if model.config is None:
         raise ValueError(f"{model.name!r} has no config: save what {method}.fit returned")
+    if not distributed.leads():
+        return
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     leaves = jax.tree.leaves_with_path(params)

@@ -20,7 +20,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from jaxret import logs
+from jaxret import distributed, logs
 from jaxret.logs import LogWriter
 from jaxret.online.deployment import bare, intervenes
 from jaxret.online.environment import Environment, asked, available_at
@@ -95,6 +95,7 @@ class LoggedSimulation(Simulation):
         self._writers = [
             LogWriter(path, facts | {"seed": seed})
             for path, seed in zip(self._paths, seeds, strict=True)
+            if distributed.leads()
         ]
         found = super().run(settings, orders, resume=resume, title=title)
         for writer in self._writers:
@@ -102,7 +103,7 @@ class LoggedSimulation(Simulation):
         return found
 
     def _chunk(self, states, numbers, order) -> tuple[State, Trace]:
-        first = np.asarray(states.t)
+        first = np.asarray(distributed.fetch(states.t))
         recorded: Any
         new, recorded = super()._chunk(states, numbers, order)
         trace, slates = jax.device_get(recorded if self._slates else (recorded, None))

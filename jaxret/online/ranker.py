@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
-from jaxret import metrics, sharding
+from jaxret import distributed, metrics, sharding
 from jaxret.online.learner import Scores
 from jaxret.online.streams import rows_of
 from jaxret.task import Task
@@ -73,7 +73,7 @@ class Ranker:
           [S, 4, n], NaN where a seed has fewer than n queries.
         """
         rows = rows_of(np.broadcast_to(part, (len(states.theta), part.shape[-1])))
-        return np.asarray(self._score(states, rows, *self._arrays, scores))
+        return np.asarray(distributed.fetch(self._score(states, rows, *self._arrays, scores)))
 
 
 def catalogues(*thetas: Float[np.ndarray, "I d"]) -> Catalogue:

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 from jaxtyping import Int
 
+from jaxret import distributed
 from jaxret.online.environment import Environment
 from jaxret.online.learner import Learner
 from jaxret.online.rounds import learn, show_slate
@@ -54,12 +55,13 @@ class SelectedSimulation(Simulation):
         lines = []
         for queries in order.T:
             slate = self._show(self._arrays, states, numbers, self._seeds, queries)
-            picked = self._select(queries, np.asarray(slate.items))
+            picked = self._select(queries, np.asarray(distributed.fetch(slate.items)))
+            picked = jax.tree.map(distributed.agreed, picked)
             position, reward = picked if isinstance(picked, tuple) else (picked, None)
             states, line = self._learn(
                 self._arrays, states, numbers, self._seeds, queries, slate, position, reward
             )
-            lines.append(jax.tree.map(np.asarray, line))
+            lines.append(jax.tree.map(np.asarray, distributed.fetch(line)))
         return states, jax.tree.map(lambda *x: np.stack(x, axis=1), *lines)
 
     def _half(self, part, arrays, state, setting, seed, query, *answer):

@@ -17,6 +17,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 
+from jaxret import distributed
+from jaxret.files import write_whole
 from jaxret.online import streams
 from jaxret.online.environment import Environment
 from jaxret.online.learner import Learner
@@ -51,7 +53,8 @@ def simulate(
         each once.
       seeds: how many runs (numbered from 0), or their numbers; they differ in order and draws.
       environment: what responds; None: the truth, everyone there, the first shown is used.
-      devices: over which the catalogue is split, for large ones; None: seeds side by side.
+      devices: over which the catalogue is split, for large ones, of all processes together; None:
+        seeds side by side.
       resume: a folder: the run can be interrupted (Ctrl-C, SIGTERM), and the same call goes on.
       log: a folder, to which each seed writes what it shows and what comes back (`jaxret.logs`),
         as ``seed_<number>.jsonl``; what stands there of this very run is not written twice.
@@ -125,6 +128,6 @@ def _claimed(folder: Path, learner: str, fingerprint: str) -> Path:
             f"{folder} holds another simulation (other data, settings, seeds, devices or version): "
             "give another folder, or delete it"
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    record.write_text(json.dumps(described) + "\n")
+    if distributed.leads():
+        write_whole(record, json.dumps(described) + "\n")
     return folder / "checkpoints"

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxret import sharding
+from jaxret import distributed, sharding
 from jaxret.online.blocked import has_blocked_form, simulate_blocked, simulate_on_mesh
 from jaxret.online.deployment import bare, deployed
 from jaxret.online.environment import Environment, is_noise
@@ -78,9 +78,10 @@ class Simulation:
             )
         items = len(task.theta)
         here = np.ones(items, bool) if task.available is None else task.available
-        catalogue = sharding.padded(
-            Catalogue(jnp.asarray(task.theta), jnp.asarray(here)), devices or 1
-        )
+        if devices is None:
+            catalogue = Catalogue(jnp.asarray(task.theta), jnp.asarray(here))
+        else:
+            catalogue = sharding.split_rows(task.theta, here, sharding.make_mesh(item=devices))
         self._arrays = (catalogue, jnp.asarray(task.queries), jnp.asarray(task.labels))
         _check(self._world(example), task)
         self.scores, self.map_queries = learner.scores, learner.map_queries
@@ -109,11 +110,12 @@ class Simulation:
     def step(
         self, states: State, settings: Float[np.ndarray, "R n"], order: Int[np.ndarray, "R c"]
     ) -> tuple[State, Trace]:
-        """One chunk: the new states and its `Trace`."""
+        """One chunk: the new states and its `Trace`, which every process has."""
         return self._chunk(states, jnp.asarray(settings, jnp.float32), order)
 
     def _chunk(self, states, numbers, order) -> tuple[State, Trace]:
-        return self._step(self._arrays, states, numbers, order, self._seeds)
+        states, trace = self._step(self._arrays, states, numbers, order, self._seeds)
+        return states, distributed.fetch(trace)
 
     def fingerprint(
         self, settings: Float[np.ndarray, "R n"], orders: Int[np.ndarray, "R T"]
@@ -126,7 +128,8 @@ class Simulation:
         digest = hashlib.sha256(program.as_text().encode())
         start = self._start.lower(self._arrays, numbers, self._seeds)
         digest.update(start.as_text().encode())
-        for array in (*jax.tree.leaves(self._arrays), numbers, orders, self._seeds):
+        arrays = jax.tree.leaves(distributed.fetch(self._arrays))
+        for array in (*arrays, numbers, orders, self._seeds):
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 

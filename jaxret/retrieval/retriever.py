@@ -28,7 +28,7 @@ from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
-from jaxret import over_items
+from jaxret import distributed, over_items
 from jaxret.encoders import TextEncoder
 from jaxret.progress import Progress
 from jaxret.retrieval.ranking import Ranking
@@ -224,7 +224,9 @@ def _lay_out(retriever, order, mesh, tree, specs):
                 x = jnp.take(x, order, axis=axis)
             if extra:
                 x = jnp.pad(x, [(0, extra * (i == axis)) for i in range(x.ndim)])
-        return jax.device_put(x, None if mesh is None else NamedSharding(mesh, spec))
+        if mesh is None:
+            return jax.device_put(x)
+        return distributed.put(x, NamedSharding(mesh, spec))
 
     return jax.tree.map(lambda spec, part: jax.tree.map(partial(one, spec), part), specs, tree)
 

@@ -19,6 +19,7 @@ from uuid import uuid4
 
 import numpy as np
 
+from jaxret import distributed
 from jaxret.files import existing
 from jaxret.retrieval.ranking import Ranking
 
@@ -56,6 +57,8 @@ def save_run(
             f"{query} Q0 {tools[item]} {rank} {score!s} {tag}\n"
             for rank, (item, score) in enumerate(ranked, start=1)
         ]
+    if not distributed.leads():
+        return
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{uuid4().hex}.part")

@@ -18,7 +18,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
-from jaxret import sharding
+from jaxret import distributed, sharding
 from jaxret.progress import Progress
 from jaxret.tracking import NoopTracker, Tracker
 from jaxret.training.batches import Batches
@@ -182,7 +182,8 @@ def fit(
                 f"{title}: the loss is {means['loss']} in steps {done - len(losses) + 1} .. "
                 f"{done}: lower the learning rate, or look at the data"
             )
-        numbers = {name: float(value) for name, value in validate(inner.params).items()}
+        numbers = validate(distributed.local(inner.params))
+        numbers = {name: distributed.agreed(float(value)) for name, value in numbers.items()}
         score = next(iter(numbers.values()))
         tracker.log({f"{title}/{k}": v for k, v in (means | numbers).items()}, done)
         bar.set_postfix(loss=f"{means['loss']:.3f}", score=f"{score:.3f}")
@@ -219,7 +220,8 @@ def _part(x: jax.Array, i: jax.Array, parts: int) -> jax.Array:
 def _split(batch: Any, mesh: Mesh | None) -> Any:
     if mesh is None:
         return jax.tree.map(jnp.asarray, batch)
-    return jax.device_put(batch, NamedSharding(mesh, P("data")))
+    whole = NamedSharding(mesh, P("data"))
+    return jax.tree.map(lambda x: distributed.put(x, whole), batch)
 
 
 def _place(tree: T, mesh: Mesh | None, rules: sharding.Rules) -> T:

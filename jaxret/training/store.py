@@ -8,6 +8,7 @@ gets the same file. Training that is cut off resumes there, to the same bits:
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -15,8 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+from jax.sharding import Mesh
 
-from jaxret import tracking
+from jaxret import distributed, sharding, tracking
 from jaxret.checkpoint import Checkpointer, run_chunks
 from jaxret.training import loop
 from jaxret.training.config import TrainingConfig
@@ -75,7 +77,8 @@ def fitted(
     }
     with Checkpointer(folder / "best", keep=1) as store:
         store.save(int(fit.best_step), fit.best, facts)
-    (folder / "settings.json").write_text(json.dumps(settings, indent=2) + "\n")
+    if distributed.leads():
+        (folder / "settings.json").write_text(json.dumps(settings, indent=2) + "\n")
     return fit.best
 
 
@@ -89,15 +92,19 @@ def train(
     folder: Path | None,
     hooks: Hooks,
 ) -> loop.Fit:
-    """Runs the loop of `jaxret.training.loop` as the config says; arguments as of `fitted`."""
+    """Runs the loop of `jaxret.training.loop` as the config says; arguments as of `fitted`.
+
+    Several processes share each batch, with as many devices as divide it; what comes back is each
+    one's own.
+    """
     batches = objective.batches
     steps = max(1, round(config.epochs * batches.epoch))
     optimizer = config.optimizer(steps)
     tracker, resumable = hooks.tracker, None
     if folder is not None:
-        tracker = tracking.CompositeTracker(tracking.JsonlTracker(folder), tracker)
+        tracker = tracking.CompositeTracker(*_own_trackers(folder), tracker)
         resumable = partial(run_chunks, folder / "checkpoints", hooks.interrupted)
-    return loop.fit(
+    fit = loop.fit(
         loop.start(params, optimizer, jax.random.key(seed)),
         loop.train_step(objective.loss, optimizer, accumulate=config.accumulate),
         batches,
@@ -107,9 +114,27 @@ def train(
         frozen=objective.frozen,
         resumable=resumable,
         tracker=tracker,
+        mesh=_shared(batches.size // config.accumulate) if distributed.several() else None,
         title=title,
         progress=hooks.progress,
     )
+    return distributed.local(fit)
+
+
+def _own_trackers(folder: Path) -> list[tracking.Tracker]:
+    return [tracking.JsonlTracker(folder)] if distributed.leads() else []
+
+
+def _shared(size: int) -> Mesh:
+    """Over which so many examples are split, each process with as many devices as any other."""
+    processes = jax.process_count()
+    if size % processes:
+        raise ValueError(
+            f"a batch of {size} examples does not divide over {processes} processes: "
+            f"give a size that is a multiple of {processes} (times accumulate)"
+        )
+    each = math.gcd(size // processes, jax.local_device_count())
+    return sharding.make_mesh(data=processes * each)
 
 
 def model_folder(parent: str | Path, label: str, settings: Mapping[str, Any]) -> Path:

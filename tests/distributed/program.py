@@ -1,0 +1,179 @@
+"""``python -m tests.distributed.program FOLDER PART ..``: what one process and many must agree on.
+
+Process 0 writes the numbers of each part to ``FOLDER/PART.npz``.
+"""
+
+import os
+import signal
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+
+from jaxret import distributed
+
+if "JAX_NUM_PROCESSES" in os.environ:
+    distributed.start(heartbeat=15)
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import jaxret as jr
+from jaxret import sharding
+from jaxret.checkpoint import Checkpointer, run_chunks
+from jaxret.online.simulate import stream_orders
+from jaxret.online.simulation import Simulation
+from jaxret.tracking import NoopTracker
+
+SEEDS = 4
+
+
+def task(items=38, width=8, queries=60):
+    rng = np.random.default_rng(0)
+    theta = rng.standard_normal((items, width))
+    theta /= np.linalg.norm(theta, axis=1, keepdims=True)
+    labels = rng.integers(0, items, (queries, 1))
+    vectors = theta[labels[:, 0]] + 0.3 * rng.standard_normal((queries, width))
+    return jr.Task.from_arrays(theta, vectors, labels)
+
+
+def numbers(run, name=""):
+    """Each round, the last rows, and how they rank."""
+    metrics = {key: found.values for key, found in jr.evaluate(run, task()).items()}
+    rows = {"theta": distributed.fetch(run.states.theta)}
+    found = run.trace._asdict() | rows | metrics
+    return {f"{name}{key}": np.asarray(value) for key, value in found.items()}
+
+
+def simulate(folder):
+    """Seeds side by side, and one alone."""
+    many = jr.simulate(jr.greedy(), task(), exposures=2, seeds=SEEDS)
+    return numbers(many)
+
+
+def alone(folder):
+    """One seed of a rule that has no blocked form, and a log."""
+    run = jr.simulate(jr.mapped(), task(), log=folder / "log")
+    run.save(folder / "rows")
+    return numbers(run)
+
+
+def mesh(folder):
+    """The catalogue over all devices; with padding where they do not divide it."""
+    run = jr.simulate(jr.greedy(), task(), seeds=2, devices=jax.device_count())
+    (rows,) = {shard.data.shape[1] for shard in run.states.theta.addressable_shards}
+    share = -(-38 // jax.device_count())
+    return numbers(run) | {"rows_as_shared": np.array(rows in (share, 38))}
+
+
+def method(folder):
+    """A reranker that is trained, kept, found again, and ranks."""
+    from jaxret.methods import refiner, tool2vec
+    from jaxret.retrieval.retriever import refine, search
+    from jaxret.training.store import Hooks
+    from tests.tiny import letters
+
+    class Losses(NoopTracker):
+        def log(self, metrics, step):
+            logged.append([metrics[key] for key in sorted(metrics)])
+
+    logged = []
+    train, validation = letters(Path(tempfile.mkdtemp())).split((0.75, 0.25), seed=0)
+    config = refiner.Config(
+        epochs=1, validate=0.5, size=12, learning_rate=3e-3, layers=1, candidates=8, prior=2.0
+    )
+    fit = partial(
+        refiner.fit,
+        train,
+        config,
+        validation=validation,
+        folder=folder / "models",
+        hooks=Hooks(progress=False, tracker=Losses()),
+    )
+    model, again = fit(), fit()
+    refiner.save(model, folder / "saved")
+    first = tool2vec.fit(train, tool2vec.Config())
+    texts = list(validation.texts)
+    found = [
+        refine(one, texts, search(first, texts, 8, progress=False), progress=False)
+        for one in (model, again)
+    ]
+    np.testing.assert_array_equal(found[0].scores, found[1].scores)
+    params = {f"params{i}": x for i, x in enumerate(jax.tree.leaves(model.params))}
+    return {"items": found[0].items, "scores": found[0].scores, "log": np.array(logged), **params}
+
+
+def state():
+    """What runs keep: rows over all devices, and what each process holds for itself."""
+    rows = np.arange(64.0, dtype=np.float32).reshape(16, 4)
+    split = NamedSharding(sharding.make_mesh(item=jax.device_count()), P("item"))
+    return {
+        "theta": distributed.put(rows, split),
+        "key": jax.random.key(7),
+        "own": jnp.arange(3.0),
+        "losses": np.array([1 / 3, 1e-300]),
+        "seen": np.array(2**40 + 1),
+    }
+
+
+def save(folder):
+    with Checkpointer(folder / "checkpoints") as checkpoints:
+        checkpoints.save(3, state(), {"eta": 0.1})
+    return {}
+
+
+def restore(folder):
+    """Of what others saved, into this many processes."""
+    target = jax.tree.map(lambda x: np.zeros_like(x) if isinstance(x, np.ndarray) else x, state())
+    with Checkpointer(folder / "checkpoints") as checkpoints:
+        saved = checkpoints.restore_latest(target)
+    assert saved.step == 3
+    assert saved.meta == {"eta": 0.1}
+    assert saved.state["theta"].sharding == target["theta"].sharding
+    assert saved.state["own"].is_fully_addressable
+    got = distributed.fetch(saved.state)
+    return got | {"key": jax.random.key_data(got["key"])}
+
+
+def chunks(folder):
+    """A run that saves each chunk; KILLED=PROCESS:CHUNK dies there, without a word."""
+    victim, fatal = map(int, os.environ.get("KILLED", "-1:-1").split(":"))
+    seeds = range(SEEDS)
+    simulation = Simulation(jr.greedy, task(), seeds=seeds, chunk=16)
+    setting, orders = np.zeros((SEEDS, 0)), stream_orders(task(), 2, seeds)
+    parts = simulation.cut(orders)
+    ran = []
+
+    def step(state, number):
+        ran.append(number)
+        if number == fatal and jax.process_index() == victim:
+            os.kill(os.getpid(), signal.SIGKILL)
+        states, trace = simulation.step(state["states"], setting, parts[number])
+        state["item"][:, 16 * number : 16 * (number + 1)] = trace.item
+        return {"states": states, "item": state["item"]}
+
+    last = run_chunks(
+        folder / "checkpoints",
+        lambda: False,
+        chunks=len(parts),
+        start=lambda: {
+            "states": simulation.start(setting),
+            "item": np.zeros((SEEDS, 16 * len(parts)), np.int32),
+        },
+        step=step,
+        seconds=0,
+    )
+    print("chunks", ran)
+    return {"item": last["item"], "theta": distributed.fetch(last["states"].theta)}
+
+
+if __name__ == "__main__":
+    place = Path(sys.argv[1])
+    for part in sys.argv[2:]:
+        found = globals()[part](place)
+        if distributed.leads():
+            np.savez(place / f"{part}.npz", allow_pickle=False, **found)
+    distributed.wait()

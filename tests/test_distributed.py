@@ -1,0 +1,157 @@
+"""Real processes that run one program: the numbers of one, and what happens when one dies."""
+
+import signal
+import time
+from functools import cache
+
+import numpy as np
+import pytest
+
+from jaxret import distributed
+from tests import together
+from tests.distributed import program
+
+QUICKLY = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # as this suite
+PARTS = ("simulate", "alone", "mesh", "method")
+FORMS = [(2, 2), (4, 1)]  # processes, devices of each
+
+
+def start(folder, count, *parts, **how):
+    command = ["tests.distributed.program", str(folder), *parts]
+    return together.run(command, folder / "said", count, **how | QUICKLY)
+
+
+def read(folder, part):
+    with np.load(folder / f"{part}.npz") as found:
+        return dict(found)
+
+
+def assert_equal(found, expected):
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+def test_two_processes_simulate_as_one_and_read_each_other(tmp_path):
+    """The quick one of these tests; the others start more."""
+    start(tmp_path, 2, "simulate", "save", seconds=300)
+    assert_equal(read(tmp_path, "simulate"), program.simulate(tmp_path))
+    assert_state(program.restore(tmp_path))
+
+
+def assert_state(found):
+    np.testing.assert_array_equal(found["theta"], np.arange(64).reshape(16, 4))
+    np.testing.assert_array_equal(found["own"], np.arange(3))
+    np.testing.assert_array_equal(found["losses"], [1 / 3, 1e-300])
+    np.testing.assert_array_equal(found["key"], [0, 7])
+    assert found["seen"] == 2**40 + 1
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """(processes, devices of each) -> the folder with the numbers of all parts."""
+
+    @cache
+    def of(count, devices):
+        folder = tmp_path_factory.mktemp(f"{count}_processes")
+        start(folder, count, *PARTS, devices=devices)
+        return folder
+
+    return of
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "devices"), FORMS)
+@pytest.mark.parametrize("part", ["simulate", "alone"])
+def test_seeds_side_by_side_give_the_same_bits(results, part, count, devices):
+    assert_equal(read(results(count, devices), part), read(results(1, 4), part))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "devices"), FORMS)
+def test_a_catalogue_over_processes_shows_the_same_items(results, count, devices):
+    """The sums of several devices are added up in another order: that is all."""
+    found, expected = (read(results(*form), "mesh") for form in ((count, devices), (1, 4)))
+    assert found.pop("rows_as_shared")
+    assert expected.pop("rows_as_shared")
+    np.testing.assert_array_equal(found["item"], expected["item"])
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-4, err_msg=name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "devices"), FORMS)
+def test_a_method_is_trained_as_by_one(results, count, devices):
+    """The gradient is the mean of the devices' means: other roundings, in each of its steps."""
+    found, expected = (read(results(*form), "method") for form in ((count, devices), (1, 4)))
+    np.testing.assert_array_equal(found["items"], expected["items"])
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-3, atol=1e-4, err_msg=name)
+    names = {path.name for path in (results(count, devices) / "saved").iterdir()}
+    assert names == {"params.safetensors", "model.json"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("readers", [1, 4])
+def test_a_checkpoint_of_two_processes_is_read_by_fewer_and_by_more(tmp_path, readers):
+    start(tmp_path, 2, "save", devices=2)
+    start(tmp_path, readers, "restore")
+    assert_state(read(tmp_path, "restore"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "victim"), [(2, 0), (2, 1), (4, 2)])
+def test_when_one_dies_all_end_and_the_same_command_goes_on(tmp_path, count, victim):
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    start(whole, count, "chunks")
+
+    command = ["tests.distributed.program", str(cut), "chunks"]
+    how = {**QUICKLY, "KILLED": f"{victim}:3"}
+    with together.started(command, cut / "said", count, **how) as processes:
+        while processes[victim].poll() is None:
+            assert all(one.poll() is None for one in processes), processes.said()
+            time.sleep(0.05)
+        status = processes.end(60)
+        assert status[victim] == -signal.SIGKILL, processes.said()
+        assert all(status), processes.said()
+
+    said = start(cut, count, "chunks")
+    assert all("chunks [3, 4, 5, 6, 7]" in text for text in said), said
+    assert_equal(read(cut, "chunks"), read(whole, "chunks"))
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("always", "distributed must be null, auto or a block with some of coordinator, .* always"),
+        ({"host": "a:1"}, r"distributed must be null, auto or a block .* got {'host': 'a:1'}"),
+        ({"coordinator": "host"}, "coordinator must be HOST:PORT, such as .*, got host"),
+        ({"coordinator": "host:0"}, "a port in 1 .. 65535, got host:0"),
+        ({"count": 0}, "count must be a whole number >= 1, got 0"),
+        ({"count": 2, "index": 2}, r"index must be a whole number in 0 .. 1, .* got 2"),
+        ({"index": -1}, "index must be a whole number 0 or more, got -1"),
+        ({"local_device_ids": [0, -1]}, r"numbers of GPUs, 0 or more, got \[0, -1\]"),
+        ({"heartbeat": 0.5}, "heartbeat must be a whole number of seconds >= 1, got 0.5"),
+    ],
+)
+def test_wrong_settings_are_refused(setting, message):
+    with pytest.raises(ValueError, match=message):
+        distributed.start_as(setting)
+
+
+def test_the_environment_is_checked_like_an_argument(monkeypatch):
+    monkeypatch.setenv("JAX_PROCESS_ID", "two")
+    with pytest.raises(ValueError, match="JAX_PROCESS_ID must be a whole number, got two"):
+        distributed.start()
+
+
+def test_one_process_needs_nothing_of_this():
+    distributed.start_as(None)
+    assert distributed.leads()
+    assert not distributed.several()
+    assert distributed.agreed(3) == 3
+    assert distributed.anyone(True)
+    tree = {"a": np.arange(3)}
+    assert distributed.fetch(tree)["a"] is tree["a"]
+    distributed.wait()
+    distributed.end(1)  # nobody waits

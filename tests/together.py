@@ -1,0 +1,103 @@
+"""Several real processes of one program, on this machine alone; none is left behind."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import jax
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+class Processes(list[subprocess.Popen]):
+    """The processes in the order of their numbers, and the files with what they said."""
+
+    def __init__(self, folder: Path):
+        super().__init__()
+        self.folder = folder
+
+    def said(self) -> str:
+        return "\n".join(
+            f"--- process {i}, {one.poll()}:\n{self.log(i).read_text()[-4000:]}"
+            for i, one in enumerate(self)
+        )
+
+    def log(self, index: int) -> Path:
+        return self.folder / f"process_{index}.txt"
+
+    def end(self, seconds: float) -> list[int]:
+        """The exit status of each; a test fails that waits longer."""
+        until = time.monotonic() + seconds
+        while any(one.poll() is None for one in self):
+            if time.monotonic() > until:
+                pytest.fail(f"not ended after {seconds} s\n{self.said()}")
+            time.sleep(0.05)
+        return [one.returncode for one in self]
+
+
+def free_port() -> int:
+    """A port of the loopback interface that nobody listens on."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+@contextmanager
+def started(
+    command: Sequence[str], folder: Path, count: int, *, devices: int = 1, **environment: str
+) -> Iterator[Processes]:
+    """Starts ``python -m *command`` so many times; 1 is a process that knows of no others.
+
+    Args:
+      command: module and arguments.
+      folder: where they write what they say.
+      count: of processes.
+      devices: CPU devices of each.
+      **environment: more of it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    names = {
+        "JAX_NUM_CPU_DEVICES": str(devices),
+        "JAX_COMPILATION_CACHE_DIR": str(jax.config.values["jax_compilation_cache_dir"]),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
+        "PYTHONPATH": str(ROOT),
+        **environment,
+    }
+    if count > 1:
+        names["JAX_COORDINATOR_ADDRESS"] = f"127.0.0.1:{free_port()}"
+        names["JAX_NUM_PROCESSES"] = str(count)
+    processes = Processes(folder)
+    try:
+        for index in range(count):
+            own = {"JAX_PROCESS_ID": str(index)} if count > 1 else {}
+            with processes.log(index).open("w") as log:
+                processes.append(
+                    subprocess.Popen(
+                        [sys.executable, "-m", *command],
+                        cwd=ROOT,
+                        env=os.environ | names | own,
+                        stdout=log,
+                        stderr=subprocess.STDOUT,
+                    )
+                )
+        yield processes
+    finally:
+        for one in processes:
+            one.kill()
+            one.wait()
+
+
+def run(
+    command: Sequence[str], folder: Path, count: int, *, seconds: float = 600, **how
+) -> list[str]:
+    """Runs them to their good end; what each has said."""
+    with started(command, folder, count, **how) as processes:
+        status = processes.end(seconds)
+        assert status == [0] * count, processes.said()
+        return [processes.log(i).read_text() for i in range(count)]
