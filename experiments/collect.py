@@ -57,7 +57,8 @@ def figure(runs: Sequence[Collected], metric: str) -> Figure:
     ]
     shown = [(run, values) for run, values in zip(runs, found, strict=True) if values]
     names = sorted({name for _, values in shown for name in values})
-    drawn, ax = plots.new_figure("", metric)
+    drawn, ax = plots.new_figure(", ".join(runs[0].words), metric)
+    drawn.set_size_inches(max(6.0, 1.2 * len(shown)), 3.6)
     blank = np.full(1, np.nan)
     rows = {name: [values.get(name, blank) for _, values in shown] for name in names}
     plots.dots(ax, [_label(run) for run, _ in shown], rows)
