@@ -20,6 +20,7 @@ mean of every result. `command` is for functions that have no run: they take ``c
 """
 
 import functools
+import importlib
 import os
 import re
 import sys
@@ -59,8 +60,12 @@ class Command:
         check_names(cfg)
         return self.function(cfg)
 
-    def __reduce__(self) -> str:
-        return vars(self)["__name__"]  # to another process by name, as functions go
+    def __reduce__(self) -> tuple[Callable, tuple[str, str]]:
+        """Goes to another process by name, as functions do; what runs as ``-m NAME`` by NAME."""
+        module, spec = vars(self)["__module__"], getattr(sys.modules["__main__"], "__spec__", None)
+        if module == "__main__" and spec is not None:
+            module = spec.name
+        return _named, (module, vars(self)["__name__"])
 
     def cli(self, config: str | None = None) -> None:
         """Runs as a command; wrong input ends in one line on standard error and status 2.
@@ -130,6 +135,10 @@ def command(config: str) -> Callable[[Callable], Command]:
 def experiment(config: str) -> Callable[[Callable], Experiment]:
     """Makes an experiment of ``main(cfg, run)``, with the settings of ``configs/CONFIG.yaml``."""
     return lambda function: Experiment(function, config)
+
+
+def _named(module: str, name: str) -> Command:
+    return getattr(importlib.import_module(module), name)
 
 
 def one_line(error: Exception) -> str:

@@ -1,0 +1,173 @@
+"""What has a sweep found so far?
+
+    uv run python -m experiments.collect runs/orag                        # every run, every result
+    uv run python -m experiments.collect runs/orag final/ndcg@10 online/accuracy
+
+Reads the runs in a folder, finished or not, and writes nothing into them. A run is known by what
+its settings say otherwise than the others'. Prints a line a run and name (a learner, say), and
+writes ``collected.csv`` and ``collected.png``, the first result of all, into the folder. Of a run
+that goes on, the accuracy of the streams that have ended is read, and how many units are done. Some
+seconds on one core.
+"""
+
+import csv
+import json
+import sys
+from argparse import ArgumentParser
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments.common.tables import cell, print_table
+from jaxret import plots
+
+
+class Collected(NamedTuple):
+    """One run, as far as it is."""
+
+    words: dict[str, str]  # settings in which the runs differ -> this one's
+    state: str  # finished, or how many units are done
+    results: dict[str, np.ndarray]  # name -> a value a seed
+
+
+def collect(folder: Path) -> list[Collected]:
+    """Reads the runs in a folder, by the order of their settings.
+
+    Raises:
+      FileNotFoundError: if there is none.
+    """
+    places = sorted(path.parent for path in folder.rglob("settings.json"))
+    if not places:
+        raise FileNotFoundError(f"no runs in {folder}: a run has a settings.json")
+    settings = [dict(_flat(json.loads((run / "settings.json").read_text()))) for run in places]
+    names = sorted({name for one in settings for name in one})
+    differ = [n for n in names if len({one.get(n, "-") for one in settings}) > 1]
+    words = [{name: one.get(name, "-") for name in differ} for one in settings]
+    runs = [Collected(said, *_read(run)) for run, said in zip(places, words, strict=True)]
+    return sorted(runs, key=lambda run: list(map(_sortable, run.words.values())))
+
+
+def figure(runs: Sequence[Collected], metric: str) -> Figure:
+    """One result of all runs: a place a run, a colour a name."""
+    found = [
+        {_name(key): x for key, x in run.results.items() if _metric(key) == metric} for run in runs
+    ]
+    shown = [(run, values) for run, values in zip(runs, found, strict=True) if values]
+    names = sorted({name for _, values in shown for name in values})
+    drawn, ax = plots.new_figure(", ".join(runs[0].words), metric)
+    drawn.set_size_inches(max(6.0, 1.2 * len(shown)), 3.6)
+    blank = np.full(1, np.nan)
+    rows = {name: [values.get(name, blank) for _, values in shown] for name in names}
+    plots.dots(ax, [_label(run) for run, _ in shown], rows)
+    return drawn
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("metrics", nargs="*", help="such as final/ndcg@10; all if none is named")
+    given = parser.parse_args(arguments)
+    try:
+        runs = collect(given.folder)
+    except FileNotFoundError as error:
+        parser.error(str(error))
+    known = list(dict.fromkeys(_metric(key) for run in runs for key in run.results))
+    if unknown := [metric for metric in given.metrics if metric not in known]:
+        parser.error(f"no run has {', '.join(unknown)} yet; known: {', '.join(known) or 'none'}")
+    metrics = given.metrics or known
+    lines = list(_lines(runs))
+    rows = {
+        f"{number} {name}".strip(): [
+            cell(_estimate(run.results.get(f"{name}/{metric}".lstrip("/")))) for metric in metrics
+        ]
+        for number, run, name in lines
+    }
+    about = {
+        head: {f"{n} {name}".strip(): run.words.get(head, "") for n, run, name in lines}
+        for head in runs[0].words
+    }
+    states = {f"{number} {name}".strip(): run.state for number, run, name in lines}
+    done = sum(run.state == "finished" for run in runs)
+    title = f"{given.folder}: {len(runs)} runs, {done} finished"
+    print_table(title, [m.replace("/", "\n") for m in metrics], rows, about | {"state": states})
+    _write_csv(given.folder / "collected.csv", runs, lines, metrics)
+    if metrics:
+        plots.save(figure(runs, metrics[0]), given.folder / "collected.png")
+    return 0
+
+
+def _read(run: Path) -> tuple[str, dict[str, np.ndarray]]:
+    """State and results; files that are being written are whole or not there."""
+    if (run / "results.json").exists():
+        found = json.loads((run / "results.json").read_text())
+        return "finished", {name: np.array(value["values"]) for name, value in found.items()}
+    results = {}
+    units = sorted((run / "units").glob("[!.]*.npz"))
+    for path in units:
+        with np.load(path) as unit:
+            name, _, protocol = path.stem.rpartition("-")
+            if protocol == "online" and "success" in unit.files:
+                results[f"{name}/online/accuracy"] = np.nanmean(unit["success"], axis=1)
+    return f"{len(units)} units", results
+
+
+def _flat(content: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """``a.b.c`` -> its value as text."""
+    if isinstance(content, Mapping) and content:
+        for key, value in content.items():
+            yield from _flat(value, f"{name}.{key}" if name else key)
+    else:
+        yield name, content if isinstance(content, str) else json.dumps(content)
+
+
+def _lines(runs: Sequence[Collected]) -> Iterator[tuple[int, Collected, str]]:
+    """Number, run and name of every line; one without a name where nothing is found yet."""
+    for number, run in enumerate(runs, start=1):
+        for name in dict.fromkeys(map(_name, run.results)) or [""]:
+            yield number, run, name
+
+
+def _write_csv(path, runs, lines, metrics) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        heads = [f"{metric} {part}" for metric in metrics for part in ("mean", "stderr")]
+        writer.writerow(["run", *runs[0].words, "state", "name", *heads])
+        for number, run, name in lines:
+            found = [_estimate(run.results.get(f"{name}/{m}".lstrip("/"))) or {} for m in metrics]
+            values = [one.get(part, "") for one in found for part in ("mean", "stderr")]
+            writer.writerow([number, *run.words.values(), run.state, name, *values])
+
+
+def _estimate(values: np.ndarray | None) -> dict[str, Any] | None:
+    if values is None:
+        return None
+    many = len(values) > 1
+    error = float(values.std(ddof=1) / np.sqrt(len(values))) if many else None
+    return {"mean": float(values.mean()), "stderr": error}
+
+
+def _name(key: str) -> str:
+    return key.partition("/")[0] if "/" in key else ""
+
+
+def _metric(key: str) -> str:
+    return key.partition("/")[2] if "/" in key else key
+
+
+def _label(run: Collected) -> str:
+    return "\n".join(run.words.values()) or "the run"
+
+
+def _sortable(word: str) -> tuple[int, float, str]:
+    """Numbers by their size, before words."""
+    try:
+        return 0, float(word), word
+    except ValueError:
+        return 1, 0.0, word
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

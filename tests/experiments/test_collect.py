@@ -1,0 +1,88 @@
+"""A sweep's folders become one table and one figure, whether its runs are finished or not."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from experiments.collect import collect, main
+from jaxret.tracking import write_results
+
+
+def begin(folder, number, **settings):
+    run = folder / f"run_{number}"
+    (run / "units").mkdir(parents=True)
+    (run / "settings.json").write_text(json.dumps({"experiment": "orag", "world": settings}))
+    return run
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    """Two runs are finished, one goes on, one has just begun."""
+    for number, noise in enumerate((0.1, 0.02)):
+        run = begin(tmp_path, number, noise=noise, seeds=[0, 1])
+        accuracy = np.array([0.4, 0.6]) - noise
+        results = {"greedy/online/accuracy": accuracy, "greedy/final/ndcg@10": accuracy + 0.2}
+        write_results(run, results | {"frozen/online/accuracy": np.array([0.3, 0.3])})
+    run = begin(tmp_path, 2, noise=0.3, seeds=[0, 1])
+    success = np.array([[1, 0, 0, np.nan], [1, 1, 1, 0]])
+    np.savez(run / "units" / "greedy-online.npz", success=success)
+    np.savez(run / "units" / "greedy-heldout.npz", best=np.zeros(2))
+    (run / "units" / ".77-frozen-online.npz").write_bytes(b"half of a file that is being writ")
+    begin(tmp_path, 3, noise=10, seeds=[0, 1])
+    return tmp_path
+
+
+def test_runs_are_known_by_what_differs_in_the_order_of_its_size(sweep):
+    runs = collect(sweep)
+    assert [run.words for run in runs] == [{"world.noise": n} for n in ("0.02", "0.1", "0.3", "10")]
+    assert [run.state for run in runs] == ["finished", "finished", "2 units", "0 units"]
+
+
+def test_what_a_run_has_found_so_far_is_read(sweep):
+    _, finished, going_on, begun = collect(sweep)
+    np.testing.assert_allclose(finished.results["greedy/final/ndcg@10"], [0.5, 0.7])
+    np.testing.assert_allclose(going_on.results["greedy/online/accuracy"], [1 / 3, 3 / 4])
+    assert list(going_on.results) == ["greedy/online/accuracy"]
+    assert begun.results == {}
+
+
+def test_all_runs_go_into_one_table_and_one_figure(sweep, capsys):
+    assert main([str(sweep), "online/accuracy", "final/ndcg@10"]) == 0
+    shown = capsys.readouterr().out
+    assert "4 runs, 2 finished" in shown
+    assert "0.480 ±0.100" in shown
+    with (sweep / "collected.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["run"], row["name"]) for row in rows] == [
+        ("1", "frozen"),
+        ("1", "greedy"),
+        ("2", "frozen"),
+        ("2", "greedy"),
+        ("3", "greedy"),
+        ("4", ""),
+    ]
+    assert float(rows[1]["online/accuracy mean"]) == pytest.approx(0.48)
+    assert float(rows[1]["online/accuracy stderr"]) == pytest.approx(0.1)
+    assert rows[4]["final/ndcg@10 mean"] == ""
+    assert (sweep / "collected.png").stat().st_size > 5_000
+
+
+def test_runs_are_not_touched(sweep):
+    before = {path: path.stat().st_mtime_ns for path in sweep.rglob("*") if path.is_file()}
+    main([str(sweep)])
+    made = {sweep / "collected.csv", sweep / "collected.png"}
+    after = {path: path.stat().st_mtime_ns for path in sweep.rglob("*") if path.is_file()}
+    assert {path: time for path, time in after.items() if path not in made} == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["nowhere"], "no runs in"), (["online/luck"], "no run has online/luck yet; known: online/")],
+)
+def test_what_is_not_there_is_named(sweep, capsys, arguments, message):
+    place = [str(sweep / "nowhere")] if arguments == ["nowhere"] else [str(sweep), *arguments]
+    with pytest.raises(SystemExit):
+        main(place)
+    assert message in capsys.readouterr().err
