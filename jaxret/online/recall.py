@@ -70,7 +70,7 @@ def drawn(
       queries: of the rounds.
 
     Returns:
-      the slots, and their queries.
+      the slots of each round, and their queries [B, n, d].
     """
     before = jnp.cumsum(real, dtype=count.dtype) - real  # rounds of the block
     counts, capacity = count + before, replay.capacity
@@ -106,7 +106,11 @@ def remembered(
     real: Bool[Array, " B"],
     queries: Float[Array, "B d"],
 ) -> tuple[Past, Int[Array, ""]]:
-    """The past with a block more, whose bits are written; and the number of its rounds."""
+    """The past with a block more, whose bits are written.
+
+    Returns:
+      the past, and how many rounds it has seen [].
+    """
     capacity, new = len(past.item), real.sum(dtype=count.dtype)
     before = jnp.cumsum(real, dtype=count.dtype) - real
     stays = real & (before >= new - capacity)  # is not overwritten by the same block

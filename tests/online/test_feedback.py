@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.online import blocked, estimators, learners, policies, presets, projections, trainer
+from jaxret.online import block, estimators, learners, policies, presets, projections, trainer
 from jaxret.online.blocked import simulate_blocked
 from jaxret.online.environment import Environment
 from jaxret.online.rank_one import coefficients, rank_one
@@ -266,7 +266,7 @@ def test_nor_does_the_blocked_form_give_them_to_others(problem, monkeypatch, rul
         given.append(feedback.labels)
         return coefficients(estimator, z, choice, feedback, axis)
 
-    monkeypatch.setattr(blocked, "coefficients", recorded)
+    monkeypatch.setattr(block, "coefficients", recorded)
     run = partial(simulate_blocked, rule, block=16)
     jax.eval_shape(run, rule.init(*catalogue), Environment(), stream, jax.random.key(0))
     assert given
