@@ -26,50 +26,57 @@ class Twin:
     """A model with the weights of ours on its batch: `training`, `inference`, `check`.
 
     Args:
-      directory: the checkpoint of the backbone.
+      bert: the backbone, on the device of all that follows; see `read_bert`.
       params: whose heads are copied.
       batch: as the recipe makes it; with ``candidates`` it is a ToolRefiner's, else an MLC's.
-      layers: blocks of the backbone.
       rate: AdamW's.
       decay: AdamW's.
       compiled: uses torch.compile.
+      bfloat16: computes products in it (torch.autocast); weights and AdamW stay in float32.
     """
 
     def __init__(
         self,
-        directory: Path,
+        bert: BertModel,
         params: Params,
         batch: Mapping[str, Array],
         *,
-        layers: int,
         rate: float,
         decay: float,
         compiled: bool,
+        bfloat16: bool = False,
     ):
-        config = BertConfig.from_pretrained(directory, num_hidden_layers=layers)
-        self.bert = BertModel(config, add_pooling_layer=False).eval()  # without dropout
-        # `check` would notice if anything but the pooler were left out.
-        self.bert.load_state_dict(load_file(directory / "model.safetensors"), strict=False)
-        self.heads = {name: _linear(params[name]) for name in params if name != "backbone"}
+        self.bert, self.device = bert.eval(), bert.device  # eval: without dropout
+        heads = {name: _linear(params[name]) for name in params if name != "backbone"}
+        self.heads = {name: head.to(self.device) for name, head in heads.items()}
         parameters = [p for part in (self.bert, *self.heads.values()) for p in part.parameters()]
         # One kernel for all of it: half the time of foreach=True and of the plain loop.
         self.optimizer = torch.optim.AdamW(parameters, lr=rate, weight_decay=decay, fused=True)
-        tensors = {name: torch.tensor(np.asarray(value)) for name, value in batch.items()}
+        tensors = {
+            name: torch.tensor(np.asarray(value), device=self.device)
+            for name, value in batch.items()
+        }
         self.ids, self.mask = tensors["ids"].long(), tensors["mask"]
         if refines := "candidates" in tensors:
             columns, self.tools = tensors["candidates"], tensors["tools"]
         else:
-            columns = torch.arange(params["head"]["bias"].size)[None]
+            columns = torch.arange(params["head"]["bias"].size, device=self.device)[None]
         labels = tensors["labels"]
         self.right = torch.eq(columns[:, :, None], labels[:, None, :]).any(2).float()
         forward = self._refine if refines else self._classify
-        self.forward = torch.compile(forward) if compiled else forward
+        self.run = torch.compile(forward) if compiled else forward
+        self.bfloat16 = bfloat16
         self.loss = F.binary_cross_entropy_with_logits if refines else F.cross_entropy
+
+    def forward(self) -> torch.Tensor:
+        """The logits."""
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16):
+            return self.run()
 
     def training(self) -> None:
         """One step."""
         self.optimizer.zero_grad()
-        self.loss(self.forward(), self.right).backward()
+        self.loss(self.forward().float(), self.right).backward()
         self.optimizer.step()
 
     @torch.inference_mode()
@@ -93,9 +100,9 @@ class Twin:
         Raises:
           AssertionError: if logits differ by 1e-4, or the steps by a twentieth.
         """
-        gap = np.abs(self.inference().numpy() - logits).max()
+        gap = np.abs(self.inference().cpu().numpy() - logits).max()
         self.training()
-        tensors = {name: value.numpy() for name, value in self.bert.state_dict().items()}
+        tensors = {name: value.cpu().numpy() for name, value in self.bert.state_dict().items()}
         theirs = convert(tensors, backbone.keys, backbone.network().shapes())
         apart, moved = _distance(stepped, theirs), _distance(stepped, start)
         if gap > 1e-4 or apart > 0.05 * moved:
@@ -112,19 +119,28 @@ class Twin:
     def _refine(self):
         batch, length = self.ids.shape
         candidates = self.tools.shape[1]
+        there = torch.ones(batch, candidates, dtype=torch.bool, device=self.device)
         words = self.bert.embeddings.word_embeddings(self.ids)
         hidden = self.bert(
             inputs_embeds=torch.cat([words, self.heads["projection"](self.tools)], 1),
-            attention_mask=torch.cat([self.mask, torch.ones(batch, candidates).bool()], 1),
+            attention_mask=torch.cat([self.mask, there], 1),
             position_ids=torch.cat(
                 [
-                    torch.arange(length).expand(batch, -1),
+                    torch.arange(length, device=self.device).expand(batch, -1),
                     self.mask.sum(1, keepdim=True).expand(-1, candidates),
                 ],
                 1,
             ),
         ).last_hidden_state
         return self.heads["score"](hidden[:, length:])[..., 0]
+
+
+def read_bert(directory: Path, layers: int) -> BertModel:
+    """The first blocks of a checkpoint; `Twin.check` would notice if more were left out."""
+    config = BertConfig.from_pretrained(directory, num_hidden_layers=layers)
+    bert = BertModel(config, add_pooling_layer=False)
+    bert.load_state_dict(load_file(directory / "model.safetensors"), strict=False)
+    return bert
 
 
 def _linear(weights: Params) -> torch.nn.Linear:

@@ -171,13 +171,12 @@ def _forms(cfg: DictConfig, encoder: TextEncoder, model: Model) -> dict[str, Cal
     alone = {name: x[:1] for name, x in model.batch.items()}
     if not (cfg.with_torch and importlib.util.find_spec("torch")):
         return forms
-    from experiments.benchmarks.torch_twin import Twin
+    from experiments.benchmarks.torch_twin import Twin, read_bert
 
     twin = Twin(
-        encoder.directory,
+        read_bert(encoder.directory, cfg.layers),
         model.params,
         model.batch,
-        layers=cfg.layers,
         rate=RATE,
         decay=DECAY,
         compiled=cfg.compile,

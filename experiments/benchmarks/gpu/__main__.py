@@ -1,0 +1,108 @@
+"""The command: `python -m experiments.benchmarks.gpu --out DIR`; see the package's docstring."""
+
+import argparse
+import importlib.util
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+NEEDED = ("jax", "flax", "optax", "orbax.checkpoint", "numpy", "scipy", "jaxtyping", "lazy_loader")
+NEEDED += ("tokenizers", "huggingface_hub", "safetensors", "tqdm", "rich", "matplotlib")
+WANTED = ("torch", "transformers")  # without them there is nothing to be held against
+#: part -> its share of the time that is left when it begins
+SHARES = {
+    "limits": 0.1,
+    "simulation": 0.5,
+    "grid": 0.35,
+    "agreement": 0.35,
+    "encoders": 0.5,
+    "training": 0.5,
+    "rules": 0.6,
+    "sweeps": 0.9,
+}
+
+
+def main(arguments: list[str] | None = None) -> Path:
+    """Runs the parts; returns the path of the JSON file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="folder for gpu.json and figures")
+    parser.add_argument("--small", action="store_true", help="tiny sizes, on any machine")
+    parser.add_argument("--parts", default=",".join(SHARES), help="some of them, in order")
+    parser.add_argument("--minutes", type=float, default=7.5, help="in all")
+    chosen = parser.parse_args(arguments)
+    parts = chosen.parts.split(",")
+    if unknown := sorted(set(parts) - set(SHARES)):
+        parser.error(f"--parts: unknown {unknown}; known: {', '.join(SHARES)}")
+    if absent := [name for name in NEEDED if not found(name)]:
+        parser.error(f"not installed here: {', '.join(absent)}")
+    os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.5")  # PyTorch wants some, too
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    return run(chosen.out / "gpu.json", parts, small=chosen.small, minutes=chosen.minutes)
+
+
+def found(name: str) -> bool:
+    """Whether a module is installed; imports its parents alone."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def run(path: Path, parts: list[str], *, small: bool, minutes: float) -> Path:
+    """All parts, then the figures of what there is."""
+    from experiments.benchmarks.gpu import (
+        agreement,
+        encoders,
+        figures,
+        grid,
+        limits,
+        rules,
+        simulation,
+        training,
+    )
+    from experiments.benchmarks.gpu.record import Record
+    from experiments.benchmarks.gpu.settings import FULL, SMALL
+
+    settings = SMALL if small else FULL
+    record = Record(path, seconds=60 * minutes, machine=machine(), small=small, settings=settings)
+    if absent := [name for name in WANTED if not found(name)]:
+        record.leave_out("torch", f"not installed here: {', '.join(absent)}")
+    runs = {
+        "limits": limits.measure,
+        "simulation": simulation.measure,
+        "grid": grid.measure,
+        "agreement": agreement.measure,
+        "encoders": encoders.measure,
+        "training": training.measure,
+        "rules": rules.measure,
+        "sweeps": simulation.sweep,
+    }
+    for part in parts:
+        record.part(part, SHARES[part], lambda kept, part=part: runs[part](settings, kept))
+    figures.draw(settings, record.results, path.parent)
+    return path
+
+
+def machine() -> dict[str, object]:
+    """What it is and what runs on it."""
+    import jax
+    import jaxlib
+
+    versions = {"python": platform.python_version(), "jax": jax.__version__}
+    versions |= {"jaxlib": jaxlib.__version__}
+    for name in filter(found, WANTED):
+        versions[name] = importlib.import_module(name).__version__
+    said = {"devices": [one.device_kind for one in jax.devices()], "versions": versions}
+    said |= {"cores": os.cpu_count(), "processor": platform.processor() or platform.machine()}
+    try:
+        query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv"]
+        said["nvidia_smi"] = subprocess.check_output(query, text=True, timeout=20).splitlines()
+    except (OSError, subprocess.SubprocessError) as error:
+        said["nvidia_smi"] = f"none: {type(error).__name__}"
+    return said
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
