@@ -94,7 +94,10 @@ def machine() -> dict[str, object]:
     versions |= {"jaxlib": jaxlib.__version__}
     for name in filter(found, WANTED):
         versions[name] = importlib.import_module(name).__version__
-    said = {"devices": [one.device_kind for one in jax.devices()], "versions": versions}
+    said: dict[str, object] = {
+        "devices": [one.device_kind for one in jax.devices()],
+        "versions": versions,
+    }
     said |= {"cores": os.cpu_count(), "processor": platform.processor() or platform.machine()}
     try:
         query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv"]

@@ -100,7 +100,7 @@ def _roofline(settings: Settings, results: Found):
                     intensity = done / (12 * size.items * size.width / block)
                     rate, mark = 1e6 * done / timed["median"], marks[size.name]
                     full = "none" if form == "kernel" else COLOURS[precision]
-                    place = {"color": COLOURS[precision], "markerfacecolor": full}
+                    place: dict[str, Any] = {"color": COLOURS[precision], "markerfacecolor": full}
                     axis.plot(intensity, rate, mark, markersize=5, **place)
     for name, mark in marks.items():
         axis.plot([], [], mark, color="black", markersize=5, label=name)

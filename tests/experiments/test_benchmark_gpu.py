@@ -1,0 +1,82 @@
+"""The command that measures a GPU, on tiny sizes without one."""
+
+import json
+
+import pytest
+
+from experiments.benchmarks.gpu.__main__ import SHARES, main
+from experiments.benchmarks.gpu.record import Record
+from experiments.benchmarks.gpu.settings import SMALL
+from experiments.benchmarks.gpu.simulation import floor
+from experiments.benchmarks.gpu.timing import compare
+
+
+def measured(directory, *arguments):
+    path = main(["--out", str(directory), "--small", *arguments])
+    return json.loads(path.read_text())
+
+
+def timed(kept, group):
+    names = {name for name, found in kept["results"].items() if "median" in found}
+    return {name.removeprefix(f"{group}/") for name in names if name.startswith(f"{group}/")}
+
+
+def test_grid_and_agreement_are_measured_and_the_figures_drawn(tmp_path):
+    kept = measured(tmp_path, "--parts", "limits,grid,agreement", "--minutes", "30")
+    assert {part["said"] for part in kept["parts"].values()} == {"done"}
+    assert set(kept["missing"]) <= {"torch"}
+    forms = {f"{form}/{who}" for form in ("blocked", "kernel") for who in ("one", "program")}
+    assert forms <= timed(kept, "grid")
+    name = f"agreement/{SMALL.sizes[0].name}"
+    for learner in ("greedy", "orag"):  # on the CPU itself
+        assert kept["results"][f"{name}/{learner}/float32"]["first"] is None
+        assert kept["results"][f"{name}/{learner}/kernel"]["first"] is None
+        assert 0.3 < kept["results"][f"{name}/{learner}/cpu"]["accuracy"] <= 1
+    assert (tmp_path / "roofline.png").exists()
+
+
+@pytest.mark.slow
+def test_every_part_runs_to_its_end(tmp_path):
+    kept = measured(tmp_path, "--minutes", "60")
+    assert list(kept["parts"]) == list(SHARES)
+    assert {part["said"] for part in kept["parts"].values()} == {"done"}
+    assert set(kept["missing"]) <= {"torch"}
+    size = SMALL.sizes[0].name
+    assert {"blocked/float32", "kernel/float32", "scan/bfloat16"} <= timed(
+        kept, f"simulation/{size}"
+    )
+    assert {"greedy", "mapped", "mixture"} <= timed(kept, f"rules/{size}")
+    assert {"jax", "jax_device"} <= timed(kept, "encoders/qwen3_0_6b")
+    assert {"jax/tf32", "jax/bfloat16"} <= timed(kept, "training/refiner")
+    assert {"rounds.png", "roofline.png"} <= {file.name for file in tmp_path.iterdir()}
+
+
+def test_what_fails_or_finds_no_time_is_named_and_costs_no_other_form(tmp_path):
+    record = Record(tmp_path / "gpu.json", seconds=60, machine={})
+
+    def broken():
+        raise RuntimeError("no such algorithm")
+
+    builds = {"bad": broken, "good": lambda: (lambda: None, 1)}
+    compare(record, "group", builds, unit="s", scale=1, repeats=3)
+    late = Record(tmp_path / "late.json", seconds=-1, machine={})
+    late.attempt("later", lambda: 1.0)
+    kept = json.loads((tmp_path / "gpu.json").read_text())
+    assert kept["missing"] == {"group/bad/start": "failed: RuntimeError: no such algorithm"}
+    assert kept["results"]["group/good"]["n"] == 3
+    kept = json.loads((tmp_path / "late.json").read_text())
+    assert kept["missing"] == {"later": "skipped: no time left"}
+    assert kept["results"] == {}
+
+
+def test_the_floor_is_that_of_the_arithmetic():
+    middle = SMALL.sizes[0]._replace(items=43215, width=1536)
+    bytes_, operations = floor(middle, 128, bandwidth=4.3e12, rate=67e12)
+    assert bytes_ == pytest.approx(1.45e-6, rel=0.01)  # 6.2 MB a round
+    assert operations == pytest.approx(3.96e-6, rel=0.01)  # .27 GFLOP
+
+
+def test_an_unknown_part_is_refused(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["--out", str(tmp_path), "--parts", "limits,everything"])
+    assert "unknown ['everything']; known: limits, simulation" in capsys.readouterr().err
