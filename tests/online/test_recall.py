@@ -7,13 +7,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.online import preconditioners, presets, projections, query_maps, recall
+from jaxret.online import preconditioners, presets, projections, query_maps, recall, schedules
 from jaxret.online.blocked import has_blocked_form, simulate_blocked
 from jaxret.online.environment import Environment, simulated_reranker
 from jaxret.online.learner import Replay
 from jaxret.online.rounds import scan_rounds
 from jaxret.online.scenarios.censoring import Censoring
-from jaxret.online.wrappers import with_experience_replay, with_preconditioner, with_query_map
+from jaxret.online.wrappers import (
+    with_experience_replay,
+    with_exploration,
+    with_preconditioner,
+    with_query_map,
+)
 from jaxret.testing import check_learner
 
 ITEMS, ROUNDS = 40, 100
@@ -25,7 +30,7 @@ WORLD = Environment(
     leaves=jnp.asarray(np.where(IDS % 4 == 2, 50, ROUNDS)),
 )
 STEPS = {"tau": 0.2, "eta": 0.02}
-GREEDY = presets.greedy(**STEPS)
+GREEDY = presets.greedy(**STEPS, schedule=schedules.inverse_sqrt())  # past bits: a round later
 FREE = presets.orag(**STEPS, k=2, projection=projections.none())
 BY_ROW = with_preconditioner(GREEDY, preconditioners.by_row())
 MAPPED = with_query_map(BY_ROW, query_maps.mean_centred(rate=0.5), map_every=16)
@@ -97,7 +102,8 @@ def test_who_has_a_blocked_form():
     for rule in RULES.values():
         assert has_blocked_form(rule, Environment())
         assert has_blocked_form(rule, silent) == (rule.replay is None)
-    for rule in (presets.whitened(), presets.mapped(), presets.mapped_replayed()):
+    exploring = with_exploration(RULES["replayed"], 0.1)  # wrapped around what replays
+    for rule in (exploring, presets.whitened(), presets.mapped(), presets.mapped_replayed()):
         assert not has_blocked_form(rule, Environment())
 
 
