@@ -8,6 +8,15 @@ bits c - g = 1[i*](1 - y / p*), whose square has the mean 1/p* - 1; the root is 
 (4) it is an equality of means of squares, and what makes the left side smaller is that rare draws,
 1 / p* each, hardly ever happen within a run.
 
+An equality leaves no room for luck: the mean norm M of S runs is above its expectation in half of
+the cases. So what is stated of M allows for chance. With V the expected sum of variances and m the
+mean of one norm, Var M = (V' - m^2) / S with V' <= V, and Cantelli's inequality says that with
+chance 1 - delta, M <= m + sqrt((V - m^2) (1 - delta) / (delta S)). The largest of it over m is
+
+    M  <=  sqrt( V (1 + (1 - delta) / (delta S)) ),   delta = 0.05; 2.2 sqrt(V) for five runs.
+
+V itself is taken from the same runs, as the mean of their sums.
+
 What can be tested of the lemma on a run is that tools come with the chances that p says: y_t is a
 bit of chance p*_t given all before, whatever the rows did since (`jaxret.theory.calibration`).
 
@@ -30,6 +39,9 @@ from jaxret.theory.bounds import Bound
 from jaxret.theory.evidence import Evidence, norm2, p_label
 from jaxret.theory.replay import Line, Watch, one_hot_labels, replay
 from jaxret.types import Choice, Feedback, State
+
+
+DELTA = 0.05  # chance that the mean of the runs is above the stated value
 
 
 class Measured(NamedTuple):
@@ -63,13 +75,15 @@ def lemma_3_1(run: Run, evidence: Evidence, seen: tuple[Any, Any] | None = None)
     norms = np.sqrt((noise**2).sum(axis=(1, 2))) / float(rule.tau)
     with np.errstate(all="ignore"):  # p* underflows: an infinite bound, and no warning
         squares = ((1.0 / p_label(evidence) - 1.0) * norm2(evidence)).sum(axis=1)
-    value = float(np.sqrt(squares.mean()))
+    expected = float(np.sqrt(squares.mean()))
     error = squares.std(ddof=1) / np.sqrt(len(squares)) if len(squares) > 1 else np.nan
+    chance = float(np.sqrt(1.0 + (1.0 - DELTA) / (DELTA * len(squares))))
+    value = chance * expected
     bound = Bound(
         name="Lemma 3.1, accumulated",
         value=value,
-        stderr=float(error / (2.0 * value)) if value else 0.0,
-        terms={"root of the summed variance": value},
+        stderr=chance * float(error / (2.0 * expected)) if expected else 0.0,
+        terms={"root of the summed variance": expected, "luck of the draws": value - expected},
         assumptions=(
             assumptions.same_start(evidence),
             assumptions.drawn_from_model(evidence),

@@ -33,23 +33,36 @@ def test_the_noise_of_eq_4_lies_in_the_rows_of_the_right_tools(task):
         for n, weight in zip(run.order[seed], 1 - y[seed] / pi[seed], strict=True):
             noise[task.labels[n, 0]] += weight * task.queries[n] / TAU
         assert statement.estimate.values[seed] == pytest.approx(np.linalg.norm(noise), rel=1e-4)
-    assert statement.value == pytest.approx(np.sqrt((1 / p - 1).sum(axis=1).mean()) / TAU)
+    root = np.sqrt((1 / p - 1).sum(axis=1).mean()) / TAU
+    assert statement.bound.terms["root of the summed variance"] == pytest.approx(root)
+    assert statement.value == pytest.approx(root * np.sqrt(1 + 19 / 3))
 
 
 def test_means_of_squares_are_equal(task):
     _, statement = stated(jr.orag(tau=TAU, eta=0.02, projection=jr.ball()), task, 300)
     squares = statement.estimate.values**2
     error = squares.std(ddof=1) / np.sqrt(len(squares))
-    assert squares.mean() == pytest.approx(statement.value**2, abs=4 * error)
+    root = statement.bound.terms["root of the summed variance"]
+    assert squares.mean() == pytest.approx(root**2, abs=4 * error)
     assert 5 * error < squares.mean()
     assert statement.holds
-    assert statement.measured < statement.value
+    assert statement.measured < root
+
+
+def test_few_runs_keep_to_the_stated_value(task):
+    """Two runs are above the root of the variance in half of the cases; above this in few."""
+    _, statement = stated(jr.orag(tau=TAU, eta=0.02), task, 400)
+    pairs = statement.estimate.values.reshape(-1, 2).mean(axis=1)
+    root = statement.bound.terms["root of the summed variance"]
+    assert 0.2 < np.mean(pairs > root) < 0.8
+    assert np.mean(pairs > root * np.sqrt(1 + 19 / 2)) <= 0.05
 
 
 def test_a_rule_that_moves_one_row_has_no_more_noise(task):
     _, statement = stated(jr.chosen_only(tau=TAU, eta=0.02), task, 200)
     assert statement.holds
-    assert np.mean(statement.estimate.values**2) < statement.value**2
+    root = statement.bound.terms["root of the summed variance"]
+    assert np.mean(statement.estimate.values**2) < root**2
 
 
 def test_tools_that_are_not_drawn_from_p_are_noticed(task):
