@@ -31,6 +31,7 @@ from jaxret.types import Catalogue, PRNGKey, State, Stream, Trace
 from jaxret.validate import require, require_length, require_task
 
 CHUNK = 2048  # rounds between two points where a run can stop
+SHORTEST = 128  # rounds of a chunk that has to fit a short stream
 
 
 class Simulation:
@@ -42,7 +43,7 @@ class Simulation:
       environment: what responds; a function of the setting where that is data too.
       seeds: R numbers, which give the draws.
       example: one setting; all have the same form.
-      chunk: rounds a chunk.
+      chunk: rounds a chunk, at most: a short stream has a shorter one.
       devices: over which the catalogue is split; None: it is not, and runs go side by side.
 
     Raises:
@@ -136,12 +137,17 @@ class Simulation:
     def cut(self, orders: Int[np.ndarray, "R T"]) -> list[Int[np.ndarray, "R c"]]:
         """Cuts streams into chunks of one shape; -1, where nothing happens, fills the last one.
 
+        A stream shorter than a chunk has one of its own, of a power of two: short streams do not
+        cost long ones' time, and few sizes are compiled.
+
         Returns:
           chunks [R, c].
         """
-        fill = -orders.shape[1] % self.chunk
+        rounds = orders.shape[1]
+        chunk = min(self.chunk, max(SHORTEST, 2 ** (max(rounds, 1) - 1).bit_length()))
+        fill = -rounds % chunk
         orders = np.pad(orders.astype(np.int32), ((0, 0), (0, fill)), constant_values=-1)
-        return [orders[:, i : i + self.chunk] for i in range(0, orders.shape[1], self.chunk)]
+        return [orders[:, i : i + chunk] for i in range(0, orders.shape[1], chunk)]
 
     def run(
         self,
