@@ -80,14 +80,15 @@ class Simulation:
         items = len(task.theta)
         here = np.ones(items, bool) if task.available is None else task.available
         if devices is None:
-            catalogue = Catalogue(jnp.asarray(task.theta), jnp.asarray(here))
+            catalogue = Catalogue(jax.device_put(task.theta), jnp.asarray(here))  # no copy on CPU
         else:
             catalogue = sharding.split_rows(task.theta, here, sharding.make_mesh(item=devices))
         self._arrays = (catalogue, jnp.asarray(task.queries), jnp.asarray(task.labels))
         _check(self._world(example), task)
         self.scores, self.map_queries = learner.scores, learner.map_queries
         self._start = jax.jit(partial(self._over_runs, self._init_one))
-        self._step = jax.jit(partial(self._over_runs, self._run_one))
+        # In place: two states of all runs would be most of the memory that is used.
+        self._step = jax.jit(partial(self._over_runs, self._run_one), donate_argnums=1)
 
     @property
     def how(self) -> str:
@@ -111,7 +112,7 @@ class Simulation:
     def step(
         self, states: State, settings: Float[np.ndarray, "R n"], order: Int[np.ndarray, "R c"]
     ) -> tuple[State, Trace]:
-        """One chunk: the new states and its `Trace`, which every process has."""
+        """One chunk: the new states, which take the place of the old, and its `Trace` everywhere."""
         return self._chunk(states, jnp.asarray(settings, jnp.float32), order)
 
     def _chunk(self, states, numbers, order) -> tuple[State, Trace]:
@@ -225,6 +226,8 @@ class Simulation:
 
     def _unpadded(self, states: State) -> State:
         items = len(self.task.theta)
+        if items == states.theta.shape[1]:
+            return states
         return states._replace(theta=states.theta[:, :items], available=states.available[:, :items])
 
 
