@@ -112,7 +112,7 @@ class Simulation:
     def step(
         self, states: State, settings: Float[np.ndarray, "R n"], order: Int[np.ndarray, "R c"]
     ) -> tuple[State, Trace]:
-        """One chunk: the new states, which take the place of the old, and its `Trace` everywhere."""
+        """One chunk: the new states, in place of the old ones, and its `Trace` in every process."""
         return self._chunk(states, jnp.asarray(settings, jnp.float32), order)
 
     def _chunk(self, states, numbers, order) -> tuple[State, Trace]:
