@@ -45,6 +45,7 @@ from jaxret.online.measure import measure
 from jaxret.online.rank_one import coefficients, conditioned, step_length
 from jaxret.online.recall import Bits
 from jaxret.online.rounds import round_keys
+from jaxret.online.settling import settled
 from jaxret.over_items import Axis
 from jaxret.types import Choice, Feedback, PRNGKey, State, Stream, Trace
 
@@ -158,9 +159,8 @@ def run_block(
         change = rule.query_map.change(params, lines, pulls, moves.astype(pulls.dtype))
         new = map_tiles.moved(maps, state.t, rule.map_every, change)
         maps = jax.tree.map(lambda new, old: jnp.where(moves.any(), new, old), new, maps)
-    theta = state.theta - rows.pending.T @ u
-    if project is not None:
-        theta = theta * rows.factor[:, None]
+    factor = None if project is None else rows.factor
+    theta = settled(state.theta, rows.pending, u, factor)
     extra = () if rule.rows_alone else (maps, rows.memory)
     if replay:
         extra = (extra, *recall.remembered(past, rows.bits, count, real, queries))
