@@ -34,7 +34,7 @@ def assert_equal(found, expected):
 
 def test_two_processes_simulate_as_one_and_read_each_other(tmp_path):
     """The quick one of these tests; the others start more."""
-    start(tmp_path, 2, "simulate", "save", seconds=300)
+    start(tmp_path, 2, "agree", "simulate", "save", seconds=300)
     assert_equal(read(tmp_path, "simulate"), program.simulate(tmp_path))
     assert_state(program.restore(tmp_path))
 
@@ -122,6 +122,18 @@ def test_when_one_dies_all_end_and_the_same_command_goes_on(tmp_path, count, vic
     said = start(cut, count, "chunks")
     assert all("chunks [3, 4, 5, 6, 7]" in text for text in said), said
     assert_equal(read(cut, "chunks"), read(whole, "chunks"))
+
+
+@pytest.mark.slow
+def test_an_error_in_one_ends_all(tmp_path):
+    """Without waiting for a process that waits for the others."""
+    command = ["tests.distributed.program", str(tmp_path), "fail"]
+    with together.started(command, tmp_path / "said", 2, **QUICKLY) as processes:
+        while processes[1].poll() is None:
+            time.sleep(0.05)
+        assert processes.end(60)[1] == 1, processes.said()
+        assert processes[0].returncode, processes.said()
+        assert "ArithmeticError: here alone" in processes.log(1).read_text()
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 from functools import partial
 from pathlib import Path
 
@@ -145,6 +146,31 @@ def who(folder):
     return {}
 
 
+def agree(folder):
+    """What one process may see and another not; process 0 is the slow one."""
+    mine, count = jax.process_index(), jax.process_count()
+    assert distributed.agreed(mine + 7) == 7
+    assert distributed.agreed(mine == 0) is True
+    np.testing.assert_array_equal(distributed.agreed(np.array([2.0**-60 * mine, 1])), [0, 1])
+    assert distributed.anyone(mine == count - 1)
+    assert not distributed.anyone(False)
+    if distributed.leads():
+        time.sleep(0.5)
+        (folder / "note.txt").write_text("slow")
+    distributed.wait()
+    assert (folder / "note.txt").read_text() == "slow"
+    assert distributed.leads() == (mine == 0)
+    return {}
+
+
+def fail(folder):
+    """The last process meets what no other does, and the others wait for it."""
+    if jax.process_index() == jax.process_count() - 1:
+        raise ArithmeticError("here alone")
+    distributed.wait()
+    return {}
+
+
 def chunks(folder):
     """A run that saves each chunk; KILLED=PROCESS:CHUNK dies there, without a word.
 
@@ -178,7 +204,7 @@ def chunks(folder):
                 "item": np.zeros((SEEDS, 16 * len(parts)), np.int32),
             },
             step=step,
-            seconds=0 if stopped < 0 else 1e9,
+            seconds=0 if stopped < 0 and distributed.leads() else 1e9,  # clocks differ
         )
     print("chunks", ran)
     return {"item": last["item"], "theta": distributed.fetch(last["states"].theta)}

@@ -1,6 +1,5 @@
 """A sweep whose points other processes run: the numbers of one process, and a sweep that is cut."""
 
-import importlib.util
 import os
 import shutil
 import signal
@@ -8,6 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from importlib import metadata
 
 import jax
 import pytest
@@ -18,8 +18,8 @@ from tests.experiments.processes import ROOT
 
 pytestmark = pytest.mark.slow
 LAUNCHERS = {
-    "joblib": ("hydra_joblib_launcher", ["hydra.launcher.n_jobs=2"]),
-    "submitit_local": ("hydra_submitit_launcher", []),
+    "joblib": ("hydra-joblib-launcher", ["hydra.launcher.n_jobs=2"]),
+    "submitit_local": ("hydra-submitit-launcher", []),
 }
 SMALL = [
     "exposures=1,2",
@@ -36,7 +36,9 @@ SMALL = [
 def launcher(request):
     """Words that choose it, where it is installed."""
     plugin, words = LAUNCHERS[request.param]
-    if importlib.util.find_spec(f"hydra_plugins.{plugin}") is None:
+    try:
+        metadata.version(plugin)
+    except metadata.PackageNotFoundError:
         pytest.skip(f"no {plugin}: pip install jaxret[sweeps]")
     return [f"hydra/launcher={request.param}", *words]
 
@@ -115,7 +117,7 @@ def wait(done, seconds, folder):
 
 
 def test_a_sweep_that_is_cut_goes_on_and_finds_what_one_process_finds(
-    finished, sweep, launcher, tmp_path
+    launcher, finished, sweep, tmp_path
 ):
     """Its first point was finished before, the second is cut after its first unit."""
     old, cut = (tmp_path / run.name for run in finished)
@@ -141,3 +143,8 @@ def test_a_sweep_that_is_cut_goes_on_and_finds_what_one_process_finds(
     assert found.keys() == expected.keys()
     for name in {name for name in expected if not name.endswith("microseconds")}:
         assert found[name] == expected[name], name
+
+
+def test_near_the_end_of_its_time_a_job_is_sent_what_saves_a_run():
+    environment = pytest.importorskip("submitit.core.job_environment", reason="no submitit")
+    assert environment.JobEnvironment.USR_SIG == "TERM"
