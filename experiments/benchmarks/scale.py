@@ -22,7 +22,7 @@ between the devices. The check is a run that the model was not fitted to: n (a +
 each collective operation, against the core time of the run; ``check/DEVICES/time_over_model`` is 1
 if the model is right.
 
-2 cores: 5 min, most of which compiles. Expect 40 bytes and 4.4 collective operations a round,
+2 busy cores: 18 min, most of which compiles. Expect 40 bytes and 4.4 collective operations a round,
 whatever the size.
 """
 
