@@ -32,7 +32,7 @@ SMALL = [
 ]
 
 
-@pytest.fixture(params=LAUNCHERS)
+@pytest.fixture(params=LAUNCHERS, scope="module")  # first of all: it skips
 def launcher(request):
     """Words that choose it, where it is installed."""
     plugin, words = LAUNCHERS[request.param]
