@@ -162,10 +162,14 @@ class Interrupted(SystemExit):
 
     def __init__(self, directory: str | Path, step: int):
         super().__init__(143)
-        self.message = f"stopped at step {step}, saved in {directory}: the same command resumes"
+        self.directory, self.step = directory, step
 
     def __str__(self) -> str:
-        return self.message
+        return f"stopped at step {self.step}, saved in {self.directory}: the same command resumes"
+
+    def __reduce__(self) -> tuple[type, tuple[str | Path, int]]:
+        """Comes as it is to the process that started this one: a sweep's, say."""
+        return Interrupted, (self.directory, self.step)
 
 
 @contextmanager

@@ -161,4 +161,16 @@ def one_device_a_core() -> None:
     if said or not alone or "device_count" in os.environ.get("XLA_FLAGS", ""):
         return
     with suppress(RuntimeError):  # JAX has begun, and keeps the devices that it has
-        jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
+        jax.config.update("jax_num_cpu_devices", cores())
+
+
+def cores() -> int:
+    """How many cores are this process's own, of those that the machine has.
+
+    SLURM and `taskset` say it by the affinity, and joblib, which starts many processes on one
+    machine, by OMP_NUM_THREADS.
+    """
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux has it
+    own = len(affinity(0)) if affinity else os.cpu_count() or 1
+    said = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return min(own, int(said)) if said.isdigit() and int(said) else own

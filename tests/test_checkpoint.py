@@ -1,5 +1,6 @@
 import itertools
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -187,6 +188,13 @@ def test_an_interruption_saves_the_chunk_it_came_in(tmp_path, chunk):
         walk(tmp_path, asked_until(chunk))
     assert stop.value.code == 143
     assert walk(tmp_path) == (WALKED, list(range(chunk, 5)))
+
+
+def test_a_stop_comes_as_it_is_to_another_process():
+    """Launchers of sweeps send what a run has raised."""
+    stop = pickle.loads(pickle.dumps(Interrupted("runs/orag", 7)))
+    assert str(stop) == "stopped at step 7, saved in runs/orag: the same command resumes"
+    assert stop.code == 143
 
 
 def test_the_last_state_is_kept_if_asked_for(tmp_path):

@@ -34,7 +34,7 @@ def assert_equal(found, expected):
 
 def test_two_processes_simulate_as_one_and_read_each_other(tmp_path):
     """The quick one of these tests; the others start more."""
-    start(tmp_path, 2, "simulate", "save", seconds=300)
+    start(tmp_path, 2, "agree", "simulate", "save", seconds=300)
     assert_equal(read(tmp_path, "simulate"), program.simulate(tmp_path))
     assert_state(program.restore(tmp_path))
 
@@ -122,6 +122,60 @@ def test_when_one_dies_all_end_and_the_same_command_goes_on(tmp_path, count, vic
     said = start(cut, count, "chunks")
     assert all("chunks [3, 4, 5, 6, 7]" in text for text in said), said
     assert_equal(read(cut, "chunks"), read(whole, "chunks"))
+
+
+@pytest.mark.slow
+def test_an_error_in_one_ends_all(tmp_path):
+    """Without waiting for a process that waits for the others."""
+    command = ["tests.distributed.program", str(tmp_path), "fail"]
+    with together.started(command, tmp_path / "said", 2, **QUICKLY) as processes:
+        while "ArithmeticError: here alone" not in processes.log(1).read_text():
+            time.sleep(0.05)
+        assert processes[1].wait(15) == 1  # gloo gives up after 30 s
+        assert processes.end(60)[0], processes.said()
+
+
+@pytest.mark.slow
+def test_a_signal_to_one_stops_all_and_the_same_command_goes_on(tmp_path):
+    command = ["tests.distributed.program", str(tmp_path), "chunks"]
+    with together.started(command, tmp_path / "said", 2, **QUICKLY, STOPPED="1:3") as processes:
+        assert processes.end(300) == [143, 143], processes.said()
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["4"]
+
+    said = start(tmp_path, 2, "chunks")
+    assert all("chunks [4, 5, 6, 7]" in text for text in said), said
+    assert_equal(read(tmp_path, "chunks"), program.chunks(tmp_path / "alone"))
+
+
+@pytest.mark.slow
+def test_slurm_says_who_is_who_and_gives_each_its_own_gpu(tmp_path):
+    said = start(tmp_path, 2, "who", each=together.slurm(2))
+    assert [f"who {i} 2 2 {i}\n" in text for i, text in enumerate(said)] == [True, True], said
+
+
+def test_what_is_said_reaches_jax(monkeypatch):
+    """As arguments, or for what is not said as the environment has it."""
+    calls = []
+    monkeypatch.setattr(
+        distributed.jax.distributed, "initialize", lambda *a, **k: calls.append((a, k))
+    )
+    monkeypatch.setattr(distributed.sys, "excepthook", None)
+    distributed.start("10.0.0.1:99", 4, 3, [2, 3])
+    monkeypatch.setenv("JAX_COORDINATOR_ADDRESS", "127.0.0.1:99")
+    monkeypatch.setenv("JAX_NUM_PROCESSES", "2")
+    monkeypatch.setenv("JAX_PROCESS_ID", "0")
+    distributed.start_as({"heartbeat": 7})
+    distributed.start(count=8, index=5, local_device_ids=1)
+    beat = {"heartbeat_timeout_seconds": distributed.HEARTBEAT}
+    assert calls == [
+        (("10.0.0.1:99", 4, 3, [2, 3]), {"coordinator_bind_address": None} | beat),
+        (
+            ("127.0.0.1:99", 2, 0, None),
+            {"coordinator_bind_address": "127.0.0.1:99", "heartbeat_timeout_seconds": 7},
+        ),
+        (("127.0.0.1:99", 8, 5, 1), {"coordinator_bind_address": "127.0.0.1:99"} | beat),
+    ]
+    assert distributed.HEARTBEAT <= 60  # all end within a minute
 
 
 @pytest.mark.parametrize(

@@ -101,3 +101,15 @@ def test_a_sweep_is_the_runs_one_by_one(devices):
     for i, expected in enumerate(alone):
         np.testing.assert_array_equal(together["noise"][i], expected["noise"])
         assert together["eta"][i] == expected["eta"]
+
+
+def test_a_process_has_the_cores_that_it_was_given(monkeypatch):
+    monkeypatch.setattr(sharding.os, "sched_getaffinity", lambda _: {2, 5, 7}, raising=False)
+    monkeypatch.setattr(sharding.os, "cpu_count", lambda: 64)
+    for said, own in {"": 3, "2": 2, "8": 3, "2,1": 2, "0": 3, "many": 3}.items():
+        monkeypatch.setenv("OMP_NUM_THREADS", said)
+        assert sharding.cores() == own, said
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    assert sharding.cores() == 3
+    monkeypatch.delattr(sharding.os, "sched_getaffinity")
+    assert sharding.cores() == 64

@@ -1,12 +1,13 @@
 """Several real processes of one program, on this machine alone; none is left behind."""
 
 import os
+import random
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import jax
@@ -48,9 +49,32 @@ def free_port() -> int:
         return found.getsockname()[1]
 
 
+def slurm(count: int) -> list[dict[str, str]]:
+    """What SLURM tells each of so many processes on this machine."""
+    first = 2**16 - 2**12  # JAX adds to it the last 12 bits of the job's number: a port
+    port = 0
+    while not port:
+        with socket.socket() as found, suppress(OSError):
+            found.bind(("127.0.0.1", random.randrange(first, 2**16)))
+            port = found.getsockname()[1]
+    job = {
+        "SLURM_JOB_ID": str(2**12 + port - first),
+        "SLURM_STEP_NODELIST": "localhost",
+        "SLURM_NTASKS": str(count),
+        "JAX_COORDINATOR_BIND_ADDRESS": f"127.0.0.1:{port}",  # of this machine alone
+    }
+    return [job | {"SLURM_PROCID": str(i), "SLURM_LOCALID": str(i)} for i in range(count)]
+
+
 @contextmanager
 def started(
-    command: Sequence[str], folder: Path, count: int, *, devices: int = 1, **environment: str
+    command: Sequence[str],
+    folder: Path,
+    count: int,
+    *,
+    devices: int = 1,
+    each: Sequence[Mapping[str, str]] | None = None,
+    **environment: str,
 ) -> Iterator[Processes]:
     """Starts ``python -m *command`` so many times; 1 is a process that knows of no others.
 
@@ -59,6 +83,7 @@ def started(
       folder: where they write what they say.
       count: of processes.
       devices: CPU devices of each.
+      each: how each knows of the others; None: JAX's own environment.
       **environment: more of it.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -69,13 +94,14 @@ def started(
         "PYTHONPATH": str(ROOT),
         **environment,
     }
-    if count > 1:
-        names["JAX_COORDINATOR_ADDRESS"] = f"127.0.0.1:{free_port()}"
-        names["JAX_NUM_PROCESSES"] = str(count)
+    if each is None:
+        known = {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{free_port()}"}
+        known["JAX_NUM_PROCESSES"] = str(count)
+        each = [known | {"JAX_PROCESS_ID": str(i)} if count > 1 else {} for i in range(count)]
     processes = Processes(folder)
     try:
-        for index in range(count):
-            own = {"JAX_PROCESS_ID": str(index)} if count > 1 else {}
+        for own in each:
+            index = len(processes)
             with processes.log(index).open("w") as log:
                 processes.append(
                     subprocess.Popen(

@@ -80,10 +80,15 @@ class Command:
         os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises what is wrong: it is said here
 
         def job(cfg: DictConfig) -> None:
+            begun_by = os.getppid()
             try:
                 self(cfg)
             except (*WRONG_INPUT, *WRONG_CONFIG) as error:
                 _refuse(error, verbose)
+            except SystemExit as stopped:
+                if os.getppid() != begun_by:  # a sweep that was stopped as a whole
+                    _leave(stopped)
+                raise
 
         job.__module__ = _module()  # names the job
         run = hydra.main(config_path=CONFIGS, config_name=config or self.config, version_base="1.3")
@@ -166,6 +171,13 @@ def _refuse(error: Exception, verbose: bool) -> NoReturn:
     print(one_line(error), file=sys.stderr)
     distributed.end(2)
     raise SystemExit(2)
+
+
+def _leave(stopped: SystemExit) -> NoReturn:
+    """Ends a sweep's process that nobody waits for: else it would begin the next point."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(stopped.code if isinstance(stopped.code, int) else 1)
 
 
 def _module() -> str:

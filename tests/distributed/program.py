@@ -7,13 +7,14 @@ import os
 import signal
 import sys
 import tempfile
+import time
 from functools import partial
 from pathlib import Path
 
 from jaxret import distributed
 
-if "JAX_NUM_PROCESSES" in os.environ:
-    distributed.start(heartbeat=15)
+if {"JAX_NUM_PROCESSES", "SLURM_NTASKS"} & {*os.environ}:
+    distributed.start_as({"heartbeat": 15})
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +24,7 @@ from jax.sharding import PartitionSpec as P
 
 import jaxret as jr
 from jaxret import sharding
-from jaxret.checkpoint import Checkpointer, run_chunks
+from jaxret.checkpoint import Checkpointer, interruptible, run_chunks
 from jaxret.online.simulate import stream_orders
 from jaxret.online.simulation import Simulation
 from jaxret.tracking import NoopTracker
@@ -49,9 +50,8 @@ def numbers(run, name=""):
 
 
 def simulate(folder):
-    """Seeds side by side, and one alone."""
-    many = jr.simulate(jr.greedy(), task(), exposures=2, seeds=SEEDS)
-    return numbers(many)
+    """Seeds side by side, of a rule that draws what it shows."""
+    return numbers(jr.simulate(jr.orag(), task(), exposures=2, seeds=SEEDS))
 
 
 def alone(folder):
@@ -138,9 +138,45 @@ def restore(folder):
     return got | {"key": jax.random.key_data(got["key"])}
 
 
+def who(folder):
+    """Which of how many this process is, and the GPUs that it may see."""
+    gpus = jax.config.values["jax_cuda_visible_devices"]
+    print("who", jax.process_index(), jax.process_count(), jax.device_count(), gpus)
+    return {}
+
+
+def agree(folder):
+    """What one process may see and another not; process 0 is the slow one."""
+    mine, count = jax.process_index(), jax.process_count()
+    assert distributed.agreed(mine + 7) == 7
+    assert distributed.agreed(mine == 0) is True
+    assert distributed.agreed(mine + 1 / 3) == 1 / 3  # of 64 bits
+    assert distributed.anyone(mine == count - 1)
+    assert not distributed.anyone(False)
+    if distributed.leads():
+        time.sleep(0.5)
+        (folder / "note.txt").write_text("slow")
+    distributed.wait()
+    assert (folder / "note.txt").read_text() == "slow"
+    assert distributed.leads() == (mine == 0)
+    return {}
+
+
+def fail(folder):
+    """The last process meets what no other does, and the others wait for it."""
+    if jax.process_index() == jax.process_count() - 1:
+        raise ArithmeticError("here alone")
+    distributed.wait()
+    return {}
+
+
 def chunks(folder):
-    """A run that saves each chunk; KILLED=PROCESS:CHUNK dies there, without a word."""
+    """A run that saves each chunk; KILLED=PROCESS:CHUNK dies there, without a word.
+
+    STOPPED=PROCESS:CHUNK gets a SIGTERM there, and what is saved is saved for that.
+    """
     victim, fatal = map(int, os.environ.get("KILLED", "-1:-1").split(":"))
+    stopped, last_chunk = map(int, os.environ.get("STOPPED", "-1:-1").split(":"))
     seeds = range(SEEDS)
     simulation = Simulation(jr.greedy, task(), seeds=seeds, chunk=16)
     setting, orders = np.zeros((SEEDS, 0)), stream_orders(task(), 2, seeds)
@@ -151,21 +187,24 @@ def chunks(folder):
         ran.append(number)
         if number == fatal and jax.process_index() == victim:
             os.kill(os.getpid(), signal.SIGKILL)
+        if number == last_chunk and jax.process_index() == stopped:
+            os.kill(os.getpid(), signal.SIGTERM)
         states, trace = simulation.step(state["states"], setting, parts[number])
         state["item"][:, 16 * number : 16 * (number + 1)] = trace.item
         return {"states": states, "item": state["item"]}
 
-    last = run_chunks(
-        folder / "checkpoints",
-        lambda: False,
-        chunks=len(parts),
-        start=lambda: {
-            "states": simulation.start(setting),
-            "item": np.zeros((SEEDS, 16 * len(parts)), np.int32),
-        },
-        step=step,
-        seconds=0,
-    )
+    with interruptible() as interrupted:
+        last = run_chunks(
+            folder / "checkpoints",
+            interrupted,
+            chunks=len(parts),
+            start=lambda: {
+                "states": simulation.start(setting),
+                "item": np.zeros((SEEDS, 16 * len(parts)), np.int32),
+            },
+            step=step,
+            seconds=0 if stopped < 0 and distributed.leads() else 1e9,  # clocks differ
+        )
     print("chunks", ran)
     return {"item": last["item"], "theta": distributed.fetch(last["states"].theta)}
 

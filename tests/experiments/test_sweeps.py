@@ -1,0 +1,150 @@
+"""A sweep whose points other processes run: the numbers of one process, and a sweep that is cut."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from importlib import metadata
+
+import jax
+import pytest
+
+from experiments.collect import collect
+from jaxret.tracking import read_results
+from tests.experiments.processes import ROOT
+
+pytestmark = pytest.mark.slow
+LAUNCHERS = {
+    "joblib": ("hydra-joblib-launcher", ["hydra.launcher.n_jobs=2"]),
+    "submitit_local": ("hydra-submitit-launcher", []),
+}
+SMALL = [
+    "exposures=1,2",
+    "seeds=2",
+    "chunk=128",
+    "learner=[frozen,greedy]",
+    "learners.greedy.tau=[0.04]",
+    "learners.greedy.eta_over_tau=[0.1]",
+    "tracking=files",
+]
+
+
+@pytest.fixture(params=LAUNCHERS, scope="module")  # first of all: it skips
+def launcher(request):
+    """Words that choose it, where it is installed."""
+    plugin, words = LAUNCHERS[request.param]
+    try:
+        metadata.version(plugin)
+    except metadata.PackageNotFoundError:
+        pytest.skip(f"no {plugin}: pip install jaxret[sweeps]")
+    return [f"hydra/launcher={request.param}", *words]
+
+
+@pytest.fixture(scope="module")
+def sweep(world):
+    """Starts the sweep in a folder, in a process group of its own; ends whatever is left of it."""
+
+    @contextmanager
+    def of(folder, *words):
+        place = [f"dataset.path={world / 'data'}", f"encoder.path={world / 'encoder'}"]
+        place += ["dataset=jsonl", f"cache={world / 'cache'}", f"hydra.sweep.dir={folder}"]
+        names = {
+            "JAX_NUM_CPU_DEVICES": "1",
+            "JAX_COMPILATION_CACHE_DIR": str(jax.config.values["jax_compilation_cache_dir"]),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
+            "PYTHONPATH": str(ROOT),
+        }
+        folder.mkdir(exist_ok=True)
+        with (folder / "said.txt").open("a") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "experiments.orag", "-m", *SMALL, *place, *words],
+                cwd=ROOT,
+                env=os.environ | names,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            yield process
+        finally:
+            if members(process.pid):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    return of
+
+
+@pytest.fixture(scope="module")
+def finished(sweep, tmp_path_factory):
+    """The folders of both points, one after the other in one process."""
+    folder = tmp_path_factory.mktemp("in_turn")
+    with sweep(folder) as process:
+        assert process.wait(300) == 0, said(folder)
+    once, twice = sorted(folder.glob("jsonl-*"), key=lambda run: "exposures=2" in overrides(run))
+    return once, twice
+
+
+def members(group):
+    """The processes of a group that have not ended."""
+    found = subprocess.run(["ps", "-A", "-o", "pgid=,stat="], capture_output=True, text=True)
+    lines = (line.split() for line in found.stdout.splitlines())
+    return sum(int(own) == group and not stat.startswith("Z") for own, stat in lines)
+
+
+def said(folder):
+    logs = [folder / "said.txt", *folder.glob(".submitit/*/*_log.*")]
+    return "\n".join(f"--- {path.name}:\n{path.read_text()[-4000:]}" for path in logs)
+
+
+def overrides(run):
+    return (run / ".hydra" / "overrides.yaml").read_text()
+
+
+def times(run):
+    """When the files that hold results were written."""
+    kept = [*run.glob("*.json"), *run.glob("*.npz"), *run.glob("*.png"), *run.glob("units/[!.]*")]
+    return {path: path.stat().st_mtime_ns for path in kept}
+
+
+def wait(done, seconds, folder):
+    until = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < until, said(folder)
+        time.sleep(0.02)
+
+
+def test_a_sweep_that_is_cut_goes_on_and_finds_what_one_process_finds(
+    launcher, finished, sweep, tmp_path
+):
+    """Its first point was finished before, the second is cut after its first unit."""
+    old, cut = (tmp_path / run.name for run in finished)
+    shutil.copytree(finished[0], old)
+    before = times(old)
+    with sweep(tmp_path, *launcher) as process:
+        wait((cut / "units" / "frozen-online.npz").exists, 300, tmp_path)
+        os.killpg(process.pid, signal.SIGTERM)
+        wait(lambda: process.poll() is not None and not members(process.pid), 60, tmp_path)
+        assert process.returncode
+    assert {run.state for run in collect(tmp_path)} > {"finished"}
+    done = {path: time for path, time in times(cut).items() if path.parent.name == "units"}
+    assert done
+
+    with sweep(tmp_path, *launcher) as process:
+        assert process.wait(300) == 0, said(tmp_path)
+        assert not members(process.pid)
+    assert [run.state for run in collect(tmp_path)] == ["finished"] * 2
+    assert times(old) == before
+    assert times(cut).items() >= done.items()
+    assert times(cut).items() >= done.items()
+    found, expected = read_results(cut), read_results(finished[1])
+    assert found.keys() == expected.keys()
+    for name in {name for name in expected if not name.endswith("microseconds")}:
+        assert found[name] == expected[name], name
+
+
+def test_near_the_end_of_its_time_a_job_is_sent_what_saves_a_run():
+    environment = pytest.importorskip("submitit.core.job_environment", reason="no submitit")
+    assert environment.JobEnvironment.USR_SIG == "TERM"
