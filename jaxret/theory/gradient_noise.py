@@ -40,7 +40,6 @@ from jaxret.theory.evidence import Evidence, norm2, p_label
 from jaxret.theory.replay import Line, Watch, one_hot_labels, replay
 from jaxret.types import Choice, Feedback, State
 
-
 DELTA = 0.05  # chance that the mean of the runs is above the stated value
 
 
