@@ -89,15 +89,26 @@ def matrix_of(name: str, rows: ArrayLike) -> Float[np.ndarray, "n d"]:
     """Reads rows of numbers; raises ValueError where there are none, or not equally long ones.
 
     Returns:
-      [n, d], float32.
+      [n, d], float32; a copy that nobody can change, and that JAX takes on CPU as it lies.
     """
     try:
-        matrix = np.array(rows, np.float32)  # a copy, so that nobody changes it
+        found = np.asarray(rows)
+        matrix = _aligned(found.shape)
+        matrix[...] = found
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be a matrix of numbers: {error}") from error
+    matrix.setflags(write=False)
     if matrix.ndim != 2 or not matrix.size:
         raise ValueError(f"{name} must be a matrix with rows, got the shape {list(matrix.shape)}")
     return matrix
+
+
+def _aligned(shape: tuple[int, ...]) -> np.ndarray:
+    """Room for float32 numbers from a multiple of 64 bytes on, as XLA wants arrays to lie."""
+    size = 4 * int(np.prod(shape))
+    room = np.empty(size + 64, np.uint8)
+    first = -room.ctypes.data % 64
+    return room[first : first + size].view(np.float32).reshape(shape)
 
 
 def label_rows(

@@ -64,6 +64,14 @@ def test_it_works_without_the_repository(python, tmp_path):
     assert (tmp_path / "learnt" / "theta.npy").is_file()
 
 
+@pytest.mark.parametrize(("extra", "brings"), [("cuda", "jax-cuda13-plugin"), ("tpu", "libtpu")])
+def test_accelerators_resolve(python, extra, brings):
+    wanted = (UV, "pip", "install", "--dry-run", "--python", python, f".[{extra}]")
+    done = run(*wanted, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert f"+ {brings}==" in done.stderr
+
+
 def test_without_weights_the_last_line_is_the_command_that_brings_them(python, tmp_path):
     load = "import jaxret as jr; jr.load_task('deskbank')"
     done = run(python, "-c", load, cwd=tmp_path, HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path))

@@ -4,10 +4,12 @@
     uv run python -m experiments.benchmarks.simulate sizes=[3000x384] with_encoder=false
 
 All forms are timed in one process, in turn, so a ratio survives a noisy machine where a time
-does not. Keys of results.json (means over repeats; speed-ups are larger where blocked is faster):
+does not; medians and quartiles are printed, after the machine with its caches, bandwidth and rate.
+Keys of results.json (one value a repeat; speed-ups are larger where blocked is faster):
 
     <I>x<d>/blocked_over_scan     time of the round-by-round scan / time of the blocked form
     <I>x<d>/blocked_over_floor    time of the blocked form / time of its two matrix products
+    <I>x<d>/floor_over_limit      theirs / what memory or arithmetic of the machine takes for them
     <I>x<d>/blocked_over_torch    time of the same rounds in PyTorch, in place / blocked
     grid/one_program_over_runs    64 runs one after another / one program over the grid
     encoder/jax_over_torch        time of HuggingFace PyTorch / time of jaxret.encoders
@@ -29,9 +31,9 @@ import jax.numpy as jnp
 import numpy as np
 from omegaconf import DictConfig
 
+from experiments.benchmarks import machine
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.run_directory import RunDirectory
-from experiments.common.tables import cell
 from jaxret import sharding
 from jaxret.online import projections, streams
 from jaxret.online.blocked import BLOCK, simulate_blocked
@@ -47,16 +49,25 @@ TAU, ETA = 0.05, 1e-4
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Times everything that the config names."""
     torch = cfg.with_torch and importlib.util.find_spec("torch") is not None
-    results: dict[str, list[float]] = {}
+    this = machine.measured()
+    print(this, flush=True)
+    results: dict[str, list[float]] = {
+        "machine/bandwidth": [this.bandwidth],
+        "machine/rate": [this.rate],
+    }
     for size in cfg.sizes:
         items, width = (int(number) for number in size.split("x"))
         forms = _forms(items, width, cfg.floats, torch)
         for name, times in _in_turn(forms, cfg.repeats).items():
             results[f"{size}/{name}_microseconds"] = list(times)
         _ratios(results, size)
+        seconds, limit = this.floor(**_work(items, width))
+        floor = np.array(results[f"{size}/floor_microseconds"])
+        results[f"{size}/floor_over_limit"] = list(floor / (1e6 * seconds))
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         results[f"{size}/peak_gib"] = [peak]
-        print(f"{size}: {_line(results, size)}; peak memory so far {peak:.2f} GiB", flush=True)
+        line = f"{_line(results, size)}; two products are bound by {limit}"
+        print(f"{size}: {line}; peak memory so far {peak:.2f} GiB", flush=True)
     grid = _in_turn(_grid(**cfg.grid), cfg.repeats)
     results["grid/one_program_over_runs"] = list(grid["runs"] / grid["one_program"])
     if torch and cfg.with_encoder:
@@ -70,7 +81,9 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 def show(cfg: DictConfig, results: Found) -> None:
     """Prints a line a number."""
     for name, value in results.items():
-        print(f"{name:45s} {cell(value)}")
+        low, middle, high = np.percentile(value["values"], (25, 50, 75))
+        spread = f" ({low:.4g} to {high:.4g})" if low < high else ""
+        print(f"{name:45s} {middle:.4g}{spread}")
 
 
 def _in_turn(forms: dict[str, tuple[Callable, int]], repeats: int) -> dict[str, np.ndarray]:
@@ -198,9 +211,15 @@ def _ratios(results: dict[str, list[float]], size: str) -> None:
         results[f"{size}/blocked_over_torch"] = list(times["torch"] / times["blocked"])
 
 
+def _work(items: int, width: int) -> dict[str, float]:
+    """Bytes that the two products of a block read and write, and their operations, a round."""
+    theta = items * width
+    return {"read": 3 * 4.0 * theta / BLOCK, "operations": 4.0 * theta}
+
+
 def _line(results: dict[str, list[float]], size: str) -> str:
     names = [name for name in results if name.startswith(f"{size}/blocked_over")]
-    return ", ".join(f"{name.split('/')[1]} {np.mean(results[name]):.2f}" for name in names)
+    return ", ".join(f"{name.split('/')[1]} {np.median(results[name]):.2f}" for name in names)
 
 
 if __name__ == "__main__":

@@ -99,11 +99,12 @@ def figure(curves: Mapping[str, Float[np.ndarray, "S T"]], window: int, begins: 
     width = min(window, rounds)
     ends = np.arange(width, rounds + 1, max(1, rounds // 400))  # more could not be told apart
     drawn, ax = plots.new_figure("round", f"success, mean of {width} rounds")
+    own = None  # the colour of the rule before, which a guard shares
     for learner, success in curves.items():
         drawn_means = means(success.astype(float), width)[:, ends - width]
-        line = plots.curve_with_band(ax, ends, drawn_means, learner)
-        if learner in ("frozen", GUARDED):
-            line.set_linestyle("--")
+        apart = {"frozen": plots.GREY, GUARDED: own}
+        style = {"linestyle": "--", "color": apart[learner]} if learner in apart else {}
+        own = plots.curve_with_band(ax, ends, drawn_means, learner, **style).get_color()
     if begins > 0:
         ax.axvline(begins, color=plots.GREY, linewidth=0.8)
     plots.label_curves(ax)

@@ -101,6 +101,7 @@ def played(
         before = stage.simulated(f"{calm}-{rule}", grid, setting, one.calm)["success"]
         success = stage.simulated(f"{name}-{rule}", grid, setting, environment)["success"]
         found = measures(success, before, still, begins, stage.windows)
+        curves[rule] = success
         if one.shown == 1 and grid.make(*setting[0]).chances is not None:
             guarded = stage.simulated(
                 f"{name}-{rule}-guarded", grid, setting, environment, guard=True
@@ -108,5 +109,4 @@ def played(
             found |= of_guard(guarded, success, still, stage.windows)
             curves.setdefault(GUARDED, guarded["success"])
         results |= {f"{rule}/{key}": values for key, values in found.items()}
-        curves[rule] = success
     return results, curves

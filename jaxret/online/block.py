@@ -49,6 +49,7 @@ from jaxret.online.learner import Learner, Replay, Rule
 from jaxret.online.policies import Policy
 from jaxret.online.rank_one import coefficients, conditioned, step_length
 from jaxret.online.recall import Bits
+from jaxret.online.settling import settled
 from jaxret.over_items import Axis
 from jaxret.types import Choice, Feedback, State
 
@@ -228,9 +229,8 @@ def end(
         change = rule.query_map.change(still.params, still.lines, pulls, moves.astype(pulls.dtype))
         new = map_tiles.moved(maps, state.t, rule.map_every, change)
         maps = jax.tree.map(lambda new, old: jnp.where(moves.any(), new, old), new, maps)
-    theta = state.theta - moving.pending.T @ still.u
-    if rule.projection.factor is not None:
-        theta = theta * moving.factor[:, None]
+    factor = None if rule.projection.factor is None else moving.factor
+    theta = settled(state.theta, moving.pending, still.u, factor)
     extra = () if rule.rows_alone else (maps, moving.memory)
     if replay:
         extra = (extra, *recall.remembered(past, moving.bits, count, rounds.real, rounds.asked))

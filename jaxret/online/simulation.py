@@ -31,6 +31,7 @@ from jaxret.types import Catalogue, PRNGKey, State, Stream, Trace
 from jaxret.validate import require, require_length, require_task
 
 CHUNK = 2048  # rounds between two points where a run can stop
+SHORTEST = 128  # rounds of a chunk that has to fit a short stream
 
 
 class Simulation:
@@ -42,7 +43,7 @@ class Simulation:
       environment: what responds; a function of the setting where that is data too.
       seeds: R numbers, which give the draws.
       example: one setting; all have the same form.
-      chunk: rounds a chunk.
+      chunk: rounds a chunk, at most: a short stream has a shorter one.
       devices: over which the catalogue is split; None: it is not, and runs go side by side.
 
     Raises:
@@ -79,7 +80,7 @@ class Simulation:
         items = len(task.theta)
         here = np.ones(items, bool) if task.available is None else task.available
         if devices is None:
-            catalogue = Catalogue(jnp.asarray(task.theta), jnp.asarray(here))
+            catalogue = Catalogue(jax.device_put(task.theta), jnp.asarray(here))  # no copy on CPU
         else:
             catalogue = sharding.split_rows(task.theta, here, sharding.make_mesh(item=devices))
         self._arrays = (catalogue, jnp.asarray(task.queries), jnp.asarray(task.labels))
@@ -87,7 +88,8 @@ class Simulation:
         self.scores, self.map_queries = learner.scores, learner.map_queries
         self._over_rows = learner.over_rows
         self._start = jax.jit(partial(self._over_runs, self._init_one))
-        self._step = jax.jit(partial(self._over_runs, self._run_one))
+        # In place: two states of all runs would be most of the memory that is used.
+        self._step = jax.jit(partial(self._over_runs, self._run_one), donate_argnums=1)
 
     @property
     def how(self) -> str:
@@ -111,7 +113,7 @@ class Simulation:
     def step(
         self, states: State, settings: Float[np.ndarray, "R n"], order: Int[np.ndarray, "R c"]
     ) -> tuple[State, Trace]:
-        """One chunk: the new states and its `Trace`, which every process has."""
+        """One chunk: the new states, in place of the old ones, and its `Trace` in every process."""
         return self._chunk(states, jnp.asarray(settings, jnp.float32), order)
 
     def _chunk(self, states, numbers, order) -> tuple[State, Trace]:
@@ -137,12 +139,17 @@ class Simulation:
     def cut(self, orders: Int[np.ndarray, "R T"]) -> list[Int[np.ndarray, "R c"]]:
         """Cuts streams into chunks of one shape; -1, where nothing happens, fills the last one.
 
+        A stream shorter than a chunk has one of its own, of a power of two: short streams do not
+        cost long ones' time, and few sizes are compiled.
+
         Returns:
           chunks [R, c].
         """
-        fill = -orders.shape[1] % self.chunk
+        rounds = orders.shape[1]
+        chunk = min(self.chunk, max(SHORTEST, 2 ** (max(rounds, 1) - 1).bit_length()))
+        fill = -rounds % chunk
         orders = np.pad(orders.astype(np.int32), ((0, 0), (0, fill)), constant_values=-1)
-        return [orders[:, i : i + self.chunk] for i in range(0, orders.shape[1], self.chunk)]
+        return [orders[:, i : i + chunk] for i in range(0, orders.shape[1], chunk)]
 
     def run(
         self,
@@ -220,8 +227,10 @@ class Simulation:
 
     def _unpadded(self, states: State) -> State:
         items = len(self.task.theta)
+        if items == states.theta.shape[1]:
+            return states
         states = states._replace(available=states.available[:, :items])
-        if (over_rows := self._over_rows) is None or self._devices is None:
+        if (over_rows := self._over_rows) is None:
             return states._replace(theta=states.theta[:, :items])
         return jax.vmap(lambda one: over_rows(one, lambda rows: rows[:items]))(states)
 

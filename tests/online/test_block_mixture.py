@@ -32,7 +32,7 @@ FROZEN = jr.grid(presets.frozen, tau=[0.1, 0.4])
 GREEDY = jr.grid(presets.greedy, tau=[0.2, 0.4], eta=0.02)
 FREE = jr.grid(presets.greedy, tau=[0.3], eta=0.02, projection=projections.none())
 MAPPED = jr.grid(presets.mapped, tau=[0.2, 0.3], eta=0.02, map_every=16)
-CENTRED = jr.grid(presets.centred, tau=[0.2, 0.4], eta=[0.02], map_every=24)
+CENTRED = jr.grid(presets.centred, tau=[0.2, 0.4], eta=[0.02], map_every=48)
 REPLAYED = jr.grid(presets.mapped_replayed, tau=[0.2], eta=[0.01], map_every=16, per_round=2)
 ROW_STEPS = jr.grid(presets.row_steps, tau=[0.2, 0.5], eta=0.02)
 
@@ -77,7 +77,7 @@ def test_blocks_are_the_scan(problem, name):
 
 @pytest.mark.parametrize("cut", [37, 64])
 def test_a_run_cut_anywhere_goes_on(problem, cut):
-    """Bit for bit where a block ends, here one of 8 rounds; elsewhere but for rounding."""
+    """Bit for bit where a block ends, here one of 16 rounds; elsewhere but for rounding."""
     rule = RULES["rows and maps"]
     with jax.enable_x64(True):
         catalogue, stream = problem(items=ITEMS)
@@ -96,7 +96,7 @@ def test_a_run_cut_anywhere_goes_on(problem, cut):
         last, second = run(middle, padded(order[cut:]))
     assert middle.t == cut
     joined = jax.tree.map(lambda a, b: np.append(a[:cut], b[: ROUNDS - cut]), first, second)
-    same((last, joined), (end, whole), tolerance=1e-12 if cut % 8 else 0.0)
+    same((last, joined), (end, whole), tolerance=1e-12 if cut % 16 else 0.0)
 
 
 def test_without_an_answer_nobody_learns_and_no_weight_moves(problem):
@@ -127,8 +127,8 @@ def test_who_has_a_blocked_form():
 def test_blocks_that_do_not_fit_the_tile_of_an_expert_are_refused(problem):
     catalogue, stream = problem()
     rule = RULES["rows and maps"]
-    start, wide = rule.init(*catalogue), partial(simulate_blocked, block=16)
-    with pytest.raises(ValueError, match="block must be a divisor of map_every=24, got 16"):
+    start, wide = rule.init(*catalogue), partial(simulate_blocked, block=48)
+    with pytest.raises(ValueError, match="block must be a divisor of map_every=16, got 48"):
         finish(wide, rule, start, stream, Environment())
 
 

@@ -61,6 +61,11 @@ def _rounds(record: Record, size: Size, found: Problem, name: str):
     task = Task.from_arrays(np.asarray(found.theta), queries, labels)
     made = Simulation(LEARNERS[name], task, seeds=[0], chunk=size.blocked)
     settings = made.setting()
-    states = made.start(settings)
+    at = [made.start(settings)]  # a step takes the place of the states that it is given
     record.keep(f"rules/{size.name}/{name}/how", {"how": made.how})
-    return lambda: jax.block_until_ready(made.step(states, settings, order[None])), size.blocked
+
+    def step():
+        at[0], trace = made.step(at[0], settings, order[None])
+        jax.block_until_ready((at[0], trace))
+
+    return step, size.blocked

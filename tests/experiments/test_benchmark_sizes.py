@@ -1,0 +1,36 @@
+"""Time and memory against items, at small sizes."""
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+
+from experiments.benchmarks import sizes
+from experiments.common.config import CONFIGS
+from jaxret.tracking import read_results
+
+
+def configure(directory, *changes):
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose("benchmark_sizes", [f"directory={directory}", "repeats=1", *changes])
+
+
+@pytest.mark.slow
+def test_a_million_numbers_more_are_seen_in_memory_and_a_slope_in_time(tmp_path):
+    small = ["sizes=[20000x128,40000x128,80000x128]", "from_items=20000", "floats=1e8"]
+    sizes.main(configure(tmp_path, *small))
+    found = read_results(tmp_path)
+    peak = found["80000x128/peak_over_theta"]["mean"]
+    assert 2 < peak < 6  # two Thetas at least, and few more
+    assert found["80000x128/microseconds"]["mean"] > found["20000x128/microseconds"]["mean"]
+    assert 0.3 < found["slope"]["mean"] < 2
+    assert (tmp_path / "microseconds.png").is_file()
+
+
+def test_rows_are_drawn_of_unit_length():
+    rows = sizes._drawn(sizes.ROWS + 3, 4)
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-5)
+
+
+def test_a_size_that_is_none_is_refused_before_anything_is_measured(tmp_path):
+    with pytest.raises(ValueError, match="sizes must be written as 1000x384"):
+        sizes.main(configure(tmp_path, "sizes=[0x8]"))
