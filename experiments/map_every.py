@@ -11,8 +11,7 @@ queries streamed once:
     LEARNER B/online    success of the tool shown
     LEARNER B/gain      the same less that of the first B of the list, seed by seed
 
-2 cores: DeskBank 3 min, UltraTool 10 min. To expect: gains within a point of 0, and within two of
-their standard errors.
+2 cores: DeskBank some 2 min. To expect: gains within half a point of 0, most of them below.
 """
 
 from collections.abc import Callable
