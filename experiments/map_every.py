@@ -11,7 +11,8 @@ queries streamed once:
     LEARNER B/online    success of the tool shown
     LEARNER B/gain      the same less that of the first B of the list, seed by seed
 
-2 cores, busy with other work: 6 min for `mapped` and `centred` on DeskBank. To expect: gains within half a point of 0, most of them below.
+2 cores, busy with other work: 6 min for `mapped` and `centred` on DeskBank. To expect: gains within
+half a point of 0, most of them below.
 """
 
 from collections.abc import Callable
