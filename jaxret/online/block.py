@@ -135,11 +135,10 @@ def begin(learner: Learner, state: State, rounds: Rounds) -> tuple[Still, Moving
         u = rule.query_map.apply(params, lines)
     scores = u @ state.theta.T
     blank = jnp.zeros_like(scores[0])
-    bare = rule.projection.factor is None
     moving = Moving(
         pending=jnp.zeros_like(scores),
         factor=jnp.ones_like(blank),
-        norm2=blank if bare else jnp.sum(state.theta**2, axis=1),
+        norm2=blank if rule.projection.factor is None else jnp.sum(state.theta**2, axis=1),
         memory=memory,
         bits=bits,
         asks=block_maps.nothing(rule, scores),
@@ -166,7 +165,11 @@ def open(
 def logits(
     learner: Learner, moving: Moving, lines: Lines, turn: Turn, axis: Axis
 ) -> tuple[Float[Array, " I"], Any]:
-    """The logits of a round, minus infinity where an item is absent, and what `learn` wants."""
+    """The logits of a round, minus infinity where an item is absent.
+
+    Returns:
+      logits [I], and what `learn` wants of them.
+    """
     del axis
     rule, _ = parts(learner)
     own = _of_round(learner, lines, turn)

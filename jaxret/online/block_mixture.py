@@ -84,7 +84,11 @@ def open(
 def logits(
     learner: Learner, moving: Moving, lines: Lines, turn: Turn, axis: Axis
 ) -> tuple[Float[Array, " I"], Any]:
-    """The logarithms of the mixed probabilities, and what every expert said."""
+    """The logarithms of the mixed probabilities.
+
+    Returns:
+      logits [I], and what every expert said.
+    """
 
     def one(expert, moving, lines):
         return block.logits(expert, moving, lines, turn, axis)
