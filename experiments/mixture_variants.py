@@ -162,7 +162,7 @@ def stacked() -> Learner:
     def scores(state, queries):
         return jax.lax.map(partial(logits, state), queries)
 
-    return learner._replace(act=act, logits=logits, scores=scores, chances=None)
+    return learner._replace(act=act, logits=logits, scores=scores, chances=None, blend=None)
 
 
 def thompson() -> Learner:
@@ -173,7 +173,7 @@ def thompson() -> Learner:
         g = jax.random.categorical(key, state.extra.log_weights)
         return best(words(learner, state, query)[g])
 
-    return learner._replace(act=act, chances=None)
+    return learner._replace(act=act, chances=None, blend=None)
 
 
 def clustered(groups: np.ndarray) -> Learner:
@@ -206,9 +206,8 @@ def clustered(groups: np.ndarray) -> Learner:
     def scores(state, queries):
         return jax.lax.map(partial(logits, state), queries)
 
-    return learner._replace(
-        init=init, act=act, update=update, logits=logits, scores=scores, chances=None, mixing=None
-    )
+    alone = learner._replace(chances=None, mixing=None, blend=None)
+    return alone._replace(init=init, act=act, update=update, logits=logits, scores=scores)
 
 
 def best(scores) -> Slate:

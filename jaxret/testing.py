@@ -17,8 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxret import sharding
-from jaxret.online.block import parts
-from jaxret.online.blocked import has_blocked_form, simulate_blocked, simulate_on_mesh
+from jaxret.online.blocked import (
+    has_blocked_form,
+    parts_of_all,
+    simulate_blocked,
+    simulate_on_mesh,
+)
 from jaxret.online.environment import available_at
 from jaxret.online.estimators import expected_coefficients
 from jaxret.online.learner import Learner
@@ -218,7 +222,8 @@ def _claim_of_no_bias_holds(case):
 
 def _blocks_and_devices_do_not_matter(case, whole):
     # The 64 rounds are no multiple of 24: the last block is padded. A map has blocks of its own.
-    blocks = {"block": 24 if parts(case.learner)[0].query_map is None else None}
+    mapped = any(rule.query_map is not None for rule, _ in parts_of_all(case.learner))
+    blocks = {"block": None if mapped else 24}
     forms = {"the blocked form": partial(simulate_blocked, **blocks)}
     for n in _DEVICES:
         if n <= len(jax.devices()):

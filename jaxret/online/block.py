@@ -1,4 +1,4 @@
-"""One block of rounds: the exact kernel behind `jaxret.online.blocked`.
+"""One learner in a block of rounds: the exact kernel behind `jaxret.online.blocked`.
 
 A round read naively touches Theta three times (logits; read and write for the update). But
 within a block of B rounds the pending updates have rank B, so
@@ -24,32 +24,87 @@ With experience replay a round has n past bits more, learnt from at once when it
 they are is drawn before anything is known (`jaxret.online.recall`), so a round brings m = 1 + n
 lines of u, the present one first; "earlier" then goes by phases, two a round.
 
+`jaxret.online.block_rounds` plays the rounds, and asks here what a learner makes of them:
+
+    begin      S and the Gram matrix of the block
+    open       those of a tile's lines, less what is pending of the tiles before
+    logits     of a round, less what is pending of its own tile
+    learn      a round's coefficients are pending, too
+    close      what the tile leaves pending goes to that of the block
+    end        the products that end the block
+
 Letters: I items, d width, B rounds a block, b rounds a tile, m lines a round, n past bits of them.
 """
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxret import over_items
-from jaxret.online import environment as world
-from jaxret.online import map_tiles, recall
-from jaxret.online.environment import Environment
+from jaxret.online import block_maps, map_tiles, recall
 from jaxret.online.learner import Learner, Replay, Rule
-from jaxret.online.measure import measure
+from jaxret.online.policies import Policy
 from jaxret.online.rank_one import coefficients, conditioned, step_length
 from jaxret.online.recall import Bits
-from jaxret.online.rounds import round_keys
 from jaxret.online.settling import settled
 from jaxret.over_items import Axis
-from jaxret.types import Choice, Feedback, PRNGKey, State, Stream, Trace
+from jaxret.types import Choice, Feedback, State
 
 _NOTHING: Any = ((), ())
+
+
+class Rounds(NamedTuple):
+    """What is known of a block's rounds before they are played; fields [B]."""
+
+    t: Int[Array, " B"]
+    query: Int[Array, " B"]
+    asked: Float[Array, "B d"]
+    labels: Int[Array, "B L"]
+    keys: tuple
+    real: Bool[Array, " B"]  # False where there is no query: nothing moves
+
+
+class Turn(NamedTuple):
+    """A round that is being played."""
+
+    place: Int[Array, ""]  # in its tile
+    t: Int[Array, ""]
+    real: Bool[Array, ""]
+    here: Bool[Array, " I"]  # the items that are there
+
+
+class Still(NamedTuple):
+    """What stands still for a block."""
+
+    params: Any  # of the query map; () without one
+    lines: Float[Array, "Bm d"]  # queries as they are asked
+    u: Float[Array, "Bm d"]  # as the rows are compared with them
+    scores: Float[Array, "Bm I"]  # S
+    gram: Float[Array, "Bm Bm"]
+    slots: Any  # `recall.Slots`; () without experience replay
+
+
+class Lines(NamedTuple):
+    """The same of a tile; or of one of its rounds, m lines for the bm."""
+
+    scores: Float[Array, "bm I"]  # less what was pending when the tile began
+    gram: Float[Array, "bm bm"]  # with all lines of the tile
+    u: Float[Array, "bm d"]
+    slots: Any
+
+
+class Moving(NamedTuple):
+    """What changes within a block, per row: ``theta_i = factor_i (row_i - pending)``."""
+
+    pending: Float[Array, "Bm I"]  # P: e_s / factor, one for each line so far; of a tile [bm, I]
+    factor: Float[Array, " I"]  # f
+    norm2: Float[Array, " I"]  # squared norms of theta, as projected
+    memory: Any  # [I], of a preconditioner by row; or ()
+    bits: Any  # `recall.Bits`, of experience replay; or ()
+    asks: Any  # `block_maps.Asks`; () without a query map
 
 
 def parts(learner: Learner) -> tuple[Rule, Replay | None]:
@@ -59,167 +114,154 @@ def parts(learner: Learner) -> tuple[Rule, Replay | None]:
     return rule, learner.replay
 
 
-class _Rounds(NamedTuple):
-    """What is known of a block's rounds before they are run; fields [B]."""
-
-    t: Int[Array, " B"]
-    query: Int[Array, " B"]
-    labels: Int[Array, "B L"]
-    keys: tuple
-    real: Bool[Array, " B"]  # False where there is no query: nothing moves
-    slots: Any  # `recall.Slots`; () without experience replay
+def policy(learner: Learner) -> Policy:
+    """Who is shown."""
+    return parts(learner)[0].policy
 
 
-class _Rows(NamedTuple):
-    """What changes within a block, per row: ``theta_i = factor_i (row_i - pending)``."""
-
-    pending: Float[Array, "Bm I"]  # P: e_s / factor, one for each line so far
-    factor: Float[Array, " I"]  # f
-    norm2: Float[Array, " I"]  # squared norms of theta, as projected
-    memory: Any  # [I], of a preconditioner by row; or ()
-    bits: Any  # `recall.Bits`, of experience replay; or ()
-
-
-def run_block(
-    learner: Learner,
-    state: State,
-    environment: Environment,
-    stream: Stream,
-    key: PRNGKey,
-    order: Int[Array, " B"],
-    tile: int,
-    axis: Axis,
-) -> tuple[State, Trace]:
-    """One block: S and the Gram matrix, its rounds, and the products that end it.
-
-    Args:
-      learner: as in `jaxret.online.blocked.simulate_blocked`.
-      state: as there; its round lies in the block.
-      environment: as there.
-      stream: as there, but for its order.
-      key: as there.
-      order: [B] queries, -1 where there is no round.
-      tile: b, as there.
-      axis: as there.
-
-    Returns:
-      the state after the block, and its trace [B].
-    """
+def begin(learner: Learner, state: State, rounds: Rounds) -> tuple[Still, Moving]:
+    """S and the Gram matrix of a block; nothing is pending."""
     rule, replay = parts(learner)
     own, past, count = state.extra if replay else (state.extra, *_NOTHING)
     maps, memory = own or _NOTHING
-    real = order >= 0
-    query = jnp.maximum(order, 0)
-    t = state.t + jnp.cumsum(real, dtype=state.t.dtype) - real
-    labels = jax.vmap(partial(world.right_tools, environment))(t, query, stream.labels[query])
-    queries = jax.vmap(partial(world.asked, environment))(t, query, stream.queries[query])
-    slots, bits, lines = (), (), queries
+    slots, bits, lines = (), (), rounds.asked
     if replay:
-        slots, old = recall.drawn(replay, past.query, count, t, real, queries)
+        slots, old = recall.drawn(replay, past.query, count, rounds.t, rounds.real, lines)
         bits = Bits(past.item, past.propensity, past.reward)
-        lines = jnp.concatenate([queries[:, None], old], axis=1).reshape(-1, queries.shape[1])
-    rounds = _Rounds(t, query, labels, round_keys(key, t), real, slots)
+        lines = jnp.concatenate([lines[:, None], old], axis=1).reshape(-1, lines.shape[1])
     params, u = (), lines
     if rule.query_map is not None:
         params = map_tiles.current(maps, state.t, rule.map_every)
         u = rule.query_map.apply(params, lines)
-    scores = u @ state.theta.T  # S [Bm, I]
-    gram = u @ u.T
-    project = rule.projection.factor
+    scores = u @ state.theta.T
     blank = jnp.zeros_like(scores[0])
-    rows = _Rows(
+    moving = Moving(
         pending=jnp.zeros_like(scores),
         factor=jnp.ones_like(blank),
-        norm2=blank if project is None else jnp.sum(state.theta**2, axis=1),
+        norm2=blank if rule.projection.factor is None else jnp.sum(state.theta**2, axis=1),
         memory=memory,
         bits=bits,
+        asks=block_maps.nothing(rule, scores),
     )
-    play = partial(_play, rule, replay, environment, state.available, axis)
-    m, tiles = len(lines) // len(order), _in_tiles(tile, rounds)
+    return Still(params, lines, u, scores, u @ u.T, slots), moving
 
-    def run_tile(rows, xs):
-        start, now, u = xs
-        gram_rows = lax.dynamic_slice_in_dim(gram, start, tile * m)  # [bm, Bm]
-        within = lax.dynamic_slice_in_dim(gram_rows, start, tile * m, axis=1)  # [bm, bm]
-        left = lax.dynamic_slice_in_dim(scores, start, tile * m) - gram_rows @ rows.pending
-        by_round = jax.tree.map(lambda x: x.reshape(tile, m, *x.shape[1:]), (left, within, u))
-        fresh, ((logits, choice, reward, success), asks) = lax.scan(
-            play, rows._replace(pending=jnp.zeros_like(left)), (jnp.arange(tile), now, *by_round)
-        )
-        info = jax.vmap(lambda z, labels: measure(z, labels, axis))(logits, now.labels)
-        trace = Trace(**choice._asdict(), reward=reward, success=success, **info._asdict())
-        pending = lax.dynamic_update_slice_in_dim(rows.pending, fresh.pending, start, 0)
-        return fresh._replace(pending=pending), (trace, asks)
 
-    starts = jnp.arange(0, len(lines), tile * m)
-    rows, (trace, asks) = lax.scan(run_tile, rows, (starts, tiles, _in_tiles(tile * m, u)))
+def open(
+    learner: Learner, still: Still, moving: Moving, first: Int[Array, ""], tile: int
+) -> tuple[Lines, Moving]:
+    """The lines of the tile whose first round is ``first``, and nothing pending in it."""
+    m = _lines_a_round(learner)
+    start, length = first * m, tile * m
+    gram = lax.dynamic_slice_in_dim(still.gram, start, length)  # [bm, Bm]
+    scores = lax.dynamic_slice_in_dim(still.scores, start, length) - gram @ moving.pending
+    within = lax.dynamic_slice_in_dim(gram, start, length, axis=1)  # [bm, bm]
+    u = lax.dynamic_slice_in_dim(still.u, start, length)
+    slots = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, first, tile), still.slots)
+    asks = block_maps.nothing(parts(learner)[0], scores)
+    fresh = moving._replace(pending=jnp.zeros_like(scores), asks=asks)
+    return Lines(scores, within, u, slots), fresh
+
+
+def logits(
+    learner: Learner, moving: Moving, lines: Lines, turn: Turn, axis: Axis
+) -> tuple[Float[Array, " I"], Any]:
+    """The logits of a round, minus infinity where an item is absent.
+
+    Returns:
+      logits [I], and what `learn` wants of them.
+    """
+    del axis
+    rule, _ = parts(learner)
+    own = _of_round(learner, lines, turn)
+    plain = moving.factor * (own.scores[0] - own.gram[0] @ moving.pending)  # theta . u
+    z = over_items.masked(plain / rule.tau, turn.here)
+    return z, (z, plain)
+
+
+def learn(
+    learner: Learner,
+    moving: Moving,
+    lines: Lines,
+    turn: Turn,
+    said: Any,
+    choice: Choice,
+    feedback: Feedback,
+    axis: Axis,
+) -> Moving:
+    """A round more is pending; nothing of one that is none, or that had no answer."""
+    rule, replay = parts(learner)
+    (z, plain), own = said, _of_round(learner, lines, turn)
+    moves = turn.real if feedback.observed is True else turn.real & feedback.observed
+    line = turn.place * len(own.u)
+    c = coefficients(rule.estimator, z, choice, feedback, axis)
+    step = step_length(rule, turn.t)
+    f_e = moving.factor * jnp.where(moves, step * c, 0.0)
+    moving = moving._replace(asks=block_maps.asked(moving.asks, f_e[None], moves, line))
+    moving, c = _conditioned(rule, moving, moves, c, own.u[0])
+    e = jnp.where(moves, step * c, 0.0)
+    pending = lax.dynamic_update_index_in_dim(moving.pending, e / moving.factor, line, 0)
+    norm2 = moving.norm2 - 2 * e * plain + e**2 * own.gram[0, line]
+    moving = _projected(rule, moving._replace(pending=pending), moves, norm2)
+    if replay:
+        bits = recall.written(moving.bits, own.slots.own, turn.real, choice, feedback.reward)
+        moving = _relearn(rule, moving._replace(bits=bits), own, turn, line + 1, axis)
+    return moving
+
+
+def close(learner: Learner, moving: Moving, fresh: Moving, first: Int[Array, ""]) -> Moving:
+    """What is pending of a block, with that of the tile whose first round is ``first``."""
+    start = first * _lines_a_round(learner)
+
+    def put(whole, part):
+        return lax.dynamic_update_slice_in_dim(whole, part, start, 0)
+
+    asks = jax.tree.map(put, moving.asks, fresh.asks)
+    return fresh._replace(pending=put(moving.pending, fresh.pending), asks=asks)
+
+
+def end(
+    learner: Learner, state: State, still: Still, moving: Moving, rounds: Rounds, axis: Axis
+) -> State:
+    """The state after a block."""
+    rule, replay = parts(learner)
+    own, past, count = state.extra if replay else (state.extra, *_NOTHING)
+    maps, _ = own or _NOTHING
     if rule.query_map is not None:
-        fe, moves = (x.reshape(-1, *x.shape[3:]) for x in asks)
-        pulls = _pulls(state.theta, u, rows.pending, fe, m, axis)
-        change = rule.query_map.change(params, lines, pulls, moves.astype(pulls.dtype))
+        (f_e, moves), m = moving.asks, _lines_a_round(learner)
+        pulls = block_maps.pulls(state.theta, still.u, moving.pending, f_e, m, axis)
+        change = rule.query_map.change(still.params, still.lines, pulls, moves.astype(pulls.dtype))
         new = map_tiles.moved(maps, state.t, rule.map_every, change)
         maps = jax.tree.map(lambda new, old: jnp.where(moves.any(), new, old), new, maps)
-    factor = None if project is None else rows.factor
-    theta = settled(state.theta, rows.pending, u, factor)
-    extra = () if rule.rows_alone else (maps, rows.memory)
+    factor = None if rule.projection.factor is None else moving.factor
+    theta = settled(state.theta, moving.pending, still.u, factor)
+    extra = () if rule.rows_alone else (maps, moving.memory)
     if replay:
-        extra = (extra, *recall.remembered(past, rows.bits, count, real, queries))
-    trace = jax.tree.map(lambda x: x.reshape(-1), trace)
-    t = state.t + real.sum(dtype=state.t.dtype)
-    return state._replace(theta=theta, t=t, extra=extra), trace
+        extra = (extra, *recall.remembered(past, moving.bits, count, rounds.real, rounds.asked))
+    t = state.t + rounds.real.sum(dtype=state.t.dtype)
+    return state._replace(theta=theta, t=t, extra=extra)
 
 
-def _play(
-    rule: Rule,
-    replay: Replay | None,
-    environment: Environment,
-    available: Bool[Array, " I"],
-    axis: Axis,
-    rows: _Rows,
-    xs: tuple,
-) -> tuple[_Rows, tuple]:
-    """One round: what is shown, what comes back, how rows move; ``pending`` is that of its tile."""
-    i, now, z, gram, u = xs  # z [m, I], gram [m, bm], u [m, d]
-    line, (act_key, respond_key) = i * len(z), now.keys
-    plain = rows.factor * (z[0] - gram[0] @ rows.pending)  # theta . u
-    here = world.available_at(environment, now.t, available)
-    logits = over_items.masked(plain / rule.tau, here)
-    slate = rule.policy.show(act_key, logits, axis)
-    choice, feedback, success = world.respond(
-        environment, respond_key, slate, now.labels, now.query
-    )
-    seen = feedback if rule.estimator.bandit else feedback._replace(labels=now.labels)
-    c = coefficients(rule.estimator, logits, choice, seen, axis)
-    moves = now.real if feedback.observed is True else now.real & feedback.observed
-    step = step_length(rule, now.t)
-    asks = rows.factor * jnp.where(moves, step * c, 0.0), moves  # f e
-    rows, c = _conditioned(rule, rows, moves, c, u[0])
-    e = jnp.where(moves, step * c, 0.0)
-    pending = lax.dynamic_update_index_in_dim(rows.pending, e / rows.factor, line, 0)
-    norm2 = rows.norm2 - 2 * e * plain + e**2 * gram[0, line]
-    rows = _projected(rule, rows._replace(pending=pending), moves, norm2)
-    asks = jax.tree.map(lambda x: x[None], asks)
-    if replay:
-        bits = recall.written(rows.bits, now.slots.own, now.real, choice, feedback.reward)
-        rows, more = _relearn(rule, rows._replace(bits=bits), here, axis, line + 1, xs)
-        asks = jax.tree.map(lambda *both: jnp.concatenate(both), asks, more)
-    return rows, ((logits, choice, world.reported(feedback), success), asks)
+def _lines_a_round(learner: Learner) -> int:
+    """m."""
+    return 1 if learner.replay is None else 1 + learner.replay.per_round
+
+
+def _of_round(learner: Learner, lines: Lines, turn: Turn) -> Lines:
+    """Those of a tile's lines that are the round's."""
+    slots = jax.tree.map(lambda x: x[turn.place], lines.slots)
+    m = _lines_a_round(learner)
+    of_lines = (lax.dynamic_slice_in_dim(x, turn.place * m, m) for x in lines[:3])
+    return Lines(*of_lines, slots)
 
 
 def _relearn(
-    rule: Rule,
-    rows: _Rows,
-    here: Bool[Array, " I"],
-    axis: Axis,
-    line: Int[Array, ""],
-    xs: tuple,
-) -> tuple[_Rows, tuple]:
+    rule: Rule, moving: Moving, own: Lines, turn: Turn, line: Int[Array, ""], axis: Axis
+) -> Moving:
     """The past bits of a round, all at the Theta that the round itself has left."""
-    _, now, z, gram, u = xs
-    z, gram, u, n = z[1:], gram[1:], u[1:], len(z) - 1
-    factor = rows.factor[None]
-    plain = factor * (z - gram @ rows.pending)  # [n, I]
-    item, propensity, reward = (x[now.slots.drawn] for x in rows.bits)
+    z, gram, u = own.scores[1:], own.gram[1:], own.u[1:]
+    here, factor = turn.here, moving.factor[None]
+    plain = factor * (z - gram @ moving.pending)  # [n, I]
+    item, propensity, reward = (x[own.slots.drawn] for x in moving.bits)
     counts = over_items.take(here.astype(reward.dtype), item, axis)  # not of a tool that has gone
 
     def one(plain, item, propensity, reward, count):
@@ -228,51 +270,30 @@ def _relearn(
         return count * coefficients(rule.estimator, logits, choice, feedback, axis)
 
     c = jax.vmap(one)(plain, item, propensity, reward, counts)
-    step = step_length(rule, now.t + 1)
-    asks = factor * jnp.where(now.real, step * c, 0.0), jnp.full(n, now.real)
-    rows, c = _conditioned(rule, rows, now.real, c, u)
-    e = jnp.where(now.real, step * c, 0.0)
-    pending = lax.dynamic_update_slice_in_dim(rows.pending, e / factor, line, 0)
-    among = lax.dynamic_slice_in_dim(gram, line, n, axis=1)  # [n, n]
-    norm2 = rows.norm2 - 2 * (e * plain).sum(axis=0) + (e * (among @ e)).sum(axis=0)
-    return _projected(rule, rows._replace(pending=pending), now.real, norm2), asks
+    step = step_length(rule, turn.t + 1)
+    f_e = factor * jnp.where(turn.real, step * c, 0.0)
+    moving = moving._replace(asks=block_maps.asked(moving.asks, f_e, turn.real, line))
+    moving, c = _conditioned(rule, moving, turn.real, c, u)
+    e = jnp.where(turn.real, step * c, 0.0)
+    pending = lax.dynamic_update_slice_in_dim(moving.pending, e / factor, line, 0)
+    among = lax.dynamic_slice_in_dim(gram, line, len(z), axis=1)  # [n, n]
+    norm2 = moving.norm2 - 2 * (e * plain).sum(axis=0) + (e * (among @ e)).sum(axis=0)
+    return _projected(rule, moving._replace(pending=pending), turn.real, norm2)
 
 
-def _conditioned(rule: Rule, rows: _Rows, moves: Bool[Array, ""], c, u):
+def _conditioned(rule: Rule, moving: Moving, moves: Bool[Array, ""], c, u):
     """Coefficients as a preconditioner by row has them, which remembers them."""
     if rule.preconditioner is None:
-        return rows, c
-    memory, c, _ = conditioned(rule.preconditioner, rows.memory, c, u)
-    return rows._replace(memory=jnp.where(moves, memory, rows.memory)), c
+        return moving, c
+    memory, c, _ = conditioned(rule.preconditioner, moving.memory, c, u)
+    return moving._replace(memory=jnp.where(moves, memory, moving.memory)), c
 
 
-def _projected(rule: Rule, rows: _Rows, moves: Bool[Array, ""], norm2: Float[Array, " I"]) -> _Rows:
+def _projected(
+    rule: Rule, moving: Moving, moves: Bool[Array, ""], norm2: Float[Array, " I"]
+) -> Moving:
     """Rows that have moved to these squared norms, back where they may lie."""
     if (project := rule.projection.factor) is None:
-        return rows
+        return moving
     shrink = jnp.where(moves, project(norm2), 1.0)
-    return rows._replace(factor=rows.factor * shrink, norm2=norm2 * shrink**2)
-
-
-def _pulls(
-    theta: Float[Array, "I d"],
-    u: Float[Array, "Bm d"],
-    pending: Float[Array, "Bm I"],
-    fe: Float[Array, "Bm I"],
-    m: int,
-    axis: Axis,
-) -> Float[Array, "Bm d"]:
-    """``Theta_s^T e_s`` of every line, from the block's first Theta and what was pending in each.
-
-    Returns:
-      [Bm, d], the same on all devices.
-    """
-    line = np.arange(len(u))
-    phase = 2 * (line // m) + (line % m > 0)
-    earlier = phase[None, :] < phase[:, None]
-    local = fe @ theta - jnp.where(earlier, fe @ pending.T, 0.0) @ u
-    return local if axis is None else lax.psum(local, axis)
-
-
-def _in_tiles(length: int, tree):
-    return jax.tree.map(lambda x: x.reshape(-1, length, *x.shape[1:]), tree)
+    return moving._replace(factor=moving.factor * shrink, norm2=norm2 * shrink**2)

@@ -1,7 +1,8 @@
 """Many rounds in one program: the exact blocked form, on one device and on a mesh.
 
 A stream is cut into blocks of B rounds, each of which reads Theta twice or three times where the
-scan reads it three times a round (`jaxret.online.block`: the kernel, and why it is exact).
+scan reads it three times a round (`jaxret.online.block`: the kernel, and why it is exact; of a
+mixture `jaxret.online.block_mixture`).
 
 The kernel is written once. On a mesh it runs inside shard_map with the rows of Theta split
 over the axis ``item``: a round exchanges a maximum, a few sums and the chosen entry; a block
@@ -20,10 +21,13 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Int
 
-from jaxret.online.block import parts, run_block
+from jaxret.online.block import parts
+from jaxret.online.block_rounds import run_block
 from jaxret.online.deployment import intervenes
 from jaxret.online.environment import Environment
-from jaxret.online.learner import TILE, Learner
+from jaxret.online.grids import LearnerGrid
+from jaxret.online.learner import TILE, Learner, Replay, Rule
+from jaxret.online.mixing import Mixed, Rows, stays
 from jaxret.over_items import Axis
 from jaxret.types import PRNGKey, State, Stream, Trace
 from jaxret.validate import require
@@ -37,11 +41,21 @@ def has_blocked_form(learner: Learner, environment: Environment) -> bool:
 
     A rank-one learner whose rows move along the queries, or along a map of them that stands still
     for a multiple of eight rounds, each row at a step size of its own or not; and such a learner
-    with experience replay, where every round is answered. Nothing may happen to the learner itself.
+    with experience replay, where every round is answered. A mixture of learners all of which have
+    that form. Nothing may happen to the learner itself.
     """
-    rule = learner.rule if learner.replay is None else learner.replay.rule
-    known = learner.replay is None or environment.censoring is None  # the draws of a block
-    return rule is not None and rule.blocked and known and not intervenes(environment)
+
+    def moves(one):
+        rule = one.rule if one.replay is None else one.replay.rule
+        known = one.replay is None or environment.censoring is None  # the draws of a block
+        return rule is not None and rule.blocked and known
+
+    return all(map(moves, _movers(learner))) and not intervenes(environment)
+
+
+def parts_of_all(learner: Learner) -> list[tuple[Rule, Replay | None]]:
+    """The parts of a learner that has the blocked form; of a mixture those of each form."""
+    return [parts(one) for one in _movers(learner)]
 
 
 def simulate_blocked(
@@ -141,32 +155,51 @@ def simulate_on_mesh(
     )(state, bare, stream, key)
 
 
+def _movers(learner: Learner) -> list[Learner]:
+    """A learner alone; of a mixture an expert of each form that moves."""
+    if learner.blend is None:
+        return [learner]
+    return [form.learner(0) for form in learner.blend.forms if not stays(form)]
+
+
 def _largest_block(learner: Learner, tile: int) -> int:
     """Rounds for which Theta may be left alone: as many as serve, that a map's tile is made of."""
-    rule, replay = parts(learner)
-    most = BLOCK if replay is None else max(tile, BLOCK_REPLAYED)
-    every = most if rule.query_map is None else rule.map_every
-    return max(n for n in range(tile, most + 1, tile) if every % n == 0)
+    found = parts_of_all(learner)
+    replays = any(replay is not None for _, replay in found)
+    most = max(tile, BLOCK_REPLAYED) if replays else BLOCK
+    tiles = [rule.map_every for rule, _ in found if rule.query_map is not None]
+    fits = range(tile, most + 1, tile)
+    return max(n for n in fits if all(every % n == 0 for every in tiles))
 
 
 def _cut(learner: Learner, state: State, order: Int[Array, " T"], block: int):
     """The stream in blocks [n, B], filled up with -1, and where in them it begins."""
-    rule, replay = parts(learner)
-    fill = -len(order) % block
-    if rule.query_map is None and replay is None:
+    found, fill = parts_of_all(learner), -len(order) % block
+    if all(rule.query_map is None and replay is None for rule, replay in found):
         return 0, jnp.pad(order, (0, fill), constant_values=-1).reshape(-1, block)
-    if rule.query_map is not None:
-        divides = f"a divisor of map_every={rule.map_every}"
-        require("block", block, divides, lambda x: rule.map_every % x == 0)
+    for rule, _ in found:
+        if rule.query_map is not None:
+            divides = f"a divisor of map_every={rule.map_every}"
+            require("block", block, divides, lambda x, every=rule.map_every: every % x == 0)
     first = state.t % block
     order = jnp.where(jnp.cumprod(order >= 0) == 1, order, -1)
     empty = jnp.full(len(order) + fill + block, -1, order.dtype)
     return first, lax.dynamic_update_slice_in_dim(empty, order, first, 0).reshape(-1, block)
 
 
-def _extra_lies(learner: Learner):
+def _extra_lies(learner: Learner, rows: tuple = ("item",)):
     """Where on the mesh `State.extra` lies: what is of rows with them, the rest everywhere."""
+    if learner.blend is not None:
+        lies = {"rows": tuple(map(_form_lies, learner.blend.forms))}
+        return Mixed._make(lies.get(name, P()) for name in Mixed._fields)
     rule, replay = parts(learner)
-    memory = () if rule.preconditioner is None else P("item")
+    memory = () if rule.preconditioner is None else P(*rows)
     own = () if rule.rows_alone else (P(), memory)
     return own if replay is None else (own, P(), P())
+
+
+def _form_lies(form: LearnerGrid) -> Rows:
+    """The same of the experts of one form."""
+    if stays(form):
+        return Rows((), ())
+    return Rows(P(None, "item", None), _extra_lies(form.learner(0), (None, "item")))

@@ -10,7 +10,7 @@ Letters: I items, d width, N queries, n past rounds, k items shown.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -143,6 +143,17 @@ class Replay(NamedTuple):
     seed: int
 
 
+class Blend(NamedTuple):
+    """The parts of a mixture of G rank-one learners (`jaxret.online.mixing`)."""
+
+    forms: tuple[Any, ...]  # a `LearnerGrid` for each kind of expert; G settings together
+    policy: Policy
+    log_prior: Float[Any, " G"]
+    alpha: float | Float[Array, ""]
+    beta: float | Float[Array, ""]
+    floor: float
+
+
 class Learner(NamedTuple):
     """A learner: five functions, and what it says of itself.
 
@@ -162,6 +173,7 @@ class Learner(NamedTuple):
     rule: Rule | None = None  # None: not rank one
     replay: Replay | None = None  # None: each bit is learnt from once, or not by a rule
     mixing: Mixing | None = None  # None: no mixture
+    blend: Blend | None = None  # None: no mixture, or not by these parts alone
     over_rows: OverRows | None = None  # None: ``State.theta`` holds all rows
     origin: tuple[str, str] | None = None  # the preset, and its settings as JSON
 

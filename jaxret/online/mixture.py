@@ -19,6 +19,9 @@ ranks well must not lose to one that is well calibrated. Where a query has L rig
 all of them are 1, and a softmax, which sums to one, can say 1 / L of each at best: v puts that
 right, too, and the P_g of a query need not sum to one.
 
+Where all experts have a blocked form it has one, too: ``mixture(default_experts(map_every=32))``
+(`jaxret.online.block_mixture`).
+
 Sources: mixtures under log loss, Vovk (1990); the fixed share, Herbster and Warmuth (1998); two
 numbers that calibrate, Platt (1999), learnt here by online Newton steps. What can be proved of it
 is in `jaxret.theory.mixture`.
@@ -28,43 +31,21 @@ Letters: I items, d width, N queries, G experts, n numbers of one of them, k ite
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
 
-from jaxret import over_items
-from jaxret.online import calibration, policies, presets
-from jaxret.online.calibration import Calibration
+from jaxret.online import calibration, mixing, policies, presets
 from jaxret.online.grids import LearnerGrid, grid
-from jaxret.online.learner import Learner, Mixing, where_observed
+from jaxret.online.learner import Blend, Learner, Mixing, where_observed
+from jaxret.online.mixing import Mixed, Rows, expert_state, stays
 from jaxret.online.origins import preset
 from jaxret.online.policies import Policy
 from jaxret.types import State
 from jaxret.validate import require
-
-SMALLEST = 1e-30  # a probability whose logarithm is finite in every precision
-
-
-class Rows(NamedTuple):
-    """What the experts of one form have learnt; every leaf begins with them, [g, ..]."""
-
-    theta: Any  # [g, I, d]; () for experts that stay at the documents
-    extra: Any
-
-
-class Mixed(NamedTuple):
-    """`State.extra` of a mixture."""
-
-    log_weights: Float[Array, " G"]  # of weights that sum to 1
-    losses: Float[Array, "1+G"]  # of the mixture, then of each expert: sums of -ln P(y | q, a)
-    rounding: Float[Array, "1+G"]  # what the sums have lost so far (Kahan)
-    calibration: Calibration
-    sure: Int[Array, " 2"]  # rounds in which the tool shown was believed to work; where it did not
-    rows: tuple[Rows, ...]  # of each form
 
 
 @preset
@@ -111,12 +92,13 @@ def mixture(
     log_prior = np.log(shares / shares.sum())
     policy = policy or policies.greedy()
     shown_of = policy.chances
+    blend = Blend(tuple(forms), policy, log_prior, alpha, beta, floor)
 
     def init(theta, available=None):
         here = jnp.ones(len(theta), bool) if available is None else available
 
         def begun(form):
-            if _stays(form):
+            if stays(form):
                 return Rows(theta=(), extra=())
             one = jax.vmap(lambda numbers: form.make(*numbers).init(theta, here))
             states = one(jnp.asarray(form.settings, theta.dtype))
@@ -137,7 +119,7 @@ def mixture(
         """A function of every expert of a form and its state, side by side."""
 
         def one(numbers, row):
-            return function(form.make(*numbers), _expert_state(state, row))
+            return function(form.make(*numbers), expert_state(state, row))
 
         return jax.vmap(one)(jnp.asarray(form.settings, state.theta.dtype), rows)
 
@@ -147,18 +129,16 @@ def mixture(
         return jnp.concatenate([each(state, form, rows, function) for form, rows in pairs])
 
     def words(state, query):
-        """logit p_g(a), [G, I]."""
         z = of_all(state, lambda learner, own: learner.logits(own, query))
-        return calibration.logit(jax.vmap(partial(over_items.softmax, axis=None))(z))
+        return mixing.words(z, None)
 
     def logits(state, query):
-        beliefs = jax.vmap(calibration.believed)(state.extra.calibration.line, words(state, query))
-        return _log(jnp.exp(state.extra.log_weights) @ beliefs, state.available)
+        return mixing.mixed(state.extra, words(state, query), state.available)
 
     def scores(state, queries):
         def add(form, total, line):  # expert by expert: all at once would hold [G, N, I]
             weight, uv, numbers, row = line
-            learner, own = form.make(*numbers), _expert_state(state, row)
+            learner, own = form.make(*numbers), expert_state(state, row)
             z = jax.vmap(partial(learner.logits, own))(queries)
             return total + weight * calibration.believed(
                 uv, calibration.logit(jax.nn.softmax(z, axis=-1))
@@ -167,12 +147,12 @@ def mixture(
         ends = np.cumsum([len(form.settings) for form in forms])[:-1]
         weights = jnp.split(jnp.exp(state.extra.log_weights), ends)
         lines = jnp.split(state.extra.calibration.line, ends)
-        mixed = jnp.zeros((len(queries), len(state.theta)), queries.dtype)
+        total = jnp.zeros((len(queries), len(state.theta)), queries.dtype)
         with jax.default_matmul_precision("highest"):  # else accelerators round scores into ties
             for form, *some, rows in zip(forms, weights, lines, state.extra.rows, strict=True):
                 numbers = jnp.asarray(form.settings, state.theta.dtype)
-                mixed, _ = lax.scan(partial(add, form), mixed, (*some, numbers, rows))
-        return _log(mixed, state.available)
+                total, _ = lax.scan(partial(add, form), total, (*some, numbers, rows))
+        return mixing.log(total, state.available)
 
     def act(state, query, key):
         return policy.show(key, logits(state, query), None)
@@ -182,20 +162,12 @@ def mixture(
         return shown_of(logits(state, query))
 
     def update(state, query, choice, feedback):
-        mixed: Mixed = state.extra
-        said, y = words(state, query)[:, choice.item], feedback.reward  # [G] or [G, k]
-        p = jnp.clip(jax.vmap(calibration.believed)(mixed.calibration.line, said), floor, 1 - floor)
-        log_p = jax.vmap(lambda p: (y * jnp.log(p) + (1 - y) * jnp.log1p(-p)).sum())(p)
-        joint = mixed.log_weights + log_p
-        new_losses = -jnp.concatenate([jax.nn.logsumexp(joint)[None], log_p])
-        losses, rounding = _add(mixed.losses, mixed.rounding, new_losses)
-        weights = jax.nn.log_softmax(mixed.log_weights + beta * log_p)
-        back = jnp.asarray(log_prior, weights.dtype)
-        weights = jnp.logaddexp(jnp.log1p(-alpha) + weights, jnp.log(alpha) + back)
+        said = words(state, query)[:, choice.item]  # [G] or [G, k]
+        extra = mixing.weighed(blend, state.extra, said, feedback.reward)
         seen = feedback._replace(observed=True)
 
         def learnt(form, rows):
-            if _stays(form):
+            if stays(form):
                 return rows
 
             def step(learner, own):
@@ -204,20 +176,8 @@ def mixture(
 
             return each(state, form, rows, step)
 
-        pairs = zip(forms, mixed.rows, strict=True)
-        rows = tuple(learnt(form, rows) for form, rows in pairs)
-        believed = jnp.exp(mixed.log_weights) @ p >= 0.5
-        sure = jnp.stack([believed, believed & (y < 0.5)])
-        extra = Mixed(
-            log_weights=weights,
-            losses=losses,
-            rounding=rounding,
-            calibration=jax.vmap(calibration.recalibrated, (0, 0, None))(
-                mixed.calibration, said, y
-            ),
-            sure=mixed.sure + sure.reshape(2, -1).sum(axis=1).astype(mixed.sure.dtype),
-            rows=rows,
-        )
+        pairs = zip(forms, extra.rows, strict=True)
+        extra = extra._replace(rows=tuple(learnt(form, rows) for form, rows in pairs))
         return where_observed(feedback, state, state._replace(extra=extra))
 
     def over_rows(state, change):
@@ -232,10 +192,10 @@ def mixture(
     def expert(state, g):
         form, place = places[g]
         rows = jax.tree.map(lambda x: x[place], state.extra.rows[form])
-        return learners[g], _expert_state(state, rows)
+        return learners[g], expert_state(state, rows)
 
     places = [(f, g) for f, form in enumerate(forms) for g in range(len(form.settings))]
-    mixing = Mixing(
+    itself = Mixing(
         experts=tuple(f"{forms[f].name}({forms[f].said(forms[f].settings[g])})" for f, g in places),
         prior=tuple(np.exp(log_prior).tolist()),
         alpha=alpha,
@@ -250,7 +210,8 @@ def mixture(
         logits=logits,
         scores=scores,
         chances=None if shown_of is None else chances,
-        mixing=mixing,
+        mixing=itself,
+        blend=blend,
         over_rows=over_rows,
     )
 
@@ -267,37 +228,20 @@ def heaviest(learner: Learner, state: State) -> tuple[Learner, State]:
     return chosen._replace(name=f"{learner.name}: {learner.mixing.experts[g]}"), own
 
 
-def default_experts() -> list[LearnerGrid]:
-    """The experts of `mixture`, for every data set and encoder."""
+def default_experts(*, map_every: int = 1) -> list[LearnerGrid]:
+    """The experts of `mixture`, for every data set and encoder.
+
+    Args:
+      map_every: rounds between two moves of their query maps; of a multiple of 8, the mixture has
+        a blocked form (`jaxret.online.blocked`).
+    """
+    replayed = {"tau": [0.02], "eta": [6e-4], "map_every": map_every}
     return [
         grid(presets.frozen, tau=[0.02]),
-        grid(presets.centred, tau=[0.04], eta=[4e-3]),
-        grid(presets.mapped_replayed, tau=[0.02], eta=[6e-4]),
-        grid(presets.centred_replayed, tau=[0.02], eta=[6e-4]),
+        grid(presets.centred, tau=[0.04], eta=[4e-3], map_every=map_every),
+        grid(presets.mapped_replayed, **replayed),
+        grid(presets.centred_replayed, **replayed),
     ]
-
-
-def _log(p: Float[Array, "*n I"], available: Bool[Array, " I"]) -> Float[Array, "*n I"]:
-    """Logarithms of probabilities that may have become 0; minus infinity where a tool is absent."""
-    return jnp.where(available, jnp.log(jnp.maximum(p, SMALLEST)), -jnp.inf)
-
-
-def _expert_state(state: State, rows: Rows) -> State:
-    """An expert's own state: the rows that it has learnt, the tools and the round of the whole."""
-    theta = state.theta if isinstance(rows.theta, tuple) else rows.theta
-    return State(theta=theta, available=state.available, t=state.t, extra=rows.extra)
-
-
-def _stays(form: LearnerGrid) -> bool:
-    """Whether no expert of a form ever moves from the documents as they are."""
-    rules = [form.learner(g).rule for g in range(len(form.settings))]
-    return all(
-        rule is not None
-        and rule.rows_alone
-        and rule.projection.name == "none"
-        and rule.estimator.name == "none"
-        for rule in rules
-    )
 
 
 def _require_expert(learner: Learner) -> None:
@@ -307,12 +251,3 @@ def _require_expert(learner: Learner) -> None:
         raise ValueError(
             f"expert {learner.name!r} has no softmax: it says nothing of how probable a bit is"
         )
-
-
-def _add(
-    sums: Float[Array, "*n"], lost: Float[Array, "*n"], more: Float[Array, "*n"]
-) -> tuple[Float[Array, "*n"], Float[Array, "*n"]]:
-    """A sum of many numbers that keeps what rounding takes from it (Kahan 1965)."""
-    more = more - lost
-    new = sums + more
-    return new, (new - sums) - more

@@ -29,6 +29,9 @@ def settled(
       u: along which.
       factor: f, what projections have multiplied rows with; None: nothing.
       part: rows at a time, where there are twice as many or more.
+
+    Returns:
+      theta [I, d].
     """
     items = len(theta)
     if items < 2 * part:

@@ -86,6 +86,7 @@ class Simulation:
         self._arrays = (catalogue, jnp.asarray(task.queries), jnp.asarray(task.labels))
         _check(self._world(example), task)
         self.scores, self.map_queries = learner.scores, learner.map_queries
+        self._over_rows = learner.over_rows
         self._start = jax.jit(partial(self._over_runs, self._init_one))
         # In place: two states of all runs would be most of the memory that is used.
         self._step = jax.jit(partial(self._over_runs, self._run_one), donate_argnums=1)
@@ -228,7 +229,10 @@ class Simulation:
         items = len(self.task.theta)
         if items == states.theta.shape[1]:
             return states
-        return states._replace(theta=states.theta[:, :items], available=states.available[:, :items])
+        states = states._replace(available=states.available[:, :items])
+        if (over_rows := self._over_rows) is None:
+            return states._replace(theta=states.theta[:, :items])
+        return jax.vmap(lambda one: over_rows(one, lambda rows: rows[:items]))(states)
 
 
 def _loop(resume: Path | None, chunks: int, start: Callable, step: Callable) -> Any:

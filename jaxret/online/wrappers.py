@@ -7,7 +7,8 @@
 
 They compose: experience replay last, since it is built on what a learner can relearn from. A query
 map that moves once in B rounds (``map_every``, a multiple of 8) leaves a rank-one learner its
-blocked form, and so do steps by row and experience replay (`jaxret.online.blocked`).
+blocked form, and so do steps by row and experience replay (`jaxret.online.blocked`); and a mixture
+all of whose experts have one.
 
 Letters: I items, C rounds remembered, d width.
 """
@@ -110,7 +111,8 @@ def with_exploration(learner: Learner, epsilon: float = 0.05) -> Learner:
             coin, lot, slate, chances(state, query), state.available, epsilon, None
         )
 
-    return learner._replace(name=name, act=act, chances=chances, origin=None, replay=None)
+    alone = learner._replace(origin=None, replay=None, blend=None)
+    return alone._replace(name=name, act=act, chances=chances)
 
 
 def with_experience_replay(

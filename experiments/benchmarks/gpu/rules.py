@@ -15,9 +15,22 @@ from experiments.benchmarks.gpu.settings import Settings, Size
 from experiments.benchmarks.gpu.simulation import precisely
 from experiments.benchmarks.gpu.timing import Build, compare
 from jaxret.online import presets
+from jaxret.online.grids import grid
+from jaxret.online.learner import Learner
 from jaxret.online.mixture import mixture
 from jaxret.online.simulation import Simulation
 from jaxret.task import Task
+
+TILE = 32  # rounds between two moves of a map, of what has a blocked form
+
+
+def mixture_of_8() -> Learner:
+    """Two experts each that stay, move rows, and move a map of either kind; none replays."""
+    taus = {"tau": [0.02, 0.04]}
+    tiled = {**taus, "eta": 6e-4, "map_every": TILE}
+    still, rows = grid(presets.frozen, **taus), grid(presets.greedy, **taus)
+    return mixture([still, rows, grid(presets.mapped, **tiled), grid(presets.centred, **tiled)])
+
 
 LEARNERS = {
     "greedy": presets.greedy,
@@ -25,6 +38,9 @@ LEARNERS = {
     "centred": presets.centred,
     "greedy_replayed": presets.greedy_replayed,
     "mixture": mixture,
+    "mapped_tiled": partial(presets.mapped, map_every=TILE),
+    "centred_tiled": partial(presets.centred, map_every=TILE),
+    "mixture_of_8": mixture_of_8,
 }
 
 

@@ -1,0 +1,84 @@
+"""What does it cost to move a query map once in many rounds, and not in each?
+
+    uv run python -m experiments.map_every                                            # DeskBank
+    uv run python -m experiments.map_every dataset=ultratool dataset.path=FILE \\
+        document=orag_ultratool
+
+`mapped`, `centred` and `mixture` (as it is, but for the tiles of its experts' maps) with a map that
+moves once in B rounds, on the same streams. Multiples of 8 have a blocked form. Of each, all
+queries streamed once:
+
+    LEARNER B/online    success of the tool shown
+    LEARNER B/gain      the same less that of the first B of the list, seed by seed
+
+2 cores, busy with other work: 6 min for `mapped` and `centred` on DeskBank. To expect: gains within
+half a point of 0, most of them below.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+from omegaconf import DictConfig
+
+import jaxret as jr
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.loading import load_task
+from experiments.common.run_directory import RunDirectory
+from experiments.common.tables import results_table
+from jaxret.online.learner import Learner
+from jaxret.online.mixture import default_experts
+from jaxret.progress import Progress
+from jaxret.task import Task
+from jaxret.validate import require
+
+COLUMNS = ("online", "gain")
+MAKERS: dict[str, Callable[[int], Learner]] = {
+    "mapped": lambda every: jr.mapped(map_every=every),
+    "centred": lambda every: jr.centred(map_every=every),
+    "mixture": lambda every: jr.mixture(default_experts(map_every=every)),
+}
+
+
+@experiment("map_every")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Plays every learner with every B on the same streams."""
+    task = load_task(cfg)
+    seeds = range(cfg.seed, cfg.seed + cfg.seeds)
+    results: dict[str, np.ndarray] = {}
+    for name in cfg.rules:
+        for every in (bar := Progress(cfg.every, unit="tile")):
+            bar.set_postfix_str(f"{name} {every}")
+            run.pause(0)
+            play = partial(played, MAKERS[name](every), task, seeds)
+            found = run.result(f"{name}-{every}", play)
+            results[f"{name} {every}/online"] = found["online"]
+            first = results[f"{name} {cfg.every[0]}/online"]
+            results[f"{name} {every}/gain"] = found["online"] - first
+    return results
+
+
+@main.check
+def check(cfg: DictConfig) -> None:
+    """Refuses numbers that cannot be."""
+    require("seeds", cfg.seeds, ">= 1", lambda x: x >= 1)
+    require("every", cfg.every, "numbers >= 1", lambda xs: len(xs) and min(xs) >= 1)
+    known = "some of " + ", ".join(MAKERS)
+    require("rules", cfg.rules, known, lambda xs: len(xs) and set(xs) <= set(MAKERS))
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Prints a line for each learner and B."""
+    names = [name.removesuffix("/online") for name in results if name.endswith("/online")]
+    title = f"{cfg.dataset.name}, {cfg.encoder.name}: maps that move once in B rounds"
+    results_table(results, names, COLUMNS, title)
+
+
+def played(learner: Learner, task: Task, seeds: range) -> dict[str, np.ndarray]:
+    """``online [S]``, the accuracy of each seed."""
+    return {"online": jr.simulate(learner, task, seeds=seeds).accuracy.values}
+
+
+if __name__ == "__main__":
+    main.cli()

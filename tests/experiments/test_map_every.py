@@ -1,0 +1,58 @@
+"""Maps that move once in many rounds, on the small world."""
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+
+from experiments import map_every
+from experiments.common.config import CONFIGS
+from jaxret.online.blocked import has_blocked_form, parts_of_all
+from jaxret.online.environment import Environment
+from jaxret.tracking import read_results
+
+
+def configure(world, directory, *more):
+    small = [
+        "dataset=jsonl",
+        f"dataset.path={world / 'data'}",
+        "tracking=files",
+        f"encoder.path={world / 'encoder'}",
+        f"cache={world / 'cache'}",
+        f"directory={directory}",
+        "seeds=2",
+        "rules=[centred]",
+        "every=[1,8]",
+    ]
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        return compose("map_every", [*small, *more])
+
+
+def test_every_tile_is_played_and_held_against_the_first(world, tmp_path):
+    map_every.main(configure(world, tmp_path))
+    results = {k: np.array(x["values"]) for k, x in read_results(tmp_path).items()}
+    assert set(results) == {f"centred {b}/{x}" for b in (1, 8) for x in ("online", "gain")}
+    assert not results["centred 1/gain"].any()
+    gain = results["centred 8/online"] - results["centred 1/online"]
+    np.testing.assert_allclose(results["centred 8/gain"], gain)
+
+
+def test_the_tile_is_that_of_every_map():
+    for make in map_every.MAKERS.values():
+        for every in (1, 32):
+            rules = [rule for rule, _ in parts_of_all(make(every))]
+            assert all(rule.map_every == every for rule in rules if rule.query_map is not None)
+            assert any(rule.query_map is not None for rule in rules)
+        assert has_blocked_form(make(32), Environment())
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("seeds=0", "seeds must be >= 1, got 0"),
+        ("every=[0]", "every must be numbers >= 1"),
+        ("rules=[frozen]", "rules must be some of mapped, centred, mixture"),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(world, tmp_path, override, message):
+    with pytest.raises(ValueError, match=message):
+        map_every.main(configure(world, tmp_path, override))
