@@ -25,6 +25,13 @@ class LearnerGrid(NamedTuple):
     settings: Float[np.ndarray, "G n"]
     names: tuple[str, ...] = ("tau", "eta")  # of the n numbers
 
+    # A mixture's forms are part of a learner, which may be a static argument: arrays have no hash.
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
     def learner(self, g: int) -> Learner:
         """The learner with the g-th setting."""
         return self.make(*self.settings[g].tolist())

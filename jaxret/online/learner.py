@@ -148,7 +148,7 @@ class Blend(NamedTuple):
 
     forms: tuple[Any, ...]  # a `LearnerGrid` for each kind of expert; G settings together
     policy: Policy
-    log_prior: Float[Any, " G"]
+    log_prior: tuple[float, ...]  # [G]; hashable, as a learner is
     alpha: float | Float[Array, ""]
     beta: float | Float[Array, ""]
     floor: float

@@ -89,7 +89,7 @@ def mixture(
     shares = np.ones(len(learners)) if prior is None else np.asarray(prior, np.float64)
     require("prior", prior, f"{len(learners)} numbers", lambda _: len(shares) == len(learners))
     require("prior", prior, "> 0", lambda _: (shares > 0).all())
-    log_prior = np.log(shares / shares.sum())
+    log_prior = tuple(np.log(shares / shares.sum()).tolist())
     policy = policy or policies.greedy()
     shown_of = policy.chances
     blend = Blend(tuple(forms), policy, log_prior, alpha, beta, floor)
