@@ -102,10 +102,8 @@ def measure(items: int, width: int, floats: float, repeats: int) -> dict[str, li
       ``microseconds`` and ``peak_over_theta``.
     """
     import jaxret as jr
-    from jaxret.memory import retain_freed_memory
     from jaxret.online.simulation import Simulation
 
-    retain_freed_memory()
     rounds = 128 * int(np.clip(floats / (items * width) / 128, 1, 16))
     unit, queries = np.eye(8, dtype=np.float32), np.arange(8)
     jr.simulate(jr.greedy(), jr.Task.from_arrays(unit, unit, queries))  # what any run has
