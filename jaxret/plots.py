@@ -54,16 +54,12 @@ def new_figure(x_label: str, y_label: str) -> tuple[Figure, Axes]:
 
 
 def curve_with_band(
-    ax: Axes,
-    x: Float[np.ndarray, "T"],
-    values: Float[np.ndarray, "S T"],
-    label: str,
-    **style: Any,
+    ax: Axes, x: Float[np.ndarray, "T"], values: Float[np.ndarray, "S T"], label: str, **style: Any
 ) -> Line2D:
     """The mean over seeds as a line, and a band of one standard error to each side.
 
-    The standard error is the sample deviation (ddof = 1) over sqrt(S); one seed has no band.
-    ``style`` is of the line: the next colour and solid, if it does not say.
+    The standard error is the sample deviation (ddof = 1) over sqrt(S); one seed has no band. What
+    ``style`` does not say of the line is the next colour, and solid.
     """
     values = np.asarray(values, np.float64)
     mean = values.mean(axis=0)

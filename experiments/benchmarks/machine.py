@@ -8,7 +8,7 @@ Bandwidth is that of an addition that reads and writes more than fits any cache,
 product of two matrices of a thousand rows; both with all cores, the median of several.
 """
 
-import os
+import platform
 import time
 from collections.abc import Callable
 from functools import partial
@@ -18,6 +18,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from jaxret import sharding
 
 
 class Machine(NamedTuple):
@@ -58,7 +60,7 @@ def measured(repeats: int = 7, copied: int = 2**25, side: int = 1024) -> Machine
     more, product = jax.jit(lambda x: x + 1.0), jax.jit(jnp.matmul)
     return Machine(
         processor=_processor(),
-        cores=len(os.sched_getaffinity(0)),
+        cores=sharding.cores(),
         caches=", ".join(f"L{level} {size}" for level, size in sorted(_caches().items())),
         bandwidth=2 * x.nbytes / _seconds(partial(more, x), repeats),
         rate=2 * side**3 / _seconds(partial(product, a, a), repeats),
@@ -76,9 +78,10 @@ def _seconds(call: Callable[[], jax.Array], repeats: int) -> float:
 
 
 def _processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    known = Path("/proc/cpuinfo")  # Linux has it
+    lines = known.read_text().splitlines() if known.is_file() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else "an unnamed processor"
+    return names[0] if names else platform.processor() or "an unnamed processor"
 
 
 def _caches() -> dict[int, str]:

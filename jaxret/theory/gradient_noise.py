@@ -8,10 +8,10 @@ bits c - g = 1[i*](1 - y / p*), whose square has the mean 1/p* - 1; the root is 
 (4) it is an equality of means of squares, and what makes the left side smaller is that rare draws,
 1 / p* each, hardly ever happen within a run.
 
-An equality leaves no room for luck: the mean norm M of S runs is above its expectation in half of
-the cases. So what is stated of M allows for chance. With V the expected sum of variances and m the
-mean of one norm, Var M = (V' - m^2) / S with V' <= V, and Cantelli's inequality says that with
-chance 1 - delta, M <= m + sqrt((V - m^2) (1 - delta) / (delta S)). The largest of it over m is
+An equality leaves no room for luck: the mean norm M of S runs is above its expectation about as
+often as not. So what is stated of M allows for chance. With V the expected sum of variances and m
+the mean of one norm, Var M = (V' - m^2) / S with V' <= V, and by Cantelli's inequality, with chance
+1 - delta, M <= m + sqrt((V - m^2) (1 - delta) / (delta S)). The largest of it over m is
 
     M  <=  sqrt( V (1 + (1 - delta) / (delta S)) ),   delta = 0.05; 2.2 sqrt(V) for five runs.
 
