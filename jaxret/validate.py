@@ -93,6 +93,8 @@ def matrix_of(name: str, rows: ArrayLike) -> Float[np.ndarray, "n d"]:
     """
     try:
         found = np.asarray(rows)
+        if np.iscomplexobj(found):
+            raise TypeError("complex ones, whose imaginary part would be lost")
         matrix = _aligned(found.shape)
         matrix[...] = found
     except (TypeError, ValueError) as error:

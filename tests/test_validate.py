@@ -2,7 +2,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxret.validate import require, require_reward, require_task
+from jaxret.validate import matrix_of, require, require_reward, require_task
 
 THETA, QUERIES = np.ones((3, 2)), np.ones((4, 2))
 LABELS = np.array([[0, -1], [2, 1], [1, -1], [0, 2]])
@@ -41,3 +41,19 @@ def test_a_reward_that_is_no_number_is_refused():
     require_reward([0.0, 1.0])
     with pytest.raises(ValueError, match="must be a finite number, 0 or 1 as a rule, got nan"):
         require_reward(float("nan"))
+
+
+def test_a_matrix_is_a_copy_that_nobody_can_change_and_lies_as_jax_wants_it():
+    rows = np.ones((3, 5))
+    matrix = matrix_of("theta", rows)
+    rows[0] = 7
+    assert matrix.dtype == np.float32
+    assert (matrix == 1).all()
+    assert matrix.ctypes.data % 64 == 0
+    with pytest.raises(ValueError, match="read-only"):
+        matrix[0] = 2
+
+
+def test_complex_numbers_are_refused():
+    with pytest.raises(ValueError, match="theta must be a matrix of numbers: complex"):
+        matrix_of("theta", [[1j, 2.0]])
