@@ -95,11 +95,7 @@ def from_rule(name: str, rule: Rule) -> Learner:
         return masked_logits(state, mapped(state, query), rule.tau)
 
     def scores(state, queries):
-        # Full precision: the faster default of accelerators would round scores into ties.
-        rows = jnp.matmul(
-            mapped(state, queries), state.theta.T, precision=jax.lax.Precision.HIGHEST
-        )
-        return jnp.where(state.available, rows, -jnp.inf)
+        return scores_by_rows(state, mapped(state, queries))
 
     def act(state, query, key):
         return rule.policy.show(key, logits(state, query), None)
@@ -145,13 +141,24 @@ def from_rule(name: str, rule: Rule) -> Learner:
         act=act,
         update=update,
         logits=logits,
-        scores=scores,
+        scores=scores_by_rows if query_map is None else scores,  # one, whose program all share
         oracle=not rule.estimator.bandit,
         map_queries=None if query_map is None else mapped,
         chances=None if policy_chances is None else chances,
         relearn=relearn if rule.estimator.bandit else None,
         rule=rule,
     )
+
+
+def scores_by_rows(state: State, queries: Float[Array, "n d"]) -> Float[Array, "n I"]:
+    """``Theta q``, by which items are ranked; minus infinity where one is absent.
+
+    Returns:
+      [n, I].
+    """
+    # Full precision: the faster default of accelerators would round scores into ties.
+    rows = jnp.matmul(queries, state.theta.T, precision=jax.lax.Precision.HIGHEST)
+    return jnp.where(state.available, rows, -jnp.inf)
 
 
 def masked_logits(state: State, query: Float[Array, " d"], tau) -> Float[Array, " I"]:
