@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy import special
 
 from jaxret.online.estimators import Estimator, Observation
@@ -23,7 +23,7 @@ from jaxret.theory.evidence import Evidence
 
 _CLOSE = 1e-3  # relative: float32 traces and probes
 FALSE_ALARM = 1e-3  # chance that honest noise fails `label_noise_by_tool`
-_FEW = 20  # rounds below which tools are tested together
+_FEW = 20  # rounds from which on a tool is tested by itself
 _PROBE = np.linspace(-2.0, 2.0, 8)  # logits
 
 
@@ -143,28 +143,36 @@ def label_noise(run: Evidence, noise_rate: float) -> Assumption:
 def label_noise_by_tool(run: Evidence, noise_rate: float) -> Assumption:
     """The rewards of each tool are wrong as often as all are: no one tool's always are.
 
-    An exact binomial test of every tool that was chosen in 20 rounds or more, and one of all others
-    together, by Holm's procedure: one of n tests fails where n times the least p is below the
-    level. Honest noise then fails in about one run of a thousand (not exactly: a wrong reward may
-    change how often its tool is chosen later).
+    An exact binomial test of every tool that was chosen in 20 rounds or more, and one of the first
+    20 rounds of all tools together, by Holm's procedure: one of n tests fails where n times the
+    least p is below the level. Honest noise then fails in about one run of a thousand (not exactly:
+    a wrong reward may change how often its tool is chosen later). Tools that are chosen rarely
+    cannot be pooled as such: they are those that nobody praised wrongly.
     """
     items = np.asarray(run.trace.item).ravel()
     wrong = (np.asarray(run.trace.reward) != np.asarray(run.trace.success)).ravel()
+    first = _earlier(items) < _FEW  # known before the reward is
     rounds = np.bincount(items)
-    mistakes = np.bincount(items, weights=wrong)
     tools = np.append(np.flatnonzero(rounds >= _FEW), -1)
-    rest = (rounds < _FEW) & (rounds > 0)
-    n = np.append(rounds[tools[:-1]], rounds[rest].sum())
-    k = np.append(mistakes[tools[:-1]], mistakes[rest].sum())
-    tools, n, k = tools[n > 0], n[n > 0], k[n > 0]
+    n = np.append(rounds, first.sum())[tools]
+    k = np.append(np.bincount(items, weights=wrong), wrong[first].sum())[tools]
     up_to, from_there = special.bdtr(k, n, noise_rate), special.bdtrc(k - 1, n, noise_rate)
     p = np.minimum(1.0, 2.0 * np.minimum(up_to, from_there))
     least = p.argmin()
-    which = "of the rarely chosen tools" if tools[least] < 0 else f"of tool {tools[least]}"
+    which = "of the tools' first rounds" if tools[least] < 0 else f"of tool {tools[least]}"
     adjusted = min(1.0, len(p) * float(p[least]))
     required = f">= {FALSE_ALARM:g} ({k[least]:.0f} of {n[least]} rewards {which} are wrong)"
     name = "wrong rewards as frequent for every tool: least p"
     return Assumption(name, adjusted >= FALSE_ALARM, adjusted, required)
+
+
+def _earlier(items: Int[np.ndarray, " T"]) -> Int[np.ndarray, " T"]:
+    """How many earlier rounds had the same item."""
+    order = np.argsort(items, kind="stable")
+    among = items[order]
+    counts = np.empty_like(order)
+    counts[order] = np.arange(len(items)) - np.searchsorted(among, among)
+    return counts
 
 
 def every_item_available(run: Evidence) -> Assumption:

@@ -67,6 +67,19 @@ def test_honest_noise_holds_in_two_hundred_draws(clean, rho):
     assert all(all(noise_holds(run, rho)) for run in runs)
 
 
+def test_honest_noise_holds_where_praise_alone_has_a_tool_chosen_again(clean):
+    """Each tool is tried ten times, or until it is praised, and then shown twenty times more."""
+    rng, item, wrong = np.random.default_rng(4), [], []
+    for tool in range(300):
+        rewards = rng.random(30) < RHO
+        tried = 10 if not rewards[:10].any() else rewards.argmax() + 21
+        item.append(np.full(tried, tool))
+        wrong.append(rewards[:tried])
+    item, wrong = np.concatenate(item), np.concatenate(wrong)
+    assert wrong[np.bincount(item)[item] < 20].sum() == 0  # nobody praised those shown rarely
+    assert noise_holds(with_rewards(clean, item, wrong)) == [True, True]
+
+
 @pytest.mark.parametrize(("liar", "times"), [(3, 40), (29, 20)])
 def test_one_tool_that_always_lies_is_found(clean, liar, times):
     rng = np.random.default_rng(1)
@@ -97,7 +110,8 @@ def test_tools_that_are_chosen_rarely_are_tested_together(clean):
     wrong[:100] = np.arange(100) % 5 < 2
     found = assumptions.label_noise_by_tool(with_rewards(clean, item, wrong), RHO)
     assert not found.holds
-    assert "40 of 100 rewards of the rarely chosen tools are wrong" in found.required
+    k = 40 + sum(wrong[100:][item[100:] == tool][:20].sum() for tool in range(5))
+    assert f"{k} of 200 rewards of the tools' first rounds are wrong" in found.required
 
 
 def test_without_noise_one_wrong_reward_is_one_too_many(clean):
@@ -108,10 +122,10 @@ def test_without_noise_one_wrong_reward_is_one_too_many(clean):
 
 
 def test_the_least_p_is_that_of_the_binomial_test(clean):
-    item, wrong = np.zeros(50, int), np.arange(50) < 9
+    item, wrong = np.zeros(50, int), np.arange(50) % 5 == 0
     found = assumptions.label_noise_by_tool(with_rewards(clean, item, wrong), RHO)
     chances = np.array([comb(50, k) * RHO**k * (1 - RHO) ** (50 - k) for k in range(51)])
-    assert found.measured == pytest.approx(2 * chances[9:].sum())
+    assert found.measured == pytest.approx(2 * 2 * chances[10:].sum())  # of two tests
 
 
 def test_a_tool_that_came_late_voids_the_bounds(clean):
