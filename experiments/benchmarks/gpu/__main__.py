@@ -15,12 +15,12 @@ WANTED = ("torch", "transformers")  # without them there is nothing to be held a
 SHARES = {
     "limits": 0.1,
     "simulation": 0.5,
-    "grid": 0.35,
-    "agreement": 0.35,
-    "encoders": 0.5,
-    "training": 0.5,
-    "rules": 0.6,
-    "sweeps": 0.9,
+    "grid": 0.3,
+    "encoders": 0.4,
+    "training": 0.4,
+    "sweeps": 0.5,
+    "agreement": 0.5,
+    "rules": 0.9,
 }
 
 
@@ -61,6 +61,7 @@ def run(path: Path, parts: list[str], *, small: bool, minutes: float) -> Path:
         rules,
         simulation,
         training,
+        trial,
     )
     from experiments.benchmarks.gpu.record import Record
     from experiments.benchmarks.gpu.settings import FULL, SMALL
@@ -69,6 +70,8 @@ def run(path: Path, parts: list[str], *, small: bool, minutes: float) -> Path:
     record = Record(path, seconds=60 * minutes, machine=machine(), small=small, settings=settings)
     if absent := [name for name in WANTED if not found(name)]:
         record.leave_out("torch", f"not installed here: {', '.join(absent)}")
+    if not small:
+        settings = settings._replace(broken=trial.broken(record))
     runs = {
         "limits": limits.measure,
         "simulation": simulation.measure,
