@@ -52,7 +52,7 @@ def test_every_part_runs_to_its_end(tmp_path):
     size = SMALL.sizes[0].name
     forms = {"blocked/float32", "kernel/float32", "round_kernel/float32", "scan/bfloat16"}
     assert forms <= timed(kept, f"simulation/{size}")
-    sizes = {"round_kernel_piece_16", "round_kernel_warps_4", "kernel_tile_4", "block_8"}
+    sizes = {"round_kernel_piece_16", "round_kernel_warps_4", "kernel_tile_2", "block_8"}
     assert sizes <= timed(kept, f"sweeps/{size}")
     assert {"greedy", "mapped", "mixture"} <= timed(kept, f"rules/{size}")
     assert {"jax", "jax_device"} <= timed(kept, "encoders/qwen3_0_6b")

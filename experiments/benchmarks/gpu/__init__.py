@@ -15,5 +15,5 @@ order, each number written as soon as it is measured:
 
 Eight minutes are not passed: a part has its share of what is left, and what finds no time is named
 as skipped. Kernels that fail when they are tried, before all that, are left out. ``--small`` runs
-all of it on any machine within a minute; then no time means anything.
+all of it on any machine, within a minute or two; then no time means anything.
 """

@@ -52,6 +52,8 @@ def found(name: str) -> bool:
 
 def run(path: Path, parts: list[str], *, small: bool, minutes: float) -> Path:
     """All parts, then the figures of what there is."""
+    import jax
+
     from experiments.benchmarks.gpu import (
         agreement,
         encoders,
@@ -67,6 +69,8 @@ def run(path: Path, parts: list[str], *, small: bool, minutes: float) -> Path:
     from experiments.benchmarks.gpu.settings import FULL, SMALL
 
     settings = SMALL if small else FULL
+    if small:  # most of its time is compilation
+        jax.config.update("jax_disable_most_optimizations", True)
     record = Record(path, seconds=60 * minutes, machine=machine(), small=small, settings=settings)
     if absent := [name for name in WANTED if not found(name)]:
         record.leave_out("torch", f"not installed here: {', '.join(absent)}")
