@@ -22,6 +22,7 @@ from jaxret.nn.token_classifier import token_classifier
 from jaxret.online import presets, projections
 from jaxret.online.blocked import simulate_blocked, simulate_on_mesh
 from jaxret.online.environment import Environment, simulated_reranker
+from jaxret.online.round_kernel import simulate_in_pieces
 from jaxret.online.rounds import scan_rounds
 from jaxret.online.tile_kernel import simulate_tiled
 from jaxret.training import loop
@@ -152,15 +153,36 @@ def test_a_qwen3_lowers_as_eight_parts_with_none_of_its_matrices_whole(size, pla
     assert signature.count('{"model"}') == len(split)
 
 
+def lowered_for_cuda(run, *shapes):
+    device = AbstractDevice("NVIDIA H100 80GB HBM3", None, "gpu")  # newer Pallas asks for one
+    traced = jax.jit(run).trace(*shapes)
+    with use_abstract_mesh(AbstractMesh((), (), abstract_device=device)):
+        return traced.lower(lowering_platforms=("cuda",)).as_text()
+
+
 @pytest.mark.parametrize("learner", [presets.greedy, presets.orag])
 def test_the_tile_of_rounds_lowers_as_one_triton_kernel_with_a_program_a_run(learner):
     def run(tau, state, stream, key):
         return simulate_tiled(learner(tau=tau), state, stream, key, block=16, tile=4)
 
     grid = jax.vmap(run, (0, None, None, None))
-    traced = jax.jit(grid).trace(shape(6), STATE, STREAM, KEY)
-    device = AbstractDevice("NVIDIA H100 80GB HBM3", None, "gpu")  # newer Pallas asks for one
-    with use_abstract_mesh(AbstractMesh((), (), abstract_device=device)):
-        text = traced.lower(lowering_platforms=("cuda",)).as_text()
+    text = lowered_for_cuda(grid, shape(6), STATE, STREAM, KEY)
     assert text.count("custom_call @__gpu$xla.gpu.triton") == 1
     assert "grid_x = 6" in text
+
+
+@pytest.mark.parametrize("learner", [presets.greedy, presets.orag])
+@pytest.mark.parametrize(("items", "width", "pieces"), [(43215, 1536, 43), (1_000_000, 768, 977)])
+def test_a_tile_of_large_rounds_lowers_as_a_triton_kernel_a_round_and_one(
+    learner, items, width, pieces
+):
+    state = STATE._replace(theta=shape(items, width), available=shape(items, dtype=bool))
+    stream = STREAM._replace(queries=shape(QUERIES, width))
+
+    def run(state, stream, key):
+        return simulate_in_pieces(learner(), state, stream, key, block=8, tile=4, piece=1024)
+
+    text = lowered_for_cuda(run, state, stream, KEY)
+    assert text.count("custom_call @__gpu$xla.gpu.triton") == 4 + 1
+    assert text.count(f"grid_x = {pieces} : i32") == 4 + 1
+    assert text.count("output_operand_alias<output_tuple_indices = [0], operand_index = 0") == 4

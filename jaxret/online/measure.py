@@ -10,7 +10,7 @@ Letters: I items, L labels.
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxret import over_items
 from jaxret.over_items import Axis
@@ -44,13 +44,37 @@ def measure(
     top = over_items.maximum(logits, axis)
     log_total = top + jnp.log(over_items.total(jnp.exp(logits - top), axis))
     counts = (labels >= 0) & (over_items.take(here.astype(logits.dtype), labels, axis) > 0)
+    return measured(
+        over_items.take(finite, labels, axis),
+        counts,
+        log_total,
+        over_items.total(jnp.where(here, jnp.exp(log_total - finite), 0.0), axis),
+        over_items.total(finite, axis),
+    )
+
+
+def measured(
+    of_labels: Float[Array, " L"],
+    counts: Bool[Array, " L"],
+    log_total: Float[Array, ""],
+    inverse_p: Float[Array, ""],
+    logit_sum: Float[Array, ""],
+) -> Measured:
+    """The same of a round whose logits have been summed up.
+
+    Args:
+      of_labels: logits of the labels.
+      counts: which labels are available.
+      log_total: the logarithm of the sum of the exponentials of all logits.
+      inverse_p: as it is reported.
+      logit_sum: as it is reported.
+    """
     n = jnp.maximum(counts.sum(), 1)
-    of_labels = over_items.take(finite, labels, axis)
     log_p = jnp.where(counts, of_labels - log_total, 0.0)
     return Measured(
         p_success=jnp.where(counts, jnp.exp(log_p), 0.0).sum(),
         loss=-log_p.sum() / n,
-        inverse_p=over_items.total(jnp.where(here, jnp.exp(log_total - finite), 0.0), axis),
+        inverse_p=inverse_p,
         logit_label=jnp.where(counts, of_labels, 0.0).sum() / n,
-        logit_sum=over_items.total(finite, axis),
+        logit_sum=logit_sum,
     )

@@ -55,6 +55,7 @@ class Policy(NamedTuple):
     k: int
     chances: Chances | None = None  # for exact averages; None where k > 1 or nobody wrote them
     drawn_from: Chances | None = None  # p of a slate drawn place by place from what is left of p
+    temperature: float = 1.0  # of a draw from p, relative to the model's own
 
 
 def softmax(*, temperature: float = 1.0, k: int = 1) -> Policy:
@@ -86,8 +87,8 @@ def softmax(*, temperature: float = 1.0, k: int = 1) -> Policy:
         return over_items.softmax(_sharpened(logits, temperature), axis)
 
     if k == 1:
-        return Policy("softmax", one, k, chances)
-    return Policy("softmax", many, k, drawn_from=chances)
+        return Policy("softmax", one, k, chances, temperature=temperature)
+    return Policy("softmax", many, k, drawn_from=chances, temperature=temperature)
 
 
 def greedy(*, k: int = 1) -> Policy:

@@ -1,14 +1,21 @@
 """The command that measures a GPU, on tiny sizes without one."""
 
 import json
+from functools import partial
 
+import jax.numpy as jnp
 import pytest
 
 from experiments.benchmarks.gpu.__main__ import SHARES, main
+from experiments.benchmarks.gpu.kernels import KERNELS, kernels, swept
 from experiments.benchmarks.gpu.record import Record
 from experiments.benchmarks.gpu.settings import SMALL
 from experiments.benchmarks.gpu.simulation import floor
 from experiments.benchmarks.gpu.timing import compare
+from experiments.benchmarks.gpu.trial import broken, tried
+from jaxret.online.blocked import simulate_blocked
+from jaxret.online.environment import Environment
+from jaxret.online.tile_kernel import LARGEST
 
 
 def measured(directory, *arguments):
@@ -31,6 +38,7 @@ def test_grid_and_agreement_are_measured_and_the_figures_drawn(tmp_path):
     for learner in ("greedy", "orag"):  # on the CPU itself
         assert kept["results"][f"{name}/{learner}/float32"]["first"] is None
         assert kept["results"][f"{name}/{learner}/kernel"]["first"] is None
+        assert kept["results"][f"{name}/{learner}/round_kernel"]["first"] is None
         assert 0.3 < kept["results"][f"{name}/{learner}/cpu"]["accuracy"] <= 1
     assert (tmp_path / "roofline.png").exists()
 
@@ -42,9 +50,10 @@ def test_every_part_runs_to_its_end(tmp_path):
     assert {part["said"] for part in kept["parts"].values()} == {"done"}
     assert set(kept["missing"]) <= {"torch"}
     size = SMALL.sizes[0].name
-    assert {"blocked/float32", "kernel/float32", "scan/bfloat16"} <= timed(
-        kept, f"simulation/{size}"
-    )
+    forms = {"blocked/float32", "kernel/float32", "round_kernel/float32", "scan/bfloat16"}
+    assert forms <= timed(kept, f"simulation/{size}")
+    sizes = {"round_kernel_piece_16", "round_kernel_warps_4", "kernel_tile_2", "block_8"}
+    assert sizes <= timed(kept, f"sweeps/{size}")
     assert {"greedy", "mapped", "mixture"} <= timed(kept, f"rules/{size}")
     assert {"jax", "jax_device"} <= timed(kept, "encoders/qwen3_0_6b")
     assert {"jax/tf32", "jax/bfloat16"} <= timed(kept, "training/refiner")
@@ -67,6 +76,31 @@ def test_what_fails_or_finds_no_time_is_named_and_costs_no_other_form(tmp_path):
     kept = json.loads((tmp_path / "late.json").read_text())
     assert kept["missing"] == {"later": "skipped: no time left"}
     assert kept["results"] == {}
+
+
+def test_a_kernel_that_fails_when_it_is_tried_is_named_and_left_out(tmp_path):
+    record = Record(tmp_path / "gpu.json", seconds=60, machine={})
+    assert broken(record, ["no_such_kernel"]) == ("no_such_kernel",)
+    missing = json.loads((tmp_path / "gpu.json").read_text())["missing"]
+    assert "KeyError: 'no_such_kernel'" in missing["no_such_kernel"]
+    left = SMALL._replace(broken=("round_kernel",))
+    assert list(kernels(left, SMALL.sizes[0])) == ["kernel"]
+    assert not any("round_kernel" in name for name, _ in swept(left, SMALL.sizes[0]))
+    large = SMALL.sizes[0]._replace(items=LARGEST + 1)
+    assert list(kernels(SMALL, large)) == ["round_kernel"]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_kernel_is_tried_against_the_form_that_it_stands_for(name, monkeypatch):
+    tried(name)
+    monkeypatch.setitem(KERNELS, name, lambda settings: partial(other_items, settings))
+    with pytest.raises(RuntimeError, match=f"{name}: .*% of the items that greedy shows"):
+        tried(name)
+
+
+def other_items(settings, learner, state, stream, key):
+    rolled = stream._replace(order=jnp.roll(stream.order, 1))
+    return simulate_blocked(learner, state, Environment(), rolled, key)
 
 
 def test_the_floor_is_that_of_the_arithmetic():

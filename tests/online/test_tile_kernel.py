@@ -87,7 +87,7 @@ def test_runs_side_by_side_are_the_runs_alone(stream):
 @pytest.mark.parametrize(
     ("learner", "said"),
     [
-        (presets.mapped(), "'mapped' has no kernel"),
+        (presets.mapped(map_every=32), "'mapped' has no kernel"),
         (presets.full_information(), "'full_information' has no kernel"),
         (presets.orag(k=3), "softmax of k=3"),
         (presets.banditron(), "got epsilon_greedy of k=1"),

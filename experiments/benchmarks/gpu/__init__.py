@@ -7,12 +7,13 @@ order, each number written as soon as it is measured:
     limits       what the machine can do: a copy's bandwidth, a product's rate in each precision
     simulation   a round in each form, size and precision, against PyTorch and the two products
     grid         64 runs as one program, against one run and against 64 in turn
-    agreement    rounds until the first item that differs from float32 on the CPU; accuracy
     encoders     texts a second and share of the peak, against PyTorch; parity in float32
     training     a step of MLC and of ToolRefiner, against PyTorch
+    sweeps       sizes of blocks, tiles and the kernels' programs
+    agreement    rounds until the first item that differs from float32 on the CPU; accuracy
     rules        the best rules against `greedy`
-    sweeps       block and tile sizes
 
 Eight minutes are not passed: a part has its share of what is left, and what finds no time is named
-as skipped. ``--small`` runs all of it on any machine within a minute; then no time means anything.
+as skipped. Kernels that fail when they are tried, before all that, are left out. ``--small`` runs
+all of it on any machine, within a minute or two; then no time means anything.
 """

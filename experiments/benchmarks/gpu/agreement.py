@@ -7,15 +7,14 @@ item, `orag` draws, where a difference in the last digit of one p can move every
 """
 
 from functools import partial
-from typing import Any
 
 import jax
 import numpy as np
 
+from experiments.benchmarks.gpu.kernels import kernels
 from experiments.benchmarks.gpu.problem import (
     PRECISIONS,
     algorithm_1,
-    on_gpu,
     precisions,
     problem,
     start,
@@ -23,10 +22,9 @@ from experiments.benchmarks.gpu.problem import (
 from experiments.benchmarks.gpu.record import Record
 from experiments.benchmarks.gpu.settings import Settings, Size
 from jaxret.online import presets
-from jaxret.online.blocked import TILE, simulate_blocked
+from jaxret.online.blocked import simulate_blocked
 from jaxret.online.environment import Environment
 from jaxret.online.learner import Learner
-from jaxret.online.tile_kernel import LARGEST, simulate_tiled
 
 LEARNERS = {"greedy": presets.greedy, "orag": algorithm_1}
 
@@ -45,10 +43,6 @@ def _one(settings: Settings, record: Record, size: Size, name: str, learner: Lea
 
     def run(state, stream):
         return simulate_blocked(learner, state, Environment(), stream, key, block=settings.block)[1]
-
-    def kernel(state, stream):
-        sizes: dict[str, Any] = {"block": settings.block, "tile": TILE, "interpret": not on_gpu()}
-        return simulate_tiled(learner, state, stream, key, **sizes)[1]
 
     def on_cpu():
         with jax.default_device(jax.devices("cpu")[0]):
@@ -72,5 +66,9 @@ def _one(settings: Settings, record: Record, size: Size, name: str, learner: Lea
         return
     for precision, algorithm in precisions().items():
         record.attempt(f"{group}/{precision}", partial(held, run, algorithm))
-    if size.items <= LARGEST:
-        record.attempt(f"{group}/kernel", partial(held, kernel, PRECISIONS["float32"]))
+    for form, play in kernels(settings, size).items():
+
+        def run_kernel(state, stream, play=play):
+            return play(learner, state, stream, key)[1]
+
+        record.attempt(f"{group}/{form}", partial(held, run_kernel, PRECISIONS["float32"]))

@@ -12,7 +12,7 @@ from experiments.benchmarks.gpu.simulation import floor
 
 Found = Mapping[str, Any]
 COLOURS = {"float32": "tab:blue", "tf32": "tab:green", "bfloat16": "tab:orange", "": "tab:gray"}
-FORMS = ("products", "kernel", "blocked", "mesh", "scan")
+FORMS = ("products", "kernel", "round_kernel", "blocked", "mesh", "scan")
 FORMS += ("torch_eager", "torch_graphs", "torch_compiled")
 
 
@@ -93,20 +93,21 @@ def _roofline(settings: Settings, results: Found):
             )
     marks = dict(zip([size.name for size in settings.sizes], "so^", strict=False))
     for size in settings.sizes:
-        for form, block in {"scan": 1, "blocked": settings.block, "kernel": settings.block}.items():
+        for form in ("scan", "blocked", "kernel", "round_kernel"):
+            block = 1 if form == "scan" else settings.block
             for precision in PRECISIONS:
                 if timed := results.get(f"simulation/{size.name}/{form}/{precision}"):
                     done = 4 * size.items * size.width
                     intensity = done / (12 * size.items * size.width / block)
                     rate, mark = 1e6 * done / timed["median"], marks[size.name]
-                    full = "none" if form == "kernel" else COLOURS[precision]
+                    full = "none" if form.endswith("kernel") else COLOURS[precision]
                     place: dict[str, Any] = {"color": COLOURS[precision], "markerfacecolor": full}
                     axis.plot(intensity, rate, mark, markersize=5, **place)
     for name, mark in marks.items():
         axis.plot([], [], mark, color="black", markersize=5, label=name)
     axis.set_xscale("log")
     axis.set_yscale("log")
-    axis.set_xlabel("operations a byte of Theta: scan (left), blocked (right; hollow: kernel)")
+    axis.set_xlabel("operations a byte of Theta: scan (left), blocked (right; hollow: kernels)")
     axis.set_ylabel("operations a second")
     axis.legend(frameon=False, fontsize=8)
     return figure
@@ -131,7 +132,7 @@ def _against(settings: Settings, results: Found):
 
 def compared(settings: Settings, results: Found) -> dict[str, float]:
     """PyTorch's fastest time over jaxret's fastest, of each thing that both did."""
-    ours = ("blocked", "kernel", "jax", "jax_device")
+    ours = ("blocked", "kernel", "round_kernel", "jax", "jax_device")
     groups = [f"simulation/{size.name}" for size in settings.sizes]
     groups += [f"encoders/{reader.name}" for reader in settings.readers]
     groups += ["training/mlc", "training/refiner"]

@@ -7,21 +7,20 @@ run, the grid as one ``program``, the runs ``in_turn`` through the program of on
 from collections.abc import Callable
 from functools import partial
 from itertools import product
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.benchmarks.gpu.problem import algorithm_1, on_gpu, problem, start, usual
+from experiments.benchmarks.gpu.kernels import tile_kernel
+from experiments.benchmarks.gpu.problem import algorithm_1, problem, start, usual
 from experiments.benchmarks.gpu.record import Record
 from experiments.benchmarks.gpu.settings import Settings
 from experiments.benchmarks.gpu.simulation import precisely
 from experiments.benchmarks.gpu.timing import Build, compare
 from jaxret import sharding
-from jaxret.online.blocked import TILE, simulate_blocked
+from jaxret.online.blocked import simulate_blocked
 from jaxret.online.environment import Environment
-from jaxret.online.tile_kernel import simulate_tiled
 
 
 def measure(settings: Settings, record: Record) -> None:
@@ -32,20 +31,21 @@ def measure(settings: Settings, record: Record) -> None:
     points = list(product(taus, etas, range(settings.seeds)))
     tau, eta, seed = (jnp.asarray(x) for x in zip(*points, strict=True))
     runs = tau.astype(jnp.float32), eta.astype(jnp.float32), seed
-    tile = min(settings.kernel_tiles) if not on_gpu() else TILE
 
     def blocked(learner, state, key):
         stream, block = found.stream, settings.block
         return simulate_blocked(learner, state, Environment(), stream, key, block=block)
 
+    in_one = tile_kernel(settings)
+
     def kernel(learner, state, key):
-        sizes: dict[str, Any] = {"block": settings.block, "tile": tile, "interpret": not on_gpu()}
-        return simulate_tiled(learner, state, found.stream, key, **sizes)
+        return in_one(learner, state, found.stream, key)
 
     builds: dict[str, Build] = {}
-    for name, form in {"blocked": blocked, "kernel": kernel}.items():
+    forms = {"blocked": blocked, "kernel": kernel}
+    for name in [name for name in forms if name not in settings.broken]:
 
-        def run(tau, eta, seed, form=form):
+        def run(tau, eta, seed, form=forms[name]):
             learner = algorithm_1(tau, eta)
             return form(learner, start(learner, found), jax.random.key(seed))[1].success.mean()
 

@@ -47,9 +47,14 @@ def precisions() -> dict[str, str]:
     return {name: said for name, said in PRECISIONS.items() if on_gpu() or name != "tf32"}
 
 
+def usual_name() -> str:
+    """The precision of what is measured in one alone, and of the goals."""
+    return "tf32" if on_gpu() else "float32"
+
+
 def usual() -> str:
-    """The precision of what is measured in one alone."""
-    return PRECISIONS["tf32" if on_gpu() else "float32"]
+    """The same as JAX names it."""
+    return PRECISIONS[usual_name()]
 
 
 def problem(size: Size, rounds: int, seed: int = 0) -> Problem:

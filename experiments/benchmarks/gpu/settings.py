@@ -47,6 +47,8 @@ class Settings(NamedTuple):
     tiles: tuple[int, ...]
     kernel_tiles: tuple[int, ...]
     kernel_warps: tuple[int, ...]
+    pieces: tuple[int, ...]  # items a program of `jaxret.online.round_kernel`
+    piece_warps: tuple[int, ...]
     grid: Size
     taus: int
     etas: int
@@ -58,6 +60,7 @@ class Settings(NamedTuple):
     product: int  # side of the square products that are timed
     copied: int  # float32 numbers that are copied
     repeats: int
+    broken: tuple[str, ...] = ()  # kernels that failed when they were tried
 
 
 def bert(hidden: int, layers: int, heads: int, vocabulary: int = 30522) -> dict[str, int]:
@@ -98,8 +101,10 @@ FULL = Settings(
     block=128,
     blocks=(64, 256, 512),
     tiles=(4, 32, 128),
-    kernel_tiles=(4, 8, 16),
-    kernel_warps=(8, 16, 32),
+    kernel_tiles=(4, 16),
+    kernel_warps=(8, 32),
+    pieces=(256, 512, 2048, 4096),
+    piece_warps=(2, 8),
     grid=Size(2032, 384, blocked=1024, scan=1024, checked=1024),
     taus=4,
     etas=4,
@@ -126,8 +131,10 @@ SMALL = Settings(
     block=16,
     blocks=(8,),
     tiles=(4,),
-    kernel_tiles=(4,),
+    kernel_tiles=(2,),
     kernel_warps=(4,),
+    pieces=(16,),
+    piece_warps=(4,),
     grid=Size(30, 8, blocked=32, scan=16, checked=16),
     taus=2,
     etas=1,

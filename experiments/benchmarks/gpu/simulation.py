@@ -5,7 +5,7 @@ Keys ``simulation/<I>x<d>/<form>/<precision>``, microseconds a round:
     scan        `jaxret.online.rounds.scan_rounds`
     blocked     `jaxret.online.blocked.simulate_blocked`
     mesh        the same on a mesh of one device
-    kernel      `jaxret.online.tile_kernel.simulate_tiled`, where the catalogue is small enough
+    .._kernel   Pallas kernels: see `experiments.benchmarks.gpu.kernels`
     products    the two products of a block alone: what no blocked form can save
     torch_..    PyTorch in place: see `experiments.benchmarks.gpu.torch_simulation`
 """
@@ -16,15 +16,16 @@ from typing import Any
 
 import jax
 
+from experiments.benchmarks.gpu.kernels import Play, kernels, swept
 from experiments.benchmarks.gpu.problem import (
     ETA,
     Problem,
     algorithm_1,
-    on_gpu,
     precisions,
     problem,
     start,
     usual,
+    usual_name,
 )
 from experiments.benchmarks.gpu.record import Record
 from experiments.benchmarks.gpu.settings import Settings, Size
@@ -34,54 +35,57 @@ from jaxret import sharding
 from jaxret.online.blocked import TILE, simulate_blocked, simulate_on_mesh
 from jaxret.online.environment import Environment
 from jaxret.online.rounds import scan_rounds
-from jaxret.online.tile_kernel import LARGEST, simulate_tiled
 
 KEY = 0
 
 
 def measure(settings: Settings, record: Record) -> None:
-    """All forms of each size, in turn; the middle size first, whose goal is the hardest."""
-    for size in sorted(settings.sizes, key=lambda size: size.width, reverse=True):
+    """All forms of each size, in turn."""
+    for size in by_need(settings.sizes):
         found = problem(size, size.blocked)
-        builds = forms(size, found, settings) | torch_forms(found, size.scan)
+        builds = forms(size, found, settings)
         group, repeats = f"simulation/{size.name}", settings.repeats
         compare(record, group, builds, unit="us a round", scale=1e6, repeats=repeats)
 
 
 def sweep(settings: Settings, record: Record) -> None:
-    """``sweeps/<I>x<d>/block_B`` and ``/tile_b`` in TF32; the kernel's tiles and warps."""
-    for size in settings.sizes:
+    """``sweeps/<I>x<d>/..`` in TF32: the kernels' sizes, ``block_B`` and ``tile_b``."""
+    for size in by_need(settings.sizes):
         found = problem(size, size.blocked)
-        builds: dict[str, Build] = {}
+        builds: dict[str, Build] = {
+            name: partial(played, size, found, play) for name, play in swept(settings, size)
+        }
         for tile in settings.tiles:
             builds[f"tile_{tile}"] = partial(blocked, size, found, settings.block, tile)
         for block in settings.blocks:
             builds[f"block_{block}"] = partial(blocked, size, found, block, TILE)
-        if size.items <= LARGEST:
-            for tile in settings.kernel_tiles:
-                builds[f"kernel_tile_{tile}"] = partial(kernel, size, found, settings, tile=tile)
-            for warps in settings.kernel_warps:
-                builds[f"kernel_warps_{warps}"] = partial(
-                    kernel, size, found, settings, warps=warps
-                )
         builds = {name: precisely(usual(), build) for name, build in builds.items()}
         group, repeats = f"sweeps/{size.name}", settings.repeats
         compare(record, group, builds, unit="us a round", scale=1e6, repeats=repeats)
 
 
+def by_need(sizes: tuple[Size, ...]) -> list[Size]:
+    """The middle size first, whose goal is the hardest; the smallest, which has none, last."""
+    return sorted(sizes, key=lambda size: size.width, reverse=True)
+
+
 def forms(size: Size, found: Problem, settings: Settings) -> dict[str, Build]:
-    """Ours and the floor, those first that would be missed most."""
+    """Ours, the floor and PyTorch's, those first that would be missed most."""
     first: dict[str, Build] = {
         "blocked": partial(blocked, size, found, settings.block, TILE),
+        **{
+            name: partial(played, size, found, play)
+            for name, play in kernels(settings, size).items()
+        },
         "products": partial(products, size, found, settings.block),
     }
-    if size.items <= LARGEST:
-        first["kernel"] = partial(kernel, size, found, settings)
-    builds = {
+    by_precision = {
         f"{name}/{precision}": precisely(said, build)
         for precision, said in precisions().items()
         for name, build in first.items()
     }
+    goals = {name: build for name, build in by_precision.items() if name.endswith(usual_name())}
+    builds = goals | torch_forms(found, size.scan) | by_precision
     mesh = partial(mesh_of_one, size, found, settings.block)
     builds["mesh/float32"] = precisely(precisions()["float32"], mesh)
     for precision, said in precisions().items():
@@ -136,19 +140,12 @@ def scan(size: Size, found: Problem):
     return _whole(run, start(learner, found), stream), size.scan
 
 
-def kernel(size: Size, found: Problem, settings: Settings, tile: int = TILE, warps: int = 16):
-    """A tile of rounds as one kernel; interpreted where there is no GPU."""
+def played(size: Size, found: Problem, play: Play):
+    """Rounds by a kernel."""
     learner, key = algorithm_1(), jax.random.key(KEY)
-    tile = min(tile, min(settings.kernel_tiles)) if not on_gpu() else tile
-    sizes: dict[str, Any] = {
-        "block": settings.block,
-        "tile": tile,
-        "warps": warps,
-        "interpret": not on_gpu(),
-    }
 
     def run(state, stream):
-        return simulate_tiled(learner, state, stream, key, **sizes)
+        return play(learner, state, stream, key)
 
     return _whole(run, start(learner, found), found.stream), size.blocked
 
