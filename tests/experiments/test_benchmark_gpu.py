@@ -3,6 +3,7 @@
 import json
 from functools import partial
 
+import jax
 import jax.numpy as jnp
 import pytest
 
@@ -18,6 +19,13 @@ from jaxret.online.environment import Environment
 from jaxret.online.tile_kernel import LARGEST
 
 
+@pytest.fixture(autouse=True)
+def optimised_as_before():
+    before = jax.config.values["jax_disable_most_optimizations"]
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
 def measured(directory, *arguments):
     path = main(["--out", str(directory), "--small", *arguments])
     return json.loads(path.read_text())
@@ -28,6 +36,7 @@ def timed(kept, group):
     return {name.removeprefix(f"{group}/") for name in names if name.startswith(f"{group}/")}
 
 
+@pytest.mark.slow
 def test_grid_and_agreement_are_measured_and_the_figures_drawn(tmp_path):
     kept = measured(tmp_path, "--parts", "limits,grid,agreement", "--minutes", "30")
     assert {part["said"] for part in kept["parts"].values()} == {"done"}
@@ -78,6 +87,7 @@ def test_what_fails_or_finds_no_time_is_named_and_costs_no_other_form(tmp_path):
     assert kept["results"] == {}
 
 
+@pytest.mark.slow
 def test_a_kernel_that_fails_when_it_is_tried_is_named_and_left_out(tmp_path):
     record = Record(tmp_path / "gpu.json", seconds=60, machine={})
     assert broken(record, ["no_such_kernel"]) == ("no_such_kernel",)
@@ -90,6 +100,7 @@ def test_a_kernel_that_fails_when_it_is_tried_is_named_and_left_out(tmp_path):
     assert list(kernels(SMALL, large)) == ["round_kernel"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_kernel_is_tried_against_the_form_that_it_stands_for(name, monkeypatch):
     tried(name)
