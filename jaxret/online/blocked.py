@@ -107,9 +107,9 @@ def simulate_blocked(
     def run_if_any(state, order):
         return lax.cond((order >= 0).any(), run, skip, state, order)
 
-    packed = state._replace(theta=narrow_rows.bits(state.theta))
+    kind, packed = state.theta.dtype, narrow_rows.packed(state)
     packed, trace = lax.scan(run_if_any, packed, blocks)
-    state = packed._replace(theta=narrow_rows.from_bits(packed.theta))
+    state = packed if kind == packed.theta.dtype else narrow_rows.unpacked(packed)
     rounds = stream.order.shape[0]
     trace = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x.reshape(-1), first, rounds), trace)
     return state, trace

@@ -14,12 +14,14 @@ Letters: I items, d width, n rows or lines.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.core import Tracer
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int, Shaped, UInt16, UInt32
 
@@ -64,24 +66,32 @@ def writing(rounding: Rounding | None, state: State, axis: Axis, *, again: bool 
     return Writing(rounding, over_items.item_ids(len(state.theta), axis), 2 * state.t + again)
 
 
-def bits(theta: Float[Array, "I d"]) -> Shaped[Array, "I d"]:
+def bits(theta: Shaped[Array, "*S I d"]) -> Shaped[Array, "*S I d"]:
     """What narrow rows are made of, as whole numbers; wide rows are left as they are.
 
     The blocked form carries these: to cut or to join bfloat16, XLA on CPU makes float32 of all.
 
     Returns:
-      [I, d].
+      [.., I, d].
     """
     return lax.bitcast_convert_type(theta, jnp.uint16) if theta.dtype == NARROW else theta
 
 
-def from_bits(rows: Shaped[Array, "I d"]) -> Float[Array, "I d"]:
-    """The rows again.
+def packed(state: State) -> State:
+    """A state with the `bits` of its rows; it serves whoever made it as well."""
+    return state._replace(theta=bits(state.theta))
 
-    Returns:
-      [I, d].
-    """
-    return lax.bitcast_convert_type(rows, NARROW) if rows.dtype == jnp.uint16 else rows
+
+def unpacked(state: State) -> State:
+    """The state again: of one run, or of many; on CPU without a copy, where it is on one device."""
+    rows = state.theta
+    if rows.dtype != jnp.uint16:
+        return state
+    if isinstance(rows, Tracer):
+        return state._replace(theta=lax.bitcast_convert_type(rows, NARROW))
+    if [device.platform for device in rows.sharding.device_set] == ["cpu"]:
+        return state._replace(theta=jax.device_put(np.asarray(rows).view(NARROW)))
+    return state._replace(theta=jax.jit(partial(lax.bitcast_convert_type, new_dtype=NARROW))(rows))
 
 
 def read(rows: Shaped[Array, "n d"], dtype: DTypeLike) -> Float[Array, "n d"]:
@@ -176,17 +186,6 @@ def _in_parts(step: Callable, start: Array, rows: UInt16[Array, "I d"], part: in
         return step(found, first, first + jnp.arange(part) >= i * part, own)
 
     return lax.fori_loop(0, -(-items // part), one, start)
-
-
-def rewritten(
-    writing: Writing, moved: Float[Array, "I d"], theta: Float[Array, "I d"], asked: Bool[Array, " I"]
-) -> Float[Array, "I d"]:
-    """All rows of Theta at once; arguments as in `written`, but for Theta as it is.
-
-    Returns:
-      theta [I, d].
-    """
-    return from_bits(written(writing, moved, bits(theta), asked, jnp.arange(len(theta))))
 
 
 def written(

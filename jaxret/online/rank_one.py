@@ -124,7 +124,9 @@ def from_rule(name: str, rule: Rule) -> Learner:
         if rule.rounding is not None:
             asked = (step * c != 0).reshape(-1, len(rows)).any(axis=0)
             writing = narrow_rows.writing(rule.rounding, state, None, again=c.ndim > 1)
-            theta = narrow_rows.rewritten(writing, theta, state.theta, asked)
+            ids = jnp.arange(len(rows))
+            bits = narrow_rows.written(writing, theta, narrow_rows.bits(state.theta), asked, ids)
+            theta = narrow_rows.unpacked(state._replace(theta=bits)).theta
         extra = () if rule.rows_alone else (maps, memory)
         return state._replace(theta=theta, extra=extra)
 
@@ -167,10 +169,9 @@ def masked_logits(state: State, query: Float[Array, " d"], tau) -> Float[Array, 
     Returns:
       [I].
     """
-    if state.theta.dtype == narrow_rows.NARROW:
-        rows = narrow_rows.products(query[None], narrow_rows.bits(state.theta))[0]
-    else:
-        rows = state.theta @ query
+    bits = narrow_rows.bits(state.theta)
+    narrow = bits.dtype == jnp.uint16
+    rows = narrow_rows.products(query[None], bits)[0] if narrow else state.theta @ query
     return over_items.masked(rows / tau, state.available)
 
 
