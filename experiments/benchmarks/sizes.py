@@ -45,7 +45,9 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         run.pause(0)
         alone = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
         with alone as process:  # its memory is not that of the size before
-            found = process.submit(measure, *parsed(size), cfg.dtype, cfg.floats, cfg.repeats).result()
+            found = process.submit(
+                measure, *parsed(size), cfg.dtype, cfg.floats, cfg.repeats
+            ).result()
         results |= {f"{size}/{name}": np.array(values) for name, values in found.items()}
     widths = {parsed(size)[1] for size in cfg.sizes}
     if len(widths) == 1 and len(cfg.sizes) > 2:

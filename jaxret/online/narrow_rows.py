@@ -222,7 +222,7 @@ def _sixteen_bits(
     """Random numbers below 2^16. (`jax.random` takes five times as long as a block's product.)"""
     key = jax.random.bits(jax.random.fold_in(jax.random.key(_SEED), number), dtype=jnp.uint32)
     rows = _mixed(ids.astype(jnp.uint32) ^ key)
-    return _mixed(rows[:, None] + jnp.arange(width, dtype=jnp.uint32)) >> 16
+    return _mixed(rows[:, None] + jnp.arange(width, dtype=jnp.uint32)[None]) >> 16
 
 
 def _mixed(bits: UInt32[Array, "*n"]) -> UInt32[Array, "*n"]:

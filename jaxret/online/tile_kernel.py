@@ -134,7 +134,8 @@ def simulate_tiled(
 
 def _check(learner: Learner, items: int, block: int, tile: int) -> None:
     rule = learner.rule
-    if rule is None or not rule.blocked or not rule.estimator.bandit:
+    narrow = rule is not None and rule.rounding is not None
+    if rule is None or narrow or not rule.blocked or not rule.estimator.bandit:
         raise ValueError(f"learner {learner.name!r} has no kernel: use simulate_blocked")
     if rule.policy.name not in POLICIES or rule.policy.k != 1:
         raise ValueError(
