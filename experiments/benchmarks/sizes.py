@@ -12,7 +12,9 @@ A run of `greedy`, one seed, in the blocked form, for each size in a process of 
                                three sizes or more of one width: 1 where Theta is what costs
 
 With ``dtype=bfloat16`` the learner keeps its rows so (`jaxret.in_bfloat16`); those of the task stay
-float32. Vectors are random and of unit length. ``microseconds.png``: time against items, with the slope.
+float32. Vectors are random and of unit length.
+
+``microseconds.png``: time against items, with the slope.
 
 On Linux, which says how much memory a process has. 2 cores: 90 s, and 5 GB for a million items.
 """

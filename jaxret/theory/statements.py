@@ -98,7 +98,8 @@ def bounds(
       against: as in `regret`.
 
     Raises:
-      ValueError: as `regret`; for a learner with eta = 0, or with rows in bfloat16; for an environment that `replay` refuses.
+      ValueError: as `regret`; for a learner with eta = 0, or with rows in bfloat16; for an
+        environment that `replay` refuses.
     """
     if run.learner.mixing is not None:
         found = {"log loss": mixture.against_one_expert(run), "rounds": mixture.sure_errors(run)}

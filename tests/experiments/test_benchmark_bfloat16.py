@@ -38,7 +38,8 @@ def test_every_kind_of_rows_is_played_and_held_against_float32(world, tmp_path):
 def test_rows_are_what_their_name_says():
     for name, make in bfloat16.ROWS.items():
         rule = make(bfloat16.MAKERS["mapped_32"]()).rule
-        assert rule is not None and rule.map_every == 32
+        assert rule is not None
+        assert rule.map_every == 32
         assert rule.rounding == (None if name == "float32" else name)
 
 

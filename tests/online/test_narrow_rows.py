@@ -1,4 +1,4 @@
-"""Rows in bfloat16: rounded fairly, summed in float32, never copied whole, and as they were saved."""
+"""Rows in bfloat16: rounded fairly, summed in float32, never copied whole, saved as they are."""
 
 from functools import partial
 
@@ -71,7 +71,8 @@ def test_small_steps_add_up_where_rounding_is_stochastic(rounding):
         assert not steps.any()
         return
     assert abs(steps.mean() - 16) < 0.4
-    assert 1 <= steps.min() and steps.max() < 40
+    assert steps.min() >= 1
+    assert steps.max() < 40
 
 
 def test_rows_of_which_nothing_was_asked_stay():
@@ -142,7 +143,8 @@ def test_wrappers_keep_the_form():
     for name in ("greedy", "mapped", "replayed"):
         assert has_blocked_form(LEARNERS[name], Environment())
     explored = jr.with_exploration(LEARNERS["greedy"])
-    assert explored.rule is not None and explored.rule.rounding == "stochastic"
+    assert explored.rule is not None
+    assert explored.rule.rounding == "stochastic"
 
 
 def same(a, b):
@@ -153,7 +155,8 @@ def same(a, b):
 def test_a_run_is_cut_and_resumed_bit_for_bit(task, tmp_path):
     play = partial(jr.simulate, LEARNERS["mapped"], task, exposures=2, seeds=2)
     whole = play()
-    assert whole.how == "blocked" and whole.states.theta.dtype == jnp.bfloat16
+    assert whole.how == "blocked"
+    assert whole.states.theta.dtype == jnp.bfloat16
     parts = play(chunk=128, resume=tmp_path)
     again = play(chunk=128, resume=tmp_path)  # all of it from the checkpoint
     same(parts.states, whole.states)
@@ -213,7 +216,8 @@ def test_documents_are_rewritten(task):
     after = task.theta[::-1]
     scenario = jr.scenarios.rewriting.rewritten(task.theta, after, at=50, how="carry")
     run = jr.simulate(LEARNERS["greedy"], task, environment=jr.Environment(rewriting=scenario))
-    assert run.how == "scan" and run.states.theta.dtype == jnp.bfloat16
+    assert run.how == "scan"
+    assert run.states.theta.dtype == jnp.bfloat16
     norms = np.linalg.norm(np.asarray(run.states.theta[0], np.float32), axis=1)
     np.testing.assert_allclose(norms, 1, atol=4e-3)
 
