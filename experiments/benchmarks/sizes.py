@@ -6,8 +6,9 @@
 A run of `greedy`, one seed, in the blocked form, for each size in a process of its own:
 
     <I>x<d>/microseconds       a round, compiled; one value a repeat
-    <I>x<d>/peak_over_theta    the most memory that the process had beyond what an empty run has,
-                               the task's Theta included, over the size of Theta in float32
+    <I>x<d>/peak_over_theta    the most memory that the process had while it ran, beyond what an
+                               empty run has, the task's Theta included, over the size of Theta in
+                               float32
     slope                      of log time over log items, from ``from_items`` on, where there are
                                three sizes or more of one width: 1 where Theta is what costs
 
@@ -121,6 +122,7 @@ def measure(
     task = jr.Task.from_arrays(theta, theta[labels], labels)
     del theta
     size = task.theta.nbytes
+    Path("/proc/self/clear_refs").write_text("5")  # the peak so far was that of making the task
     simulation = Simulation(make, task, seeds=[0], chunk=rounds)
     order, setting = np.resize(labels, (1, rounds)).astype(np.int32), simulation.setting()
     times = []
