@@ -109,6 +109,7 @@ from .online.tuning import (
     table as table,
 )
 from .online.wrappers import (
+    in_bfloat16 as in_bfloat16,
     with_experience_replay as with_experience_replay,
     with_exploration as with_exploration,
     with_preconditioner as with_preconditioner,

@@ -25,6 +25,7 @@ from jaxtyping import Bool, Float, Int
 from jaxret import distributed, metrics
 from jaxret.online.learner import Learner
 from jaxret.online.mixture import heaviest
+from jaxret.online.narrow_rows import wide
 from jaxret.task import Task
 from jaxret.types import State
 from jaxret.validate import require
@@ -170,7 +171,7 @@ def from_state(
 
     return Embeddings(
         ids=list(task.ids),
-        theta=np.asarray(state.theta),
+        theta=np.asarray(wide(state.theta)),
         query_matrix=matrix,
         query_offset=offset,
         available=None if available.all() else available,

@@ -1,17 +1,21 @@
 """What do time and memory become as the catalogue grows?
 
     uv run python -m experiments.benchmarks.sizes again=true
-    uv run python -m experiments.benchmarks.sizes sizes=[43215x1536] again=true
+    uv run python -m experiments.benchmarks.sizes sizes=[43215x1536] again=true     # dtype=bfloat16
 
 A run of `greedy`, one seed, in the blocked form, for each size in a process of its own:
 
     <I>x<d>/microseconds       a round, compiled; one value a repeat
-    <I>x<d>/peak_over_theta    the most memory that the process had beyond what an empty run has,
-                               the task's Theta included, over the size of Theta
+    <I>x<d>/peak_over_theta    the most memory that the process had while it ran, beyond what an
+                               empty run has, the task's Theta included, over the size of Theta in
+                               float32
     slope                      of log time over log items, from ``from_items`` on, where there are
                                three sizes or more of one width: 1 where Theta is what costs
 
-Vectors are random and of unit length. ``microseconds.png``: time against items, with the slope.
+With ``dtype=bfloat16`` the learner keeps its rows so (`jaxret.in_bfloat16`); those of the task stay
+float32. Vectors are random and of unit length.
+
+``microseconds.png``: time against items, with the slope.
 
 On Linux, which says how much memory a process has. 2 cores: 90 s, and 5 GB for a million items.
 """
@@ -44,7 +48,9 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         run.pause(0)
         alone = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
         with alone as process:  # its memory is not that of the size before
-            found = process.submit(measure, *parsed(size), cfg.floats, cfg.repeats).result()
+            found = process.submit(
+                measure, *parsed(size), cfg.dtype, cfg.floats, cfg.repeats
+            ).result()
         results |= {f"{size}/{name}": np.array(values) for name, values in found.items()}
     widths = {parsed(size)[1] for size in cfg.sizes}
     if len(widths) == 1 and len(cfg.sizes) > 2:
@@ -62,6 +68,7 @@ def check(cfg: DictConfig) -> None:
     """Refuses sizes that cannot be."""
     for size in cfg.sizes:
         require("sizes", size, "written as 1000x384", lambda size: min(parsed(size)) >= 1)
+    require("dtype", cfg.dtype, "one of float32, bfloat16", ("float32", "bfloat16").__contains__)
     large = [size for size in cfg.sizes if parsed(size)[0] >= cfg.from_items]
     few = "a number that two sizes or more reach"
     require("from_items", cfg.from_items, few, lambda _: len(cfg.sizes) < 3 or len(large) > 1)
@@ -87,12 +94,15 @@ def parsed(size: str) -> tuple[int, int]:
     return int(items), int(width)
 
 
-def measure(items: int, width: int, floats: float, repeats: int) -> dict[str, list[float]]:
+def measure(
+    items: int, width: int, dtype: str, floats: float, repeats: int
+) -> dict[str, list[float]]:
     """One size, in this process.
 
     Args:
       items: I.
       width: d.
+      dtype: of the rows that are learnt.
       floats: numbers of Theta that a timed run may read: sets its rounds, 128 to 2,048.
       repeats: timed runs.
 
@@ -104,14 +114,16 @@ def measure(items: int, width: int, floats: float, repeats: int) -> dict[str, li
 
     rounds = 128 * int(np.clip(floats / (items * width) / 128, 1, 16))
     unit, queries = np.eye(8, dtype=np.float32), np.arange(8)
-    jr.simulate(jr.greedy(), jr.Task.from_arrays(unit, unit, queries))  # what any run has
+    make = jr.greedy if dtype == "float32" else lambda: jr.in_bfloat16(jr.greedy())
+    jr.simulate(make(), jr.Task.from_arrays(unit, unit, queries))  # what any run has
     before = _resident()
     theta = _drawn(items, width)
     labels = np.arange(min(items, rounds))
     task = jr.Task.from_arrays(theta, theta[labels], labels)
     del theta
     size = task.theta.nbytes
-    simulation = Simulation(jr.greedy, task, seeds=[0], chunk=rounds)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak so far was that of making the task
+    simulation = Simulation(make, task, seeds=[0], chunk=rounds)
     order, setting = np.resize(labels, (1, rounds)).astype(np.int32), simulation.setting()
     times = []
     states = simulation.start(setting)

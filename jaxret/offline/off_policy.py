@@ -27,6 +27,7 @@ from jaxret.offline.target import Policy, Snapshot, Target, snapshot, target
 from jaxret.offline.warm_start import with_chances
 from jaxret.offline.weights import effective_sample_size
 from jaxret.online.learner import Learner
+from jaxret.online.narrow_rows import wide
 from jaxret.validate import require
 
 CLIP = 10.0  # M: the largest weight of clipped IPS
@@ -123,7 +124,7 @@ def off_policy(
         policy = snapshot(log, policy)
         name = policy.learner.name
         if not isinstance(groups, np.ndarray) and log.chances is not None:
-            of_tool = groups_of_rows(np.asarray(policy.state.theta), groups)
+            of_tool = groups_of_rows(np.asarray(wide(policy.state.theta)), groups)
     log = answered(log)
     aim = target(log, policy)
     found = evaluate(log, aim, name=name, groups=of_tool, cascade=cascade, alpha=alpha)

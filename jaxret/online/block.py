@@ -44,7 +44,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxret import over_items
-from jaxret.online import block_maps, map_tiles, recall
+from jaxret.online import block_maps, map_tiles, narrow_rows, recall
 from jaxret.online.learner import Learner, Replay, Rule
 from jaxret.online.policies import Policy
 from jaxret.online.rank_one import coefficients, conditioned, step_length
@@ -133,12 +133,12 @@ def begin(learner: Learner, state: State, rounds: Rounds) -> tuple[Still, Moving
     if rule.query_map is not None:
         params = map_tiles.current(maps, state.t, rule.map_every)
         u = rule.query_map.apply(params, lines)
-    scores = u @ state.theta.T
-    blank = jnp.zeros_like(scores[0])
+    scores = narrow_rows.products(u, state.theta)
+    blank, free = jnp.zeros_like(scores[0]), rule.projection.factor is None
     moving = Moving(
         pending=jnp.zeros_like(scores),
         factor=jnp.ones_like(blank),
-        norm2=blank if rule.projection.factor is None else jnp.sum(state.theta**2, axis=1),
+        norm2=blank if free else narrow_rows.squared_norms(state.theta, u.dtype),
         memory=memory,
         bits=bits,
         asks=block_maps.nothing(rule, scores),
@@ -233,7 +233,8 @@ def end(
         new = map_tiles.moved(maps, state.t, rule.map_every, change)
         maps = jax.tree.map(lambda new, old: jnp.where(moves.any(), new, old), new, maps)
     factor = None if rule.projection.factor is None else moving.factor
-    theta = settled(state.theta, moving.pending, still.u, factor)
+    writing = narrow_rows.writing(rule.rounding, state, axis)
+    theta = settled(state.theta, moving.pending, still.u, factor, writing=writing)
     extra = () if rule.rows_alone else (maps, moving.memory)
     if replay:
         extra = (extra, *recall.remembered(past, moving.bits, count, rounds.real, rounds.asked))

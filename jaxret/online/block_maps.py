@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxret.online import narrow_rows
 from jaxret.online.learner import Rule
 from jaxret.over_items import Axis
 
@@ -54,5 +55,5 @@ def pulls(
     line = np.arange(len(u))
     phase = 2 * (line // m) + (line % m > 0)
     earlier = phase[None, :] < phase[:, None]
-    local = f_e @ theta - jnp.where(earlier, f_e @ pending.T, 0.0) @ u
+    local = narrow_rows.sums(f_e, theta) - jnp.where(earlier, f_e @ pending.T, 0.0) @ u
     return local if axis is None else lax.psum(local, axis)

@@ -21,6 +21,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Int
 
+from jaxret.online import narrow_rows
 from jaxret.online.block import parts
 from jaxret.online.block_rounds import run_block
 from jaxret.online.deployment import intervenes
@@ -106,7 +107,9 @@ def simulate_blocked(
     def run_if_any(state, order):
         return lax.cond((order >= 0).any(), run, skip, state, order)
 
-    state, trace = lax.scan(run_if_any, state, blocks)
+    kind, packed = state.theta.dtype, narrow_rows.packed(state)
+    packed, trace = lax.scan(run_if_any, packed, blocks)
+    state = packed if kind == packed.theta.dtype else narrow_rows.unpacked(packed)
     rounds = stream.order.shape[0]
     trace = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x.reshape(-1), first, rounds), trace)
     return state, trace

@@ -118,7 +118,7 @@ class Index(LiveCatalogue):
         if item is not None and item not in ticket.ids:
             raise ValueError(f"item must be on the ticket, one of {ticket.ids}, got {item!r}")
         place = 0 if item is None else ticket.ids.index(item)
-        dtype = self.state.theta.dtype
+        dtype = self.starts.dtype
         choice = Choice(
             jnp.asarray(rows[place], jnp.int32), jnp.asarray(propensities[place], dtype)
         )

@@ -21,6 +21,7 @@ from jaxret import encoders
 from jaxret.encoders import TextEncoder
 from jaxret.online import presets  # noqa: F401  they enter the registry
 from jaxret.online.learner import Learner
+from jaxret.online.narrow_rows import NARROW
 from jaxret.online.origins import remade
 from jaxret.online.tickets import Open
 from jaxret.types import State
@@ -49,7 +50,7 @@ def save(index: Stored, folder: Path) -> None:
     queries = [ticket.query for ticket in tickets.values()]
     leaves = jax.tree.leaves(index.state)
     arrays = {
-        **{f"state_{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)},
+        **{f"state_{i}": np.asarray(leaf, _on_disk(leaf.dtype)) for i, leaf in enumerate(leaves)},
         "starts": index.starts,
         "queries": np.array(queries, np.float32).reshape(-1, index.starts.shape[1]),
     }
@@ -128,12 +129,19 @@ def _state(folder: Path, learner: Learner, arrays: dict[str, np.ndarray]) -> Sta
     """The learner's state from its leaves, whose shapes and types must be the learner's."""
     theta, available = jnp.asarray(arrays["starts"]), jnp.zeros(len(arrays["starts"]), bool)
     blank = jax.eval_shape(learner.init, theta, available)
-    kind = [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(blank)]
+    own, tree = jax.tree.flatten(blank)
+    kind = [(leaf.shape, _on_disk(leaf.dtype)) for leaf in own]
     count = sum(name.startswith("state_") for name in arrays)
     leaves = [arrays[f"state_{i}"] for i in range(count)]
     if kind != [(leaf.shape, leaf.dtype) for leaf in leaves]:
         raise ValueError(f"{folder} holds another state than {learner.name!r} has: other settings?")
-    return jax.tree.unflatten(jax.tree.structure(blank), [jnp.asarray(leaf) for leaf in leaves])
+    pairs = zip(leaves, own, strict=True)
+    return jax.tree.unflatten(tree, [jnp.asarray(leaf, one.dtype) for leaf, one in pairs])
+
+
+def _on_disk(dtype: np.dtype) -> np.dtype:
+    """NumPy's files do not know bfloat16: float32 holds the same numbers."""
+    return np.dtype(np.float32) if dtype == NARROW else dtype
 
 
 def _encoder_words(encoder: TextEncoder) -> dict[str, str | None]:

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jaxret.online.estimators import Estimator
+from jaxret.online.narrow_rows import Rounding
 from jaxret.online.policies import Policy
 from jaxret.online.preconditioners import Preconditioner
 from jaxret.online.projections import Projection
@@ -121,6 +122,7 @@ class Rule(NamedTuple):
     query_map: QueryMap | None = None
     map_every: int = 1  # rounds between two moves of the map
     preconditioner: Preconditioner | None = None
+    rounding: Rounding | None = None  # of rows that are kept in bfloat16; None: they are not
 
     @property
     def rows_alone(self) -> bool:

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 from jaxret import encoders
 from jaxret.data.templates import normalise
 from jaxret.online.learner import Learner
+from jaxret.online.narrow_rows import wide
 from jaxret.task import Task
 from jaxret.types import State
 from jaxret.validate import require, require_different
@@ -43,7 +44,7 @@ class LiveCatalogue:
         self.learner, self.encoder = learner, task.encoder
         self.names: list[str] = list(task.ids)  # of each row, also of tools that have gone
         self.state: State = learner.init(jnp.asarray(task.theta), jnp.asarray(here))
-        self.starts = np.array(self.state.theta)  # what each row began with
+        self.starts = np.array(wide(self.state.theta))  # what each row began with
 
     @property
     def ids(self) -> list[str]:
@@ -149,12 +150,14 @@ class LiveCatalogue:
     def _describe(self, rows: list[int], descriptions: np.ndarray, how: How) -> None:
         """Moves where rows begin, as the learner's projection wants it; and the rows themselves."""
         where, theta = jnp.asarray(rows), self.state.theta
-        starts = np.asarray(self._projected(theta.at[where].set(descriptions))[where])
+        starts = self._projected(wide(theta).at[where].set(descriptions))[where]
+        starts = np.asarray(wide(starts))
         before = self.starts[rows]
 
         def described(theta):
             moved = starts if how == "reset" else starts + theta[where] - before
-            return theta.at[where].set(self._projected(theta.at[where].set(moved))[where])
+            new = self._projected(wide(theta).at[where].set(moved))[where]
+            return theta.at[where].set(new.astype(theta.dtype))
 
         state, over_rows = self.state, self.learner.over_rows
         if how != "keep" and over_rows is not None:

@@ -251,3 +251,6 @@ def _require_expert(learner: Learner) -> None:
         raise ValueError(
             f"expert {learner.name!r} has no softmax: it says nothing of how probable a bit is"
         )
+    rule = learner.rule if learner.replay is None else learner.replay.rule
+    if rule is not None and rule.rounding is not None:
+        raise ValueError(f"expert {learner.name!r} has bfloat16 rows: a mixture's are float32")

@@ -20,7 +20,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from jaxret import over_items
-from jaxret.online import map_tiles, projections, schedules
+from jaxret.online import map_tiles, narrow_rows, projections, schedules
 from jaxret.online.estimators import Estimator, Observation
 from jaxret.online.learner import Learner, Rule, where_observed
 from jaxret.online.policies import Policy
@@ -75,7 +75,7 @@ def from_rule(name: str, rule: Rule) -> Learner:
     policy_chances = rule.policy.chances
 
     def init(theta, available=None):
-        theta = projections.project(rule.projection, theta)
+        theta = projections.project(rule.projection, narrow_rows.wide(theta))
         maps, memory = (), ()
         if query_map is not None:
             maps = map_tiles.begun(query_map.init(theta.shape[1], theta.dtype), every)
@@ -83,6 +83,8 @@ def from_rule(name: str, rule: Rule) -> Learner:
             memory = preconditioner.init(*theta.shape, theta.dtype)
         extra = () if rule.rows_alone else (maps, memory)
         here = jnp.ones(len(theta), bool) if available is None else available
+        if rule.rounding is not None:
+            theta = theta.astype(narrow_rows.NARROW)
         return State(theta=theta, available=here, t=jnp.zeros((), jnp.int32), extra=extra)
 
     def mapped(state, queries, t=None):
@@ -107,15 +109,23 @@ def from_rule(name: str, rule: Rule) -> Learner:
     def moved(state, t, queries, u, step, c):
         """The map moves before the rows do; ``c`` and ``u`` are of round t or of n past ones."""
         maps, memory = state.extra or ((), ())
+        rows = narrow_rows.wide(state.theta)
         if query_map is not None:
-            pull = step * (state.theta.T @ c) if c.ndim == 1 else step * c @ state.theta
+            pull = step * (rows.T @ c) if c.ndim == 1 else step * c @ rows
             change = query_map.change(map_tiles.current(maps, t, every), queries, pull)
             maps = map_tiles.moved(maps, t, every, change)
         if preconditioner is not None:
             memory, c, u = conditioned(preconditioner, memory, c, u)
-        theta = state.theta - (_outer(step * c, u) if c.ndim == 1 else step * c.T @ u)
+        theta = rows - (_outer(step * c, u) if c.ndim == 1 else step * c.T @ u)
+        theta = projections.project(rule.projection, theta)
+        if rule.rounding is not None:
+            asked = (step * c != 0).reshape(-1, len(rows)).any(axis=0)
+            writing = narrow_rows.writing(rule.rounding, state, None, again=c.ndim > 1)
+            ids = jnp.arange(len(rows))
+            bits = narrow_rows.written(writing, theta, narrow_rows.bits(state.theta), asked, ids)
+            theta = narrow_rows.unpacked(state._replace(theta=bits)).theta
         extra = () if rule.rows_alone else (maps, memory)
-        return state._replace(theta=projections.project(rule.projection, theta), extra=extra)
+        return state._replace(theta=theta, extra=extra)
 
     def update(state, query, choice, feedback):
         u = mapped(state, query)
@@ -157,7 +167,8 @@ def scores_by_rows(state: State, queries: Float[Array, "n d"]) -> Float[Array, "
       [n, I].
     """
     # Full precision: the faster default of accelerators would round scores into ties.
-    rows = jnp.matmul(queries, state.theta.T, precision=jax.lax.Precision.HIGHEST)
+    bits = narrow_rows.bits(state.theta)
+    rows = narrow_rows.products(queries, bits, precision=lax.Precision.HIGHEST)
     return jnp.where(state.available, rows, -jnp.inf)
 
 
@@ -167,7 +178,10 @@ def masked_logits(state: State, query: Float[Array, " d"], tau) -> Float[Array, 
     Returns:
       [I].
     """
-    return over_items.masked(state.theta @ query / tau, state.available)
+    bits = narrow_rows.bits(state.theta)
+    narrow = bits.dtype == jnp.uint16
+    rows = narrow_rows.products(query[None], bits)[0] if narrow else state.theta @ query
+    return over_items.masked(rows / tau, state.available)
 
 
 def coefficients(

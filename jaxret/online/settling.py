@@ -2,15 +2,16 @@
 
 A product of all rows at once needs room for a second Theta, most of what a run of a large catalogue
 takes. Some rows at a time need none, and as the product is bound by what it reads, no more time.
+Narrow rows (`jaxret.online.narrow_rows`) are rounded as they are written.
 
 Letters: I items, d width, B lines of a block.
 """
 
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
-PART = 2048  # rows at a time
+from jaxret.online.narrow_rows import PART, Writing, read, written
 
 
 def settled(
@@ -19,33 +20,44 @@ def settled(
     u: Float[Array, "B d"],
     factor: Float[Array, " I"] | None,
     *,
+    writing: Writing | None = None,
     part: int = PART,
 ) -> Float[Array, "I d"]:
     """What rows are when a block is over.
 
     Args:
-      theta: rows when it began.
+      theta: rows when it began; of narrow ones the bits.
       pending: P, what each line asks of each row.
       u: along which.
       factor: f, what projections have multiplied rows with; None: nothing.
+      writing: of narrow rows; None: theta is wide.
       part: rows at a time, where there are twice as many or more.
 
     Returns:
-      theta [I, d].
+      theta [I, d]; of narrow rows the bits.
     """
     items = len(theta)
     if items < 2 * part:
-        moved = theta - pending.T @ u
-        return moved if factor is None else moved * factor[:, None]
+        moved = read(theta, u.dtype) - pending.T @ u
+        moved = moved if factor is None else moved * factor[:, None]
+        ids = jnp.arange(items)
+        return moved if writing is None else written(writing, moved, theta, _asked(pending), ids)
 
     def settle(i, theta):
         first = jnp.minimum(i * part, items - part)
         fresh = first + jnp.arange(part) >= i * part  # the last part overlaps the one before
         own = lax.dynamic_slice_in_dim(theta, first, part)
-        moved = own - lax.dynamic_slice_in_dim(pending, first, part, axis=1).T @ u
+        asks = lax.dynamic_slice_in_dim(pending, first, part, axis=1)
+        moved = read(own, u.dtype) - asks.T @ u
         if factor is not None:
             moved = moved * lax.dynamic_slice_in_dim(factor, first, part)[:, None]
+        if writing is not None:
+            moved = written(writing, moved, own, _asked(asks), first + jnp.arange(part))
         moved = jnp.where(fresh[:, None], moved, own)
         return lax.dynamic_update_slice_in_dim(theta, moved, first, 0)
 
     return lax.fori_loop(0, -(-items // part), settle, theta)
+
+
+def _asked(pending: Float[Array, "B n"]) -> Bool[Array, " n"]:
+    return (pending != 0).any(axis=0)

@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from jaxret import distributed, sharding
+from jaxret.online import narrow_rows
 from jaxret.online.blocked import has_blocked_form, simulate_blocked, simulate_on_mesh
 from jaxret.online.deployment import bare, deployed
 from jaxret.online.environment import Environment, is_noise
@@ -107,7 +108,11 @@ class Simulation:
         return np.tile(np.array(numbers, np.float32), (len(self._seeds), 1))
 
     def start(self, settings: Float[np.ndarray, "R n"]) -> State:
-        """The states of all runs, of the learners as they are deployed."""
+        """The states of all runs, of the learners as they are deployed.
+
+        In the blocked form, rows in bfloat16 are carried from chunk to chunk as whole numbers
+        (`jaxret.online.narrow_rows.packed`), which need no copies.
+        """
         return self._start(self._arrays, jnp.asarray(settings, jnp.float32), self._seeds)
 
     def step(
@@ -192,7 +197,7 @@ class Simulation:
 
             state = _loop(resume, len(chunks), start, step)
         trace = Trace._make(part[:, :rounds] for part in state["trace"])
-        return self._unpadded(bare(state["learner"])), trace
+        return self._unpadded(narrow_rows.unpacked(bare(state["learner"]))), trace
 
     def _world(self, setting) -> Environment:
         environment = self._environment
@@ -206,7 +211,8 @@ class Simulation:
         return deployed(self._make(*setting), self._world(setting), key, labels=labels)
 
     def _init_one(self, arrays, setting, seed):
-        return self._deployed(setting, jax.random.key(seed)).init(*arrays[0])
+        state = self._deployed(setting, jax.random.key(seed)).init(*arrays[0])
+        return narrow_rows.packed(state) if self._blocked else state
 
     def _run_one(self, arrays, state, setting, order, seed):
         catalogue, queries, labels = arrays

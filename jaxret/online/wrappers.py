@@ -4,6 +4,7 @@
     with_preconditioner(greedy(), by_row())             changes how far, and where to, rows move
     with_experience_replay(greedy(), per_round=8)       learns from past bits again each round
     with_exploration(greedy(), epsilon=0.05)            shows a random tool in a share of rounds
+    in_bfloat16(greedy())                               keeps rows in half of the memory
 
 They compose: experience replay last, since it is built on what a learner can relearn from. A query
 map that moves once in B rounds (``map_every``, a multiple of 8) leaves a rank-one learner its
@@ -20,6 +21,7 @@ from jaxtyping import Array, Int
 
 from jaxret.online import policies, query_maps
 from jaxret.online.learner import Learner, Replay, Rule, where_observed
+from jaxret.online.narrow_rows import Rounding
 from jaxret.online.preconditioners import Preconditioner
 from jaxret.online.query_maps import QueryMap
 from jaxret.online.rank_one import from_rule
@@ -113,6 +115,33 @@ def with_exploration(learner: Learner, epsilon: float = 0.05) -> Learner:
 
     alone = learner._replace(origin=None, replay=None, blend=None)
     return alone._replace(name=name, act=act, chances=chances)
+
+
+def in_bfloat16(learner: Learner, *, rounding: Rounding = "stochastic") -> Learner:
+    """A rank-one learner that keeps Theta in bfloat16 (`jaxret.online.narrow_rows`).
+
+    Queries, logits, steps, what is pending, maps and memories stay as they are, and sums are made
+    in their precision. Rows are rounded where they are written: each round in the scan (with
+    experience replay twice), once a block in the blocked form, which also makes no float32 copy of
+    Theta. So the two agree but for rounding, and bit for bit as a rule where blocks have one round:
+    that is what `jaxret.check_learner` holds them to, without experience replay. A mesh does what
+    one device does, and a run that is cut goes on bit for bit. The bounds are for exact steps, and
+    `jaxret.bounds` refuses it.
+
+    Args:
+      learner: from `rank_one` or a preset; not yet with experience replay.
+      rounding: stochastic, right on average whatever the steps; or to the nearest number, which
+        swallows steps below 1/512 of it.
+
+    Raises:
+      ValueError: if the learner is not rank one, or rounds already; for another rounding.
+    """
+    known = "stochastic or nearest"
+    require("rounding", rounding, known, lambda x: x in ("stochastic", "nearest"))
+    rule = _rule(learner, "bfloat16")
+    if rule.rounding is not None:
+        raise ValueError(f"learner {learner.name!r} keeps its rows in bfloat16 already")
+    return from_rule(f"{learner.name}+bfloat16", rule._replace(rounding=rounding))
 
 
 def with_experience_replay(

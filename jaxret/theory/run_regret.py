@@ -21,6 +21,7 @@ from jaxtyping import Array, Float
 
 from jaxret.estimate import Estimate
 from jaxret.online.learner import Rule
+from jaxret.online.narrow_rows import wide
 from jaxret.online.run import Run
 from jaxret.task import Task
 from jaxret.theory import comparators, constrained
@@ -104,7 +105,7 @@ def there(run: Run) -> Task:
             "catalogue that stays"
         )
     projected = run.learner.init(jnp.asarray(task.theta)).theta
-    start = replace(task, theta=np.asarray(projected))
+    start = replace(task, theta=np.asarray(wide(projected)))
     if task.available is None:
         return start
     here = np.flatnonzero(task.available)

@@ -98,7 +98,8 @@ def bounds(
       against: as in `regret`.
 
     Raises:
-      ValueError: as `regret`; for a learner with eta = 0; for an environment that `replay` refuses.
+      ValueError: as `regret`; for a learner with eta = 0, or with rows in bfloat16; for an
+        environment that `replay` refuses.
     """
     if run.learner.mixing is not None:
         found = {"log loss": mixture.against_one_expert(run), "rounds": mixture.sure_errors(run)}
@@ -108,6 +109,8 @@ def bounds(
     rule, task = rule_of(run), there(run)
     if not float(rule.eta) > 0:
         raise ValueError(f"{run.name} has eta = 0: it learns nothing that a bound could speak of")
+    if rule.rounding is not None:
+        raise ValueError(f"{run.name} rounds its rows to bfloat16: no bound is for such steps")
     measured = regret(run, against)
     if not rule.rows_alone:
         return _dual(run, measured, duality.dual(run, float(rule.tau)))

@@ -34,3 +34,8 @@ def test_rows_are_drawn_of_unit_length():
 def test_a_size_that_is_none_is_refused_before_anything_is_measured(tmp_path):
     with pytest.raises(ValueError, match="sizes must be written as 1000x384"):
         sizes.main(configure(tmp_path, "sizes=[0x8]"))
+
+
+def test_a_type_that_is_none_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="dtype must be one of float32, bfloat16, got float16"):
+        sizes.main(configure(tmp_path, "dtype=float16"))

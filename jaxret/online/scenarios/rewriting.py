@@ -20,6 +20,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
 from jaxret.online.learner import Learner
+from jaxret.online.narrow_rows import wide
 from jaxret.types import State
 from jaxret.validate import matrix_of, require
 
@@ -64,15 +65,16 @@ def redescribed(rewriting: Rewriting, learner: Learner, state: State) -> State:
     """The state with the new documents, its rows where the learner's projection wants them."""
     if rewriting.how == "keep":
         return state
+    dtype = wide(state.theta).dtype
 
     def projected(rows):
-        return learner.init(rows.astype(state.theta.dtype), state.available).theta
+        return learner.init(rows.astype(dtype), state.available).theta
 
     before, after = projected(rewriting.before), projected(rewriting.after)
     others = (rewriting.before != rewriting.after).any(axis=1)[:, None]
 
     def change(theta):
-        moved = after if rewriting.how == "reset" else projected(after + theta - before)
+        moved = after if rewriting.how == "reset" else projected(wide(after) + theta - before)
         return jnp.where(others, moved, theta)
 
     if learner.over_rows is not None:
