@@ -1,6 +1,6 @@
 """How fast does jaxret encode, against HuggingFace PyTorch on the same weights?
 
-    uv run python -m experiments.benchmarks.encode                 # 2 idle cores: about 1 min
+    uv run python -m experiments.benchmarks.encode                 # 2 idle cores: 2 min
 
 All forms encode the same DeskBank texts (half of them full documents, half queries) with
 all-MiniLM-L6-v2 in float32, in batches sorted by length. Two threads each, in one process, in
@@ -22,6 +22,8 @@ turn, after one round that is not counted. Tokenising is not timed.
     encoder/<form>_padding          share of the tokens that are padding
 
 The limit of every ratio is 1 / share of PyTorch: all spend most of their time in the same products.
+Expect 1.35 for jax and 1.42 for jax_fine over torch, 1.22 and 1.29 over torch_tight, at 98, 104, 73
+and 81 texts a second and shares of .80, .88, .63 and .69.
 """
 
 from collections.abc import Callable
