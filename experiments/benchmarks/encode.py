@@ -75,7 +75,9 @@ def measure(*, n_texts: int = 320, repeats: int = 5) -> dict[str, list[float]]:
             form()
             times[name].append((perf_counter() - begin[0], process_time() - begin[1]))
     wall, cpu = ({name: np.array(pairs)[:, i] for name, pairs in times.items()} for i in (0, 1))
-    needed = _operations(encoder.backbone.config, [len(text) for text in tokens]) / _PRODUCT
+    config = encoder.backbone.config
+    assert isinstance(config, BertConfig)  # MiniLM is one
+    needed = _operations(config, [len(text) for text in tokens]) / _PRODUCT
     real = sum(map(len, tokens))
     found = {}
     for ours in ("jax", "jax_fine"):
