@@ -1,39 +1,50 @@
 """How fast does jaxret encode, against HuggingFace PyTorch on the same weights?
 
-    uv run python -m experiments.benchmarks.encode                 # 2 idle cores: about 1 min
+    uv run python -m experiments.benchmarks.encode                 # 2 idle cores: 2 min
 
-Both encode the same DeskBank texts (half of them full documents, half queries) with
-all-MiniLM-L6-v2 in float32, in the same padded batches, sorted by length. Two threads each, in
-one process, in turn, after one round that is not counted. Tokenising is not timed.
+All forms encode the same DeskBank texts (half of them full documents, half queries) with
+all-MiniLM-L6-v2 in float32, in batches sorted by length. Two threads each, in one process, in
+turn, after one round that is not counted. Tokenising is not timed.
 
-    encoder/jax_over_torch        time of PyTorch / time of jaxret, larger is better
-    encoder/jax_texts_a_second
-    encoder/torch_texts_a_second
-    encoder/extra_padding         tokens in the batches / tokens if each batch were padded to its
-                                  longest text, as PyTorch could have it, and XLA not: it would
-                                  compile a program a length
+    jax           in the batches of `jaxret.encoders.encode`
+    jax_fine      in those that it makes of `MANY` texts or more: more lengths, fewer pads
+    torch         in the batches of jax
+    torch_tight   in the same, each cut to its longest text, which XLA cannot have: it would compile
+                  a program a length
 
-Expect a ratio of 1.1 to 1.4: 1.37 (1.20 to 1.51 over 10 repeats) at 49 texts a second; before freed
-memory was kept, 1.1 where nothing else ran (1.04 to 1.17 over 10 repeats, 150 against 130 texts
-a second on 2 cores): both spend most of their time in the same matrix products, and jaxret computes
-two batches side by side. Extra padding is 1.10.
+    encoder/jax_over_torch          time of PyTorch / time of jaxret, larger is better; also of
+                                    jax_fine, and over torch_tight
+    encoder/<form>_texts_a_second
+    encoder/<form>_share_of_rate    operations of the real tokens a second / what two large matrices
+                                    are multiplied at (`machine`), while this runs
+    encoder/<form>_cpu_share_of_rate    the same for a second of one core's time and one core's
+                                    rate: what it is where other work shares the cores
+    encoder/<form>_padding          share of the tokens that are padding
+
+The limit of every ratio is 1 / share of PyTorch: all spend most of their time in the same products.
+Expect 1.35 for jax and 1.42 for jax_fine over torch, 1.22 and 1.29 over torch_tight, at 98, 104, 73
+and 81 texts a second and shares of .80, .88, .63 and .69.
 """
 
 from collections.abc import Callable
-from time import perf_counter
+from time import perf_counter, process_time
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
+from experiments.benchmarks import machine
 from jaxret.data import deskbank
 from jaxret.data.templates import full
 from jaxret.encoders import TextEncoder, forward, load_encoder
-from jaxret.encoders.padding import batches
+from jaxret.encoders.padding import FINE, batches
+from jaxret.nn.bert import BertConfig
 
 THREADS = 2
 
 
 def measure(*, n_texts: int = 320, repeats: int = 5) -> dict[str, list[float]]:
-    """Times both; needs torch.
+    """Times all forms; needs torch.
 
     Args:
       n_texts: how many texts, at most 336 (DeskBank has 168 documents).
@@ -42,34 +53,75 @@ def measure(*, n_texts: int = 320, repeats: int = 5) -> dict[str, list[float]]:
     Returns:
       the names above, each with one value a repeat.
     """
-    dataset = deskbank.load()
-    half = n_texts // 2
-    if not 0 < half <= len(dataset.documents):
-        raise ValueError(f"n_texts must lie in [2, {2 * len(dataset.documents)}], got {n_texts}")
-    spread = len(dataset.queries) // half
-    texts = [full(document) for document in dataset.documents[:half]]
-    texts += dataset.queries[::spread][:half]
     encoder = load_encoder("minilm")
-    tokens = [text.ids for text in encoder.tokenizer.encode_batch(texts)]
-    work = list(batches(tokens, batch_tokens=512))
-    forms = {"jax": _jax(encoder, work), "torch": _torch(encoder, work)}
-    vectors = {name: form() for name, form in forms.items()}  # the round that is not counted
-    if (gap := np.abs(vectors["jax"] - vectors["torch"]).max()) > 1e-5:
-        raise AssertionError(f"the two encoders differ by {gap:.1e}: no comparison of times")
-    times: dict[str, list[float]] = {name: [] for name in forms}
-    for _ in range(repeats):
-        for name, form in forms.items():
-            begin = perf_counter()
-            form()
-            times[name].append(perf_counter() - begin)
-    padded = sum(ids.size for _, ids, _ in work)
-    tight = sum(len(mask) * mask.sum(axis=1).max() for _, _, mask in work)
-    return {
-        "encoder/jax_over_torch": list(np.divide(times["torch"], times["jax"])),
-        "encoder/jax_texts_a_second": list(np.divide(len(texts), times["jax"])),
-        "encoder/torch_texts_a_second": list(np.divide(len(texts), times["torch"])),
-        "encoder/extra_padding": [padded / tight],
+    tokens = [text.ids for text in encoder.tokenizer.encode_batch(_texts(n_texts))]
+    work = {
+        "jax": list(batches(tokens, batch_tokens=512)),
+        "jax_fine": list(batches(tokens, batch_tokens=512, lengths=FINE)),
     }
+    work["torch"] = work["jax"]
+    work["torch_tight"] = [_cut(*batch) for batch in work["jax"]]
+    forms = {name: (_torch if "torch" in name else _jax)(encoder, work[name]) for name in work}
+    vectors = {name: form() for name, form in forms.items()}  # the round that is not counted
+    for name, batched in work.items():
+        order = np.argsort(np.concatenate([rows for rows, _, _ in batched]))
+        vectors[name] = vectors[name][order]
+        if (gap := np.abs(vectors[name] - vectors["jax"]).max()) > 1e-5:
+            raise AssertionError(f"{name} differs from jax by {gap:.1e}: no comparison of times")
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in ("rate", *forms)}
+    for _ in range(repeats):
+        for name, form in {"rate": _product, **forms}.items():
+            begin = perf_counter(), process_time()
+            form()
+            times[name].append((perf_counter() - begin[0], process_time() - begin[1]))
+    wall, cpu = ({name: np.array(pairs)[:, i] for name, pairs in times.items()} for i in (0, 1))
+    config = encoder.backbone.config
+    assert isinstance(config, BertConfig)  # MiniLM is one
+    needed = _operations(config, [len(text) for text in tokens]) / _PRODUCT
+    real = sum(map(len, tokens))
+    found = {}
+    for ours in ("jax", "jax_fine"):
+        for theirs in ("torch", "torch_tight"):
+            found[f"encoder/{ours}_over_{theirs}"] = wall[theirs] / wall[ours]
+    for name, batched in work.items():
+        found[f"encoder/{name}_texts_a_second"] = len(tokens) / wall[name]
+        found[f"encoder/{name}_share_of_rate"] = needed * wall["rate"] / wall[name]
+        found[f"encoder/{name}_cpu_share_of_rate"] = needed * cpu["rate"] / cpu[name]
+        found[f"encoder/{name}_padding"] = [1 - real / sum(ids.size for _, ids, _ in batched)]
+    return {name: [float(value) for value in values] for name, values in found.items()}
+
+
+def _texts(count: int) -> list[str]:
+    dataset, half = deskbank.load(), count // 2
+    if not 0 < half <= len(dataset.documents):
+        raise ValueError(f"n_texts must lie in [2, {2 * len(dataset.documents)}], got {count}")
+    spread = len(dataset.queries) // half
+    return [
+        *(full(document) for document in dataset.documents[:half]),
+        *dataset.queries[::spread][:half],
+    ]
+
+
+_PRODUCT = 20 * 2 * 1024**3  # operations of `_product`
+
+
+def _product() -> None:
+    a = jnp.ones((1024, 1024), jnp.float32)
+    for _ in range(20):
+        jax.block_until_ready(a @ a)
+
+
+def _operations(config: BertConfig, lengths: list[int]) -> float:
+    """Two a weight and token, and the attention's two products; no padding."""
+    n, hidden = np.asarray(lengths, np.float64), config.hidden
+    weights = hidden * (4 * hidden + 2 * config.intermediate)
+    return float(config.layers * (2 * weights * n + 4 * hidden * n**2).sum())
+
+
+def _cut(rows: np.ndarray, ids: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, ...]:
+    """A batch without its copies, as long as its longest text."""
+    longest = mask.sum(axis=1).max()
+    return rows, ids[: len(rows), :longest], mask[: len(rows), :longest]
 
 
 def _jax(encoder: TextEncoder, work: list) -> Callable[[], np.ndarray]:
@@ -97,11 +149,13 @@ def _torch(encoder: TextEncoder, work: list) -> Callable[[], np.ndarray]:
 
 
 def main() -> dict[str, float]:
-    """Prints the median and the range of each number; returns the medians."""
+    """Prints the machine, and the median and quartiles of each number; returns the medians."""
+    print(machine.measured())
     results = measure()
     for name, values in results.items():
-        low, middle, high = np.quantile(values, [0, 0.5, 1])
-        print(f"{name:30s} {middle:8.2f}   ({low:.2f} to {high:.2f})")
+        low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
+        spread = f"   ({low:.2f} to {high:.2f})" if low < high else ""
+        print(f"{name:40s} {middle:8.2f}{spread}")
     return {name: float(np.median(values)) for name, values in results.items()}
 
 

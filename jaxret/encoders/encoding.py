@@ -16,12 +16,13 @@ from jaxtyping import Float32, Int
 
 from jaxret import distributed
 from jaxret.encoders.cache import read_vectors, write_vectors
-from jaxret.encoders.padding import batches
+from jaxret.encoders.padding import FINE, LENGTHS, batches
 from jaxret.encoders.specs import Kind
 from jaxret.encoders.text_encoder import TextEncoder, digest, with_prefix
 from jaxret.progress import Progress
 
 SHARD = 512  # texts between two writes to the cache: what an interruption can lose
+MANY = 16_384  # texts from which on finer lengths save more than their programs take to compile
 
 
 def encode(
@@ -62,6 +63,7 @@ def encode(
     vectors = {} if folder is None else read_vectors(folder, encoder.width)
     todo = {key: text for key, text in zip(keys, prefixed, strict=True) if key not in vectors}
     names = sorted(todo, key=lambda key: -len(todo[key]))  # so that a shard's lengths are close
+    lengths = FINE if len(names) >= MANY else LENGTHS
     total = len(set(keys))
     with Progress(
         desc=f"{encoder.spec.name}, {kind} ({total - len(todo)} of {total} cached)",
@@ -72,7 +74,8 @@ def encode(
     ) as bar:
         for start in range(0, len(names), SHARD):
             part, fresh = names[start : start + SHARD], {}
-            for rows, batch in _embed(encoder, [todo[name] for name in part], batch_tokens):
+            work = _batches(encoder, [todo[name] for name in part], batch_tokens, lengths)
+            for rows, batch in forward(encoder, work):
                 fresh |= {part[row]: vector for row, vector in zip(rows, batch, strict=True)}
                 bar.update(len(rows))
             if folder is not None:
@@ -100,7 +103,6 @@ def forward(
         yield from pool.map(one, work)
 
 
-def _embed(encoder, texts, batch_tokens):
-    """Positions and their vectors, batch by batch."""
+def _batches(encoder, texts, batch_tokens, lengths):
     tokens = [text.ids for text in encoder.tokenizer.encode_batch(texts)]
-    return forward(encoder, batches(tokens, batch_tokens))
+    return batches(tokens, batch_tokens, lengths)

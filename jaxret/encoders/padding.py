@@ -12,14 +12,16 @@ from jaxtyping import Bool, Int
 # a quarter costs about a tenth in padding. BERTs end at 512.
 LENGTHS = (16, 24, 32, 40, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512)
 LENGTHS += (640, 768, 1024, 1280, 1536, 2048, 3072, 4096, 6144, 8192)
+# More, for many texts: half of the padding is gone, which repays the programs.
+FINE = (*range(8, 257, 8), *(length for length in LENGTHS if length > 256))
 # Fewer, for what is trained: gradients compile for longer.
 COARSE = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192)
 
 
 def batches(
-    tokens: Sequence[Sequence[int]], batch_tokens: int
+    tokens: Sequence[Sequence[int]], batch_tokens: int, lengths: Sequence[int] = LENGTHS
 ) -> Iterator[tuple[Int[np.ndarray, "b"], Int[np.ndarray, "B L"], Bool[np.ndarray, "B L"]]]:
-    """Groups texts of similar length into the few shapes that `LENGTHS` allows, longest first.
+    """Groups texts of similar length into the few shapes that ``lengths`` allow, longest first.
 
     Only the very last batch can have fewer than B texts; it is filled up with copies of its last.
     A text that comes alone stays alone: live systems ask for one at a time.
@@ -29,11 +31,11 @@ def batches(
     """
     order = np.argsort([-len(text) for text in tokens], kind="stable")
     while len(order):
-        size = max(1, batch_tokens // padded_length(len(tokens[order[0]])))
+        size = max(1, batch_tokens // padded_length(len(tokens[order[0]]), lengths))
         size = 1 if len(tokens) == 1 else size
         rows, order = order[:size], order[size:]
         full = np.pad(rows, (0, size - len(rows)), mode="edge")
-        yield rows, *pad([tokens[row] for row in full])
+        yield rows, *pad([tokens[row] for row in full], lengths)
 
 
 def pad(

@@ -7,6 +7,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from jaxret.encoders import encode, load_encoder
+from jaxret.encoders import encoding as module
 from tests.tiny_folders import TEXTS, WORDS, write_bert, write_deberta
 
 
@@ -47,6 +48,24 @@ def test_a_deberta_is_loaded_and_encodes_like_any_other(deberta):
     np.testing.assert_allclose(got, one_by_one(encoder, TEXTS), atol=1e-5)
     np.testing.assert_allclose(np.linalg.norm(got, axis=1), 1.0, atol=1e-6)
     assert np.abs(got[0] - got[1]).max() > 1e-3  # not one vector for everything
+
+
+def test_many_texts_get_more_lengths_and_the_same_vectors(checkpoint, monkeypatch):
+    encoder = load_encoder("minilm", checkpoint)
+    text = "a b c"  # 5 tokens
+    lengths = []
+
+    def seen(params, ids, mask):
+        lengths.append(ids.shape[1])
+        return compiled(params, ids, mask)
+
+    compiled = encoder.compiled
+    vars(encoder)["compiled"] = seen
+    few = encode(encoder, [text, "a"], kind="query", cache=None, progress=False)
+    monkeypatch.setattr(module, "MANY", 2)
+    many = encode(encoder, [text, "a"], kind="query", cache=None, progress=False)
+    assert lengths == [16, 8]
+    np.testing.assert_allclose(many, few, atol=1e-6)
 
 
 def test_each_kind_of_text_gets_its_prefix(checkpoint):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxret.encoders.padding import LENGTHS, batches, pad, padded_length
+from jaxret.encoders.padding import FINE, LENGTHS, batches, pad, padded_length
 
 
 def test_batches_hold_every_text_once_in_few_shapes():
@@ -17,6 +17,18 @@ def test_batches_hold_every_text_once_in_few_shapes():
         assert mask.any(axis=1).all()  # a row of nothing but padding has no mean
     assert sorted(seen) == list(range(500))
     assert shapes <= {(1024 // length, length) for length in LENGTHS}
+
+
+def test_more_lengths_pad_less():
+    tokens = [[1] * n for n in np.random.default_rng(3).integers(2, 257, 5000)]
+    padded = {}
+    for lengths in (LENGTHS, FINE):
+        shapes = [ids.shape for _, ids, _ in batches(tokens, 512, lengths)]
+        assert set(shapes) <= {(512 // length, length) for length in lengths}
+        padded[lengths] = sum(rows * length for rows, length in shapes)
+    real = sum(map(len, tokens))
+    assert padded[FINE] - real < 0.6 * (padded[LENGTHS] - real)
+    assert set(LENGTHS) <= set(FINE)
 
 
 def test_a_text_that_comes_alone_is_not_filled_up():
