@@ -19,7 +19,7 @@ the best rule was chosen; ``regret``, what the best earns a round more than the 
 the best from all others, and ``gain``, what the chosen one earns more than static retrieval.
 
 2 cores: some 3 min on DeskBank. Expect there from 4,000 rounds, where tools are drawn, that the
-choice lacks about 0.007 to the best, a rule by lot 0.025 (values) and 0.049 (select).
+choice lacks about 0.005 to the best, a rule by lot 0.025 (values) and 0.047 (select).
 """
 
 import warnings
