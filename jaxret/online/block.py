@@ -53,7 +53,7 @@ from jaxret.online.settling import settled
 from jaxret.over_items import Axis
 from jaxret.types import Choice, Feedback, State
 
-_NOTHING: Any = ((), ())
+_NOTHING: Any = (None, None)
 
 
 class Rounds(NamedTuple):
@@ -225,16 +225,16 @@ def end(
     """The state after a block."""
     rule, replay = parts(learner)
     own, past, count = state.extra if replay else (state.extra, *_NOTHING)
-    maps, _ = own or _NOTHING
+    (maps, _), m = own or _NOTHING, _lines_a_round(learner)
+    factor = None if rule.projection.factor is None else moving.factor
+    writing = narrow_rows.writing(rule.rounding, state, axis)
+    f_e, moves = moving.asks or _NOTHING
+    theta, sums = settled(state.theta, moving.pending, still.u, factor, f_e, writing=writing)
     if rule.query_map is not None:
-        (f_e, moves), m = moving.asks, _lines_a_round(learner)
-        pulls = block_maps.pulls(state.theta, still.u, moving.pending, f_e, m, axis)
+        pulls = block_maps.pulls(sums, still.u, moving.pending, f_e, m, axis)
         change = rule.query_map.change(still.params, still.lines, pulls, moves.astype(pulls.dtype))
         new = map_tiles.moved(maps, state.t, rule.map_every, change)
         maps = jax.tree.map(lambda new, old: jnp.where(moves.any(), new, old), new, maps)
-    factor = None if rule.projection.factor is None else moving.factor
-    writing = narrow_rows.writing(rule.rounding, state, axis)
-    theta = settled(state.theta, moving.pending, still.u, factor, writing=writing)
     extra = () if rule.rows_alone else (maps, moving.memory)
     if replay:
         extra = (extra, *recall.remembered(past, moving.bits, count, rounds.real, rounds.asked))

@@ -10,7 +10,6 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxret.online import narrow_rows
 from jaxret.online.learner import Rule
 from jaxret.over_items import Axis
 
@@ -40,14 +39,14 @@ def asked(asks: Any, f_e: Float[Array, "n I"], moves: Bool[Array, ""], line: Int
 
 
 def pulls(
-    theta: Float[Array, "I d"],
+    sums: Float[Array, "Bm d"],
     u: Float[Array, "Bm d"],
     pending: Float[Array, "Bm I"],
     f_e: Float[Array, "Bm I"],
     m: int,
     axis: Axis,
 ) -> Float[Array, "Bm d"]:
-    """``Theta_s^T e_s`` of every line, from the block's first Theta and what was pending in each.
+    """``Theta_s^T e_s`` of every line, from ``Theta^T f_s e_s`` and what was pending in each.
 
     Returns:
       [Bm, d], the same on all devices.
@@ -55,5 +54,5 @@ def pulls(
     line = np.arange(len(u))
     phase = 2 * (line // m) + (line % m > 0)
     earlier = phase[None, :] < phase[:, None]
-    local = narrow_rows.sums(f_e, theta) - jnp.where(earlier, f_e @ pending.T, 0.0) @ u
+    local = sums - jnp.where(earlier, f_e @ pending.T, 0.0) @ u
     return local if axis is None else lax.psum(local, axis)

@@ -21,15 +21,21 @@ def block(items):
 def test_parts_are_the_whole(items, projected):
     theta, pending, u, factor = block(items)
     factor = factor if projected else None
-    got = settled(theta, pending, u, factor, part=8)
-    np.testing.assert_allclose(got, settled(theta, pending, u, factor), rtol=1e-5, atol=1e-5)
+    weights = pending[::-1]
+    rows, sums = settled(theta, pending, u, factor, weights, part=8)
+    whole, asked = settled(theta, pending, u, factor, weights)
+    np.testing.assert_allclose(rows, whole, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(sums, asked, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(sums, np.asarray(weights) @ np.asarray(theta), rtol=1e-5, atol=1e-5)
 
 
-def test_parts_need_no_second_theta():
+@pytest.mark.parametrize("asked", [True, False])
+def test_parts_need_no_second_theta(asked):
     def room(part):
         whole = jax.jit(lambda *arrays: settled(*arrays, part=part), donate_argnums=0)
         return whole.lower(*arrays).compile().memory_analysis().temp_size_in_bytes
 
     arrays = block(8192)
+    arrays += [arrays[1]] if asked else []
     assert room(8192) >= arrays[0].nbytes
     assert room(64) < arrays[0].nbytes / 4
