@@ -32,15 +32,15 @@ def mixture_of_8() -> Learner:
     return mixture([still, rows, grid(presets.mapped, **tiled), grid(presets.centred, **tiled)])
 
 
-LEARNERS = {
+LEARNERS = {  # what has a blocked form first
     "greedy": presets.greedy,
-    "mapped": presets.mapped,
-    "centred": presets.centred,
-    "greedy_replayed": presets.greedy_replayed,
-    "mixture": mixture,
     "mapped_tiled": partial(presets.mapped, map_every=TILE),
     "centred_tiled": partial(presets.centred, map_every=TILE),
+    "greedy_replayed": presets.greedy_replayed,
     "mixture_of_8": mixture_of_8,
+    "mapped": presets.mapped,
+    "centred": presets.centred,
+    "mixture": mixture,
 }
 
 
