@@ -15,7 +15,7 @@ Backend: Triton, which wants sizes that are powers of two, so I is padded to one
 jax 0.10 takes where no backend is named, refuses: it stages whole arrays in shared memory (3,000
 items, b = 8: "smem_bytes=485384 > max_smem_bytes=232448") in copies of at most 256 elements along
 each dimension (b = 2: "Async copies only support copying <=256 elements along each dimension, got
-(2, 4096)"). jax 0.12 takes Triton by itself.
+(2, 4096)"). jax 0.12 takes Triton by itself, and says that it will be removed one day.
 
 Letters: I items, d width, B rounds a block, b rounds a tile, T rounds, L labels.
 """
