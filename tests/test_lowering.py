@@ -155,9 +155,8 @@ def test_a_qwen3_lowers_as_eight_parts_with_none_of_its_matrices_whole(size, pla
 
 def lowered_for_cuda(run, *shapes):
     device = AbstractDevice("NVIDIA H100 80GB HBM3", None, "gpu")  # newer Pallas asks for one
-    traced = jax.jit(run).trace(*shapes)
     with use_abstract_mesh(AbstractMesh((), (), abstract_device=device)):
-        return traced.lower(lowering_platforms=("cuda",)).as_text()
+        return jax.jit(run).trace(*shapes).lower(lowering_platforms=("cuda",)).as_text()
 
 
 @pytest.mark.parametrize("learner", [presets.greedy, presets.orag])
