@@ -1,4 +1,4 @@
-"""Does a kernel work here?   `python -m experiments.benchmarks.gpu.trial NAME`
+"""Does a kernel work here?
 
 A kernel that reads where it may not takes its process with it, and whatever was to be measured
 afterwards. So each is tried in a process of its own, against the form that it stands for.
@@ -27,9 +27,12 @@ def broken(
 ) -> tuple[str, ...]:
     """The kernels that fail when they are tried, side by side; the record says how."""
     env = os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    command = [sys.executable, "-m", "experiments.benchmarks.gpu.trial"]
+    code = f"import sys; from {__name__} import tried; tried(sys.argv[1])"
     pipes: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
-    begun = {name: subprocess.Popen([*command, name], env=env, **pipes) for name in names}
+    begun = {
+        name: subprocess.Popen([sys.executable, "-c", code, name], env=env, **pipes)
+        for name in names
+    }
     failed = []
     for name, process in begun.items():
         try:
@@ -56,7 +59,3 @@ def tried(name: str) -> None:
         wanted = simulate_blocked(learner, state, Environment(), stream, key)[1].item
         if (same := float((shown == wanted).mean())) < 0.9:
             raise RuntimeError(f"{name}: {same:.0%} of the items that {learner.name} shows")
-
-
-if __name__ == "__main__":
-    tried(sys.argv[1])
