@@ -9,9 +9,9 @@ import pytest
 
 # Most of the suite's time is compilation: half of that is the MLIR pipeline that emits a fusion,
 # for which XLA has an older and quicker way, a tenth is parting small programs among threads, and
-# some is what `optimised` keeps. From jax 0.12 on XLA has the quicker way alone, and no such flag.
+# some is what `optimised` keeps. From jax 0.11 on XLA has no such flag.
 FLAGS = ["--xla_cpu_parallel_codegen_split_count=1"]
-if jax.__version_info__ < (0, 12):
+if jax.__version_info__ < (0, 11):
     FLAGS.append("--xla_cpu_use_fusion_emitters=false")
 os.environ.setdefault("XLA_FLAGS", " ".join(FLAGS))
 jax.config.update("jax_disable_most_optimizations", True)
