@@ -36,7 +36,6 @@ import numpy as np
 from jaxtyping import Float, Int
 from omegaconf import DictConfig
 
-from experiments.common.ahead import ahead
 from experiments.common.config import learner_grids, plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.figures import learning_figures
@@ -93,18 +92,12 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     )
     results: dict[str, np.ndarray] = {}
     curves: dict[str, dict[str, np.ndarray]] = {}
-
-    def simulated(grid):
+    bar = Progress(grids, unit="learner")
+    for grid in bar:
+        bar.set_postfix_str(name := grid.name)
         simulation = Simulation(
             grid.make, task, environment, seeds=seeds, example=grid.settings[0], chunk=cfg.chunk
         )
-        simulation.compile(simulation.setting(*grid.settings[0]), training)
-        return simulation
-
-    for grid, simulation in (
-        bar := Progress(ahead(simulated, grids), unit="learner", total=len(grids))
-    ):
-        bar.set_postfix_str(name := grid.name)
         of_grid, validation = (grid, simulation, ranker), parts.validation
         held = tune(
             run.unit(f"{name}-heldout"), *of_grid, training, validation=validation, ranked=unseen

@@ -115,11 +115,6 @@ class Simulation:
         """
         return self._start(self._arrays, jnp.asarray(settings, jnp.float32), self._seeds)
 
-    def compile(self, settings: Float[np.ndarray, "R n"], orders: Int[np.ndarray, "R T"]) -> None:
-        """Compiles the programs of such runs, by a chunk of rounds in which nothing happens."""
-        nothing = np.full_like(self.cut(orders)[0], -1)
-        jax.block_until_ready(self.step(self.start(settings), settings, nothing))
-
     def step(
         self, states: State, settings: Float[np.ndarray, "R n"], order: Int[np.ndarray, "R c"]
     ) -> tuple[State, Trace]:

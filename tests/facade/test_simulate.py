@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -125,23 +124,6 @@ def test_chunks_do_not_matter(task):
     same(runs[0].trace, runs[1].trace)
     same(runs[0].states, runs[1].states)
     assert runs[0].trace.item.shape == (1, 180)
-
-
-@pytest.mark.parametrize("make", [jr.greedy, jr.mapped])  # in blocks, and by the scan
-def test_what_was_compiled_is_what_runs(task, make):
-    """In a thread of its own; a chunk of no rounds changes nothing."""
-    orders = np.stack([streams.exposures(len(task), 1, seed) for seed in (0, 1)])
-    runs = []
-    for ahead in (True, False):
-        simulation = Simulation(make, task, seeds=[0, 1])
-        if ahead:
-            with ThreadPoolExecutor(1) as thread:
-                thread.submit(simulation.compile, simulation.setting(), orders).result()
-            known = simulation._start._cache_size(), simulation._step._cache_size()
-        runs.append(simulation.run(simulation.setting(), orders))
-        if ahead:
-            assert (simulation._start._cache_size(), simulation._step._cache_size()) == known
-    same(*runs)
 
 
 @pytest.mark.parametrize(
