@@ -17,8 +17,8 @@ Keys of results.json (one value a repeat; speed-ups are larger where blocked is 
 Vectors are random and of unit length: no time depends on their values. PyTorch and the encoder
 are left out where torch is not installed.
 
-2 cores: 7 min with torch. Expect at 43215x1536: 9 to 12 over the scan, 1.2 to 1.4 over the floor, 14
-to 24 over PyTorch.
+2 cores: 7 min with torch. Expect at 43215x1536: 9 to 12 over the scan, 1.2 to 1.4 over the floor,
+14 to 24 over PyTorch.
 """
 
 import importlib.util
