@@ -47,7 +47,7 @@ def maximum(x: Float[Array, " I"], axis: Axis) -> Float[Array, ""]:
 def argmax(x: Float[Array, " I"], axis: Axis) -> Int[Array, ""]:
     """Finds the largest entry over all items; of equals the first.
 
-    Two plain reductions: XLA makes one slow loop of `jnp.argmax` on CPU, eight times their time.
+    Two plain reductions: on CPU XLA makes one slow loop of `jnp.argmax`, several times their time.
 
     Returns:
       its catalogue position [].
