@@ -4,10 +4,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from hydra import compose, initialize_config_dir
 
 from experiments import compare_encoders, evaluate_retrieval, orag, rerank, rivals
-from experiments.common.config import CONFIGS
 from experiments.common.experiment import Experiment
 from experiments.forgetting import __main__ as forgetting
 from experiments.multihop import __main__ as multihop
@@ -18,8 +16,8 @@ from jaxret.data.dataset import split_by_group
 from jaxret.data.hops import by_evidence
 from jaxret.data.masks import draw_parts
 from jaxret.data.split import own_split
+from tests.experiments.configs import config_of, in_world
 
-SMALL = ["dataset=jsonl", "tracking=files", "seeds=1"]
 LEFT_OUT = (
     "importance_weighted",
     "chosen_only",
@@ -213,14 +211,8 @@ CASES = {
 
 def configure(name, world, directory):
     case = CASES[name]
-    where = [
-        f"dataset.path={world / 'data'}",
-        f"encoder.path={world / 'encoder'}",
-        f"cache={world / 'cache'}",
-        f"directory={directory}",
-    ]
+    where = in_world(world, directory)
     if name in ("transfer", "compare_encoders"):
         other = ["other.name=minilm", f"other.path={world / 'encoder'}", "other.layers=1"]
         where += other
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose(name.partition(",")[0], [*SMALL, *case.settings, *where])
+    return config_of(name.partition(",")[0], "seeds=1", *case.settings, *where)

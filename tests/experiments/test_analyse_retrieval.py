@@ -5,15 +5,14 @@ import sys
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 from sklearn.metrics import roc_auc_score
 
 from experiments.analyse_retrieval import __main__ as analysis
 from experiments.analyse_retrieval import embeddings, failures
-from experiments.common.config import CONFIGS
 from jaxret import data, encoders
 from jaxret.data.split import own_split
 from jaxret.data.templates import template
+from tests.experiments.configs import config_of
 
 TOOLS, K = 24, 2
 PICTURES = {"cosines.png", "tsne.png", "failures.png", "lengths.png"}
@@ -30,8 +29,7 @@ def configure(folder, directory, *overrides):
         "tracking=files",
         f"directory={directory}",
     ]
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("analyse_retrieval", [*small, *overrides])
+    return config_of("analyse_retrieval", *small, *overrides)
 
 
 @pytest.fixture(scope="module")

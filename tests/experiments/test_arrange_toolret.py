@@ -4,19 +4,17 @@ import json
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
 from experiments import arrange_toolret
-from experiments.common.config import CONFIGS
 from jaxret import data
 from jaxret.data.toolret import benchmark
+from tests.experiments.configs import config_of
 
 
 def arranged(path, *more):
     """DeskBank as a copy."""
     desk = "tasks={desk:{source:{name:deskbank},category:customized,instruction:Find it.}}"
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        cfg = compose("arrange_toolret", [f"path={path}", "~tasks", f"+{desk}", *more])
+    cfg = config_of("arrange_toolret", f"path={path}", "~tasks", f"+{desk}", *more)
     arrange_toolret.main(cfg)
     return benchmark(path)
 

@@ -4,13 +4,12 @@ import json
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
 from experiments import audit_agreement
-from experiments.common.config import CONFIGS
 from jaxret import statistics
 from jaxret.documents import audit
 from jaxret.files import json_lines
+from tests.experiments.configs import config_of
 from tests.fake_llm import Reply, serving
 
 DOCUMENTS = [
@@ -61,8 +60,7 @@ def configure(folder, url, *more):
         "llm.retries=0",
         "bootstrap=50",
     ]
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("audit_agreement", [*settings, *more])
+    return config_of("audit_agreement", *settings, *more)
 
 
 def says(messages, number):

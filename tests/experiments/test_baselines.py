@@ -4,15 +4,15 @@ import json
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
 from experiments import evaluate_retrieval
-from experiments.common.config import CONFIGS, plain, table
+from experiments.common.config import plain, table
 from experiments.retrieval import methods
 from jaxret import data
 from jaxret.data.split import own_split
 from jaxret.online.estimators import REGISTRY as ESTIMATORS
 from jaxret.validate import from_registry
+from tests.experiments.configs import config_of
 from tests.experiments.processes import stopped_at
 
 LEARNERS = ("greedy", "mapped", "full_information")
@@ -57,8 +57,7 @@ def overrides(world):
 
 
 def configure(world, directory, *more):
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("baselines", [*overrides(world), f"directory={directory}", *more])
+    return config_of("baselines", *overrides(world), f"directory={directory}", *more)
 
 
 @pytest.fixture(scope="module")

@@ -2,26 +2,19 @@
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
 from experiments.benchmarks import bfloat16
-from experiments.common.config import CONFIGS
 from jaxret.tracking import read_results
+from tests.experiments.configs import config_of, in_world
 
 
 def configure(world, directory, *more):
     small = [
-        "dataset=jsonl",
-        f"dataset.path={world / 'data'}",
-        "tracking=files",
-        f"encoder.path={world / 'encoder'}",
-        f"cache={world / 'cache'}",
-        f"directory={directory}",
+        *in_world(world, directory),
         "seeds=2",
         "rules=[greedy]",
     ]
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("benchmark_bfloat16", [*small, *more])
+    return config_of("benchmark_bfloat16", *small, *more)
 
 
 def test_every_kind_of_rows_is_played_and_held_against_float32(world, tmp_path):

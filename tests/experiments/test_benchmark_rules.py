@@ -2,27 +2,20 @@
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
 from experiments.benchmarks import rules
-from experiments.common.config import CONFIGS
 from jaxret.tracking import read_results
+from tests.experiments.configs import config_of, in_world
 
 
 def configure(world, directory, learners):
     small = [
-        "dataset=jsonl",
-        f"dataset.path={world / 'data'}",
-        "tracking=files",
-        f"encoder.path={world / 'encoder'}",
-        f"cache={world / 'cache'}",
-        f"directory={directory}",
+        *in_world(world, directory),
         f"learner=[{learners}]",
         "rounds=8",
         "repeats=2",
     ]
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("benchmark_rules", small)
+    return config_of("benchmark_rules", *small)
 
 
 def test_times_are_held_against_those_of_greedy_in_the_same_turn(world, tmp_path):

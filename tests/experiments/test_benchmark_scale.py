@@ -3,15 +3,14 @@
 import jax
 import jax.numpy as jnp
 import pytest
-from hydra import compose, initialize_config_dir
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
 from experiments.benchmarks import collectives, scale
 from experiments.benchmarks.collectives import Exchange
-from experiments.common.config import CONFIGS
 from jaxret import sharding
 from jaxret.tracking import read_results
+from tests.experiments.configs import config_of
 
 
 def sent(function, *shapes):
@@ -67,8 +66,7 @@ def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("scale")
     small = ["tools=[512,2000]", "devices=[1,2,8]", "width=16", "rows=[64,512]", "measured=2"]
     small += ["check.tools=512", "check.devices=[2]", "rounds=128", "repeats=1", "tracking=files"]
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        scale.main(compose("benchmark_scale", [*small, f"directory={folder}"]))
+    scale.main(config_of("benchmark_scale", *small, f"directory={folder}"))
     return {name: value["mean"] for name, value in read_results(folder).items()}
 
 
@@ -108,8 +106,5 @@ def test_the_model_is_the_sum_of_its_pieces(finished):
     ],
 )
 def test_wrong_sizes_are_refused(setting, message, tmp_path):
-    with (
-        initialize_config_dir(CONFIGS, version_base="1.3"),
-        pytest.raises(ValueError, match=message),
-    ):
-        scale.main(compose("benchmark_scale", [setting, f"directory={tmp_path}"]))
+    with pytest.raises(ValueError, match=message):
+        scale.main(config_of("benchmark_scale", setting, f"directory={tmp_path}"))

@@ -2,16 +2,14 @@
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
 from experiments.benchmarks import sizes
-from experiments.common.config import CONFIGS
 from jaxret.tracking import read_results
+from tests.experiments.configs import config_of
 
 
 def configure(directory, *changes):
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("benchmark_sizes", [f"directory={directory}", "repeats=1", *changes])
+    return config_of("benchmark_sizes", f"directory={directory}", "repeats=1", *changes)
 
 
 @pytest.mark.slow

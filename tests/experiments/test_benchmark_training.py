@@ -3,11 +3,10 @@
 import importlib.util
 
 import pytest
-from hydra import compose, initialize_config_dir
 
 from experiments.benchmarks import training as benchmark_training
-from experiments.common.config import CONFIGS
 from jaxret.encoders import load_encoder
+from tests.experiments.configs import config_of
 
 pytestmark = pytest.mark.slow
 MODELS = [f"{model}/{kind}" for model in ("mlc", "refiner") for kind in ("training", "inference")]
@@ -22,8 +21,7 @@ def results(tmp_path_factory):
     directory = tmp_path_factory.mktemp("benchmark_training")
     small = ["batch=2", "tokens=16", "classes=170", "candidates=4", "pair_tokens=24", "layers=1"]
     small += ["pair_batches=[24,96]", "repeats=1", "calls=1", f"directory={directory}"]
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return benchmark_training.main(compose("benchmark_training", [*small, "tracking=files"]))
+    return benchmark_training.main(config_of("benchmark_training", *small, "tracking=files"))
 
 
 def test_every_form_is_timed(results):

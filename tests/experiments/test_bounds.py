@@ -2,32 +2,25 @@
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 import jaxret as jr
 from experiments import bounds
-from experiments.common.config import CONFIGS
 from jaxret.tracking import read_results
+from tests.experiments.configs import config_of, in_world
 
 SHORT = "tau: 0.5, c: 0.3, epsilon: 0.1, gamma: 0.1"
 
 
 def configure(world, directory, *more):
     small = [
-        "dataset=jsonl",
-        f"dataset.path={world / 'data'}",
-        "tracking=files",
-        f"encoder.path={world / 'encoder'}",
-        f"cache={world / 'cache'}",
-        f"directory={directory}",
+        *in_world(world, directory),
         "seeds=2",
         "repeats=[1,1000]",
         "~catalogues.all",
         f"catalogues={{few: {{tools: 3, horizons: [16, 64], {SHORT}}}}}",
     ]
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("bounds", [*small, *more])
+    return config_of("bounds", *small, *more)
 
 
 @pytest.fixture(scope="module")

@@ -2,16 +2,13 @@
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
 from experiments import compare_encoders
-from experiments.common.config import CONFIGS
 from jaxret import tracking
+from tests.experiments.configs import config_of, in_world
 from tests.experiments.honesty_cases import SIDES
 
 SMALL = [
-    "dataset=jsonl",
-    "tracking=files",
     "seeds=2",
     "other.name=minilm",
     "learner=[greedy]",
@@ -21,14 +18,10 @@ SMALL = [
 
 def configure(world, directory, *overrides):
     where = [
-        f"dataset.path={world / 'data'}",
-        f"encoder.path={world / 'encoder'}",
         f"other.path={world / 'encoder'}",
-        f"cache={world / 'cache'}",
-        f"directory={directory}",
+        *in_world(world, directory),
     ]
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("compare_encoders", [*SMALL, *where, *overrides])
+    return config_of("compare_encoders", *SMALL, *where, *overrides)
 
 
 def values(world, directory, rates):

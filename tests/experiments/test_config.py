@@ -6,21 +6,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
 from experiments.common import config
-from experiments.common.config import CONFIGS, NAMES, learner_grids, plain, settings
+from experiments.common.config import NAMES, learner_grids, plain, settings
 from experiments.report.jobs import composed
 from experiments.retrieval import recipes  # noqa: F401  it registers the group "recipe"
 from jaxret import encoders
 from jaxret.online.environment import Environment, environment_from
 from jaxret.online.rounds import scan_rounds
 from jaxret.types import Stream
+from tests.experiments.configs import config_of
 
 
 def configure(*overrides, name="orag"):
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose(name, list(overrides))
+    return config_of(name, *overrides)
 
 
 @pytest.fixture(scope="module")

@@ -5,11 +5,10 @@ import shutil
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
 from experiments import describe_data
-from experiments.common.config import CONFIGS
 from jaxret import data, encoders
+from tests.experiments.configs import config_of
 
 QUERIES = {
     "0": "list the open bills of this month please",
@@ -27,8 +26,7 @@ def configure(world, directory, *more):
         f"cache={world / 'cache'}",
         f"directory={directory}",
     ]
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("describe_data", [*small, *more])
+    return config_of("describe_data", *small, *more)
 
 
 @pytest.fixture(scope="module")

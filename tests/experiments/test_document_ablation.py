@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
 from experiments import document_ablation
-from experiments.common.config import CONFIGS
 from jaxret import data, encoders
 from jaxret.data.templates import template
 from jaxret.tracking import read_results
+from tests.experiments.configs import config_of, in_world
 
 FIELDS = ("function", "when_to_use", "limitation", "tags")
 PICTURES = {"gains_bm25.png", "gains_dense.png", "dilution.png"}
@@ -16,16 +15,10 @@ PICTURES = {"gains_bm25.png", "gains_dense.png", "dilution.png"}
 
 def configure(world, directory, *overrides):
     given = [
-        "dataset=jsonl",
-        f"dataset.path={world / 'data'}",
-        f"encoder.path={world / 'encoder'}",
-        f"cache={world / 'cache'}",
-        f"directory={directory}",
-        "tracking=files",
+        *in_world(world, directory),
         "draws=199",
     ]
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("document_ablation", [*given, *overrides])
+    return config_of("document_ablation", *given, *overrides)
 
 
 @pytest.fixture(scope="module")

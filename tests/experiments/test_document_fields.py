@@ -4,13 +4,12 @@ import json
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 from transformers import AutoTokenizer
 
 from experiments import document_fields
-from experiments.common.config import CONFIGS
 from jaxret import data, encoders
 from jaxret.data.templates import template
+from tests.experiments.configs import config_of
 from tests.fake_llm import Reply, serving
 
 OTHER = [
@@ -21,8 +20,7 @@ OTHER = [
 
 
 def configure(directory, *overrides):
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("document_fields", ["tracking=files", f"directory={directory}", *overrides])
+    return config_of("document_fields", "tracking=files", f"directory={directory}", *overrides)
 
 
 @pytest.fixture(scope="module")

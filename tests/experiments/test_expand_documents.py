@@ -7,13 +7,12 @@ import time
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
 from experiments import expand_documents
-from experiments.common.config import CONFIGS
 from jaxret import data
 from jaxret.data.templates import template
 from jaxret.documents.review_results import QUESTIONS
+from tests.experiments.configs import config_of
 from tests.experiments.processes import start
 from tests.fake_llm import Reply, serving
 
@@ -79,9 +78,8 @@ def overrides(folder, server, *more):
 
 
 def configure(folder, server, *more):
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        settings = [f"directory={folder / 'run'}", *overrides(folder, server, *more)]
-        return compose("expand_documents", settings)
+    settings = [f"directory={folder / 'run'}", *overrides(folder, server, *more)]
+    return config_of("expand_documents", *settings)
 
 
 def rows(path):

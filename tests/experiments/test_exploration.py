@@ -4,10 +4,9 @@ import json
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
-from experiments.common.config import CONFIGS
 from experiments.exploration import __main__ as exploration
+from tests.experiments.configs import config_of, in_world
 from tests.experiments.processes import stopped_at
 
 WAYS = ("sampled", "greedy")
@@ -15,12 +14,9 @@ CELLS = [f"tau={tau}/eta_over_tau={step}" for tau in ("0.05", "5") for step in (
 
 
 def configure(world, directory, *more):
-    small = ["dataset=jsonl", "tracking=files", "seeds=2", "exposures=4", "chunk=128"]
+    small = ["seeds=2", "exposures=4", "chunk=128"]
     where = [
-        f"dataset.path={world / 'data'}",
-        f"encoder.path={world / 'encoder'}",
-        f"cache={world / 'cache'}",
-        f"directory={directory}",
+        *in_world(world, directory),
     ]
     grid = [
         "tau=[0.05,5.0]",
@@ -28,8 +24,7 @@ def configure(world, directory, *more):
         "~ways.sampled_likelihood",
         "~ways.epsilon_greedy",
     ]
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("exploration", [*small, *where, *grid, *more])
+    return config_of("exploration", *small, *where, *grid, *more)
 
 
 @pytest.fixture(scope="module")

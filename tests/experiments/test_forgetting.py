@@ -6,9 +6,8 @@ import sys
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
-from experiments.common.config import CONFIGS, plain
+from experiments.common.config import plain
 from experiments.common.loading import load_task
 from experiments.forgetting import __main__ as forgetting
 from experiments.forgetting import curves as measures
@@ -19,10 +18,9 @@ from jaxret.online.ranker import Ranker
 from jaxret.online.simulation import Simulation
 from jaxret.online.specs import learner_grid
 from jaxret.online.streams import orders
+from tests.experiments.configs import config_of, in_world
 
 SMALL = [
-    "dataset=jsonl",
-    "tracking=files",
     "seeds=2",
     "points=5",
     "learner=[frozen,greedy,mapped]",
@@ -38,13 +36,9 @@ LEARNERS = ("frozen", "greedy", "mapped")
 
 def configure(world, directory, *more):
     where = [
-        f"dataset.path={world / 'data'}",
-        f"encoder.path={world / 'encoder'}",
-        f"cache={world / 'cache'}",
-        f"directory={directory}",
+        *in_world(world, directory),
     ]
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("forgetting", [*SMALL, *where, *more])
+    return config_of("forgetting", *SMALL, *where, *more)
 
 
 @pytest.fixture(scope="module")

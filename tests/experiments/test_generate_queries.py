@@ -3,13 +3,12 @@
 import json
 
 import pytest
-from hydra import compose, initialize_config_dir
 
 from experiments import build_catalogue, generate_queries, orag
-from experiments.common.config import CONFIGS
 from jaxret import data
 from jaxret.checkpoint import Interrupted
 from jaxret.data.split import own_split
+from tests.experiments.configs import config_of
 from tests.experiments.conftest import TOOLS
 from tests.fake_llm import Reply, serving
 from tests.fake_writer import Writer, draft, offered
@@ -18,8 +17,7 @@ SMALL = ["tracking=files", "generate.iterations=3", "generate.batch=12", "judge.
 
 
 def configure(name, directory, *more):
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose(name, [f"directory={directory}", *more])
+    return config_of(name, f"directory={directory}", *more)
 
 
 def generation(world, directory, server, *more):

@@ -4,12 +4,11 @@ import time
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
 from experiments import latency
-from experiments.common.config import CONFIGS
 from experiments.common.run_directory import open_run
 from experiments.retrieval.bench import Bench
+from tests.experiments.configs import config_of, in_world
 from tests.experiments.processes import stopped_at
 
 METHODS = ("bm25", "documents", "cross_encoder", "refit", "greedy", "mapped")
@@ -17,9 +16,8 @@ METHODS = ("bm25", "documents", "cross_encoder", "refit", "greedy", "mapped")
 
 def configure(world, directory, *more):
     small = [
-        "dataset=jsonl",
+        *in_world(world, directory),
         "document=full",
-        "tracking=files",
         f"methods=[{','.join(METHODS)}]",
         "queries=8",
         "learner=[greedy,mapped]",
@@ -33,14 +31,9 @@ def configure(world, directory, *more):
         "recipes.cross_encoder.epochs=0.1",
         "recipes.cross_encoder.limit=16",
         "recipes.cross_encoder.document_limit=16",
-        f"dataset.path={world / 'data'}",
-        f"encoder.path={world / 'encoder'}",
         f"models={world / 'models_of_latency'}",
-        f"cache={world / 'cache'}",
-        f"directory={directory}",
     ]
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("latency", [*small, *more])
+    return config_of("latency", *small, *more)
 
 
 @pytest.fixture(scope="module")

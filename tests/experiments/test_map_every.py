@@ -2,29 +2,22 @@
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
 from experiments import map_every
-from experiments.common.config import CONFIGS
 from jaxret.online.blocked import has_blocked_form, parts_of_all
 from jaxret.online.environment import Environment
 from jaxret.tracking import read_results
+from tests.experiments.configs import config_of, in_world
 
 
 def configure(world, directory, *more):
     small = [
-        "dataset=jsonl",
-        f"dataset.path={world / 'data'}",
-        "tracking=files",
-        f"encoder.path={world / 'encoder'}",
-        f"cache={world / 'cache'}",
-        f"directory={directory}",
+        *in_world(world, directory),
         "seeds=2",
         "rules=[centred]",
         "every=[1,8]",
     ]
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("map_every", [*small, *more])
+    return config_of("map_every", *small, *more)
 
 
 def test_every_tile_is_played_and_held_against_the_first(world, tmp_path):

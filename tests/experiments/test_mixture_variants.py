@@ -4,28 +4,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
 import jaxret as jr
 from experiments import mixture_variants as variants
-from experiments.common.config import CONFIGS
 from jaxret.tracking import read_results
 from jaxret.types import Choice, Feedback
+from tests.experiments.configs import config_of, in_world
 
 
 def configure(world, directory, *more):
     small = [
-        "dataset=jsonl",
-        f"dataset.path={world / 'data'}",
-        "tracking=files",
-        f"encoder.path={world / 'encoder'}",
-        f"cache={world / 'cache'}",
-        f"directory={directory}",
+        *in_world(world, directory),
         "seeds=2",
         "clusters=2",
     ]
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("mixture_variants", [*small, *more])
+    return config_of("mixture_variants", *small, *more)
 
 
 @pytest.fixture(scope="module")

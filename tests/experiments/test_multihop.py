@@ -7,9 +7,7 @@ import signal
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
-from experiments.common.config import CONFIGS
 from experiments.common.loading import load_task
 from experiments.multihop import __main__ as multihop
 from experiments.multihop import tasks
@@ -17,6 +15,7 @@ from jaxret import data
 from jaxret.checkpoint import Interrupted
 from jaxret.data.dataset import Query, build
 from jaxret.data.hops import as_hops
+from tests.experiments.configs import config_of
 from tests.experiments.conftest import TOOLS
 from tests.fake_llm import Reply, serving
 
@@ -33,8 +32,7 @@ def configure(world, directory, *more, folder="data"):
         f"cache={world / 'cache'}",
         f"directory={directory}",
     ]
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("multihop", [*SMALL, *where, *more])
+    return config_of("multihop", *SMALL, *where, *more)
 
 
 def unit(directory, name):

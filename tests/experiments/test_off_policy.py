@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
 import jaxret as jr
-from experiments.common.config import CONFIGS
 from experiments.off_policy import coverage, coverage_page, worlds
 from jaxret.tracking import read_results
+from tests.experiments.configs import config_of
 from tests.facade.conftest import make_task
 
 TASK = make_task(queries=100)
@@ -83,8 +82,7 @@ def best(log):
 
 
 def small(directory, *more):
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("off_policy_coverage", [f"directory={directory}", *more])
+    return config_of("off_policy_coverage", f"directory={directory}", *more)
 
 
 def test_intervals_cover_the_value_and_nothing_else(tmp_path):

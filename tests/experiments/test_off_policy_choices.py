@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
 import jaxret as jr
-from experiments.common.config import CONFIGS
 from experiments.off_policy import exploration, selection, worlds
 from jaxret.tracking import read_results
+from tests.experiments.configs import config_of, in_world
 from tests.facade.conftest import make_task
 
 TASK = make_task(queries=100)
@@ -59,15 +58,9 @@ def test_select_is_judged_by_what_its_rules_have_become():
 
 def configure(name, world, directory, *more):
     given = [
-        "dataset=jsonl",
-        f"dataset.path={world / 'data'}",
-        "tracking=files",
-        f"encoder.path={world / 'encoder'}",
-        f"cache={world / 'cache'}",
-        f"directory={directory}",
+        *in_world(world, directory),
     ]
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose(name, [*given, *more])
+    return config_of(name, *given, *more)
 
 
 def values(directory):

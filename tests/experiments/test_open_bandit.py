@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
-from experiments.common.config import CONFIGS
 from experiments.off_policy import impressions, open_bandit
 from jaxret.tracking import read_results
+from tests.experiments.configs import config_of
 
 HEAD = ",timestamp,item_id,position,click,propensity_score,user_feature_0"
 P = {"random": np.full(3, 1 / 3), "bts": np.array([0.7, 0.2, 0.1])}
@@ -86,9 +85,8 @@ def test_each_log_says_what_the_other_earned(folder):
 
 
 def configure(directory, path, *more):
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        given = [f"dataset.path={path}", f"directory={directory}", "tracking=files"]
-        return compose("off_policy_open_bandit", [*given, *more])
+    given = [f"dataset.path={path}", f"directory={directory}", "tracking=files"]
+    return config_of("off_policy_open_bandit", *given, *more)
 
 
 def test_the_command_keeps_its_table(folder, tmp_path):

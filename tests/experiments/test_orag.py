@@ -6,16 +6,15 @@ import time
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
 from experiments import orag
-from experiments.common.config import CONFIGS
 from experiments.common.loading import load_task
 from jaxret import data, encoders, load_embeddings, metrics
 from jaxret.data.hops import as_hops
 from jaxret.data.templates import template
 from jaxret.tracking import read_results
 from tests.experiments import processes
+from tests.experiments.configs import config_of
 
 SMALL = [
     "exposures=1",
@@ -32,8 +31,7 @@ SMALL = [
 
 
 def configure(directory, *overrides):
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("orag", [*SMALL, f"directory={directory}", *overrides])
+    return config_of("orag", *SMALL, f"directory={directory}", *overrides)
 
 
 @pytest.fixture(scope="module")

@@ -1,17 +1,15 @@
 """The paper's own settings, end to end on DeskBank: they move next to nothing."""
 
 import pytest
-from hydra import compose, initialize_config_dir
 
 from experiments import paper_settings
-from experiments.common.config import CONFIGS
+from tests.experiments.configs import config_of
 from tests.experiments.processes import stopped_at
 
 
 def configure(directory, *overrides):
     small = ["seeds=2", "rates.adamw=[1e-5]", "rates.sgd=[1e-5]", "tracking=files"]
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("paper_settings", [*small, f"directory={directory}", *overrides])
+    return config_of("paper_settings", *small, f"directory={directory}", *overrides)
 
 
 @pytest.fixture(scope="module")

@@ -5,12 +5,11 @@ import re
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
 from experiments import rankgpt
-from experiments.common.config import CONFIGS
 from jaxret import data
 from jaxret.data.templates import name_description
+from tests.experiments.configs import config_of
 from tests.fake_llm import Reply, serving
 
 QUERIES, CANDIDATES = 9, 12
@@ -37,8 +36,7 @@ def configure(world, directory, url, *more):
         f"llm.base_url={url}",
         "llm.retries=0",
     ]
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("rankgpt", [*settings, *more])
+    return config_of("rankgpt", *settings, *more)
 
 
 def knowing(dataset):

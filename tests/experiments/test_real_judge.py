@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
-from experiments.common.config import CONFIGS
 from experiments.real_judge import ask, table
 from jaxret.files import write_json_lines
 from jaxret.llm import OutOfReach
+from tests.experiments.configs import config_of
 from tests.fake_llm import Reply, serving
 
 
@@ -49,8 +48,7 @@ def configure(folder, server, *more):
         "llm.concurrency=1",
         "batch=4",
     ]
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("real_judge_ask", [*settings, *more])
+    return config_of("real_judge_ask", *settings, *more)
 
 
 def confident(messages, number):

@@ -2,18 +2,16 @@
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
 from experiments.benchmarks import simulate as benchmark_simulate
-from experiments.common.config import CONFIGS
 from experiments.regret import __main__ as regret
 from experiments.regret.curve import Curve
+from tests.experiments.configs import config_of
 from tests.experiments.processes import stopped_at
 
 
 def configure(name, directory, *overrides):
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose(name, [*overrides, f"directory={directory}", "tracking=files"])
+    return config_of(name, *overrides, f"directory={directory}", "tracking=files")
 
 
 SMALL = [

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
-from experiments.common.config import CONFIGS, plain
+from experiments.common.config import plain
 from experiments.report import __main__ as report
 from experiments.report import jobs, page
+from tests.experiments.configs import config_of
 
 QUICK = [
     "tracking=files",
@@ -23,8 +23,7 @@ QUICK = [
 
 def configure(*overrides):
     GlobalHydra.instance().clear()
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("report", list(overrides))
+    return config_of("report", *overrides)
 
 
 @pytest.fixture(scope="module")

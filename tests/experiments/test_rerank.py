@@ -6,21 +6,18 @@ from functools import partial
 import jax
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
 from experiments import rerank
-from experiments.common.config import CONFIGS
 from jaxret.llm import Chat, Endpoint
 from jaxret.methods.cross_encoder import reranker as cross_encoder
 from jaxret.nn.classifier import classifier
 from jaxret.retrieval import selectors
+from tests.experiments.configs import config_of, in_world
 from tests.experiments.processes import stopped_at
 from tests.fake_llm import Reply, serving
 from tests.tiny import encoder, weights
 
 SMALL = [
-    "dataset=jsonl",
-    "tracking=files",
     "seeds=2",
     "learner=[reranked]",
     "learners.reranked.tau=[0.04]",
@@ -35,14 +32,10 @@ SMALL = [
 
 def configure(world, directory, *more):
     where = [
-        f"dataset.path={world / 'data'}",
-        f"encoder.path={world / 'encoder'}",
         f"models={world / 'models_of_rerank'}",
-        f"cache={world / 'cache'}",
-        f"directory={directory}",
+        *in_world(world, directory),
     ]
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("rerank", [*SMALL, *where, *more])
+    return config_of("rerank", *SMALL, *where, *more)
 
 
 @pytest.fixture(scope="module")

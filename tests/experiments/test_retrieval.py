@@ -8,15 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from experiments import ablate_refiner, evaluate_retrieval
-from experiments.common.config import CONFIGS
 from jaxret import data
 from jaxret.data.split import own_split
 from jaxret.retrieval.runs import load_run
 from tests.experiments import processes
+from tests.experiments.configs import config_of
 
 TOOLS = 24
 TRAINED = ("mlc", "refiner_tool2vec", "refiner_mlc", "query2query", "query2desc", "dpr")
@@ -53,8 +52,7 @@ def configure(world, directory, *more, name="evaluate_retrieval"):
         given = [x for x in given if not x.startswith("recipes") or ".refiner_tool2vec" in x]
     else:
         given += [f"recipe=[{','.join(TRAINED)}]", f"methods=[{','.join(METHODS)}]"]
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose(name, [*given, *more])
+    return config_of(name, *given, *more)
 
 
 @pytest.fixture(scope="module")
@@ -165,8 +163,7 @@ def test_ablations_change_one_setting_at_a_time(world):
 
 
 def test_the_whole_ablations_train_no_recipe_twice():
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        cfg = compose("ablate_whole")
+    cfg = config_of("ablate_whole")
     variants = ablate_refiner.named(cfg)
     assert list(variants) == ["tools=documents", *(f"candidates={n}" for n in (8, 16, 64, 128))]
     recipe = OmegaConf.to_container(cfg.recipes.refiner_tool2vec)

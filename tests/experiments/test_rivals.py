@@ -2,23 +2,17 @@
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
 from experiments import rivals
-from experiments.common.config import CONFIGS
 from jaxret.tracking import read_results
+from tests.experiments.configs import config_of, in_world
 
 LEARNERS = "learner=[frozen,greedy,linucb]"
 
 
 def configure(world, directory, *more):
     small = [
-        "dataset=jsonl",
-        f"dataset.path={world / 'data'}",
-        "tracking=files",
-        f"encoder.path={world / 'encoder'}",
-        f"cache={world / 'cache'}",
-        f"directory={directory}",
+        *in_world(world, directory),
         "seeds=2",
         "chunk=16",
         LEARNERS,
@@ -26,8 +20,7 @@ def configure(world, directory, *more):
         "learners.linucb.alpha=[0.1]",
         "learners.greedy.tau=[0.03]",
     ]
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("rivals", [*small, *more])
+    return config_of("rivals", *small, *more)
 
 
 @pytest.fixture(scope="module")

@@ -3,26 +3,21 @@
 import jax
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
-from experiments.common.config import CONFIGS, NAMES
+from experiments.common.config import NAMES
 from experiments.scenarios import __main__ as suite
 from experiments.scenarios import page
 from experiments.scenarios.measures import Windows, largest_loss, measures
 from experiments.scenarios.rules import rule_showing, static_rule
 from jaxret.tracking import read_results
+from tests.experiments.configs import config_of, in_world
 
 SEEDS = 2
 
 
 def configure(world, directory, *more):
     small = [
-        "dataset=jsonl",
-        f"dataset.path={world / 'data'}",
-        "tracking=files",
-        f"encoder.path={world / 'encoder'}",
-        f"cache={world / 'cache'}",
-        f"directory={directory}",
+        *in_world(world, directory),
         "learner=[greedy,clipped]",
         "learners.clipped.tau=[0.02]",
         "learners.clipped.eta_over_tau=[0.02]",
@@ -31,8 +26,7 @@ def configure(world, directory, *more):
         "window=40",
         "guard.share=0.1",
     ]
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("scenarios", [*small, *more])
+    return config_of("scenarios", *small, *more)
 
 
 @pytest.fixture(scope="module")

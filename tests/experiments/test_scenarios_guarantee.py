@@ -4,19 +4,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
-from experiments.common.config import CONFIGS
 from experiments.scenarios import guarantee
 from jaxret.tracking import read_results
+from tests.experiments.configs import config_of
 
 SMALL = ["tracking=files", "seeds=2", "runs=1000", "rounds=120", "deltas=[0.1,0.3]"]
 
 
 def configure(directory, *more):
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        settings = [*SMALL, "epsilons=[0.3]", "times=[1.0]", f"directory={directory}", *more]
-        return compose("scenarios_guarantee", settings)
+    settings = [*SMALL, "epsilons=[0.3]", "times=[1.0]", f"directory={directory}", *more]
+    return config_of("scenarios_guarantee", *settings)
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,9 @@ import json
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
 from experiments import evaluate_retrieval, tiny_qwen3
-from experiments.common.config import CONFIGS
+from tests.experiments.configs import config_of
 
 LORA = "{rank: 2, alpha: 4, dropout: 0.1, targets: '.*blocks/.*/kernel'}"
 SMALL = [
@@ -44,26 +43,22 @@ def configure(world, directory, *more):
         f"directory={directory}",
         "methods=[documents,tool_embed,tool_rank]",
     ]
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("train_retriever", [*given, *more])
+    return config_of("train_retriever", *given, *more)
 
 
 @pytest.fixture(scope="module")
 def written(world):
     """The world, with a tiny Qwen3."""
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        cfg = compose(
-            "tiny_qwen3",
-            [
-                "dataset=jsonl",
-                f"dataset.path={world / 'data'}",
-                f"path={world / 'qwen3'}",
-                f"directory={world}",
-                "vocabulary=512",
-                "width=16",
-                "layers=1",
-            ],
-        )
+    cfg = config_of(
+        "tiny_qwen3",
+        "dataset=jsonl",
+        f"dataset.path={world / 'data'}",
+        f"path={world / 'qwen3'}",
+        f"directory={world}",
+        "vocabulary=512",
+        "width=16",
+        "layers=1",
+    )
     tiny_qwen3.main(cfg)
     return world
 
@@ -120,8 +115,7 @@ def test_wrong_settings_are_refused_by_name(written, tmp_path, override, message
 @pytest.mark.parametrize("name", ["tool_embed", "tool_rank"])
 def test_the_papers_settings_are_beside_the_small_ones(name):
     def recipe(which):
-        with initialize_config_dir(CONFIGS, version_base="1.3"):
-            return compose("train_retriever", [f"recipe=[{which}]"]).recipes[name]
+        return config_of("train_retriever", f"recipe=[{which}]").recipes[name]
 
     small, paper = recipe(name), recipe(f"{name}_paper")
     assert set(small) == set(paper)  # one code reads both

@@ -6,15 +6,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
-from experiments.common.config import CONFIGS
 from experiments.common.loading import encoded, find_encoder, load_task
 from experiments.transfer import __main__ as transfer
 from experiments.transfer import later_tools, other_encoder
 from experiments.transfer.protocols import Stage
 from jaxret.data.masks import Masks, draw_parts_each
 from jaxret.online import projections
+from tests.experiments.configs import config_of
 from tests.experiments.processes import stopped_at
 
 SMALL = [
@@ -31,8 +30,7 @@ SMALL = [
 
 
 def configure(directory, *overrides):
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("transfer", [*SMALL, f"directory={directory}", *overrides])
+    return config_of("transfer", *SMALL, f"directory={directory}", *overrides)
 
 
 @pytest.fixture(scope="module")
@@ -227,8 +225,7 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(finished, 
 )
 def test_wrong_settings_are_refused_before_any_work(tmp_path, override, message):
     kept = [part for part in SMALL if override != "learner=[mapped]" or "learner" not in part]
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        cfg = compose("transfer", [*kept, f"directory={tmp_path / 'run'}", override])
+    cfg = config_of("transfer", *kept, f"directory={tmp_path / 'run'}", override)
     with pytest.raises(ValueError, match=message):
         transfer.main(cfg)
     assert not (tmp_path / "run" / "units").exists()

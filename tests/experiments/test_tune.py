@@ -3,12 +3,11 @@
 import csv
 
 import pytest
-from hydra import compose, initialize_config_dir
 
 from experiments import tune
-from experiments.common.config import CONFIGS
 from experiments.common.run_directory import RunDirectory
 from jaxret.checkpoint import Interrupted
+from tests.experiments.configs import config_of
 
 SMALL = [
     "trials=4",
@@ -20,8 +19,7 @@ SMALL = [
 
 
 def configure(directory, *overrides):
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("tune", [*SMALL, f"directory={directory}", *overrides])
+    return config_of("tune", *SMALL, f"directory={directory}", *overrides)
 
 
 @pytest.mark.slow

@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
-from experiments.common.config import CONFIGS
 from experiments.common.loading import load_task
 from experiments.variance import __main__ as variance
 from experiments.variance import estimator_study as bits
+from tests.experiments.configs import config_of
 from tests.experiments.processes import stopped_at
 
 KEPT = ("importance_weighted", "debiased", "full_information")
@@ -23,8 +22,7 @@ def configure(directory, *more):
         "moments={tau:0.1,queries:40}",
     ]
     small += [f"~learners.{name}" for name in LEFT_OUT]
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("variance", [*small, f"directory={directory}", *more])
+    return config_of("variance", *small, f"directory={directory}", *more)
 
 
 @pytest.fixture(scope="module")

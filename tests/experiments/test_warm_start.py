@@ -5,15 +5,14 @@ import shutil
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
-from experiments.common.config import CONFIGS
 from experiments.common.loading import load_task
 from experiments.warm_start import __main__ as warm_start
 from experiments.warm_start import from_start
 from jaxret.data.dataset import Query, build
 from jaxret.online.ranker import Ranker
 from jaxret.theory.comparators import proximal_losses
+from tests.experiments.configs import config_of
 from tests.experiments.processes import stopped_at
 
 SMALL = [
@@ -31,8 +30,7 @@ STARTS = ("document/terse", "document/full", "tool2vec", "mixture")
 
 
 def configure(directory, *overrides):
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("warm_start", [*SMALL, f"directory={directory}", *overrides])
+    return config_of("warm_start", *SMALL, f"directory={directory}", *overrides)
 
 
 @pytest.fixture(scope="module")
@@ -191,8 +189,7 @@ def test_files_hold_the_curves_and_figures(finished):
 )
 def test_wrong_settings_are_refused_before_any_work(tmp_path, override, message):
     kept = [part for part in SMALL if "learner" not in part]
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        cfg = compose("warm_start", [*kept, f"directory={tmp_path / 'run'}", override])
+    cfg = config_of("warm_start", *kept, f"directory={tmp_path / 'run'}", override)
     with pytest.raises(ValueError, match=message):
         warm_start.main(cfg)
     assert not (tmp_path / "run").exists()

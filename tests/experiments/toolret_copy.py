@@ -3,10 +3,9 @@
 import json
 
 import numpy as np
-from hydra import compose, initialize_config_dir
 
-from experiments.common.config import CONFIGS
 from jaxret import data
+from tests.experiments.configs import config_of
 
 TASKS = {"apibank": "web", "mnms": "web", "toolink": "code", "desk": "customized"}
 TOOLS, QUERIES = 48, 12  # tools in all, queries a task
@@ -57,5 +56,4 @@ def configure(world, copy, directory, *more):
         "depth=20",
         *(f"models.{name}.path={world / 'encoder'}" for name in ("minilm", "e5_small")),
     ]
-    with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return compose("evaluate_toolret", [*where, *more])
+    return config_of("evaluate_toolret", *where, *more)
