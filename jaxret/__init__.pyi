@@ -39,6 +39,7 @@ from .online import (
     scenarios as scenarios,
     schedules as schedules,
 )
+from .online.bandits.banditron import banditron as banditron
 from .online.bandits.bootstrapped import bootstrapped as bootstrapped
 from .online.bandits.fastcb import fastcb as fastcb
 from .online.bandits.gaptron import gaptron as gaptron
@@ -74,7 +75,6 @@ from .online.grids import (
 from .online.learners import learners as learners
 from .online.mixture import mixture as mixture
 from .online.presets import (
-    banditron as banditron,
     centred as centred,
     centred_replayed as centred_replayed,
     chosen_only as chosen_only,

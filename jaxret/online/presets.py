@@ -132,21 +132,6 @@ def greedy(
 
 
 @preset
-def banditron(
-    *,
-    tau: float = 0.02,
-    eta: float = 2e-4,
-    epsilon: float = 0.05,
-    projection: Projection = SPHERE,
-    schedule: Schedule | None = None,
-) -> Learner:
-    """Kakade et al. (2008): epsilon-greedy with the perceptron step, started at Theta_1."""
-    policy = policies.epsilon_greedy(epsilon=epsilon)
-    estimator = estimators.banditron()
-    return _rank_one("banditron", estimator, policy, tau, eta, projection, schedule)
-
-
-@preset
 def full_information(
     *,
     tau: float = 0.02,

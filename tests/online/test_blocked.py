@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jaxret.online import estimators, policies, presets, projections, rank_one, schedules
+from jaxret.online.bandits.banditron import banditron
 from jaxret.online.blocked import simulate_blocked
 from jaxret.online.environment import Environment, simulated_reranker
 from jaxret.online.learner import Learner
@@ -93,7 +94,7 @@ SPHERE, BALL = {"projection": projections.sphere()}, {"projection": projections.
 FREE = {"projection": projections.none()}
 ORAG = presets.orag(**SET, **FREE)
 TAPERED = presets.orag(**SET, **SPHERE, schedule=schedules.inverse_sqrt())
-BANDITRON = presets.banditron(**SET, **BALL, epsilon=EPSILON)
+BANDITRON = banditron(**SET, **BALL, epsilon=EPSILON)
 TEACHER = presets.full_information(**SET, **FREE)
 GREEDY = presets.greedy(**SET, **FREE, schedule=schedules.cosine(rounds=80))
 DEBIASED = rank_one.rank_one(
@@ -230,7 +231,7 @@ def test_the_blocked_form_is_the_scan(run):
 
 def test_the_dice_of_the_world_are_not_those_of_the_learner(problem):
     catalogue, stream = problem(times=40)
-    rule = presets.banditron(tau=TAU, eta=0.0, epsilon=0.5, **FREE)
+    rule = banditron(tau=TAU, eta=0.0, epsilon=0.5, **FREE)
     world, key = Environment(noise_rate=0.3), jax.random.key(6)
     state = rule.init(*catalogue)
     trace = jax.tree.map(

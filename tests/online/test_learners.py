@@ -15,6 +15,7 @@ from jaxret.online import (
     rank_one,
     schedules,
 )
+from jaxret.online.bandits.banditron import banditron
 from jaxret.online.learner import Learner, where_observed
 from jaxret.online.measure import measure
 from jaxret.online.rank_one import coefficients
@@ -56,7 +57,7 @@ LEARNERS = [
     presets.orag(**STEPS, k=3, projection=projections.ball()),
     presets.chosen_only(**STEPS, **FREE),
     presets.greedy(**STEPS, **FREE, estimator=estimators.debiased(noise_rate=0.1)),
-    presets.banditron(**STEPS, epsilon=0.2),
+    banditron(**STEPS, epsilon=0.2),
     presets.full_information(**STEPS, projection=projections.ball()),
     presets.frozen(),
 ]
@@ -231,7 +232,7 @@ def test_an_oracle_without_labels_is_refused_by_one_sentence():
         (lambda: presets.orag(tau=0.0, eta=0.1), "tau must be > 0, got 0.0"),
         (lambda: presets.greedy(tau=1.0, eta=-0.1), "eta must be >= 0, got -0.1"),
         (lambda: presets.orag(**STEPS, divide_by="q"), "divide_by must be"),
-        (lambda: presets.banditron(**STEPS, epsilon=2.0), r"epsilon must be in \[0, 1\], got 2.0"),
+        (lambda: banditron(**STEPS, epsilon=2.0), r"epsilon must be in \[0, 1\], got 2.0"),
     ],
 )
 def test_settings_outside_their_range_are_refused(make, message):

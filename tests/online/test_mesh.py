@@ -13,6 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 from jaxret import sharding
 from jaxret.online import presets, projections, schedules
+from jaxret.online.bandits.banditron import banditron
 from jaxret.online.blocked import TILE, simulate_blocked, simulate_on_mesh
 from jaxret.online.environment import Environment, simulated_reranker
 from jaxret.types import State
@@ -21,7 +22,7 @@ DEVICES = [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 4)), 8]
 SPHERE = {"projection": projections.sphere(), "schedule": schedules.inverse_sqrt()}
 ORAG = presets.orag(tau=0.2, eta=0.02, **SPHERE)
 SLATES = presets.orag(tau=0.2, eta=0.02, k=5, **SPHERE)
-BANDITRON = presets.banditron(tau=0.2, eta=0.1, epsilon=0.2, projection=projections.none())
+BANDITRON = banditron(tau=0.2, eta=0.1, epsilon=0.2, projection=projections.none())
 KEY = partial(jax.random.key, 4)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jaxret.online import presets, projections
+from jaxret.online.bandits.banditron import banditron
 from jaxret.online.blocked import simulate_blocked
 from jaxret.online.environment import Environment
 from jaxret.online.learner import Learner
@@ -90,7 +91,7 @@ def test_runs_side_by_side_are_the_runs_alone(stream):
         (presets.mapped(map_every=32), "'mapped' has no kernel"),
         (presets.full_information(), "'full_information' has no kernel"),
         (presets.orag(k=3), "softmax of k=3"),
-        (presets.banditron(), "got epsilon_greedy of k=1"),
+        (banditron(), "got epsilon_greedy of k=1"),
     ],
 )
 def test_learners_without_a_kernel_are_refused(learner, said, stream):

@@ -6,7 +6,8 @@
     neural_linear          the same with the noise learnt
     squarecb, fastcb       a regression a tool by descent, inverse-gap weighting
     logistic_ucb           a logistic regression a tool, a diagonal Hessian, a bonus
-    gaptron, soba          multiclass perceptrons for bits   (`banditron` is in `presets`)
+    banditron, gaptron,
+    soba                   multiclass perceptrons for bits
     bootstrapped           heads that saw different bits
     success_prior          each tool's own rate of success, on top of `greedy`
 
@@ -16,6 +17,7 @@ package enters them in the registry.
 """
 
 from jaxret.online.bandits import (
+    banditron,
     bootstrapped,
     fastcb,
     gaptron,
@@ -31,6 +33,7 @@ from jaxret.online.bandits import (
 )
 
 __all__ = [
+    "banditron",
     "bootstrapped",
     "fastcb",
     "gaptron",
