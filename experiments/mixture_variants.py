@@ -10,11 +10,12 @@ nothing is reported elsewhere). Of each variant:
     VARIANT/online, /final       success of the tool shown; nDCG@10 of the streamed queries
     VARIANT/gain, /final_gain    the same less the mixture's as it is, seed by seed
 
-Four variants are no settings of the library, where none of them would be worth one:
+Five variants are no settings of the library, where none of them would be worth one:
 
     stacked     logits are mixed, not probabilities: argmax sum_g w_g logit P_g
     thompson    an expert is drawn by its weight in every round, and its best tool is shown
     clusters    the queries of each cluster of tools have weights of their own
+    own choice  an expert learns from the bits of tools that it would have shown, and no other
     equal       the weights stay equal
 
 2 cores: 10 minutes for DeskBank, 15 for UltraTool.
@@ -90,6 +91,7 @@ def variants(task: Task, clusters: int) -> dict[str, Callable[[], Learner]]:
         "stacked": stacked,
         "thompson": thompson,
         "clusters": partial(clustered, groups),
+        "own choice": own_choice,
         "equal": partial(jr.mixture, beta=1e-9, alpha=0.0),
     }
 
@@ -208,6 +210,27 @@ def clustered(groups: np.ndarray) -> Learner:
 
     alone = learner._replace(chances=None, mixing=None, blend=None)
     return alone._replace(init=init, act=act, update=update, logits=logits, scores=scores)
+
+
+def own_choice() -> Learner:
+    """A mixture whose experts learn from the tools that they would have shown, and no other."""
+    learner, sizes = jr.mixture(), [len(form.settings) for form in default_experts()]
+
+    def update(state, query, choice, feedback):
+        new = learner.update(state, query, choice, feedback)
+        mine = jnp.argmax(words(learner, state, query), axis=1) == choice.item  # [G]
+        parts = jnp.split(mine, np.cumsum(sizes)[:-1])
+        forms = zip(parts, new.extra.rows, state.extra.rows, strict=True)
+        rows = tuple(_where(*form) for form in forms)
+        return new._replace(extra=new.extra._replace(rows=rows))
+
+    return learner._replace(update=update, blend=None)
+
+
+@jax.vmap
+def _where(mine, new, old):
+    """Of each expert of a form, its new rows or its old ones."""
+    return jax.tree.map(partial(jnp.where, mine), new, old)
 
 
 def best(scores) -> Slate:

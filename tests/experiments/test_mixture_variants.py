@@ -95,6 +95,20 @@ def test_stacked_and_drawn_experts_say_what_one_expert_would(problem):
             assert int(learner.act(state, query, jax.random.key(t)).items[0]) == best
 
 
+def test_an_expert_learns_from_no_tool_that_it_would_not_have_shown(problem):
+    learner = variants.own_choice()
+    state, _ = streamed(learner, problem)  # after which experts disagree
+    words = jax.jit(jax.vmap(lambda query: variants.words(learner, state, query)))(problem[1])
+    choices = np.asarray(jnp.argmax(words, axis=2))  # [T, G]
+    t = next(t for t, all_of_them in enumerate(choices) if len(set(all_of_them[1:].tolist())) > 1)
+    choice = Choice(item=jnp.asarray(choices[t, 1]), propensity=jnp.float32(1))
+    new = jax.jit(learner.update)(state, problem[1][t], choice, Feedback(jnp.float32(1)))
+    for g in range(1, choices.shape[1]):  # the first never moves
+        (_, before), (_, after) = (learner.mixing.expert(one, g) for one in (state, new))
+        moved = bool((before.theta != after.theta).any())
+        assert moved == (choices[t, g] == choices[t, 1])
+
+
 def test_numbers_that_cannot_be_are_refused(world, tmp_path):
     with pytest.raises(ValueError, match="clusters must be >= 1, got 0"):
         variants.main(configure(world, tmp_path, "clusters=0"))
