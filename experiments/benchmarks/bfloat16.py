@@ -25,6 +25,7 @@ import numpy as np
 from omegaconf import DictConfig
 
 import jaxret as jr
+from experiments.benchmarks import machine
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import load_task
 from experiments.common.run_directory import RunDirectory
@@ -52,6 +53,7 @@ ROWS: dict[str, Callable[[Learner], Learner]] = {
 @experiment("benchmark_bfloat16")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Plays every learner with every kind of rows on the same streams."""
+    print(machine.measured(), flush=True)
     task = load_task(cfg)
     seeds = range(cfg.seed, cfg.seed + cfg.seeds)
     results: dict[str, np.ndarray] = {}

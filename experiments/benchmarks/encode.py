@@ -3,7 +3,7 @@
     uv run python -m experiments.benchmarks.encode                 # 2 idle cores: 2 min
 
 All forms encode the same DeskBank texts (half of them full documents, half queries) with
-all-MiniLM-L6-v2 in float32, in batches sorted by length. Two threads each, in one process, in
+all-MiniLM-L6-v2 in float32, in batches sorted by length; with a thread a core, in one process, in
 turn, after one round that is not counted. Tokenising is not timed.
 
     jax           in the batches of `jaxret.encoders.encode`
@@ -34,16 +34,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.benchmarks import machine
+from experiments.benchmarks.timing import quartiles
+from experiments.benchmarks.work import reading
 from jaxret.data import deskbank
 from jaxret.data.templates import full
 from jaxret.encoders import TextEncoder, forward, load_encoder
 from jaxret.encoders.padding import FINE, batches
 from jaxret.nn.bert import BertConfig
 
-THREADS = 2
 
-
-def measure(*, n_texts: int = 320, repeats: int = 5) -> dict[str, list[float]]:
+def measure(*, n_texts: int = 320, repeats: int = 5) -> dict[str, np.ndarray]:
     """Times all forms; needs torch.
 
     Args:
@@ -53,6 +53,7 @@ def measure(*, n_texts: int = 320, repeats: int = 5) -> dict[str, list[float]]:
     Returns:
       the names above, each with one value a repeat.
     """
+    machine.pin_torch()
     encoder = load_encoder("minilm")
     tokens = [text.ids for text in encoder.tokenizer.encode_batch(_texts(n_texts))]
     work = {
@@ -77,7 +78,7 @@ def measure(*, n_texts: int = 320, repeats: int = 5) -> dict[str, list[float]]:
     wall, cpu = ({name: np.array(pairs)[:, i] for name, pairs in times.items()} for i in (0, 1))
     config = encoder.backbone.config
     assert isinstance(config, BertConfig)  # MiniLM is one
-    needed = _operations(config, [len(text) for text in tokens]) / _PRODUCT
+    needed = reading(config, [len(text) for text in tokens]).operations / _PRODUCT
     real = sum(map(len, tokens))
     found = {}
     for ours in ("jax", "jax_fine"):
@@ -88,7 +89,7 @@ def measure(*, n_texts: int = 320, repeats: int = 5) -> dict[str, list[float]]:
         found[f"encoder/{name}_share_of_rate"] = needed * wall["rate"] / wall[name]
         found[f"encoder/{name}_cpu_share_of_rate"] = needed * cpu["rate"] / cpu[name]
         found[f"encoder/{name}_padding"] = [1 - real / sum(ids.size for _, ids, _ in batched)]
-    return {name: [float(value) for value in values] for name, values in found.items()}
+    return {name: np.array(values) for name, values in found.items()}
 
 
 def _texts(count: int) -> list[str]:
@@ -111,13 +112,6 @@ def _product() -> None:
         jax.block_until_ready(a @ a)
 
 
-def _operations(config: BertConfig, lengths: list[int]) -> float:
-    """Two a weight and token, and the attention's two products; no padding."""
-    n, hidden = np.asarray(lengths, np.float64), config.hidden
-    weights = hidden * (4 * hidden + 2 * config.intermediate)
-    return float(config.layers * (2 * weights * n + 4 * hidden * n**2).sum())
-
-
 def _cut(rows: np.ndarray, ids: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, ...]:
     """A batch without its copies, as long as its longest text."""
     longest = mask.sum(axis=1).max()
@@ -132,7 +126,6 @@ def _torch(encoder: TextEncoder, work: list) -> Callable[[], np.ndarray]:
     import torch
     from transformers import BertModel
 
-    torch.set_num_threads(THREADS)
     model = BertModel.from_pretrained(encoder.directory).eval()
 
     @torch.inference_mode()
@@ -153,9 +146,7 @@ def main() -> dict[str, float]:
     print(machine.measured())
     results = measure()
     for name, values in results.items():
-        low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
-        spread = f"   ({low:.2f} to {high:.2f})" if low < high else ""
-        print(f"{name:40s} {middle:8.2f}{spread}")
+        print(f"{name:40s} {quartiles(values)}")
     return {name: float(np.median(values)) for name, values in results.items()}
 
 

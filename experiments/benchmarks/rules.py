@@ -19,11 +19,13 @@ import time
 import numpy as np
 from omegaconf import DictConfig
 
+from experiments.benchmarks import machine
+from experiments.benchmarks.timing import quartiles
 from experiments.common.config import learner_grids
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import load_task
 from experiments.common.run_directory import RunDirectory
-from experiments.common.tables import results_table
+from experiments.common.tables import print_table
 from experiments.rivals import size
 from jaxret.online import streams
 from jaxret.online.simulation import Simulation
@@ -36,6 +38,7 @@ COLUMNS = ("microseconds", "over_greedy", "kilobytes")
 @experiment("benchmark_rules")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Times every learner on the first rounds of a stream."""
+    print(machine.measured(), flush=True)
     task, grids = load_task(cfg), learner_grids(cfg)
     rounds = min(cfg.rounds, len(task))
     order = streams.exposures(len(task), 1, cfg.seed)[None, :rounds]
@@ -74,9 +77,13 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a line a learner."""
+    """Prints a line a learner: medians, and quartiles."""
     title = f"{cfg.dataset.name}, {cfg.encoder.name}: one seed, {cfg.repeats} repeats"
-    results_table(results, list(cfg.learners), COLUMNS, title)
+    rows = {
+        name: [quartiles(results[f"{name}/{column}"]["values"]) for column in COLUMNS]
+        for name in cfg.learners
+    }
+    print_table(title, COLUMNS, rows)
 
 
 if __name__ == "__main__":

@@ -4,15 +4,20 @@
     uv run python -m experiments.benchmarks.simulate sizes=[3000x384] with_encoder=false
 
 All forms are timed in one process, in turn, so a ratio survives a noisy machine where a time
-does not; medians and quartiles are printed, after the machine with its caches, bandwidth and rate.
+does not; XLA and PyTorch have a thread a core. The machine is printed with its caches, bandwidth
+and rate, then medians and quartiles: of each form its time a round, how often that is what its
+bytes or its operations take at least, and which of the two limits it (`work` has the formulas).
 Keys of results.json (one value a repeat; speed-ups are larger where blocked is faster):
 
-    <I>x<d>/blocked_over_scan     time of the round-by-round scan / time of the blocked form
-    <I>x<d>/blocked_over_floor    time of the blocked form / time of its two matrix products
-    <I>x<d>/floor_over_limit      theirs / what memory or arithmetic of the machine takes for them
-    <I>x<d>/blocked_over_torch    time of the same rounds in PyTorch, in place / blocked
-    grid/one_program_over_runs    64 runs one after another / one program over the grid
-    encoder/jax_over_torch        time of HuggingFace PyTorch / time of jaxret.encoders
+    <I>x<d>/<form>/microseconds      a round; of floor (the two products), blocked, scan, torch
+    <I>x<d>/<form>/over_memory       that over what its bytes take, at <I>x<d>/in_place: passes over
+                                     as much as Theta, in a cache or in memory
+    <I>x<d>/<form>/over_arithmetic   the same of its operations, at machine/rate
+    <I>x<d>/blocked_over_scan        time of the round-by-round scan / time of the blocked form
+    <I>x<d>/blocked_over_floor       time of the blocked form / time of its two matrix products
+    <I>x<d>/blocked_over_torch       time of the same rounds in PyTorch, in place / blocked
+    grid/one_program_over_runs       64 runs one after another / one program over the grid
+    encoder/jax_over_torch           time of HuggingFace PyTorch / time of jaxret.encoders
 
 Vectors are random and of unit length: no time depends on their values. PyTorch and the encoder
 are left out where torch is not installed.
@@ -21,17 +26,17 @@ are left out where torch is not installed.
 14 to 24 over PyTorch.
 """
 
-import importlib.util
 import resource
-import time
 from collections.abc import Callable
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.benchmarks import machine
+from experiments.benchmarks import machine, timing, work
+from experiments.benchmarks.timing import Form
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.run_directory import RunDirectory
 from jaxret import sharding
@@ -40,36 +45,34 @@ from jaxret.online.blocked import BLOCK, simulate_blocked
 from jaxret.online.environment import Environment
 from jaxret.online.presets import orag
 from jaxret.online.rounds import scan_rounds
+from jaxret.progress import Progress
 from jaxret.types import Stream
 
 TAU, ETA = 0.05, 1e-4
+Calls: TypeAlias = dict[str, tuple[Callable[[], object], int]]  # and how many rounds each runs
 
 
 @experiment("benchmark_simulate")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Times everything that the config names."""
-    torch = cfg.with_torch and importlib.util.find_spec("torch") is not None
+    torch = cfg.with_torch and machine.pin_torch()
     this = machine.measured()
     print(this, flush=True)
-    results: dict[str, list[float]] = {
-        "machine/bandwidth": [this.bandwidth],
-        "machine/rate": [this.rate],
+    results = {
+        "machine/bandwidth": np.array([this.bandwidth]),
+        "machine/rate": np.array([this.rate]),
     }
-    for size in cfg.sizes:
+    for size in Progress([*cfg.sizes], unit="size"):
         items, width = (int(number) for number in size.split("x"))
         forms = _forms(items, width, cfg.floats, torch)
-        for name, times in _in_turn(forms, cfg.repeats).items():
-            results[f"{size}/{name}_microseconds"] = list(times)
+        results |= _timed(size, forms, items, width, cfg.repeats, this.rate)
         _ratios(results, size)
-        seconds, limit = this.floor(**_work(items, width))
-        floor = np.array(results[f"{size}/floor_microseconds"])
-        results[f"{size}/floor_over_limit"] = list(floor / (1e6 * seconds))
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        results[f"{size}/peak_gib"] = [peak]
-        line = f"{_line(results, size)}; two products are bound by {limit}"
-        print(f"{size}: {line}; peak memory so far {peak:.2f} GiB", flush=True)
-    grid = _in_turn(_grid(**cfg.grid), cfg.repeats)
-    results["grid/one_program_over_runs"] = list(grid["runs"] / grid["one_program"])
+        results[f"{size}/peak_gib"] = np.array([peak])
+    items, width = cfg.grid["items"], cfg.grid["width"]  # a dict has items of its own
+    results |= _timed("grid", _grid(**cfg.grid), items, width, cfg.repeats, this.rate)
+    runs = results["grid/runs/microseconds"]
+    results["grid/one_program_over_runs"] = runs / results["grid/one_program/microseconds"]
     if torch and cfg.with_encoder:
         from experiments.benchmarks import encode
 
@@ -79,26 +82,24 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a line a number."""
-    for name, value in results.items():
-        low, middle, high = np.percentile(value["values"], (25, 50, 75))
-        spread = f" ({low:.4g} to {high:.4g})" if low < high else ""
-        print(f"{name:45s} {middle:.4g}{spread}")
+    """Prints a line a form, and one a ratio."""
+    timing.show(results, "microseconds", "a round of each form")
 
 
-def _in_turn(forms: dict[str, tuple[Callable, int]], repeats: int) -> dict[str, np.ndarray]:
-    """Microseconds a round of each form, [repeats]; the first call of each is not counted."""
-    times: dict[str, list[float]] = {name: [] for name in forms}
-    for repeat in range(repeats + 1):
-        for name, (form, rounds) in forms.items():
-            begin = time.perf_counter()
-            form()
-            if repeat:
-                times[name].append(1e6 * (time.perf_counter() - begin) / rounds)
-    return {name: np.array(values) for name, values in times.items()}
+def _timed(
+    group: str, calls: Calls, items: int, width: int, repeats: int, rate: float
+) -> dict[str, np.ndarray]:
+    """Results of forms with a Theta of this shape, and the bandwidth that limits them."""
+    forms = {
+        f"{group}/{name}": Form(call, work.simulation(name, items, width), rounds)
+        for name, (call, rounds) in calls.items()
+    }
+    bandwidth = machine.in_place(4 * items * width)
+    found = timing.timed(forms, repeats, "microseconds", bandwidth=bandwidth, rate=rate)
+    return {f"{group}/in_place": np.array([bandwidth]), **found}
 
 
-def _forms(items: int, width: int, floats: float, torch: bool) -> dict[str, tuple[Callable, int]]:
+def _forms(items: int, width: int, floats: float, torch: bool) -> Calls:
     """The timed forms and how many rounds each runs."""
     block = BLOCK
     many = max(block, int(floats / (items * width)) // block * block)
@@ -128,7 +129,7 @@ def _forms(items: int, width: int, floats: float, torch: bool) -> dict[str, tupl
         blocks = stream.queries[stream.order].reshape(-1, block, width)
         return jax.lax.scan(products, theta, blocks)[0]
 
-    forms = {
+    forms: Calls = {
         "floor": (lambda: jax.block_until_ready(floor(theta)), many),
         "blocked": (lambda: jax.block_until_ready(blocked(state)), many),
         "scan": (lambda: jax.block_until_ready(scan(state)), few),
@@ -160,9 +161,7 @@ def _torch(theta: np.ndarray, stream: Stream) -> Callable[[], None]:
     return run
 
 
-def _grid(
-    *, items: int, width: int, rounds: int, seeds: int, steps: int
-) -> dict[str, tuple[Callable, int]]:
+def _grid(*, items: int, width: int, rounds: int, seeds: int, steps: int) -> Calls:
     """seeds x steps runs as one program, and one after another through a compiled single run."""
     theta, stream = _random(items, width, rounds)
     orders = jnp.asarray([streams.exposures(rounds, 1, seed) for seed in range(seeds)])
@@ -199,27 +198,15 @@ def _random(items: int, width: int, rounds: int):
     )
 
 
-def _ratios(results: dict[str, list[float]], size: str) -> None:
+def _ratios(results: dict[str, np.ndarray], size: str) -> None:
     times = {
-        name: np.array(results[f"{size}/{name}_microseconds"])
+        name: results[f"{size}/{name}/microseconds"]
         for name in ("floor", "blocked", "scan", "torch")
-        if f"{size}/{name}_microseconds" in results
+        if f"{size}/{name}/microseconds" in results
     }
-    results[f"{size}/blocked_over_floor"] = list(times["blocked"] / times["floor"])
-    results[f"{size}/blocked_over_scan"] = list(times["scan"] / times["blocked"])
-    if "torch" in times:
-        results[f"{size}/blocked_over_torch"] = list(times["torch"] / times["blocked"])
-
-
-def _work(items: int, width: int) -> dict[str, float]:
-    """Bytes that the two products of a block read and write, and their operations, a round."""
-    theta = items * width
-    return {"read": 3 * 4.0 * theta / BLOCK, "operations": 4.0 * theta}
-
-
-def _line(results: dict[str, list[float]], size: str) -> str:
-    names = [name for name in results if name.startswith(f"{size}/blocked_over")]
-    return ", ".join(f"{name.split('/')[1]} {np.median(results[name]):.2f}" for name in names)
+    results[f"{size}/blocked_over_floor"] = times["blocked"] / times["floor"]
+    for name in times.keys() & {"scan", "torch"}:
+        results[f"{size}/blocked_over_{name}"] = times[name] / times["blocked"]
 
 
 if __name__ == "__main__":

@@ -30,6 +30,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from omegaconf import DictConfig
 
+from experiments.benchmarks import machine
+from experiments.benchmarks.timing import quartiles
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.run_directory import RunDirectory
 from jaxret import plots
@@ -42,6 +44,7 @@ ROWS = 4096  # that are drawn at a time
 @experiment("benchmark_sizes")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Measures every size, and draws the figure."""
+    print(machine.measured(), flush=True)
     results: dict[str, np.ndarray] = {}
     for size in (bar := Progress([*cfg.sizes], unit="size")):
         bar.set_postfix_str(size)
@@ -78,12 +81,9 @@ def check(cfg: DictConfig) -> None:
 def show(cfg: DictConfig, results: Found) -> None:
     """Prints a line a size."""
     for size in cfg.sizes:
-        times = results[f"{size}/microseconds"]["values"]
-        low, middle, high = np.percentile(times, (25, 50, 75))
+        times = quartiles(results[f"{size}/microseconds"]["values"])
         peak = results[f"{size}/peak_over_theta"]["mean"]
-        print(
-            f"{size:>12}: {middle:10,.1f} us a round ({low:,.1f} to {high:,.1f}), {peak:.2f} Theta"
-        )
+        print(f"{size:>12}: us a round {times}, peak memory {peak:.2f} Theta")
     if "slope" in results:
         print(f"slope from {cfg.from_items:,} items on: {results['slope']['mean']:.2f}")
 

@@ -6,21 +6,26 @@ MLC and ToolRefiner on MiniLM, in float32 without dropout, against HuggingFace's
 same weights and the same padded batch of DeskBank queries. A training step is forward, backward and
 AdamW over all parameters (PyTorch's fused one, its fastest here). Before anything is timed, logits
 must agree to 1e-4, and so must the weights after one step. All forms run in one process, in turn,
-so a ratio survives a noisy machine where a time does not. Keys of results.json (means over
-repeats; ratios are larger where jaxret is faster):
+so a ratio survives a noisy machine where a time does not; XLA and PyTorch have a thread a core. The
+machine is printed, then medians and quartiles: of each form its time, how often that is what its
+bytes or its operations take at least, and which of the two limits it (`work` has the formulas; pads
+count as tokens, both sides compute them). Keys of results.json (one value a repeat; ratios are
+larger where jaxret is faster):
 
+    <form>/milliseconds              a call: a batch of B queries, or one query where <form> is
+                                     refiner/alone/jax or cross_encoder/<n>
+    <form>/over_memory               that over what its bytes take, at machine/in_place: passes over
+                                     as much as the weights
+    <form>/over_arithmetic           the same of its operations, at machine/rate
     <model>/<training|inference>/jax_over_torch     time of PyTorch / time of jaxret, per batch
     refiner/<batch|alone>/over_cross_encoder        time of a cross-encoder of the same backbone
         for the N candidates of a query, as N sequences / time of ToolRefiner for a query, in a
-        batch of B or alone
-    cross_encoder/<n>/milliseconds_a_query          in batches of n tokens; the fastest is compared
-    cross_encoder/tokens_a_pair                     mean, after cutting
+        batch of B or alone; cross_encoder/<n> has batches of n tokens, and the fastest counts
+    cross_encoder/tokens_a_pair      mean, after cutting
 
 PyTorch is left out where torch is not installed.
 """
 
-import importlib.util
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -31,9 +36,11 @@ import optax
 from jaxtyping import Array, Float
 from omegaconf import DictConfig
 
+from experiments.benchmarks import machine, timing
+from experiments.benchmarks.timing import Form
+from experiments.benchmarks.work import reading, step
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.run_directory import RunDirectory
-from experiments.common.tables import results_table
 from jaxret.data import deskbank
 from jaxret.data.templates import full
 from jaxret.encoders import TextEncoder, encode, load_encoder
@@ -41,6 +48,7 @@ from jaxret.encoders.padding import batches
 from jaxret.methods.mlc import classification
 from jaxret.methods.refiner_objective import refinement
 from jaxret.nn.backbone import Backbone, shallow
+from jaxret.nn.bert import BertConfig
 from jaxret.nn.classifier import classifier
 from jaxret.nn.refiner import refiner
 from jaxret.training import loop
@@ -63,63 +71,47 @@ class Model(NamedTuple):
 @experiment("benchmark_training")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Times everything."""
-    return measure(cfg)
+    with_torch = cfg.with_torch and machine.pin_torch()
+    this = machine.measured()
+    print(this, flush=True)
+    encoder = load_encoder("minilm")
+    backbone, weights = shallow(encoder.backbone, encoder.params, cfg.layers)
+    bandwidth = machine.in_place(4 * _count(weights))
+    models, pairs = _models(cfg, encoder, backbone, weights)
+    forms: dict[str, Form] = {}
+    for name, model in models.items():
+        found = _forms(cfg, encoder, model, with_torch)
+        forms |= {f"{name}/{form}": call for form, call in found.items()}
+    forms |= _cross_encoder(cfg, backbone, weights, pairs)
+    timed = timing.timed(forms, cfg.repeats, "milliseconds", bandwidth=bandwidth, rate=this.rate)
+    return {
+        "machine/bandwidth": np.array([this.bandwidth]),
+        "machine/in_place": np.array([bandwidth]),
+        "machine/rate": np.array([this.rate]),
+        "cross_encoder/tokens_a_pair": np.array([np.mean([len(pair) for pair in pairs])]),
+        **timed,
+        **_ratios({name: timed[f"{name}/milliseconds"] for name in forms}, cfg.batch),
+    }
 
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints training and inference, then a query by refiner and cross-encoder."""
-    rows = [f"{model}/{kind}" for model in ("mlc", "refiner") for kind in PASSES]
-    columns = ["jax_milliseconds", "torch_milliseconds", "jax_over_torch"]
-    results_table(results, rows, columns, f"a batch of {cfg.batch} queries")
-    rows = ["refiner/batch", "refiner/alone"]
-    rows += [f"cross_encoder/{size}" for size in cfg.pair_batches]
-    columns = ["milliseconds_a_query", "over_cross_encoder"]
-    results_table(results, rows, columns, f"{cfg.candidates} candidates a query")
+    """Prints a line a form, and one a ratio."""
+    title = f"{cfg.batch} queries, {cfg.candidates} candidates each"
+    timing.show(results, "milliseconds", title)
 
 
-def measure(cfg: DictConfig) -> dict[str, np.ndarray]:
-    """The results by name, each with one value a repeat."""
-    encoder = load_encoder("minilm")
-    backbone, weights = shallow(encoder.backbone, encoder.params, cfg.layers)
-    models, pairs = _models(cfg, encoder, backbone, weights)
-    forms: dict[str, Callable[[], object]] = {}
-    for name, model in models.items():
-        forms |= {f"{name}/{form}": call for form, call in _forms(cfg, encoder, model).items()}
-    forms |= _cross_encoder(cfg, backbone, weights, pairs)
-    times = _in_turn(forms, cfg.repeats, cfg.calls)
-
-    results = {"cross_encoder/tokens_a_pair": np.array([np.mean([len(pair) for pair in pairs])])}
-    for row in (f"{model}/{kind}" for model in models for kind in PASSES):
-        results[f"{row}/jax_milliseconds"] = ours = times[f"{row}/jax"]
+def _ratios(times: dict[str, np.ndarray], batch: int) -> dict[str, np.ndarray]:
+    """What is compared; all [repeats]."""
+    found = {}
+    for row in (f"{model}/{kind}" for model in ("mlc", "refiner") for kind in PASSES):
         if f"{row}/torch" in times:
-            results[f"{row}/torch_milliseconds"] = theirs = times[f"{row}/torch"]
-            results[f"{row}/jax_over_torch"] = theirs / ours
-    pairwise = {name: times[name] for name in times if name.startswith("cross_encoder/")}
-    refined = {
-        "refiner/batch": times["refiner/inference/jax"] / cfg.batch,
-        "refiner/alone": times["refiner/alone/jax"],
-    }
-    for name, each in (refined | pairwise).items():
-        results[f"{name}/milliseconds_a_query"] = each
-    for name, each in refined.items():
-        results[f"{name}/over_cross_encoder"] = min(pairwise.values(), key=np.mean) / each
-    return results
-
-
-def _in_turn(
-    forms: dict[str, Callable[[], object]], repeats: int, calls: int
-) -> dict[str, Float[np.ndarray, " repeats"]]:
-    """Milliseconds a call of each form; a first round is not counted."""
-    times: dict[str, list[float]] = {name: [] for name in forms}
-    for repeat in range(repeats + 1):
-        for name, form in forms.items():
-            begin = time.perf_counter()
-            for _ in range(calls if repeat else 1):
-                form()
-            if repeat:
-                times[name].append(1e3 * (time.perf_counter() - begin) / calls)
-    return {name: np.array(values) for name, values in times.items()}
+            found[f"{row}/jax_over_torch"] = times[f"{row}/torch"] / times[f"{row}/jax"]
+    pairwise = [each for name, each in times.items() if name.startswith("cross_encoder/")]
+    fastest = min(pairwise, key=np.median)
+    found["refiner/batch/over_cross_encoder"] = fastest / (times["refiner/inference/jax"] / batch)
+    found["refiner/alone/over_cross_encoder"] = fastest / times["refiner/alone/jax"]
+    return found
 
 
 def _models(
@@ -160,16 +152,28 @@ def _models(
     return models, pairs
 
 
-def _forms(cfg: DictConfig, encoder: TextEncoder, model: Model) -> dict[str, Callable[[], object]]:
+def _forms(
+    cfg: DictConfig, encoder: TextEncoder, model: Model, with_torch: bool
+) -> dict[str, Form]:
     """What is timed of one model."""
     training, logits = Training(model), jax.jit(model.logits)
-    forms = {
-        "training/jax": training,
-        "inference/jax": lambda: logits(model.params, model.batch).block_until_ready(),
-        "alone/jax": lambda: logits(model.params, alone).block_until_ready(),
-    }
     alone = {name: x[:1] for name, x in model.batch.items()}
-    if not (cfg.with_torch and importlib.util.find_spec("torch")):
+    config, (rows, length) = _bert(model.backbone), model.batch["ids"].shape
+    if refines := "tools" in model.batch:
+        length += model.batch["tools"].shape[1]
+    inference = reading(config, [length] * rows)
+    update = step(config, [length] * rows, _count(model.params))
+
+    def infer(batch):
+        return lambda: logits(model.params, batch).block_until_ready()
+
+    forms = {
+        "training/jax": Form(training, update),
+        "inference/jax": Form(infer(model.batch), inference),
+    }
+    if refines:
+        forms["alone/jax"] = Form(infer(alone), reading(config, [length]))
+    if not with_torch:
         return forms
     from experiments.benchmarks.torch_twin import Twin, read_bert
 
@@ -184,7 +188,10 @@ def _forms(cfg: DictConfig, encoder: TextEncoder, model: Model) -> dict[str, Cal
     found = logits(model.params, model.batch)
     training()
     twin.check(model.backbone, found, model.params["backbone"], training.state.params["backbone"])
-    return forms | {"training/torch": twin.training, "inference/torch": twin.inference}
+    return forms | {
+        "training/torch": Form(twin.training, update),
+        "inference/torch": Form(twin.inference, inference),
+    }
 
 
 class Training:
@@ -202,17 +209,30 @@ class Training:
 
 def _cross_encoder(
     cfg: DictConfig, backbone: Backbone, weights: Params, pairs: list[list[int]]
-) -> dict[str, Callable[[], object]]:
+) -> dict[str, Form]:
     """All pairs of one query, in batches of similar length, for each size of batch."""
     network = classifier(backbone, 1)
     params = {**network.init(jax.random.key(0)), "backbone": weights}
     compiled = jax.jit(network.apply)
 
     def form(size):
-        work = [(jnp.asarray(ids), jnp.asarray(mask)) for _, ids, mask in batches(pairs, size)]
-        return lambda: jax.block_until_ready([compiled(params, *one) for one in work])
+        inputs = [(jnp.asarray(ids), jnp.asarray(mask)) for _, ids, mask in batches(pairs, size)]
+        lengths = [ids.shape[1] for ids, _ in inputs for _ in ids]
+        return Form(
+            lambda: jax.block_until_ready([compiled(params, *one) for one in inputs]),
+            reading(_bert(backbone), lengths, batches=len(inputs)),
+        )
 
     return {f"cross_encoder/{size}": form(size) for size in cfg.pair_batches}
+
+
+def _bert(backbone: Backbone) -> BertConfig:
+    assert isinstance(backbone.config, BertConfig)  # MiniLM is one
+    return backbone.config
+
+
+def _count(params: Params) -> int:
+    return sum(x.size for x in jax.tree.leaves(params))
 
 
 if __name__ == "__main__":

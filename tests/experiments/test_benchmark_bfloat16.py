@@ -17,8 +17,9 @@ def configure(world, directory, *more):
     return config_of("benchmark_bfloat16", *small, *more)
 
 
-def test_every_kind_of_rows_is_played_and_held_against_float32(world, tmp_path):
+def test_every_kind_of_rows_is_played_and_held_against_float32(world, tmp_path, capsys):
     bfloat16.main(configure(world, tmp_path))
+    assert "GB/s in a copy" in capsys.readouterr().out.splitlines()[0]
     results = {k: np.array(x["values"]) for k, x in read_results(tmp_path).items()}
     kinds = [f"greedy {rows}" for rows in ("float32", "nearest", "stochastic")]
     assert set(results) == {f"{kind}/{x}" for kind in kinds for x in bfloat16.COLUMNS}

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from experiments.benchmarks import rules
+from experiments.benchmarks.timing import quartiles
 from jaxret.tracking import read_results
 from tests.experiments.configs import config_of, in_world
 
@@ -18,13 +19,16 @@ def configure(world, directory, learners):
     return config_of("benchmark_rules", *small)
 
 
-def test_times_are_held_against_those_of_greedy_in_the_same_turn(world, tmp_path):
+def test_times_are_held_against_those_of_greedy_in_the_same_turn(world, tmp_path, capsys):
     rules.main(configure(world, tmp_path, "greedy,linucb"))
+    said = capsys.readouterr().out
+    assert "GB/s in a copy" in said.splitlines()[0]
     found = {k: np.array(x["values"]) for k, x in read_results(tmp_path).items()}
     ratio = found["linucb/microseconds"] / found["greedy/microseconds"]
     np.testing.assert_allclose(found["linucb/over_greedy"], ratio)
     np.testing.assert_array_equal(found["greedy/over_greedy"], [1, 1])
     assert found["linucb/kilobytes"][0] > found["greedy/kilobytes"][0]
+    assert quartiles(ratio) in said
 
 
 def test_without_greedy_there_is_no_ratio(world, tmp_path):

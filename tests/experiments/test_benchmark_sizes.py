@@ -13,9 +13,10 @@ def configure(directory, *changes):
 
 
 @pytest.mark.slow
-def test_a_million_numbers_more_are_seen_in_memory_and_a_slope_in_time(tmp_path):
+def test_a_million_numbers_more_are_seen_in_memory_and_a_slope_in_time(tmp_path, capsys):
     small = ["sizes=[20000x128,40000x128,80000x128]", "from_items=20000", "floats=1e8"]
     sizes.main(configure(tmp_path, *small))
+    assert "GB/s in a copy" in capsys.readouterr().out.splitlines()[0]
     found = read_results(tmp_path)
     peak = found["80000x128/peak_over_theta"]["mean"]
     assert 2 < peak < 6  # two Thetas at least, and few more

@@ -1,9 +1,8 @@
-"""The regret experiment and the benchmark, end to end on small configurations."""
+"""The regret experiment, end to end on small configurations."""
 
 import numpy as np
 import pytest
 
-from experiments.benchmarks import simulate as benchmark_simulate
 from experiments.regret import __main__ as regret
 from experiments.regret.curve import Curve
 from tests.experiments.configs import config_of
@@ -83,14 +82,3 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(finished, 
     with stopped_at(4):
         regret.main(configure("regret", tmp_path, *SMALL))
     assert regret.main(configure("regret", tmp_path, *SMALL)) == finished
-
-
-@pytest.mark.slow
-def test_the_benchmark_names_its_ratios(tmp_path):
-    small = ["sizes=[64x16]", "floats=1e6", "repeats=2", "with_torch=false", "with_encoder=false"]
-    small += ["grid.items=32", "grid.width=8", "grid.rounds=128", "grid.seeds=2", "grid.steps=2"]
-    results = benchmark_simulate.main(configure("benchmark_simulate", tmp_path, *small))
-    for name in ("64x16/blocked_over_scan", "64x16/blocked_over_floor"):
-        assert results[name] > 0
-    assert results["grid/one_program_over_runs"] > 0
-    assert "64x16/blocked_over_torch" not in results
