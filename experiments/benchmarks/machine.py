@@ -25,9 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-PASSED = (
-    2**29
-)  # bytes that `in_place` goes over, so that a call takes longer than it takes to start
+PASSED = 2**29  # bytes that `in_place` goes over: a call takes far longer than its start
 
 
 class Machine(NamedTuple):
