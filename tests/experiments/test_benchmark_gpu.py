@@ -18,6 +18,8 @@ from jaxret.online.blocked import simulate_blocked
 from jaxret.online.environment import Environment
 from jaxret.online.tile_kernel import LARGEST
 
+SAME_ITEMS = ("blocked", "kernel", "round_kernel", "mesh", "scan")
+
 
 @pytest.fixture(autouse=True)
 def optimised_as_before():
@@ -45,9 +47,10 @@ def test_grid_and_agreement_are_measured_and_the_figures_drawn(tmp_path):
     assert forms <= timed(kept, "grid")
     name = f"agreement/{SMALL.sizes[0].name}"
     for learner in ("greedy", "orag"):  # on the CPU itself
-        assert kept["results"][f"{name}/{learner}/float32"]["first"] is None
-        assert kept["results"][f"{name}/{learner}/kernel"]["first"] is None
-        assert kept["results"][f"{name}/{learner}/round_kernel"]["first"] is None
+        found = {form: kept["results"][f"{name}/{learner}/{form}/float32"] for form in SAME_ITEMS}
+        assert {form: one["first"] for form, one in found.items()} == dict.fromkeys(SAME_ITEMS)
+        for form in ("blocked", "mesh", "scan"):
+            assert kept["results"][f"{name}/{learner}/{form}/bfloat16"]["same"] > 0.5
         assert 0.3 < kept["results"][f"{name}/{learner}/cpu"]["accuracy"] <= 1
     assert (tmp_path / "roofline.png").exists()
 
@@ -60,6 +63,7 @@ def test_every_part_runs_to_its_end(tmp_path):
     assert set(kept["missing"]) <= {"torch"}
     size = SMALL.sizes[0].name
     forms = {"blocked/float32", "kernel/float32", "round_kernel/float32", "scan/bfloat16"}
+    forms |= {"mesh/float32", "mesh/bfloat16"}
     assert forms <= timed(kept, f"simulation/{size}")
     sizes = {"round_kernel_piece_16", "round_kernel_warps_4", "kernel_tile_2", "block_8"}
     assert sizes <= timed(kept, f"sweeps/{size}")

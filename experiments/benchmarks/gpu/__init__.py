@@ -12,6 +12,7 @@ order, each number written as soon as it is measured:
     sweeps       sizes of blocks, tiles and the kernels' programs
     agreement    rounds until the first item that differs from float32 on the CPU; accuracy
     rules        the best rules against `greedy`
+    precisions   the simulation's mesh and PyTorch in TF32 and bfloat16
 
 Eight minutes are not passed: a part has its share of what is left, and what finds no time is named
 as skipped. Kernels that fail when they are tried, before all that, are left out. ``--small`` runs

@@ -20,7 +20,8 @@ SHARES = {
     "training": 0.4,
     "sweeps": 0.5,
     "agreement": 0.5,
-    "rules": 0.9,
+    "rules": 0.7,
+    "precisions": 0.9,
 }
 
 
@@ -85,6 +86,7 @@ def run(path: Path, parts: list[str], *, small: bool, minutes: float) -> Path:
         "training": training.measure,
         "rules": rules.measure,
         "sweeps": simulation.sweep,
+        "precisions": simulation.others,
     }
     for part in parts:
         record.part(part, SHARES[part], lambda kept, part=part: runs[part](settings, kept))
