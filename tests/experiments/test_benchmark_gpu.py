@@ -7,12 +7,14 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from experiments.benchmarks.gpu import figures
 from experiments.benchmarks.gpu.__main__ import SHARES, main
+from experiments.benchmarks.gpu.figures import compared
 from experiments.benchmarks.gpu.kernels import KERNELS, kernels, swept
 from experiments.benchmarks.gpu.record import Record
-from experiments.benchmarks.gpu.settings import SMALL
+from experiments.benchmarks.gpu.settings import SMALL, by_name
 from experiments.benchmarks.gpu.simulation import floor
-from experiments.benchmarks.gpu.timing import compare
+from experiments.benchmarks.gpu.timing import compare, summary
 from experiments.benchmarks.gpu.trial import broken, tried
 from jaxret.online.blocked import simulate_blocked
 from jaxret.online.environment import Environment
@@ -119,10 +121,45 @@ def other_items(settings, learner, state, stream, key):
 
 
 def test_the_floor_is_that_of_the_arithmetic():
-    middle = SMALL.sizes[0]._replace(items=43215, width=1536)
-    bytes_, operations = floor(middle, 128, bandwidth=4.3e12, rate=67e12)
+    bytes_, operations = floor(43215, 1536, 128, bandwidth=4.3e12, rate=67e12)
     assert bytes_ == pytest.approx(1.45e-6, rel=0.01)  # 6.2 MB a round
     assert operations == pytest.approx(3.96e-6, rel=0.01)  # .27 GFLOP
+
+
+def test_figures_are_drawn_after_each_part_which_goes_on_without_them(tmp_path, monkeypatch):
+    parts = []
+
+    def fails(path):
+        parts.append(list(json.loads(path.read_text())["parts"]))
+        raise OSError("no space left")
+
+    monkeypatch.setattr(figures, "draw", fails)
+    kept = measured(tmp_path, "--parts", "limits,precisions", "--minutes", "0")
+    assert parts == [["limits"], ["limits", "precisions"]]
+    assert kept["missing"]["figures/limits"] == "failed: OSError: no space left"
+
+
+def test_figures_of_an_earlier_run_are_drawn_from_its_file(tmp_path, capsys):
+    times = {
+        "simulation/40x8/blocked/float32": 5,
+        "simulation/40x8/kernel/float32": 4,
+        "simulation/40x8/blocked/bfloat16": 3,
+        "simulation/40x8/torch_eager/float32": 20,
+        "simulation/40x8/torch_eager/tf32": 10,  # which nothing of ours is to be held against
+        "encoders/minilm/jax": 2,
+        "encoders/minilm/torch": 3,
+        "limits/bandwidth": 1e9,
+        "limits/float32": 1e9,
+    }
+    results = {name: summary([time], "us") for name, time in times.items()}
+    results["encoders/minilm/torch/start"] = {"seconds_until_first": 0.1}
+    assert compared(results) == {"simulation/40x8/float32": 5, "encoders/minilm": 1.5}
+    path = tmp_path / "gpu.json"
+    path.write_text(json.dumps({"settings": by_name(SMALL), "results": results}))
+    assert main(["--draw", str(path)]) == path
+    drawn = [tmp_path / f"{name}.png" for name in ("rounds", "roofline", "against")]
+    assert capsys.readouterr().out.split() == list(map(str, drawn))
+    assert all(file.stat().st_size > 0 for file in drawn)
 
 
 def test_an_unknown_part_is_refused(tmp_path, capsys):

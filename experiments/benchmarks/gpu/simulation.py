@@ -166,11 +166,11 @@ def _whole(run: Callable, *args) -> Callable[[], object]:
     return lambda: jax.block_until_ready(compiled(*args))
 
 
-def floor(size: Size, block: int, bandwidth: float, rate: float) -> tuple[float, float]:
+def floor(items: int, width: int, block: int, bandwidth: float, rate: float) -> tuple:
     """Seconds a round of a blocked form at least: for its bytes, and for its operations.
 
     Theta in float32 is read twice and written once a block; two products are ``4 I d`` a round.
     ``block=1`` is the scan.
     """
-    numbers = size.items * size.width
+    numbers = items * width
     return 3 * 4 * numbers / block / bandwidth, 4 * numbers / rate
