@@ -1,6 +1,8 @@
 """The command that measures a GPU, on tiny sizes without one."""
 
 import json
+import subprocess
+import sys
 from functools import partial
 
 import jax
@@ -21,6 +23,14 @@ from jaxret.online.environment import Environment
 from jaxret.online.tile_kernel import LARGEST
 
 SAME_ITEMS = ("blocked", "kernel", "round_kernel", "mesh", "scan")
+LIGHT = """
+import importlib, pkgutil, sys
+sys.modules.update(dict.fromkeys(("hydra", "omegaconf", "wandb")))
+from experiments.benchmarks import gpu
+for module in pkgutil.iter_modules(gpu.__path__, gpu.__name__ + "."):
+    importlib.import_module(module.name)
+gpu.__main__.main(["--out", sys.argv[1], "--small", "--parts", "limits"])
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -124,6 +134,15 @@ def test_the_floor_is_that_of_the_arithmetic():
     bytes_, operations = floor(43215, 1536, 128, bandwidth=4.3e12, rate=67e12)
     assert bytes_ == pytest.approx(1.45e-6, rel=0.01)  # 6.2 MB a round
     assert operations == pytest.approx(3.96e-6, rel=0.01)  # .27 GFLOP
+
+
+def test_it_runs_without_hydra_and_wandb(tmp_path):
+    command = [sys.executable, "-c", LIGHT, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    kept = json.loads((tmp_path / "gpu.json").read_text())
+    assert kept["parts"]["limits"]["said"] == "done"
+    assert {"limits/bandwidth", "limits/float32"} <= set(kept["results"])
 
 
 def test_figures_are_drawn_after_each_part_which_goes_on_without_them(tmp_path, monkeypatch):
