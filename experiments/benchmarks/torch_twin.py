@@ -85,7 +85,7 @@ class Twin:
 
     def check(
         self, backbone: Backbone, logits: Float[Array, "B N"], start: Params, stepped: Params
-    ) -> None:
+    ) -> dict[str, float]:
         """Takes a step, and refuses to be compared if ours went elsewhere.
 
         AdamW moves a weight by about its rate even where its gradient is nothing but rounding. So
@@ -97,19 +97,23 @@ class Twin:
           start: our backbone before the step.
           stepped: and after it.
 
+        Returns:
+          ``logits``: their largest difference; ``step``: how far apart, relative to its length.
+
         Raises:
           AssertionError: if logits differ by 1e-4, or the steps by a twentieth.
         """
-        gap = np.abs(self.inference().cpu().numpy() - logits).max()
+        gap = float(np.abs(self.inference().cpu().numpy() - logits).max())
         self.training()
         tensors = {name: value.cpu().numpy() for name, value in self.bert.state_dict().items()}
         theirs = convert(tensors, backbone.keys, backbone.network().shapes())
         apart, moved = _distance(stepped, theirs), _distance(stepped, start)
-        if gap > 1e-4 or apart > 0.05 * moved:
+        if not (gap <= 1e-4 and apart <= 0.05 * moved):  # nor where one is no number
             raise AssertionError(
                 f"no comparison of times: logits differ by {gap:.1e}, and steps of length "
                 f"{moved:.1e} end {apart:.1e} apart"
             )
+        return {"logits": gap, "step": apart / moved}
 
     def _classify(self):
         hidden = self.bert(input_ids=self.ids, attention_mask=self.mask).last_hidden_state

@@ -12,8 +12,10 @@ order, each number written as soon as it is measured:
     sweeps       sizes of blocks, tiles and the kernels' programs
     agreement    rounds until the first item that differs from float32 on the CPU; accuracy
     rules        the best rules against `greedy`
+    precisions   the simulation's mesh and PyTorch in TF32 and bfloat16
 
-Eight minutes are not passed: a part has its share of what is left, and what finds no time is named
-as skipped. Kernels that fail when they are tried, before all that, are left out. ``--small`` runs
-all of it on any machine, within a minute or two; then no time means anything.
+Figures are drawn after each part; ``--draw DIR/gpu.json`` draws them again. Eight minutes are not
+passed: a part has its share of what is left, and what finds no time is named as skipped. Kernels
+that fail when they are tried, before all that, are left out. ``--small`` runs all of it on any
+machine, within a minute or two; then no time means anything.
 """

@@ -1,4 +1,7 @@
-"""The command: `python -m experiments.benchmarks.gpu --out DIR`; see the package's docstring."""
+"""The command: `python -m experiments.benchmarks.gpu --out DIR`; see the package's docstring.
+
+``--draw DIR/gpu.json`` draws the figures of an earlier run, whole or not, beside its file.
+"""
 
 import argparse
 import importlib.util
@@ -20,18 +23,24 @@ SHARES = {
     "training": 0.4,
     "sweeps": 0.5,
     "agreement": 0.5,
-    "rules": 0.9,
+    "rules": 0.7,
+    "precisions": 0.9,
 }
 
 
 def main(arguments: list[str] | None = None) -> Path:
-    """Runs the parts; returns the path of the JSON file."""
+    """Runs the parts, or draws what they gave; returns the path of the JSON file."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, help="folder for gpu.json and figures")
+    does = parser.add_mutually_exclusive_group(required=True)
+    does.add_argument("--out", type=Path, help="folder for gpu.json and figures")
+    does.add_argument("--draw", type=Path, help="a gpu.json whose figures are wanted anew")
     parser.add_argument("--small", action="store_true", help="tiny sizes, on any machine")
     parser.add_argument("--parts", default=",".join(SHARES), help="some of them, in order")
     parser.add_argument("--minutes", type=float, default=7.5, help="in all")
     chosen = parser.parse_args(arguments)
+    if chosen.draw is not None:
+        print(*drawn(chosen.draw), sep="\n")
+        return chosen.draw
     parts = chosen.parts.split(",")
     if unknown := sorted(set(parts) - set(SHARES)):
         parser.error(f"--parts: unknown {unknown}; known: {', '.join(SHARES)}")
@@ -50,14 +59,20 @@ def found(name: str) -> bool:
         return False
 
 
+def drawn(path: Path) -> list[Path]:
+    """Draws a file's figures beside it; returns their paths."""
+    from experiments.benchmarks.gpu import figures  # it imports jax, for which `main` sets a limit
+
+    return figures.draw(path)
+
+
 def run(path: Path, parts: list[str], *, small: bool, minutes: float) -> Path:
-    """All parts, then the figures of what there is."""
+    """All parts, after each the figures of what there is: the machine may go before the next."""
     import jax
 
     from experiments.benchmarks.gpu import (
         agreement,
         encoders,
-        figures,
         grid,
         limits,
         rules,
@@ -66,12 +81,13 @@ def run(path: Path, parts: list[str], *, small: bool, minutes: float) -> Path:
         trial,
     )
     from experiments.benchmarks.gpu.record import Record
-    from experiments.benchmarks.gpu.settings import FULL, SMALL
+    from experiments.benchmarks.gpu.settings import FULL, SMALL, by_name
 
     settings = SMALL if small else FULL
     if small:  # most of its time is compilation
         jax.config.update("jax_disable_most_optimizations", True)
-    record = Record(path, seconds=60 * minutes, machine=machine(), small=small, settings=settings)
+    said = {"small": small, "settings": by_name(settings)}
+    record = Record(path, seconds=60 * minutes, machine=machine(), **said)
     if absent := [name for name in WANTED if not found(name)]:
         record.leave_out("torch", f"not installed here: {', '.join(absent)}")
     if not small:
@@ -85,10 +101,14 @@ def run(path: Path, parts: list[str], *, small: bool, minutes: float) -> Path:
         "training": training.measure,
         "rules": rules.measure,
         "sweeps": simulation.sweep,
+        "precisions": simulation.others,
     }
     for part in parts:
         record.part(part, SHARES[part], lambda kept, part=part: runs[part](settings, kept))
-    figures.draw(settings, record.results, path.parent)
+        try:
+            drawn(path)
+        except Exception as error:  # no picture is worth the parts that follow
+            record.leave_out(f"figures/{part}", f"failed: {type(error).__name__}: {error}")
     return path
 
 

@@ -10,7 +10,6 @@ rate. Batches are sorted by length and padded alike; tokenising is not timed.
     torch_compiled   by torch.compile, on a GPU
 """
 
-from collections.abc import Callable
 from functools import partial
 
 import jax
@@ -21,7 +20,7 @@ from experiments.benchmarks.gpu import readers
 from experiments.benchmarks.gpu.record import Record
 from experiments.benchmarks.gpu.settings import Reader, Settings
 from experiments.benchmarks.gpu.timing import Build, compare
-from experiments.benchmarks.gpu.torch_simulation import here, wait
+from experiments.benchmarks.gpu.torch_here import compiled, device, here, tf32, wait
 from jaxret.encoders import TextEncoder, forward
 from jaxret.encoders.padding import batches
 from jaxret.types import Params
@@ -42,7 +41,7 @@ def _one(settings: Settings, record: Record, reader: Reader) -> dict[str, float]
     if here():
         import torch
 
-        model = readers.twin(reader.kind, reader.shape, _device())
+        model = readers.twin(reader.kind, reader.shape, device())
         params = readers.weights_of(model, readers.backbone(reader.kind, reader.shape))
         parity = _parity(reader, params, model, work[-1])
         record.keep(f"encoders/{reader.name}/parity", parity)
@@ -56,10 +55,10 @@ def _one(settings: Settings, record: Record, reader: Reader) -> dict[str, float]
         "jax_device": partial(_device_alone, encoder, work, len(texts)),
     }
     if model is not None:
-        builds["torch"] = partial(_torch, model, encoder.spec.pooling, work, len(texts))
-        if _device() == "cuda":
-            arguments = (model, encoder.spec.pooling, work, len(texts), True)
-            builds["torch_compiled"] = partial(_torch, *arguments)
+        theirs = partial(_torch, model, encoder.spec.pooling, work, len(texts))
+        builds["torch"] = partial(theirs, False)
+        if device() == "cuda":
+            builds["torch_compiled"] = partial(theirs, True)
     group, repeats = f"encoders/{reader.name}", max(3, settings.repeats // 2)
     compare(record, group, builds, unit="s a text", scale=1.0, repeats=repeats)
     work_a_text = readers.operations(reader, [len(text) for text in texts]) / len(texts)
@@ -79,12 +78,10 @@ def _parity(reader: Reader, params: Params, model, batch) -> dict[str, float]:
 
     _, ids, mask = batch
     encoder = readers.encoder(reader, params, "float32")
-    torch.backends.cuda.matmul.allow_tf32 = False
     with jax.default_matmul_precision("float32"):
         ours = np.asarray(encoder.compiled(encoder.params, jnp.asarray(ids), jnp.asarray(mask)))
-    with torch.inference_mode():
+    with torch.inference_mode(), tf32(False):
         theirs = _embed(model, encoder.spec.pooling, *_tensors(ids, mask)).cpu().numpy()
-    torch.backends.cuda.matmul.allow_tf32 = True
     gap = float(np.abs(ours - theirs).max())
     if not gap < FIT:
         raise AssertionError(f"{reader.name}: vectors differ by {gap:.1e}, no comparison of times")
@@ -101,11 +98,11 @@ def _device_alone(encoder: TextEncoder, work: list, texts: int):
     return lambda: jax.block_until_ready([run(params, *batch) for batch in there]), texts
 
 
-def _torch(model, pooling: str, work: list, texts: int, compiled: bool = False):
+def _torch(model, pooling: str, work: list, texts: int, faster: bool):
     import torch
 
+    embed = compiled(_embed) if faster else _embed
     there = [_tensors(ids, mask) for _, ids, mask in work]
-    embed: Callable = torch.compile(_embed, dynamic=False) if compiled else _embed
 
     @torch.inference_mode()
     def run():
@@ -129,10 +126,4 @@ def _embed(model, pooling: str, ids, mask):
 def _tensors(ids: np.ndarray, mask: np.ndarray):
     import torch
 
-    return tuple(torch.tensor(x, device=_device()).long() for x in (ids, mask))
-
-
-def _device() -> str:
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    return tuple(torch.tensor(x, device=device()).long() for x in (ids, mask))

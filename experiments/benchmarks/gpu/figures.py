@@ -1,5 +1,10 @@
-"""The figures: rounds beside their floor, the roofline, and everything against PyTorch."""
+"""The figures: rounds beside their floor, the roofline, and everything against PyTorch.
 
+All of them from the JSON file alone, so that they can be drawn of any run, at any time.
+"""
+
+import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -7,56 +12,73 @@ from typing import Any
 import numpy as np
 
 from experiments.benchmarks.gpu.problem import PRECISIONS
-from experiments.benchmarks.gpu.settings import Settings, Size
 from experiments.benchmarks.gpu.simulation import floor
 
 Found = Mapping[str, Any]
-COLOURS = {"float32": "tab:blue", "tf32": "tab:green", "bfloat16": "tab:orange", "": "tab:gray"}
+COLOURS = {"float32": "tab:blue", "tf32": "tab:green", "bfloat16": "tab:orange"}
+#: group, form, and the precision where there are several
+NAME = re.compile(r"((?:simulation|encoders|training)/[^/]+)/([^/]+)((?:/[^/]+)?)")
 FORMS = ("products", "kernel", "round_kernel", "blocked", "mesh", "scan")
 FORMS += ("torch_eager", "torch_graphs", "torch_compiled")
 
 
-def draw(settings: Settings, results: Found, folder: Path) -> list[Path]:
-    """Draws what there are numbers for."""
+def draw(path: Path) -> list[Path]:
+    """Draws what a file has numbers for, beside it."""
     import matplotlib
 
     matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    kept = json.loads(path.read_text())
+    results, block = kept["results"], kept["settings"]["block"]
+    figures = {
+        "rounds": _rounds(results, block),
+        "roofline": _roofline(results, block),
+        "against": _against(results),
+    }
     made = []
-    for name, figure in {"rounds": _rounds, "roofline": _roofline, "against": _against}.items():
-        if (drawn := figure(settings, results)) is not None:
-            drawn.savefig(folder / f"{name}.png", dpi=160, bbox_inches="tight")
-            made.append(folder / f"{name}.png")
+    for name, figure in figures.items():
+        if figure is not None:
+            made.append(path.with_name(f"{name}.png"))
+            figure.savefig(made[-1], dpi=160, bbox_inches="tight")
+            plt.close(figure)
     return made
 
 
-def _rounds(settings: Settings, results: Found):
+def _sizes(results: Found) -> dict[str, tuple[int, int]]:
+    """The catalogues of the simulation, small ones first: name -> I, d."""
+    names = {name.split("/")[1] for name in results if name.startswith("simulation/")}
+    sizes = {name: (int(x), int(y)) for name in names for x, y in [name.split("x")]}
+    return dict(sorted(sizes.items(), key=lambda one: one[1][0] * one[1][1]))
+
+
+def _rounds(results: Found, block: int):
     """Microseconds a round: a dot a form and precision with its quartiles, the floor as a line."""
     import matplotlib.pyplot as plt
 
-    sizes = [size for size in settings.sizes if any(size.name in name for name in results)]
-    if not sizes:
+    if not (sizes := _sizes(results)):
         return None
     figure, axes = plt.subplots(1, len(sizes), figsize=(3.6 * len(sizes), 3.4), squeeze=False)
-    for axis, size in zip(axes[0], sizes, strict=True):
+    for axis, (size, (items, width)) in zip(axes[0], sizes.items(), strict=True):
         for place, form in enumerate(FORMS):
             for offset, precision in enumerate(COLOURS):
-                name = f"simulation/{size.name}/{form}/{precision}".rstrip("/")
+                name = f"simulation/{size}/{form}/{precision}"
                 if name in results:
                     _dot(axis, results[name], place + 0.2 * (offset - 1), COLOURS[precision])
         for precision in PRECISIONS:
-            if seconds := _floors(settings, size, results, precision):
+            if seconds := _floors(results, items, width, block, precision):
                 axis.axvline(1e6 * max(seconds), color=COLOURS[precision], linewidth=1, alpha=0.6)
         axis.set_xscale("log")
         axis.set_yticks(range(len(FORMS)), FORMS)
-        axis.set_title(f"{size.items:,} x {size.width:,}")
+        axis.set_title(f"{items:,} x {width:,}")
         axis.set_xlabel("microseconds a round")
     for precision, colour in COLOURS.items():
-        axes[0, 0].plot([], [], "o", color=colour, label=precision or "PyTorch, float32")
+        axes[0, 0].plot([], [], "o", color=colour, label=precision)
     axes[0, 0].plot([], [], color="black", linewidth=1, label="floor of the blocked form")
     for axis in axes[0, 1:]:
         axis.set_yticklabels([])
     figure.legend(
-        *axes[0, 0].get_legend_handles_labels(), loc="lower center", ncols=5, frameon=False
+        *axes[0, 0].get_legend_handles_labels(), loc="lower center", ncols=4, frameon=False
     )
     figure.subplots_adjust(bottom=0.26, wspace=0.08)
     return figure
@@ -67,15 +89,15 @@ def _dot(axis, found: Found, height: float, colour: str) -> None:
     axis.plot(found["median"], height, "o", color=colour, markersize=4)
 
 
-def _floors(settings: Settings, size: Size, results: Found, precision: str, block: int = 0):
+def _floors(results: Found, items: int, width: int, block: int, precision: str):
     limits = [results.get(f"limits/{name}") for name in ("bandwidth", precision)]
     if None in limits:
         return None
     bandwidth, rate = (one["median"] for one in limits if one is not None)
-    return floor(size, block or settings.block, bandwidth, rate)
+    return floor(items, width, block, bandwidth, rate)
 
 
-def _roofline(settings: Settings, results: Found):
+def _roofline(results: Found, block: int):
     """Operations a second of the scan and the blocked form over operations a byte."""
     import matplotlib.pyplot as plt
 
@@ -91,15 +113,15 @@ def _roofline(settings: Settings, results: Found):
             axis.plot(
                 across, roof, color=COLOURS[precision], linewidth=1, label=f"roof, {precision}"
             )
-    marks = dict(zip([size.name for size in settings.sizes], "so^", strict=False))
-    for size in settings.sizes:
+    sizes = _sizes(results)
+    marks = dict(zip(sizes, "so^", strict=False))
+    for size, (items, width) in sizes.items():
         for form in ("scan", "blocked", "kernel", "round_kernel"):
-            block = 1 if form == "scan" else settings.block
             for precision in PRECISIONS:
-                if timed := results.get(f"simulation/{size.name}/{form}/{precision}"):
-                    done = 4 * size.items * size.width
-                    intensity = done / (12 * size.items * size.width / block)
-                    rate, mark = 1e6 * done / timed["median"], marks[size.name]
+                if timed := results.get(f"simulation/{size}/{form}/{precision}"):
+                    done = 4 * items * width
+                    intensity = done / (12 * items * width / (1 if form == "scan" else block))
+                    rate, mark = 1e6 * done / timed["median"], marks[size]
                     full = "none" if form.endswith("kernel") else COLOURS[precision]
                     place: dict[str, Any] = {"color": COLOURS[precision], "markerfacecolor": full}
                     axis.plot(intensity, rate, mark, markersize=5, **place)
@@ -113,12 +135,11 @@ def _roofline(settings: Settings, results: Found):
     return figure
 
 
-def _against(settings: Settings, results: Found):
+def _against(results: Found):
     """How many times as fast as PyTorch's best, by what is measured."""
     import matplotlib.pyplot as plt
 
-    ratios = compared(settings, results)
-    if not ratios:
+    if not (ratios := compared(results)):
         return None
     figure, axis = plt.subplots(figsize=(5.2, 0.4 + 0.32 * len(ratios)))
     axis.barh(range(len(ratios)), list(ratios.values()), color="tab:blue")
@@ -130,21 +151,21 @@ def _against(settings: Settings, results: Found):
     return figure
 
 
-def compared(settings: Settings, results: Found) -> dict[str, float]:
-    """PyTorch's fastest time over jaxret's fastest, of each thing that both did."""
+def compared(results: Found) -> dict[str, float]:
+    """PyTorch's fastest time over jaxret's fastest, of each thing that both did in a precision.
+
+    Keys are ``simulation/<I>x<d>/<precision>`` and ``training/<model>/<precision>``, and
+    ``encoders/<network>``, whose forms are all in bfloat16.
+    """
     ours = ("blocked", "kernel", "round_kernel", "jax", "jax_device")
-    groups = [f"simulation/{size.name}" for size in settings.sizes]
-    groups += [f"encoders/{reader.name}" for reader in settings.readers]
-    groups += ["training/mlc", "training/refiner"]
-    ratios = {}
-    for group in groups:
-        timed = {
-            name.removeprefix(f"{group}/"): found["median"]
-            for name, found in results.items()
-            if name.startswith(f"{group}/") and "median" in found
-        }
-        mine = [value for name, value in timed.items() if name.split("/")[0] in ours]
-        theirs = [value for name, value in timed.items() if name.startswith("torch")]
-        if mine and theirs:
-            ratios[group] = min(theirs) / min(mine)
-    return ratios
+    best: dict[str, dict[bool, float]] = {}
+    for name, found in results.items():
+        if (parts := NAME.fullmatch(name)) and "median" in found:
+            group, form, precision = parts.groups()
+            torch = form.startswith("torch")
+            if torch or form in ours:
+                times = best.setdefault(group + precision, {})
+                times[torch] = min(found["median"], times.get(torch, np.inf))
+    return {
+        name: times[True] / times[False] for name, times in sorted(best.items()) if len(times) == 2
+    }

@@ -16,11 +16,9 @@ from experiments.benchmarks.gpu.kernels import tile_kernel
 from experiments.benchmarks.gpu.problem import algorithm_1, problem, start, usual
 from experiments.benchmarks.gpu.record import Record
 from experiments.benchmarks.gpu.settings import Settings
-from experiments.benchmarks.gpu.simulation import precisely
+from experiments.benchmarks.gpu.simulation import blocked, precisely
 from experiments.benchmarks.gpu.timing import Build, compare
 from jaxret import sharding
-from jaxret.online.blocked import simulate_blocked
-from jaxret.online.environment import Environment
 
 
 def measure(settings: Settings, record: Record) -> None:
@@ -32,22 +30,13 @@ def measure(settings: Settings, record: Record) -> None:
     tau, eta, seed = (jnp.asarray(x) for x in zip(*points, strict=True))
     runs = tau.astype(jnp.float32), eta.astype(jnp.float32), seed
 
-    def blocked(learner, state, key):
-        stream, block = found.stream, settings.block
-        return simulate_blocked(learner, state, Environment(), stream, key, block=block)
-
-    in_one = tile_kernel(settings)
-
-    def kernel(learner, state, key):
-        return in_one(learner, state, found.stream, key)
-
     builds: dict[str, Build] = {}
-    forms = {"blocked": blocked, "kernel": kernel}
-    for name in [name for name in forms if name not in settings.broken]:
+    plays = {"blocked": blocked(settings.block), "kernel": tile_kernel(settings)}
+    for name in [name for name in plays if name not in settings.broken]:
 
-        def run(tau, eta, seed, form=forms[name]):
-            learner = algorithm_1(tau, eta)
-            return form(learner, start(learner, found), jax.random.key(seed))[1].success.mean()
+        def run(tau, eta, seed, play=plays[name]):
+            learner, key = algorithm_1(tau, eta), jax.random.key(seed)
+            return play(learner, start(learner, found), found.stream, key)[1].success.mean()
 
         builds[f"{name}/one"] = partial(_one, run, runs)
         builds[f"{name}/program"] = partial(_program, run, runs)

@@ -1,6 +1,6 @@
 """How large each part is, on a GPU and in a test."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Size(NamedTuple):
@@ -61,6 +61,15 @@ class Settings(NamedTuple):
     copied: int  # float32 numbers that are copied
     repeats: int
     broken: tuple[str, ...] = ()  # kernels that failed when they were tried
+
+
+def by_name(value: Any) -> Any:
+    """Settings as JSON has them: fields by their names."""
+    if not isinstance(value, tuple):
+        return value
+    if hasattr(value, "_asdict"):
+        return {name: by_name(field) for name, field in value._asdict().items()}
+    return [by_name(one) for one in value]
 
 
 def bert(hidden: int, layers: int, heads: int, vocabulary: int = 30522) -> dict[str, int]:

@@ -12,13 +12,13 @@ Keys ``simulation/<I>x<d>/<form>/<precision>``, microseconds a round:
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 
 from experiments.benchmarks.gpu.kernels import Play, kernels, swept
 from experiments.benchmarks.gpu.problem import (
     ETA,
+    PRECISIONS,
     Problem,
     algorithm_1,
     precisions,
@@ -29,7 +29,7 @@ from experiments.benchmarks.gpu.problem import (
 )
 from experiments.benchmarks.gpu.record import Record
 from experiments.benchmarks.gpu.settings import Settings, Size
-from experiments.benchmarks.gpu.timing import Build, compare
+from experiments.benchmarks.gpu.timing import Build, compare, within
 from experiments.benchmarks.gpu.torch_simulation import torch_forms
 from jaxret import sharding
 from jaxret.online.blocked import TILE, simulate_blocked, simulate_on_mesh
@@ -40,114 +40,111 @@ KEY = 0
 
 
 def measure(settings: Settings, record: Record) -> None:
-    """All forms of each size, in turn."""
-    for size in by_need(settings.sizes):
-        found = problem(size, size.blocked)
-        builds = forms(size, found, settings)
-        group, repeats = f"simulation/{size.name}", settings.repeats
-        compare(record, group, builds, unit="us a round", scale=1e6, repeats=repeats)
+    """All forms of each size, in turn; mesh and PyTorch in float32."""
+    _each_size(settings, record, "simulation", forms)
+
+
+def others(settings: Settings, record: Record) -> None:
+    """Mesh and PyTorch in the other precisions."""
+    _each_size(settings, record, "simulation", other_forms)
 
 
 def sweep(settings: Settings, record: Record) -> None:
     """``sweeps/<I>x<d>/..`` in TF32: the kernels' sizes, ``block_B`` and ``tile_b``."""
-    for size in by_need(settings.sizes):
-        found = problem(size, size.blocked)
-        builds: dict[str, Build] = {
-            name: partial(played, size, found, play) for name, play in swept(settings, size)
-        }
-        for tile in settings.tiles:
-            builds[f"tile_{tile}"] = partial(blocked, size, found, settings.block, tile)
-        for block in settings.blocks:
-            builds[f"block_{block}"] = partial(blocked, size, found, block, TILE)
-        builds = {name: precisely(usual(), build) for name, build in builds.items()}
-        group, repeats = f"sweeps/{size.name}", settings.repeats
-        compare(record, group, builds, unit="us a round", scale=1e6, repeats=repeats)
+    _each_size(settings, record, "sweeps", sizes_of_forms)
 
 
-def by_need(sizes: tuple[Size, ...]) -> list[Size]:
+def _each_size(settings: Settings, record: Record, part: str, made: Callable) -> None:
     """The middle size first, whose goal is the hardest; the smallest, which has none, last."""
-    return sorted(sizes, key=lambda size: size.width, reverse=True)
+    for size in sorted(settings.sizes, key=lambda size: size.width, reverse=True):
+        builds = made(size, problem(size, size.blocked), settings)
+        group, repeats = f"{part}/{size.name}", settings.repeats
+        compare(record, group, builds, unit="us a round", scale=1e6, repeats=repeats)
 
 
 def forms(size: Size, found: Problem, settings: Settings) -> dict[str, Build]:
     """Ours, the floor and PyTorch's, those first that would be missed most."""
+    plays = {"blocked": blocked(settings.block), **kernels(settings, size)}
     first: dict[str, Build] = {
-        "blocked": partial(blocked, size, found, settings.block, TILE),
-        **{
-            name: partial(played, size, found, play)
-            for name, play in kernels(settings, size).items()
-        },
-        "products": partial(products, size, found, settings.block),
+        name: partial(played, found, play, size.blocked) for name, play in plays.items()
     }
+    first["products"] = partial(products, size, found, settings.block)
     by_precision = {
         f"{name}/{precision}": precisely(said, build)
         for precision, said in precisions().items()
         for name, build in first.items()
     }
     goals = {name: build for name, build in by_precision.items() if name.endswith(usual_name())}
-    builds = goals | torch_forms(found, size.scan) | by_precision
-    mesh = partial(mesh_of_one, size, found, settings.block)
-    builds["mesh/float32"] = precisely(precisions()["float32"], mesh)
+    builds = goals | torch_forms(found, size.scan, "float32") | by_precision
+    builds |= _mesh(size, found, settings, "float32")
     for precision, said in precisions().items():
-        builds[f"scan/{precision}"] = precisely(said, partial(scan, size, found))
+        builds[f"scan/{precision}"] = precisely(said, partial(played, found, scan, size.scan))
     return builds
+
+
+def other_forms(size: Size, found: Problem, settings: Settings) -> dict[str, Build]:
+    """What `forms` has in float32 alone."""
+    builds: dict[str, Build] = {}
+    for precision in [name for name in precisions() if name != "float32"]:
+        builds |= torch_forms(found, size.scan, precision)
+        builds |= _mesh(size, found, settings, precision)
+    return builds
+
+
+def sizes_of_forms(size: Size, found: Problem, settings: Settings) -> dict[str, Build]:
+    """The kernels and the blocked form in their sizes."""
+    plays = dict(swept(settings, size))
+    plays |= {f"tile_{tile}": blocked(settings.block, tile) for tile in settings.tiles}
+    plays |= {f"block_{block}": blocked(block) for block in settings.blocks}
+    return {
+        name: precisely(usual(), partial(played, found, play, size.blocked))
+        for name, play in plays.items()
+    }
 
 
 def precisely(algorithm: str, build: Build) -> Build:
     """The form with its products in a precision, in which its first call compiles."""
-
-    def built():
-        call, count = build()
-
-        def precise():
-            with jax.default_matmul_precision(algorithm):
-                return call()
-
-        return precise, count
-
-    return built
+    return within(partial(jax.default_matmul_precision, algorithm), build)
 
 
-def blocked(size: Size, found: Problem, block: int, tile: int):
+def blocked(block: int, tile: int = TILE) -> Play:
     """Rounds in blocks."""
-    learner, key = algorithm_1(), jax.random.key(KEY)
 
-    def run(state, stream):
-        sizes: dict[str, Any] = {"block": block, "tile": tile}
-        return simulate_blocked(learner, state, Environment(), stream, key, **sizes)
+    def play(learner, state, stream, key):
+        return simulate_blocked(learner, state, Environment(), stream, key, block=block, tile=tile)
 
-    return _whole(run, start(learner, found), found.stream), size.blocked
+    return play
 
 
-def mesh_of_one(size: Size, found: Problem, block: int):
+def mesh_of_one(block: int) -> Play:
     """The form for many devices, on one."""
-    learner, key, mesh = algorithm_1(), jax.random.key(KEY), sharding.make_mesh(item=1)
+    mesh = sharding.make_mesh(item=1)
 
-    def run(state, stream):
+    def play(learner, state, stream, key):
         return simulate_on_mesh(learner, state, Environment(), stream, key, mesh=mesh, block=block)
 
-    return _whole(run, start(learner, found), found.stream), size.blocked
+    return play
 
 
-def scan(size: Size, found: Problem):
+def scan(learner, state, stream, key):
     """Round by round."""
+    return scan_rounds(learner, state, Environment(), stream, key)
+
+
+def _mesh(size: Size, found: Problem, settings: Settings, precision: str) -> dict[str, Build]:
+    build = partial(played, found, mesh_of_one(settings.block), size.blocked)
+    return {f"mesh/{precision}": precisely(PRECISIONS[precision], build)}
+
+
+def played(found: Problem, play: Play, rounds: int):
+    """The first rounds of a problem in a form."""
     learner, key = algorithm_1(), jax.random.key(KEY)
-    stream = found.stream._replace(order=found.stream.order[: size.scan])
-
-    def run(state, stream):
-        return scan_rounds(learner, state, Environment(), stream, key)
-
-    return _whole(run, start(learner, found), stream), size.scan
-
-
-def played(size: Size, found: Problem, play: Play):
-    """Rounds by a kernel."""
-    learner, key = algorithm_1(), jax.random.key(KEY)
+    stream = found.stream._replace(order=found.stream.order[:rounds])
 
     def run(state, stream):
         return play(learner, state, stream, key)
 
-    return _whole(run, start(learner, found), found.stream), size.blocked
+    return _whole(run, start(learner, found), stream), rounds
 
 
 def products(size: Size, found: Problem, block: int):
@@ -169,11 +166,11 @@ def _whole(run: Callable, *args) -> Callable[[], object]:
     return lambda: jax.block_until_ready(compiled(*args))
 
 
-def floor(size: Size, block: int, bandwidth: float, rate: float) -> tuple[float, float]:
+def floor(items: int, width: int, block: int, bandwidth: float, rate: float) -> tuple:
     """Seconds a round of a blocked form at least: for its bytes, and for its operations.
 
     Theta in float32 is read twice and written once a block; two products are ``4 I d`` a round.
     ``block=1`` is the scan.
     """
-    numbers = size.items * size.width
+    numbers = items * width
     return 3 * 4 * numbers / block / bandwidth, 4 * numbers / rate

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 
 import numpy as np
 
@@ -53,6 +54,22 @@ def compare(
             times[name].append(scale * (time.perf_counter() - begin) / count)
     for name, values in times.items():
         record.keep(f"{group}/{name}", summary(values, unit))
+
+
+def within(context: Callable[[], AbstractContextManager], build: Build) -> Build:
+    """The form, built and called inside a context: what decides the precision of its products."""
+
+    def built():
+        with context():
+            call, count = build()
+
+        def inside():
+            with context():
+                return call()
+
+        return inside, count
+
+    return built
 
 
 def summary(values: list[float], unit: str) -> dict[str, object]:

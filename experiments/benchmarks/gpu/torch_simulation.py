@@ -4,44 +4,43 @@
     torch_graphs            some rounds captured as one CUDA graph, which is replayed
     torch_compiled          a round by torch.compile, captured and replayed too
 
-Without a GPU there is `torch_eager` alone; without torch nothing.
+Without a GPU there is `torch_eager` alone; without torch nothing. Each of them in
+
+    float32     products as they are written
+    tf32        allowed for products of matrices. A round has none: it multiplies a matrix by a
+                vector, and a vector by a vector. So expect the time of float32
+    bfloat16    Theta and queries are kept in it, p is not: half of the bytes, but logits are
+                rounded, and rows at each step (ours stay in float32, as do logits)
 """
 
-import importlib.util
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
 from experiments.benchmarks.gpu.problem import ETA, TAU, Problem
-from experiments.benchmarks.gpu.timing import Build, Call
+from experiments.benchmarks.gpu.timing import Build, Call, within
+from experiments.benchmarks.gpu.torch_here import compiled, device, here, tf32, wait
 
 CAPTURED = 32  # rounds a graph
 
 
-def here() -> bool:
-    """Whether torch is installed."""
-    return importlib.util.find_spec("torch") is not None
-
-
-def torch_forms(found: Problem, rounds: int) -> dict[str, Build]:
-    """The forms that this machine can run."""
+def torch_forms(found: Problem, rounds: int, precision: str) -> dict[str, Build]:
+    """The forms that this machine can run, named ``<form>/<precision>``."""
     if not here():
         return {}
+    builds: dict[str, Build] = {"torch_eager": partial(eager, found, rounds, precision)}
+    if device() == "cuda":
+        builds["torch_graphs"] = partial(graphs, found, rounds, precision, False)
+        builds["torch_compiled"] = partial(graphs, found, rounds, precision, True)
+    products = partial(tf32, precision == "tf32")
+    return {f"{name}/{precision}": within(products, build) for name, build in builds.items()}
+
+
+def eager(found: Problem, rounds: int, precision: str) -> tuple[Call, float]:
+    """Launch by launch; a call returns Theta, which the next one goes on with."""
     import torch
 
-    builds: dict[str, Build] = {"torch_eager": partial(eager, found, rounds)}
-    if torch.cuda.is_available():
-        builds["torch_graphs"] = partial(graphs, found, rounds, compiled=False)
-        builds["torch_compiled"] = partial(graphs, found, rounds, compiled=True)
-    return builds
-
-
-def eager(found: Problem, rounds: int) -> tuple[Call, float]:
-    """Launch by launch."""
-    import torch
-
-    rows, queries, labels, order = _tensors(found, rounds)
+    rows, queries, labels, order = _tensors(found, rounds, precision)
     order = order.tolist()
 
     @torch.inference_mode()
@@ -49,18 +48,19 @@ def eager(found: Problem, rounds: int) -> tuple[Call, float]:
         for query in order:
             play(rows, queries[query], labels[query])
         wait(rows)
+        return rows
 
     return run, rounds
 
 
-def graphs(found: Problem, rounds: int, *, compiled: bool) -> tuple[Call, float]:
+def graphs(found: Problem, rounds: int, precision: str, faster: bool) -> tuple[Call, float]:
     """Graph by graph: each replay plays the rounds whose numbers were copied into its input."""
     import torch
 
-    rows, queries, labels, order = _tensors(found, rounds)
+    step = compiled(play) if faster else play
+    rows, queries, labels, order = _tensors(found, rounds, precision)
     captured = min(CAPTURED, rounds)
     now = order[:captured].clone()
-    step: Callable = torch.compile(play) if compiled else play
 
     def several():
         for position in range(captured):
@@ -87,31 +87,41 @@ def graphs(found: Problem, rounds: int, *, compiled: bool) -> tuple[Call, float]
     return run, rounds // captured * captured
 
 
-def play(rows, q, labels) -> None:
-    """One round: softmax, a draw, the bit, Eq. (4), the step."""
+def accuracy(found: Problem, rounds: int, precision: str) -> float:
+    """The share of successes. PyTorch draws by its own numbers, so items are not comparable."""
     import torch
 
-    p = torch.softmax(torch.mv(rows, q) / TAU, dim=0)
-    noise = torch.empty_like(p).exponential_(1)
-    item = torch.argmax(p / noise).reshape(1)  # how torch.multinomial draws one
+    torch.manual_seed(0)
+    rows, queries, labels, order = _tensors(found, rounds, precision)
+    with torch.inference_mode(), tf32(precision == "tf32"):
+        bits = [play(rows, queries[query], labels[query]) for query in order.tolist()]
+        return torch.stack(bits).mean().item()
+
+
+def play(rows, q, labels):
+    """One round: softmax, a draw, the bit, Eq. (4), the step; returns the bit."""
+    import torch
+
+    p = torch.softmax(torch.mv(rows, q).float() / TAU, dim=0)
+    item = draw(p)
     y = (labels == item).any().to(p.dtype)
     p.scatter_add_(0, item, -y / p.gather(0, item))
-    rows.addr_(p, q, alpha=-ETA / TAU)
+    rows.addr_(p.to(rows.dtype), q, alpha=-ETA / TAU)
+    return y
 
 
-def wait(tensor) -> None:
-    """Until everything on the tensor's device is done."""
+def draw(p):
+    """An item [1] in proportion to p [I], as torch.multinomial draws one."""
     import torch
 
-    if tensor.is_cuda:
-        torch.cuda.synchronize()
+    return torch.argmax(p / torch.empty_like(p).exponential_(1)).reshape(1)
 
 
-def _tensors(found: Problem, rounds: int):
+def _tensors(found: Problem, rounds: int, precision: str):
     import torch
 
-    where = "cuda" if torch.cuda.is_available() else "cpu"
+    kind = torch.bfloat16 if precision == "bfloat16" else torch.float32
     arrays = found.theta, found.stream.queries, found.stream.labels
-    rows, queries, labels = (torch.tensor(np.asarray(x), device=where) for x in arrays)
-    order = torch.tensor(np.asarray(found.stream.order)[:rounds], device=where).long()
-    return rows, queries, labels.long(), order
+    rows, queries, labels = (torch.tensor(np.asarray(x), device=device()) for x in arrays)
+    order = torch.tensor(np.asarray(found.stream.order)[:rounds], device=device()).long()
+    return rows.to(kind), queries.to(kind), labels.long(), order

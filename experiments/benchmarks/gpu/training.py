@@ -18,8 +18,8 @@ from experiments.benchmarks.gpu.problem import usual
 from experiments.benchmarks.gpu.record import Record
 from experiments.benchmarks.gpu.settings import Settings
 from experiments.benchmarks.gpu.simulation import precisely
-from experiments.benchmarks.gpu.timing import Build, compare
-from experiments.benchmarks.gpu.torch_simulation import here, wait
+from experiments.benchmarks.gpu.timing import Build, compare, within
+from experiments.benchmarks.gpu.torch_here import device, here, tf32, wait
 from jaxret.methods.mlc import classification
 from jaxret.methods.refiner_objective import refinement
 from jaxret.nn.classifier import classifier
@@ -45,11 +45,7 @@ def measure(settings: Settings, record: Record) -> None:
     """Both models in both precisions."""
     bert = None
     if here():
-        import torch
-
-        where = "cuda" if torch.cuda.is_available() else "cpu"
-        bert = readers.twin("bert", settings.training.shape, where)
-        torch.backends.cuda.matmul.allow_tf32 = True
+        bert = readers.twin("bert", settings.training.shape, device())
     for name in ("mlc", "refiner"):
         builds: dict[str, Build] = {}
         for precision in ("tf32", "bfloat16"):
@@ -57,10 +53,12 @@ def measure(settings: Settings, record: Record) -> None:
             built = partial(_ours, settings, name, bert, half)
             builds[f"jax/{precision}"] = precisely(usual(), built)
             if bert is not None:
-                builds[f"torch/{precision}"] = partial(_theirs, settings, name, bert, half, False)
-                if bert.device.type == "cuda":
-                    compiled = partial(_theirs, settings, name, bert, half, True)
-                    builds[f"torch_compiled/{precision}"] = compiled
+                theirs = partial(_theirs, settings, name, bert, half)
+                forms = {"torch": partial(theirs, False)}
+                if device() == "cuda":
+                    forms["torch_compiled"] = partial(theirs, True)
+                for form, build in forms.items():
+                    builds[f"{form}/{precision}"] = within(partial(tf32, not half), build)
         if bert is not None:
             found = record.attempt(f"training/{name}/check", partial(_check, settings, name, bert))
             if found is None:
@@ -131,13 +129,10 @@ def _twin(made: Model, bert: Any, *, half: bool, compiled: bool):
     return Twin(copy.deepcopy(bert), made.params, made.batch, **settings)
 
 
-def _check(settings: Settings, name: str, bert: Any) -> dict[str, str]:
-    """Refuses to compare models that compute something else."""
-    import torch
-
+def _check(settings: Settings, name: str, bert: Any) -> dict[str, float]:
+    """How far apart logits and a step end; refuses to compare what computes something else."""
     made = model(settings, name, bert, "float32")
-    torch.backends.cuda.matmul.allow_tf32 = False
-    with jax.default_matmul_precision("float32"):
+    with jax.default_matmul_precision("float32"), tf32(False):
         other = _twin(made, bert, half=False, compiled=False)
         ids, mask = made.batch["ids"], made.batch["mask"]
         more = () if name == "mlc" else (made.batch["tools"], made.batch["candidates"] >= 0)
@@ -145,6 +140,4 @@ def _check(settings: Settings, name: str, bert: Any) -> dict[str, str]:
         step, state = _step(made)
         state, _ = step(state, made.batch)
         ours = readers.backbone("bert", settings.training.shape)
-        other.check(ours, logits, made.params["backbone"], state.params["backbone"])
-    torch.backends.cuda.matmul.allow_tf32 = True
-    return {"said": "the same logits and the same step"}
+        return other.check(ours, logits, made.params["backbone"], state.params["backbone"])
