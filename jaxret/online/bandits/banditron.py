@@ -17,6 +17,7 @@ from jaxret.online.bandits import rows
 from jaxret.online.bandits.rows import Start
 from jaxret.online.learner import Learner
 from jaxret.online.origins import preset
+from jaxret.online.presets import SPHERE
 from jaxret.online.projections import Projection
 from jaxret.online.rank_one import rank_one
 from jaxret.online.schedules import Schedule
@@ -45,7 +46,7 @@ def banditron(
     """
     rows.require_start(start)
     if projection is None:
-        projection = projections.sphere() if start == "document" else projections.none()
+        projection = SPHERE if start == "document" else projections.none()
     learner = rank_one(
         "banditron",
         estimator=estimators.banditron(),

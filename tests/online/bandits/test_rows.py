@@ -50,7 +50,7 @@ def test_every_number_may_be_data_of_the_program(rounds, name):
     parameters = inspect.signature(REGISTRY[name]).parameters.values()
     floats = {p.name: p.default for p in parameters if isinstance(p.default, float)}
     assert len(floats) >= 2
-    factors = np.array([0.7, 0.9])
+    factors = np.array([0.7, 0.9])  # to another power for each number: some rules read a ratio
 
     def scores(*numbers):
         rule = learner(name, **dict(zip(floats, numbers, strict=True)))
@@ -61,9 +61,9 @@ def test_every_number_may_be_data_of_the_program(rounds, name):
             state = rule.update(state, world.queries[t], choice, Feedback(world.rewards[t]))
         return rule.scores(state, world.queries), slate.items
 
-    grid = [jnp.asarray(value * factors, jnp.float32) for value in floats.values()]
-    together = quick_jit(jax.vmap(scores))(*grid)
-    numbers = [float(value * factors[1]) for value in floats.values()]
+    values = [value * factors**n for n, value in enumerate(floats.values(), start=1)]
+    together = quick_jit(jax.vmap(scores))(*(jnp.asarray(x, jnp.float32) for x in values))
+    numbers = [float(x[1]) for x in values]
     alone = quick_jit(lambda: scores(*numbers))()
     np.testing.assert_allclose(together[0][1], alone[0], rtol=1e-3, atol=1e-5)
     np.testing.assert_array_equal(together[1][1], alone[1])

@@ -9,6 +9,7 @@ from jaxret.online.learners import REGISTRY
 
 # Settings for the three tools of `distracted`.
 SOLVES = {
+    "banditron": {"epsilon": 0.05},
     "bootstrapped": {"tau": 0.3, "eta": 0.05},
     "fastcb": {"gamma": 30.0, "tau": 0.3, "eta": 0.1},
     "gaptron": {"gamma": 0.1, "tau": 0.1, "eta": 0.01},
