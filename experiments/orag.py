@@ -45,12 +45,12 @@ from experiments.common.tables import print_table, results_table
 from jaxret.data import near_duplicates
 from jaxret.data.masks import Masks, draw_parts_each
 from jaxret.embeddings import from_state
+from jaxret.online.branches import make_simulations
 from jaxret.online.choosing import choose, tune
 from jaxret.online.environment import environment_from
 from jaxret.online.learner import Learner
 from jaxret.online.ranker import METRICS, Mask, Ranker, catalogues
 from jaxret.online.recording import record
-from jaxret.online.simulation import Simulation
 from jaxret.online.streams import by_task, orders
 from jaxret.progress import Progress
 from jaxret.task import Task
@@ -92,12 +92,10 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     )
     results: dict[str, np.ndarray] = {}
     curves: dict[str, dict[str, np.ndarray]] = {}
-    bar = Progress(grids, unit="learner")
-    for grid in bar:
+    simulations = make_simulations(grids, task, environment, seeds=seeds, chunk=cfg.chunk)
+    bar = Progress(list(zip(grids, simulations, strict=True)), unit="learner")
+    for grid, simulation in bar:
         bar.set_postfix_str(name := grid.name)
-        simulation = Simulation(
-            grid.make, task, environment, seeds=seeds, example=grid.settings[0], chunk=cfg.chunk
-        )
         of_grid, validation = (grid, simulation, ranker), parts.validation
         held = tune(
             run.unit(f"{name}-heldout"), *of_grid, training, validation=validation, ranked=unseen

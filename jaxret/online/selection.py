@@ -65,7 +65,7 @@ class SelectedSimulation(Simulation):
         return states, jax.tree.map(lambda *x: np.stack(x, axis=1), *lines)
 
     def _half(self, part, arrays, state, setting, seed, query, *answer):
-        _, queries, labels = arrays
+        _, queries, labels, _ = arrays
         stream = Stream(queries=queries, labels=labels, order=query)
         world = (self._world(setting), stream, query, jax.random.key(seed))
         return part(self._make(*setting), state, *world, *answer)

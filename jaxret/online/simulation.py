@@ -1,18 +1,20 @@
 """The program that makes R runs side by side: seeds, and settings of a grid.
 
 All runs of a `Simulation` share one compiled program: settings are data, and streams are cut into
-chunks of one shape. What has a blocked form takes it (`jaxret.online.blocked`), a catalogue that is
-split over devices runs on a mesh, everything else takes the plain scan: a learner that has no such
-form, and any where the environment intervenes in it (`jaxret.online.deployment`).
+chunks of one shape. Several learners can share one, too (`jaxret.online.branches`). What has a
+blocked form takes it (`jaxret.online.blocked`), a catalogue that is split over devices runs on a
+mesh, everything else takes the plain scan: a learner that has no such form, and any where the
+environment intervenes in it (`jaxret.online.deployment`).
 
 Letters: I items, d width, N queries, L labels, T rounds, R runs, c rounds a chunk, n settings.
 """
 
+import copy
 import hashlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -46,6 +48,7 @@ class Simulation:
       example: one setting; all have the same form.
       chunk: rounds a chunk, at most: a short stream has a shorter one.
       devices: over which the catalogue is split; None: it is not, and runs go side by side.
+      first: whole numbers that ``make`` takes before those of a setting, the same for all runs.
 
     Raises:
       ValueError: for a task without queries or vectors, an environment of another catalogue, or a
@@ -62,6 +65,7 @@ class Simulation:
         example: Sequence[float] = (),
         chunk: int = CHUNK,
         devices: int | None = None,
+        first: Sequence[int] = (),
     ):
         task.require_vectors()
         require_task(task.theta, task.queries, task.labels)
@@ -71,7 +75,7 @@ class Simulation:
         self.task, self.chunk = task, chunk
         self._seeds, self._devices = jnp.asarray(seeds), devices
         self._make, self._environment = make, environment
-        learner = self._deployed(example, jax.random.key(0))
+        learner = self._deployed(first, example, jax.random.key(0))
         self._blocked = has_blocked_form(learner, self._world(example))
         if devices is not None and not self._blocked:
             raise ValueError(
@@ -84,13 +88,19 @@ class Simulation:
             catalogue = Catalogue(jax.device_put(task.theta), jnp.asarray(here))  # no copy on CPU
         else:
             catalogue = sharding.split_rows(task.theta, here, sharding.make_mesh(item=devices))
-        self._arrays = (catalogue, jnp.asarray(task.queries), jnp.asarray(task.labels))
+        self._arrays = (catalogue, jnp.asarray(task.queries), jnp.asarray(task.labels), first)
         _check(self._world(example), task)
         self.scores, self.map_queries = learner.scores, learner.map_queries
         self._over_rows = learner.over_rows
         self._start = jax.jit(partial(self._over_runs, self._init_one))
         # In place: two states of all runs would be most of the memory that is used.
         self._step = jax.jit(partial(self._over_runs, self._run_one), donate_argnums=1)
+
+    def beginning_with(self, *first: int) -> Self:
+        """A simulation by the same program, of what ``make`` makes of other first numbers."""
+        other = copy.copy(self)
+        other._arrays = (*self._arrays[:3], first)
+        return other
 
     @property
     def how(self) -> str:
@@ -100,11 +110,7 @@ class Simulation:
         return "blocked" if self._blocked else "scan"
 
     def setting(self, *numbers: float) -> Float[np.ndarray, "R n"]:
-        """The same numbers for every run.
-
-        Returns:
-          [R, n].
-        """
+        """The same numbers for every run, [R, n]."""
         return np.tile(np.array(numbers, np.float32), (len(self._seeds), 1))
 
     def start(self, settings: Float[np.ndarray, "R n"]) -> State:
@@ -205,20 +211,22 @@ class Simulation:
             return environment or Environment()
         return environment(*setting)
 
-    def _deployed(self, setting, key: PRNGKey) -> Learner:
+    def _deployed(self, first, setting, key: PRNGKey) -> Learner:
         """The learner as the environment treats it; the forms of rounds do so by themselves."""
-        labels = self.task.labels.shape[1]
-        return deployed(self._make(*setting), self._world(setting), key, labels=labels)
+        labels, learner = self.task.labels.shape[1], self._make(*first, *setting)
+        return deployed(learner, self._world(setting), key, labels=labels)
 
     def _init_one(self, arrays, setting, seed):
-        state = self._deployed(setting, jax.random.key(seed)).init(*arrays[0])
+        catalogue, *_, first = arrays
+        state = self._deployed(first, setting, jax.random.key(seed)).init(*catalogue)
         return narrow_rows.packed(state) if self._blocked else state
 
     def _run_one(self, arrays, state, setting, order, seed):
-        catalogue, queries, labels = arrays
+        catalogue, queries, labels, first = arrays
         stream = Stream(queries=queries, labels=labels, order=order)
         world = _padded(self._world(setting), len(catalogue.theta))
-        return self._form()(self._make(*setting), state, world, stream, jax.random.key(seed))
+        learner = self._make(*first, *setting)
+        return self._form()(learner, state, world, stream, jax.random.key(seed))
 
     def _form(self):
         if self._devices is not None:

@@ -22,7 +22,7 @@ from jaxret.online import estimators, policies, schedules
 from jaxret.online.estimators import Estimator
 from jaxret.online.learner import Learner, where_observed
 from jaxret.online.policies import Policy
-from jaxret.online.rank_one import coefficients, masked_logits
+from jaxret.online.rank_one import coefficients, masked_logits, scores_by_rows
 from jaxret.online.schedules import Schedule
 from jaxret.types import State
 from jaxret.validate import require
@@ -79,10 +79,6 @@ def minibatch_adamw(
     def logits(state, query):
         return masked_logits(state, query, tau)
 
-    def scores(state, queries):
-        rows = jnp.matmul(queries, state.theta.T, precision=lax.Precision.HIGHEST)
-        return jnp.where(state.available, rows, -jnp.inf)
-
     def act(state, query, key):
         return policy.show(key, logits(state, query), None)
 
@@ -115,7 +111,7 @@ def minibatch_adamw(
         act=act,
         update=update,
         logits=logits,
-        scores=scores,
+        scores=scores_by_rows,
         oracle=not estimator.bandit,
         chances=None if policy.chances is None else chances,
     )
