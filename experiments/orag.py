@@ -92,7 +92,10 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     )
     results: dict[str, np.ndarray] = {}
     curves: dict[str, dict[str, np.ndarray]] = {}
-    simulations = make_simulations(grids, task, environment, seeds=seeds, chunk=cfg.chunk)
+    rounds = max(stream.shape[1] for stream in (training, choosing, reported))
+    simulations = make_simulations(
+        grids, task, environment, seeds=seeds, rounds=rounds, chunk=cfg.chunk
+    )
     bar = Progress(list(zip(grids, simulations, strict=True)), unit="learner")
     for grid, simulation in bar:
         bar.set_postfix_str(name := grid.name)

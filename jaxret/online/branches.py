@@ -1,13 +1,14 @@
 """Simulations of several learners by one program: which of them runs is a number.
 
-    simulations = make_simulations(grids, task, seeds=seeds)      one for each grid, in their order
+    simulations = make_simulations(grids, task, seeds=seeds, rounds=900)      one for each grid
 
 To compile a program takes a second or two, a short stream far less. Rank-one learners whose rows
 alone move differ in four functions: where they start, what the policy shows, what the estimator
 makes of the bit, and how the schedule shortens a step. A number that all runs of a simulation share
 says which: of starts and policies `jax.lax.switch` runs one branch, under vmap too; of estimators
-and schedules, which are cheap, all are computed and one is taken. A learner of another form has a
-program of its own.
+and schedules, which are cheap, all are computed and one is taken. That makes a round slower by a
+tenth, so streams of more than a chunk, which pay for it, have a program for each learner; and so
+has a learner of another form.
 
 Letters: n numbers of a setting.
 """
@@ -34,23 +35,28 @@ def make_simulations(
     environment: Environment | Callable[..., Environment] | None = None,
     *,
     seeds: Sequence[int],
+    rounds: int,
     chunk: int = CHUNK,
 ) -> list[Simulation]:
-    """Makes the simulation of each grid; those of one form share what is compiled.
+    """Makes the simulation of each grid; for short streams those of one form are one program.
 
     Args:
       grids: learners up to their numbers.
       task: as in `Simulation`, as is the rest.
       environment: the same.
       seeds: the same.
+      rounds: of the longest stream.
       chunk: the same.
+
+    Returns:
+      the simulations, in the order of the grids.
 
     Raises:
       ValueError: as `Simulation`.
     """
     forms: dict[Hashable, list[LearnerGrid]] = {}
     for grid in grids:
-        forms.setdefault(_form(grid), []).append(grid)
+        forms.setdefault(_form(grid) if rounds <= chunk else grid, []).append(grid)
     found: dict[LearnerGrid, Simulation] = {}
     for members in forms.values():
         makes = [grid.make for grid in members]

@@ -57,7 +57,7 @@ def streamed(simulation, grid, **more):
 def test_each_does_what_it_does_alone(task, world, grids):
     shown = []
     for grid, simulation in zip(
-        grids, make_simulations(grids, task, world, seeds=SEEDS), strict=True
+        grids, make_simulations(grids, task, world, seeds=SEEDS, rounds=60), strict=True
     ):
         alone = Simulation(grid.make, task, world, seeds=SEEDS, example=grid.settings[0])
         assert simulation.how == alone.how
@@ -71,7 +71,7 @@ def test_each_does_what_it_does_alone(task, world, grids):
 
 
 def test_learners_of_one_form_are_compiled_once(task):
-    simulations = make_simulations(ALIKE, task, seeds=SEEDS)
+    simulations = make_simulations(ALIKE, task, seeds=SEEDS, rounds=60)
     for grid, simulation in zip(ALIKE, simulations, strict=True):
         streamed(simulation, grid)
     programs = {id(simulation._step): simulation._step for simulation in simulations}
@@ -80,7 +80,7 @@ def test_learners_of_one_form_are_compiled_once(task):
 
 def test_learners_of_other_forms_have_a_program_each(task):
     grids = [*ALIKE, *OF_OTHER_FORMS]
-    simulations = make_simulations(grids, task, seeds=SEEDS)
+    simulations = make_simulations(grids, task, seeds=SEEDS, rounds=60)
     assert len({id(simulation._step) for simulation in simulations}) == 1 + len(OF_OTHER_FORMS)
     oracle = Simulation(OF_OTHER_FORMS[0].make, task, seeds=SEEDS, example=(0.05, 0.01))
     place = grids.index(OF_OTHER_FORMS[0])
@@ -90,9 +90,17 @@ def test_learners_of_other_forms_have_a_program_each(task):
     np.testing.assert_array_equal(found[1].item, known[1].item)
 
 
+def test_long_streams_have_a_program_for_each_learner(task):
+    simulations = make_simulations(ALIKE, task, seeds=SEEDS, rounds=60, chunk=32)
+    assert len({id(simulation._step) for simulation in simulations}) == len(ALIKE)
+    found = streamed(simulations[2], ALIKE[2])[1]
+    alone = Simulation(ALIKE[2].make, task, seeds=SEEDS, example=(0.05, 0.02), chunk=32)
+    np.testing.assert_array_equal(found.loss, streamed(alone, ALIKE[2])[1].loss)
+
+
 def test_the_run_of_one_is_not_taken_for_that_of_another(task, tmp_path):
     greedy, slower = ALIKE[2], ALIKE[4]
-    one, other = make_simulations([greedy, slower], task, seeds=SEEDS)
+    one, other = make_simulations([greedy, slower], task, seeds=SEEDS, rounds=60)
     setting = one.setting(*greedy.settings[0])
     assert one.fingerprint(setting, ORDERS) == one.fingerprint(setting, ORDERS)
     assert one.fingerprint(setting, ORDERS) != other.fingerprint(setting, ORDERS)
