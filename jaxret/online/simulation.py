@@ -110,7 +110,11 @@ class Simulation:
         return "blocked" if self._blocked else "scan"
 
     def setting(self, *numbers: float) -> Float[np.ndarray, "R n"]:
-        """The same numbers for every run, [R, n]."""
+        """The same numbers for every run.
+
+        Returns:
+          [R, n].
+        """
         return np.tile(np.array(numbers, np.float32), (len(self._seeds), 1))
 
     def start(self, settings: Float[np.ndarray, "R n"]) -> State:
