@@ -102,10 +102,13 @@ class LoggedSimulation(Simulation):
             _require_rounds(writer, orders.shape[1])
         return found
 
-    def _chunk(self, states, numbers, order) -> tuple[State, Trace]:
+    def step(
+        self, states: State, settings: Float[np.ndarray, "R n"], order: Int[np.ndarray, "R c"]
+    ) -> tuple[State, Trace]:
+        """Simulates and logs one chunk; as `Simulation.step`."""
         first = np.asarray(distributed.fetch(states.t))
         recorded: Any
-        new, recorded = super()._chunk(states, numbers, order)
+        new, recorded = super().step(states, settings, order)
         trace, slates = jax.device_get(recorded if self._slates else (recorded, None))
         if slates is None:
             slates = Slates(trace.item[..., None], trace.propensity[..., None])
