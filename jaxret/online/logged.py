@@ -102,13 +102,10 @@ class LoggedSimulation(Simulation):
             _require_rounds(writer, orders.shape[1])
         return found
 
-    def step(
-        self, states: State, settings: Float[np.ndarray, "R n"], order: Int[np.ndarray, "R c"]
-    ) -> tuple[State, Trace]:
-        """Simulates and logs one chunk; as `Simulation.step`."""
+    def _chunk(self, states, numbers, order) -> tuple[State, Trace]:
         first = np.asarray(distributed.fetch(states.t))
         recorded: Any
-        new, recorded = super().step(states, settings, order)
+        new, recorded = super()._chunk(states, numbers, order)
         trace, slates = jax.device_get(recorded if self._slates else (recorded, None))
         if slates is None:
             slates = Slates(trace.item[..., None], trace.propensity[..., None])

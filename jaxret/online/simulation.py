@@ -129,7 +129,9 @@ class Simulation:
         self, states: State, settings: Float[np.ndarray, "R n"], order: Int[np.ndarray, "R c"]
     ) -> tuple[State, Trace]:
         """One chunk: the new states, in place of the old ones, and its `Trace` in every process."""
-        numbers = jnp.asarray(settings, jnp.float32)
+        return self._chunk(states, jnp.asarray(settings, jnp.float32), order)
+
+    def _chunk(self, states, numbers, order) -> tuple[State, Trace]:
         states, trace = self._step(self._arrays, states, numbers, order, self._seeds)
         return states, distributed.fetch(trace)
 
