@@ -3,8 +3,7 @@
 All runs of a `Simulation` share one compiled program: settings are data, and streams are cut into
 chunks of one shape. Several learners can share one, too (`jaxret.online.branches`). What has a
 blocked form takes it (`jaxret.online.blocked`), a catalogue that is split over devices runs on a
-mesh, everything else takes the plain scan: a learner that has no such form, and any where the
-environment intervenes in it (`jaxret.online.deployment`).
+mesh, all else takes the plain scan, as where the environment intervenes (`deployment`).
 
 Letters: I items, d width, N queries, L labels, T rounds, R runs, c rounds a chunk, n settings.
 """
@@ -120,8 +119,7 @@ class Simulation:
     def start(self, settings: Float[np.ndarray, "R n"]) -> State:
         """The states of all runs, of the learners as they are deployed.
 
-        In the blocked form, rows in bfloat16 are carried from chunk to chunk as whole numbers
-        (`jaxret.online.narrow_rows.packed`), which need no copies.
+        In the blocked form, rows in bfloat16 are packed (`jaxret.online.narrow_rows.packed`).
         """
         return self._start(self._arrays, jnp.asarray(settings, jnp.float32), self._seeds)
 
@@ -132,6 +130,7 @@ class Simulation:
         return self._chunk(states, jnp.asarray(settings, jnp.float32), order)
 
     def _chunk(self, states, numbers, order) -> tuple[State, Trace]:
+        """What `step` does; simulations that log, or are selected outside, do more or otherwise."""
         states, trace = self._step(self._arrays, states, numbers, order, self._seeds)
         return states, distributed.fetch(trace)
 
@@ -183,8 +182,7 @@ class Simulation:
           title: of the progress bar, which shows only where it takes long.
 
         Returns:
-          the last states, of the learners alone, and the trace with fields [R, T], on the host;
-          absent of padding.
+          the last states, of the learners alone, and the trace [R, T], on the host, unpadded.
         """
         chunks, rounds = self.cut(orders), orders.shape[1]
         with Progress(total=rounds, desc=title, unit="round", delay=3, leave=False) as bar:
