@@ -48,7 +48,10 @@ class Browser:
             time.sleep(0.01)
 
     def type(self, text: str) -> None:
+        """Types a text, until all of it has arrived: a late letter would pass for the next key."""
+        end = self.run("pressed") + len(text)
         self._do(type=text)
+        self.wait(f"pressed === {end}")
 
     def run(self, script: str) -> Any:
         """The value of an expression of JavaScript."""
