@@ -11,14 +11,13 @@ from jaxret import distributed
 from tests import together
 from tests.distributed import program
 
-QUICKLY = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # as this suite
 PARTS = ("simulate", "alone", "mesh", "method")
 FORMS = [(2, 2), (4, 1)]  # processes, devices of each
 
 
 def start(folder, count, *parts, **how):
     command = ["tests.distributed.program", str(folder), *parts]
-    return together.run(command, folder / "said", count, **how | QUICKLY)
+    return together.run(command, folder / "said", count, **how)
 
 
 def read(folder, part):
@@ -110,8 +109,7 @@ def test_when_one_dies_all_end_and_the_same_command_goes_on(tmp_path, count, vic
     start(whole, count, "chunks")
 
     command = ["tests.distributed.program", str(cut), "chunks"]
-    how = {**QUICKLY, "KILLED": f"{victim}:3"}
-    with together.started(command, cut / "said", count, **how) as processes:
+    with together.started(command, cut / "said", count, KILLED=f"{victim}:3") as processes:
         while processes[victim].poll() is None:
             assert all(one.poll() is None for one in processes), processes.said()
             time.sleep(0.05)
@@ -128,7 +126,7 @@ def test_when_one_dies_all_end_and_the_same_command_goes_on(tmp_path, count, vic
 def test_an_error_in_one_ends_all(tmp_path):
     """Without waiting for a process that waits for the others."""
     command = ["tests.distributed.program", str(tmp_path), "fail"]
-    with together.started(command, tmp_path / "said", 2, **QUICKLY) as processes:
+    with together.started(command, tmp_path / "said", 2) as processes:
         while "ArithmeticError: here alone" not in processes.log(1).read_text():
             time.sleep(0.05)
         assert processes[1].wait(15) == 1  # gloo gives up after 30 s
@@ -138,7 +136,7 @@ def test_an_error_in_one_ends_all(tmp_path):
 @pytest.mark.slow
 def test_a_signal_to_one_stops_all_and_the_same_command_goes_on(tmp_path):
     command = ["tests.distributed.program", str(tmp_path), "chunks"]
-    with together.started(command, tmp_path / "said", 2, **QUICKLY, STOPPED="1:3") as processes:
+    with together.started(command, tmp_path / "said", 2, STOPPED="1:3") as processes:
         assert processes.end(300) == [143, 143], processes.said()
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["4"]
 

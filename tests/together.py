@@ -91,6 +91,7 @@ def started(
         "JAX_NUM_CPU_DEVICES": str(devices),
         "JAX_COMPILATION_CACHE_DIR": str(jax.config.values["jax_compilation_cache_dir"]),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
+        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",  # as this suite
         "PYTHONPATH": str(ROOT),
         **environment,
     }

@@ -18,8 +18,8 @@ from jaxret.online.simulation import Simulation
 ROOT = Path(CONFIGS).parent
 
 
-def start(module: str, *overrides: str, cached: bool = True) -> subprocess.Popen:
-    """Starts ``python -m module``; what others have compiled is found, unless it may not be."""
+def start(module: str, *overrides: str, **environment: str) -> subprocess.Popen:
+    """Starts ``python -m module``; what others have compiled is found, unless told otherwise."""
     names = {
         "JAX_COMPILATION_CACHE_DIR": str(jax.config.jax_compilation_cache_dir),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
@@ -27,7 +27,7 @@ def start(module: str, *overrides: str, cached: bool = True) -> subprocess.Popen
     return subprocess.Popen(
         [sys.executable, "-m", module, *overrides],
         cwd=ROOT,
-        env=os.environ | (names if cached else {"JAX_ENABLE_COMPILATION_CACHE": "false"}),
+        env=os.environ | names | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

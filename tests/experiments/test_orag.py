@@ -166,9 +166,9 @@ def test_wrong_settings_are_refused_before_any_work(tmp_path, override, message)
     assert not (tmp_path / "run" / "units").exists()
 
 
-def start(directory, **how):
+def start(directory, **environment):
     more = [f"hydra.run.dir={directory}", "exposures=2", "chunk=128"]
-    return processes.start("experiments.orag", *SMALL, *more, **how)
+    return processes.start("experiments.orag", *SMALL, *more, **environment)
 
 
 @pytest.mark.slow
@@ -178,7 +178,7 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_bits(tmp_path):
     log, _ = through.communicate(timeout=600)
     assert through.returncode == 0, log
 
-    stopped = start(cut, cached=False)
+    stopped = start(cut, JAX_ENABLE_COMPILATION_CACHE="false")
     deadline = time.monotonic() + 600
     while not (cut / "checkpoints" / "greedy-heldout").exists() and time.monotonic() < deadline:
         time.sleep(0.02)

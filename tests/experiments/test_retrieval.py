@@ -195,7 +195,11 @@ def start(world, directory, models):
     mine = [x for x in overrides(world, directory) if ".mlc" in x or not x.startswith("recipes")]
     mine = [x for x in mine if not x.startswith(("models=", "directory=", "seeds="))]
     more = [f"models={models}", f"hydra.run.dir={directory}", "recipes.mlc.epochs=20"]
-    return processes.start("experiments.train_retriever", "recipe=[mlc]", *mine, *more)
+    return processes.start(
+        "experiments.train_retriever",
+        *("recipe=[mlc]", *mine, *more),
+        JAX_DISABLE_MOST_OPTIMIZATIONS="1",  # it compiles longer than it trains
+    )
 
 
 @pytest.mark.slow
