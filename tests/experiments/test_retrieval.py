@@ -194,12 +194,10 @@ def test_wrong_settings_are_refused_by_name(world, tmp_path, override, message):
 def start(world, directory, models):
     mine = [x for x in overrides(world, directory) if ".mlc" in x or not x.startswith("recipes")]
     mine = [x for x in mine if not x.startswith(("models=", "directory=", "seeds="))]
-    more = [f"models={models}", f"hydra.run.dir={directory}", "recipes.mlc.epochs=20"]
-    return processes.start(
-        "experiments.train_retriever",
-        *("recipe=[mlc]", *mine, *more),
-        JAX_DISABLE_MOST_OPTIMIZATIONS="1",  # it compiles longer than it trains
-    )
+    mine += ["recipe=[mlc]", f"models={models}", "recipes.mlc.epochs=20"]
+    quickly = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # it compiles longer than it trains
+    where = f"hydra.run.dir={directory}"
+    return processes.start("experiments.train_retriever", where, *mine, **quickly)
 
 
 @pytest.mark.slow
