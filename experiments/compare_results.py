@@ -19,16 +19,6 @@ import numpy as np
 
 #: Words of results that are times, which differ from run to run.
 TIMES = ("microseconds", "seconds", "milliseconds", "texts_per_second", "read", "search", "total")
-#: Names of results before the library was rebuilt -> now, word by word.
-RENAMED = {
-    "mapped_rehearsed": "mapped_replayed",
-    "centred_rehearsed": "centred_replayed",
-    "rehearsed": "greedy_replayed",
-    "reranked_printed": "reranked_paper",
-    "step": "eta_over_tau",
-}
-#: Longer parts of names -> now.
-RENAMED_PARTS = {"/worth/rounds": "/rounds_to_match", "/step=": "/eta_over_tau="}
 TOLERANCE = 1e-6  # relative to the larger number, or absolute below 1
 
 
@@ -78,7 +68,7 @@ def _runs(folder: Path) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
     for path in sorted(folder.rglob("results.json")):
         by_place.setdefault(path.relative_to(folder).parts[0], []).append(path)
     for place, paths in by_place.items():
-        # The runs of a sweep are named by their settings, whose names may have changed.
+        # The runs of a sweep are in the order of their results, whatever their folders are called.
         found = sorted(
             (_read(path) for path in paths),
             key=lambda x: sorted((k, *map(float, v)) for k, v in x.items()),
@@ -90,16 +80,10 @@ def _runs(folder: Path) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
 def _read(path: Path) -> dict[str, np.ndarray]:
     results = json.loads(path.read_text())
     return {
-        _renamed(name): np.array([value["mean"], value["stderr"]], np.float64)
+        name: np.array([value["mean"], value["stderr"]], np.float64)
         for name, value in results.items()
         if not {*name.split("/")} & {*TIMES}
     }
-
-
-def _renamed(name: str) -> str:
-    for old, new in RENAMED_PARTS.items():
-        name = name.replace(old, new)
-    return "/".join(RENAMED.get(word, word) for word in name.split("/"))
 
 
 def _compare_run(run: str, old: dict[str, np.ndarray], new: dict[str, np.ndarray]) -> Comparison:

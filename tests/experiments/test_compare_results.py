@@ -49,11 +49,3 @@ def test_a_missing_result_and_a_missing_run_are_named(folders, capsys):
     said = capsys.readouterr().out
     assert "orag: missing greedy/online/accuracy" in said
     assert "regret: missing the run, before" in said
-
-
-def test_a_result_that_was_renamed_is_found_again(folders):
-    before, after = folders
-    write(before, "rules", {"mapped_rehearsed/online/accuracy": (0.6, None)})
-    write(after, "rules", {"mapped_replayed/online/accuracy": (0.6, None)})
-    write(after, "orag", RESULTS)
-    assert all(not line.missing for line in compare(before, after))
