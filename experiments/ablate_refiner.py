@@ -27,7 +27,7 @@ from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.retrieval import methods
 from experiments.retrieval.bench import Bench
-from jaxret import plots
+from jaxret.evaluation import plots
 from jaxret.methods.common import CUTS
 from jaxret.retrieval.ranking import Ranking, mean_metrics, metrics_at
 from jaxret.retrieval.retriever import refine

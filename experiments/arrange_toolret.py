@@ -21,7 +21,7 @@ from experiments.common.experiment import command
 from jaxret import data
 from jaxret.data.dataset import Dataset, Document, select
 from jaxret.data.toolret import CATEGORIES
-from jaxret.validate import require
+from jaxret.runtime.validate import require
 
 BESIDE = ("terse", "domain")  # ours, and no part of a documentation
 

@@ -30,13 +30,14 @@ from experiments.common.config import cache_folder, plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from jaxret import data, statistics
+from jaxret import data
 from jaxret.data.dataset import Document
 from jaxret.documents import audit
 from jaxret.documents.reading import original
-from jaxret.files import json_lines
+from jaxret.evaluation import statistics
 from jaxret.llm import Chat, Endpoint
-from jaxret.validate import require
+from jaxret.runtime.files import json_lines
+from jaxret.runtime.validate import require
 
 BY_EYE = Path(__file__).with_name("audit_by_eye.jsonl")
 JUDGES = ("rules", "llm")

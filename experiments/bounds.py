@@ -33,13 +33,13 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from jaxret import plots
-from jaxret.online.learner import Learner
-from jaxret.progress import Progress
+from jaxret.evaluation import plots
+from jaxret.learners.learner import Learner
+from jaxret.runtime.progress import Progress
+from jaxret.runtime.validate import require
 from jaxret.task import Task
 from jaxret.theory import comparators, mistakes, square_loss
 from jaxret.theory.statements import Statement
-from jaxret.validate import require
 
 FREE = jr.projections.none()
 INSIDE = ("orag, sphere", "query map")  # held against the best rows in the ball, too

@@ -30,9 +30,9 @@ from omegaconf import DictConfig
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from jaxret.files import json_lines, write_json_lines
 from jaxret.generation.catalogue import COUNTS
 from jaxret.generation.libraries import LIBRARIES, build_catalogue
+from jaxret.runtime.files import json_lines, write_json_lines
 
 PAPER = {"numpy": 511, "pandas": 1655, "aws": 1002}
 AUTHORS = ("authors", "both")

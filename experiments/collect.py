@@ -22,7 +22,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.common.tables import cell, print_table
-from jaxret import plots
+from jaxret.evaluation import plots
 
 
 class Collected(NamedTuple):

@@ -37,15 +37,15 @@ from experiments.common.loading import (
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from jaxret.data.masks import draw_parts_each
-from jaxret.online.choosing import choose
-from jaxret.online.environment import Environment
-from jaxret.online.grids import LearnerGrid
-from jaxret.online.ranker import METRICS, Ranker
-from jaxret.online.recording import record
-from jaxret.online.simulation import Simulation
-from jaxret.online.streams import orders
-from jaxret.progress import Progress
-from jaxret.validate import require
+from jaxret.environments.environment import Environment
+from jaxret.learners.grid import LearnerGrid
+from jaxret.runtime.progress import Progress
+from jaxret.runtime.validate import require
+from jaxret.simulation.choosing import choose
+from jaxret.simulation.engine import Simulation
+from jaxret.simulation.ranker import METRICS, Ranker
+from jaxret.simulation.recording import record
+from jaxret.simulation.streams import orders
 
 COLUMNS = ("online", "final", "borrowed", "cost")
 NDCG = METRICS.index("ndcg@{k}")

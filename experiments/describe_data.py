@@ -27,8 +27,8 @@ from experiments.common.config import plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import load_task
 from experiments.common.run_directory import RunDirectory
-from jaxret.files import existing
-from jaxret.validate import require
+from jaxret.runtime.files import existing
+from jaxret.runtime.validate import require
 
 #: What `jr.describe` says -> the head of its column and the form of its numbers.
 COLUMNS = {

@@ -34,14 +34,15 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import TextTask, load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from jaxret import encoders, metrics, plots
+from jaxret import encoders
 from jaxret.data.templates import template, with_profile
 from jaxret.documents import ablate, dilution
+from jaxret.evaluation import metrics, plots
+from jaxret.evaluation.statistics import holm, per_tool, sign_flips
 from jaxret.retrieval.bm25 import bm25
 from jaxret.retrieval.dense import inner_product
 from jaxret.retrieval.retriever import search
-from jaxret.statistics import holm, per_tool, sign_flips
-from jaxret.validate import require
+from jaxret.runtime.validate import require
 
 RETRIEVERS = ("bm25", "dense")
 SIDES = ("positive", "negative", "margin")

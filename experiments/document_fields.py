@@ -37,14 +37,15 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import find_encoder, read_dataset
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from jaxret import data, plots
+from jaxret import data
 from jaxret.data.dataset import Document
 from jaxret.documents import audit
 from jaxret.documents.content import Lengths, coverage, lengths
 from jaxret.documents.fields import GROUPS
 from jaxret.documents.reading import original, profile
+from jaxret.evaluation import plots
 from jaxret.llm import Chat, Endpoint
-from jaxret.validate import require
+from jaxret.runtime.validate import require
 
 JUDGES = ("rules", "llm")
 TOKENS = ("tokens/original", "tokens/profile", "tokens/expanded", "cut/original", "cut/expanded")

@@ -41,7 +41,7 @@ from experiments.toolret.stages import check as check_models
 from experiments.toolret.stages import stage
 from jaxret.data.toolret import CATEGORIES, benchmark
 from jaxret.retrieval import runs
-from jaxret.validate import require
+from jaxret.runtime.validate import require
 
 COLUMNS = (*CATEGORIES, "average", "tasks")
 

@@ -42,7 +42,6 @@ from jaxret.documents import claims, output
 from jaxret.documents.pipeline import Outcome, Stages, expand_documents
 from jaxret.documents.questions import expand_question, judge_question
 from jaxret.documents.tool_profile import Rules
-from jaxret.files import write_json_lines, write_whole
 from jaxret.llm import (
     Chat,
     Estimate,
@@ -53,7 +52,8 @@ from jaxret.llm import (
     announcement,
     count_tokens,
 )
-from jaxret.validate import require
+from jaxret.runtime.files import write_json_lines, write_whole
+from jaxret.runtime.validate import require
 
 STAGES = Stages._fields
 NOT_ASKED = Outcome(profile=None, problem=Problem("not_asked", "beyond limit"), rounds=0)

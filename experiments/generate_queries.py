@@ -31,7 +31,6 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from jaxret.data import jsonl
-from jaxret.files import json_lines, write_json_lines
 from jaxret.generation import cooccurrence, judge, output
 from jaxret.generation.libraries import LIBRARIES, build_catalogue
 from jaxret.generation.pipeline import (
@@ -44,7 +43,8 @@ from jaxret.generation.pipeline import (
 )
 from jaxret.generation.questions import Draft, descriptions, polish_question, seed_examples
 from jaxret.llm import Chat, Estimate, OutOfReach, Price, Stage, announcement, count_tokens
-from jaxret.validate import require
+from jaxret.runtime.files import json_lines, write_json_lines
+from jaxret.runtime.validate import require
 
 STAGES = ("write", "polish", "judge")
 ANSWER = {"write": 120, "polish": 60, "judge": 30}  # tokens, without thoughts

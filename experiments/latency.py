@@ -29,10 +29,10 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.run_directory import RunDirectory
 from experiments.retrieval import methods
 from experiments.retrieval.bench import Bench
-from jaxret import plots
+from jaxret.evaluation import plots
 from jaxret.retrieval.ranking import Ranking, metrics_at
 from jaxret.retrieval.retriever import search
-from jaxret.validate import require
+from jaxret.runtime.validate import require
 
 Answer = Callable[[Sequence[str]], Ranking]
 QUARTILES = {"q25": 25, "median": 50, "q75": 75}

@@ -14,7 +14,7 @@ import argparse
 from collections import Counter
 from pathlib import Path
 
-from jaxret.files import json_lines
+from jaxret.runtime.files import json_lines
 
 BY_EYE = Path(__file__).with_name("limitations_by_eye.jsonl")
 

@@ -26,11 +26,11 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from jaxret.online.learner import Learner
-from jaxret.online.mixture import default_experts
-from jaxret.progress import Progress
+from jaxret.learners.learner import Learner
+from jaxret.learners.mixture import default_experts
+from jaxret.runtime.progress import Progress
+from jaxret.runtime.validate import require
 from jaxret.task import Task
-from jaxret.validate import require
 
 COLUMNS = ("online", "gain")
 MAKERS: dict[str, Callable[[int], Learner]] = {

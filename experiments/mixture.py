@@ -30,14 +30,14 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from jaxret import plots
-from jaxret.online import streams
-from jaxret.online.learner import Learner, Mixing
-from jaxret.online.simulation import Simulation
-from jaxret.progress import Progress
+from jaxret.evaluation import plots
+from jaxret.learners.learner import Learner, Mixing
+from jaxret.runtime.progress import Progress
+from jaxret.runtime.validate import require
+from jaxret.simulation import streams
+from jaxret.simulation.engine import Simulation
 from jaxret.task import Task
 from jaxret.theory import mixture as theory
-from jaxret.validate import require
 
 COLUMNS = ("alone", "loss", "weight")
 

@@ -34,14 +34,14 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
+from jaxret.learners import calibration
+from jaxret.learners.learner import Learner
+from jaxret.learners.mixture import default_experts
 from jaxret.offline.groups import groups_of_rows
-from jaxret.online import calibration
-from jaxret.online.learner import Learner
-from jaxret.online.mixture import default_experts
-from jaxret.progress import Progress
+from jaxret.runtime.progress import Progress
+from jaxret.runtime.validate import require
 from jaxret.task import Task
 from jaxret.types import Slate
-from jaxret.validate import require
 
 COLUMNS = ("online", "gain", "final", "final_gain")
 BY_ITS_WORD = 1e6  # trust that no number of bits shakes

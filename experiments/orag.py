@@ -45,19 +45,19 @@ from experiments.common.tables import print_table, results_table
 from jaxret.data import near_duplicates
 from jaxret.data.masks import Masks, draw_parts_each
 from jaxret.embeddings import from_state
-from jaxret.online.branches import make_simulations
-from jaxret.online.choosing import choose, tune
-from jaxret.online.environment import environment_from
-from jaxret.online.learner import Learner
-from jaxret.online.ranker import METRICS, Mask, Ranker, catalogues
-from jaxret.online.recording import record
-from jaxret.online.streams import by_task, orders
-from jaxret.progress import Progress
+from jaxret.environments.environment import environment_from
+from jaxret.learners.learner import Learner
+from jaxret.runtime.progress import Progress
+from jaxret.runtime.validate import require
+from jaxret.simulation.branches import make_simulations
+from jaxret.simulation.choosing import choose, tune
+from jaxret.simulation.ranker import METRICS, Mask, Ranker, catalogues
+from jaxret.simulation.recording import record
+from jaxret.simulation.streams import by_task, orders
 from jaxret.task import Task
 from jaxret.theory.comparators import proximal_losses
 from jaxret.theory.regret import regret
 from jaxret.types import State
-from jaxret.validate import require
 
 COLUMNS = ("online/accuracy", "online/regret", "final/recall@{k}", "final/ndcg@{k}")
 COLUMNS += ("online/complete", "heldout/recall@{k}", "heldout/ndcg@{k}", "heldout/gain")

@@ -30,14 +30,14 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import TextTask, load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from jaxret import plots
-from jaxret.online import estimators, policies, schedules
-from jaxret.online.rank_one import rank_one
-from jaxret.online.ranker import METRICS, Ranker, catalogues
-from jaxret.online.recording import record
-from jaxret.online.simulation import Simulation
-from jaxret.online.streams import orders
-from jaxret.online.trainer import minibatch_adamw
+from jaxret.evaluation import plots
+from jaxret.learners.adamw import minibatch_adamw
+from jaxret.learners.rank_one import rank_one
+from jaxret.rules import estimators, policies, schedules
+from jaxret.simulation.engine import Simulation
+from jaxret.simulation.ranker import METRICS, Ranker, catalogues
+from jaxret.simulation.recording import record
+from jaxret.simulation.streams import orders
 from jaxret.theory.score_drift import adam_ratio, adamw_score_drift, sgd_mean_score_drift
 
 COLUMNS = ("mean", "largest", "bound", "reordered", "ndcg")

@@ -30,14 +30,14 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import TextTask, load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from jaxret import metrics
 from jaxret.data.split import own_split
 from jaxret.data.templates import template
+from jaxret.evaluation import metrics
 from jaxret.llm import Chat, Endpoint
 from jaxret.retrieval import rankgpt
 from jaxret.retrieval.dense import inner_product
 from jaxret.retrieval.retriever import search
-from jaxret.validate import require
+from jaxret.runtime.validate import require
 
 MEASURED = ("ndcg@{k}", "recall@{k}", "recall@1")
 

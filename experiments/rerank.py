@@ -34,15 +34,15 @@ from experiments.common.tables import results_table
 from experiments.retrieval import methods
 from experiments.retrieval.bench import Bench
 from experiments.retrieval.recipes import RERANKERS
+from jaxret.environments.environment import Environment, simulated_reranker
 from jaxret.llm import Chat, Endpoint
-from jaxret.online.choosing import choose
-from jaxret.online.environment import Environment, simulated_reranker
-from jaxret.online.ranker import METRICS, Ranker
-from jaxret.online.recording import record
-from jaxret.online.selection import simulation_with
-from jaxret.online.simulation import Simulation
-from jaxret.online.streams import orders
 from jaxret.retrieval import selectors
+from jaxret.simulation.choosing import choose
+from jaxret.simulation.engine import Simulation
+from jaxret.simulation.ranker import METRICS, Ranker
+from jaxret.simulation.recording import record
+from jaxret.simulation.selected import simulation_with
+from jaxret.simulation.streams import orders
 from jaxret.types import Selector
 
 COLUMNS = ("online/accuracy", "online/last", "final/recall@{k}", "final/ndcg@{k}")

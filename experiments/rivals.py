@@ -39,19 +39,19 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import TextTask, drawn, encode_dataset, read_dataset
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import cell, results_table
-from jaxret.comparison import paired
 from jaxret.data.masks import Masks, draw_parts_each
-from jaxret.online.choosing import choose
-from jaxret.online.grids import LearnerGrid
-from jaxret.online.learner import Learner
-from jaxret.online.ranker import METRICS, Ranker
-from jaxret.online.recording import record
-from jaxret.online.simulation import Simulation
-from jaxret.online.specs import learner_grid
-from jaxret.online.streams import orders
-from jaxret.progress import Progress
-from jaxret.statistics import holm
-from jaxret.validate import require
+from jaxret.evaluation.compare import paired
+from jaxret.evaluation.statistics import holm
+from jaxret.learners.grid import LearnerGrid
+from jaxret.learners.learner import Learner
+from jaxret.learners.specs import learner_grid
+from jaxret.runtime.progress import Progress
+from jaxret.runtime.validate import require
+from jaxret.simulation.choosing import choose
+from jaxret.simulation.engine import Simulation
+from jaxret.simulation.ranker import METRICS, Ranker
+from jaxret.simulation.recording import record
+from jaxret.simulation.streams import orders
 
 COLUMNS = ("online", "final", "heldout", "gain", "low", "high", "p", "kilobytes", "microseconds")
 NDCG = METRICS.index("ndcg@{k}")

@@ -6,8 +6,8 @@
 
 Bayesian optimisation (TPE, optuna) over temperature, step size, schedule and batch, on the tenth of
 the queries that no other number is taken from: their nDCG by the final embeddings plus their
-success in the stream, as `jaxret.online.choosing.tune` has it for grids. The study is a journal in
-the run's directory: a run that is stopped goes on with the trials that are left. The best grid
+success in the stream, as `jaxret.simulation.choosing.tune` has it for grids. The study is a journal
+in the run's directory: a run that is stopped goes on with the trials that are left. The best grid
 setting of the learner's config is tried too, so that the table says what the search was worth.
 
 2 cores: DeskBank, 40 trials, a minute.
@@ -28,13 +28,13 @@ from experiments.common.loading import load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from jaxret.data.masks import draw_parts
-from jaxret.online.choosing import tune
-from jaxret.online.ranker import METRICS, Ranker
-from jaxret.online.simulation import Simulation
-from jaxret.online.specs import learner_grid
-from jaxret.online.streams import orders
-from jaxret.progress import Progress
-from jaxret.validate import require
+from jaxret.learners.specs import learner_grid
+from jaxret.runtime.progress import Progress
+from jaxret.runtime.validate import require
+from jaxret.simulation.choosing import tune
+from jaxret.simulation.engine import Simulation
+from jaxret.simulation.ranker import METRICS, Ranker
+from jaxret.simulation.streams import orders
 
 CHOICES = ("schedule", "batch")
 Setting = Mapping[str, Any]

@@ -1,9 +1,9 @@
 # What `import jaxret as jr` offers, and where it comes from.
-from .description import (
+from .evaluation.describe import (
     Description as Description,
     describe as describe,
 )
-from .comparison import (
+from .evaluation.compare import (
     Comparison as Comparison,
     compare as compare,
     compare_all as compare_all,
@@ -16,8 +16,8 @@ from .encoders import (
     TextEncoder as TextEncoder,
     load_encoder as load_encoder,
 )
-from .estimate import Estimate as Estimate
-from .evaluation import evaluate as evaluate
+from .evaluation.estimate import Estimate as Estimate
+from .evaluation.evaluate import evaluate as evaluate
 from .logs import (
     Log as Log,
     load_log as load_log,
@@ -29,52 +29,51 @@ from .offline.off_policy import (
 from .offline.select import select as select
 from .offline.target import Snapshot as Snapshot
 from .offline.warm_start import warm_start as warm_start
-from .online import (
-    availability as availability,
+from . import environments as environments
+from .rules import (
     estimators as estimators,
     policies as policies,
     preconditioners as preconditioners,
     projections as projections,
     query_maps as query_maps,
-    scenarios as scenarios,
     schedules as schedules,
 )
-from .online.bandits.banditron import banditron as banditron
-from .online.bandits.bootstrapped import bootstrapped as bootstrapped
-from .online.bandits.fastcb import fastcb as fastcb
-from .online.bandits.gaptron import gaptron as gaptron
-from .online.bandits.linucb import linucb as linucb
-from .online.bandits.linucb_shared import linucb_shared as linucb_shared
-from .online.bandits.lints import lints as lints
-from .online.bandits.logistic_ucb import logistic_ucb as logistic_ucb
-from .online.bandits.neural_linear import neural_linear as neural_linear
-from .online.bandits.ridge_epsilon_greedy import ridge_epsilon_greedy as ridge_epsilon_greedy
-from .online.bandits.soba import soba as soba
-from .online.bandits.squarecb import squarecb as squarecb
-from .online.bandits.success_prior import success_prior as success_prior
-from .online.environment import (
+from .learners.bandits.banditron import banditron as banditron
+from .learners.bandits.bootstrapped import bootstrapped as bootstrapped
+from .learners.bandits.fastcb import fastcb as fastcb
+from .learners.bandits.gaptron import gaptron as gaptron
+from .learners.bandits.linucb import linucb as linucb
+from .learners.bandits.linucb_shared import linucb_shared as linucb_shared
+from .learners.bandits.lints import lints as lints
+from .learners.bandits.logistic_ucb import logistic_ucb as logistic_ucb
+from .learners.bandits.neural_linear import neural_linear as neural_linear
+from .learners.bandits.ridge_epsilon_greedy import ridge_epsilon_greedy as ridge_epsilon_greedy
+from .learners.bandits.soba import soba as soba
+from .learners.bandits.squarecb import squarecb as squarecb
+from .learners.bandits.success_prior import success_prior as success_prior
+from .environments.environment import (
     Environment as Environment,
     judged as judged,
     judging_reranker as judging_reranker,
     label_noise as label_noise,
     simulated_reranker as simulated_reranker,
 )
-from .online.estimators import (
+from .rules.estimators import (
     Estimator as Estimator,
     Observation as Observation,
 )
-from .online.guard import guarded as guarded
-from .online.index import Index as Index
-from .online.tickets import Ticket as Ticket
-from .online.learner import Learner as Learner
-from .online.rank_one import rank_one as rank_one
-from .online.grids import (
+from .learners.guarded import guarded as guarded
+from .serving.index import Index as Index
+from .serving.tickets import Ticket as Ticket
+from .learners.learner import Learner as Learner
+from .learners.rank_one import rank_one as rank_one
+from .learners.grid import (
     grid as grid,
     paired as paired,
 )
-from .online.learners import learners as learners
-from .online.mixture import mixture as mixture
-from .online.presets import (
+from .learners.names import learners as learners
+from .learners.mixture import mixture as mixture
+from .learners.presets import (
     centred as centred,
     centred_replayed as centred_replayed,
     chosen_only as chosen_only,
@@ -94,21 +93,21 @@ from .online.presets import (
     row_steps as row_steps,
     whitened as whitened,
 )
-from .online.projections import (
+from .rules.projections import (
     ball as ball,
     sphere as sphere,
 )
-from .online.run import (
+from .simulation.run import (
     Run as Run,
     plot as plot,
 )
-from .online.simulate import simulate as simulate
-from .online.tuning import (
+from .simulation.simulate import simulate as simulate
+from .simulation.sweep import (
     Sweep as Sweep,
     sweep as sweep,
     table as table,
 )
-from .online.wrappers import (
+from .learners.wrappers import (
     in_bfloat16 as in_bfloat16,
     with_experience_replay as with_experience_replay,
     with_exploration as with_exploration,

@@ -22,13 +22,14 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int
 
-from jaxret import distributed, metrics
-from jaxret.online.learner import Learner
-from jaxret.online.mixture import heaviest
-from jaxret.online.narrow_rows import wide
+from jaxret.evaluation import metrics
+from jaxret.learners.learner import Learner
+from jaxret.learners.mixture import heaviest
+from jaxret.learners.narrow_rows import wide
+from jaxret.runtime import distributed
+from jaxret.runtime.validate import require
 from jaxret.task import Task
 from jaxret.types import State
-from jaxret.validate import require
 
 _FILE = "embeddings"
 

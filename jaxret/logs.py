@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from jaxret.files import existing
+from jaxret.runtime.files import existing
 from jaxret.task import Task
 
 VERSION = 1

@@ -20,12 +20,13 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int
 
-from jaxret import data, encoders, metrics
+from jaxret import data, encoders
 from jaxret.data import split as own
 from jaxret.data.dataset import Dataset, Document, select, split_by_group
 from jaxret.data.templates import normalise, template
 from jaxret.encoders import TextEncoder
-from jaxret.validate import (
+from jaxret.evaluation import metrics
+from jaxret.runtime.validate import (
     label_rows,
     matrix_of,
     require,

@@ -16,17 +16,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxret import sharding
-from jaxret.online.blocked import (
+from jaxret.environments.environment import available_at
+from jaxret.learners.learner import Learner
+from jaxret.rules.estimators import expected_coefficients
+from jaxret.runtime import sharding
+from jaxret.simulation.blocked.simulate import (
     has_blocked_form,
     parts_of_all,
     simulate_blocked,
     simulate_on_mesh,
 )
-from jaxret.online.environment import available_at
-from jaxret.online.estimators import expected_coefficients
-from jaxret.online.learner import Learner
-from jaxret.online.rounds import scan_rounds
+from jaxret.simulation.scan import scan_rounds
 from jaxret.testing_case import make_case, quick_jit, run
 from jaxret.types import Choice, Feedback, PRNGKey
 

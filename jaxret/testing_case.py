@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxret import sharding
-from jaxret.online.environment import Environment, simulated_reranker
-from jaxret.online.learner import Learner
+from jaxret.environments.environment import Environment, simulated_reranker
+from jaxret.learners.learner import Learner
+from jaxret.runtime import sharding
 from jaxret.types import Catalogue, PRNGKey, Stream
 
 

@@ -2,10 +2,15 @@
 
 import gc
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
 import pytest
+
+import jaxret as jr
+from jaxret.types import Catalogue, Stream
+from tests.problems import make_problem, make_task
 
 # Most of the suite's time is compilation: half of that is the MLIR pipeline that emits a fusion,
 # for which XLA has an older and quicker way, a tenth is parting small programs among threads, and
@@ -52,3 +57,20 @@ def shared_data() -> Path:
     if not path.is_dir():
         pytest.skip(f"no benchmark data at {path}: set JAXRET_SHARED to a folder that has data/")
     return path
+
+
+@pytest.fixture(scope="session")
+def problem() -> Callable[..., tuple[Catalogue, Stream]]:
+    """Call it, inside `jax.enable_x64` where float64 is wanted, for a catalogue and a stream."""
+    return make_problem
+
+
+@pytest.fixture(scope="session")
+def small() -> Callable[..., jr.Task]:
+    """Call it for a task."""
+    return make_task
+
+
+@pytest.fixture(scope="session")
+def task() -> jr.Task:
+    return make_task()

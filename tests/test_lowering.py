@@ -10,7 +10,9 @@ import optax
 import pytest
 from jax.sharding import AbstractDevice, AbstractMesh, use_abstract_mesh
 
-from jaxret import metrics
+from jaxret.environments.environment import Environment, simulated_reranker
+from jaxret.evaluation import metrics
+from jaxret.learners import presets
 from jaxret.methods.mlc import classification
 from jaxret.methods.refiner_objective import refinement
 from jaxret.nn import qwen3
@@ -19,12 +21,11 @@ from jaxret.nn.layers import Compute, last_pool
 from jaxret.nn.placement import placed
 from jaxret.nn.refiner import refiner
 from jaxret.nn.token_classifier import token_classifier
-from jaxret.online import presets, projections
-from jaxret.online.blocked import simulate_blocked, simulate_on_mesh
-from jaxret.online.environment import Environment, simulated_reranker
-from jaxret.online.round_kernel import simulate_in_pieces
-from jaxret.online.rounds import scan_rounds
-from jaxret.online.tile_kernel import simulate_tiled
+from jaxret.rules import projections
+from jaxret.simulation.blocked.round_kernel import simulate_in_pieces
+from jaxret.simulation.blocked.simulate import simulate_blocked, simulate_on_mesh
+from jaxret.simulation.blocked.tile_kernel import simulate_tiled
+from jaxret.simulation.scan import scan_rounds
 from jaxret.training import loop
 from jaxret.types import State, Stream
 from tests.meshes import abstract_mesh

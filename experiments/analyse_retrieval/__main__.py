@@ -52,13 +52,14 @@ from omegaconf import DictConfig
 from experiments.analyse_retrieval.boxes import boxes
 from experiments.analyse_retrieval.embeddings import QUARTILES, cosines, neighbours
 from experiments.analyse_retrieval.failures import missed
+from experiments.common import tsne
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.retrieval import methods
 from experiments.retrieval.bench import Bench
-from jaxret import plots, tsne
-from jaxret.validate import require
+from jaxret.evaluation import plots
+from jaxret.runtime.validate import require
 
 BY_TOOL = ("label", "rate", "sd", "sd_chance", "half", "half_chance")
 BY_QUERY = tuple(f"{s}/{n}" for s in ("missed", "found") for n in ("n", "tokens", "sd", "tools"))

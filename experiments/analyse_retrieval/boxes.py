@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from jaxret import plots
+from jaxret.evaluation import plots
 
 
 def boxes(groups: Mapping[str, Mapping[str, np.ndarray]], label: str) -> Figure:

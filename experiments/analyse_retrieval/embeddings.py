@@ -4,8 +4,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from experiments.analyse_retrieval.boxes import boxes
+from experiments.common import tsne
 from experiments.retrieval.bench import Bench
-from jaxret import plots, tsne
+from jaxret.evaluation import plots
 from jaxret.methods.tool2vec import embeddings
 
 QUARTILES = {"q25": 25, "median": 50, "q75": 75}

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from jaxret import metrics
+from jaxret.evaluation import metrics
 
 SHUFFLES = 200  # of the misses, for what chance alone would give
 

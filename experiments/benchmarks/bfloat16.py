@@ -30,10 +30,10 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from jaxret.online.learner import Learner
-from jaxret.progress import Progress
+from jaxret.learners.learner import Learner
+from jaxret.runtime.progress import Progress
+from jaxret.runtime.validate import require
 from jaxret.task import Task
-from jaxret.validate import require
 
 MEASURES = ("online", "final", "heldout")
 COLUMNS = tuple(f"{name}{more}" for name in MEASURES for more in ("", "_gain"))

@@ -113,7 +113,7 @@ def pin_torch() -> bool:
 def cores() -> int:
     """How many CPUs this process may run on: XLA starts a thread on each.
 
-    Unlike `jaxret.sharding.cores` it does not heed OMP_NUM_THREADS, since XLA does not.
+    Unlike `jaxret.runtime.sharding.cores` it does not heed OMP_NUM_THREADS, since XLA does not.
     """
     affinity = getattr(os, "sched_getaffinity", None)  # Linux has it
     return len(affinity(0)) if affinity else os.cpu_count() or 1

@@ -27,10 +27,10 @@ from experiments.common.loading import load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import print_table
 from experiments.rivals import size
-from jaxret.online import streams
-from jaxret.online.simulation import Simulation
-from jaxret.progress import Progress
-from jaxret.validate import require
+from jaxret.runtime.progress import Progress
+from jaxret.runtime.validate import require
+from jaxret.simulation import streams
+from jaxret.simulation.engine import Simulation
 
 COLUMNS = ("microseconds", "over_greedy", "kilobytes")
 

@@ -3,9 +3,10 @@
     uv run python -m experiments.benchmarks.scale again=true
     uv run python -m experiments.benchmarks.scale again=true preset=mapped parts.map_every=32
 
-The rows of Theta lie over n devices (`jaxret.online.blocked.simulate_on_mesh`). XLA compiles the
-program for as many simulated devices as are asked for, and says what a device holds and sends; so
-bytes and memory are exact for all sizes, and nothing of that size is run. Of TOOLS/DEVICES:
+The rows of Theta lie over n devices (`jaxret.simulation.blocked.simulate.simulate_on_mesh`). XLA
+compiles the program for as many simulated devices as are asked for, and says what a device holds
+and sends; so bytes and memory are exact for all sizes, and nothing of that size is run. Of
+TOOLS/DEVICES:
 
     bytes_a_round         that a device gives to collective operations
     collectives_a_round   how many of these wait for all devices
@@ -44,14 +45,14 @@ from experiments.common.config import plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from jaxret import sharding
-from jaxret.online.blocked import simulate_on_mesh
-from jaxret.online.environment import Environment
-from jaxret.online.learner import Learner
-from jaxret.online.learners import REGISTRY
-from jaxret.progress import Progress
+from jaxret.environments.environment import Environment
+from jaxret.learners.learner import Learner
+from jaxret.learners.names import REGISTRY
+from jaxret.runtime import sharding
+from jaxret.runtime.progress import Progress
+from jaxret.runtime.validate import require
+from jaxret.simulation.blocked.simulate import simulate_on_mesh
 from jaxret.types import State, Stream
-from jaxret.validate import require
 
 COLUMNS = ("bytes_a_round", "collectives_a_round", "memory_mib", "memory_over_model")
 COLUMNS += ("microseconds",)

@@ -39,13 +39,14 @@ from experiments.benchmarks import machine, timing, work
 from experiments.benchmarks.timing import Form
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.run_directory import RunDirectory
-from jaxret import sharding
-from jaxret.online import projections, streams
-from jaxret.online.blocked import BLOCK, simulate_blocked
-from jaxret.online.environment import Environment
-from jaxret.online.presets import orag
-from jaxret.online.rounds import scan_rounds
-from jaxret.progress import Progress
+from jaxret.environments.environment import Environment
+from jaxret.learners.presets import orag
+from jaxret.rules import projections
+from jaxret.runtime import sharding
+from jaxret.runtime.progress import Progress
+from jaxret.simulation import streams
+from jaxret.simulation.blocked.simulate import BLOCK, simulate_blocked
+from jaxret.simulation.scan import scan_rounds
 from jaxret.types import Stream
 
 TAU, ETA = 0.05, 1e-4

@@ -34,9 +34,9 @@ from experiments.benchmarks import machine
 from experiments.benchmarks.timing import quartiles
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.run_directory import RunDirectory
-from jaxret import plots
-from jaxret.progress import Progress
-from jaxret.validate import require
+from jaxret.evaluation import plots
+from jaxret.runtime.progress import Progress
+from jaxret.runtime.validate import require
 
 ROWS = 4096  # that are drawn at a time
 
@@ -110,7 +110,7 @@ def measure(
       ``microseconds`` and ``peak_over_theta``.
     """
     import jaxret as jr
-    from jaxret.online.simulation import Simulation
+    from jaxret.simulation.engine import Simulation
 
     rounds = 128 * int(np.clip(floats / (items * width) / 128, 1, 16))
     unit, queries = np.eye(8, dtype=np.float32), np.arange(8)

@@ -84,7 +84,7 @@ def show(results: Found, unit: str, title: str) -> None:
     """Prints a line a form, then one for each number that is of no single form.
 
     Args:
-      results: of `jaxret.tracking.read_results`, as above.
+      results: of `jaxret.runtime.tracking.read_results`, as above.
       unit: of the times.
       title: above the table.
     """

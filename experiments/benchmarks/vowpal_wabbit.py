@@ -33,10 +33,10 @@ from experiments.common.loading import load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from jaxret.data.masks import draw_parts_each
-from jaxret.online.streams import orders
-from jaxret.progress import Progress
+from jaxret.runtime.progress import Progress
+from jaxret.runtime.validate import require
+from jaxret.simulation.streams import orders
 from jaxret.task import Task
-from jaxret.validate import require
 
 WAYS = {
     "greedy": "--epsilon 0.0",

@@ -32,9 +32,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxret.learners.learner import TILE
 from jaxret.nn.bert import BertConfig
-from jaxret.online.blocked import BLOCK
-from jaxret.online.learner import TILE
+from jaxret.simulation.blocked.simulate import BLOCK
 
 LIMITS = ("memory", "arithmetic")
 

@@ -17,10 +17,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from jaxret import __version__, data, encoders
 from jaxret.data.templates import TEMPLATES
-from jaxret.files import content_digest
-from jaxret.online.grids import LearnerGrid
-from jaxret.online.specs import learner_grid
-from jaxret.validate import require
+from jaxret.learners.grid import LearnerGrid
+from jaxret.learners.specs import learner_grid
+from jaxret.runtime.files import content_digest
+from jaxret.runtime.validate import require
 
 CONFIGS = str(Path(__file__).resolve().parents[2] / "configs")
 #: The mode of W&B.

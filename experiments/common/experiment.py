@@ -35,8 +35,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from experiments.common.config import CONFIGS, NAMES, check_names, plain
 from experiments.common.run_directory import RunDirectory, open_run
-from jaxret import distributed, tracking
 from jaxret.llm import OutOfReach, Unanswered
+from jaxret.runtime import distributed, tracking
 
 Results: TypeAlias = Mapping[str, Any]  # name -> one value a seed
 Means: TypeAlias = dict[str, float]

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Int
 
 from experiments.common.run_directory import RunDirectory
-from jaxret import plots
+from jaxret.evaluation import plots
 
 
 def learning_figures(run: RunDirectory, curves: Mapping[str, Mapping[str, np.ndarray]]) -> None:

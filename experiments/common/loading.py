@@ -8,9 +8,10 @@ import numpy as np
 from omegaconf import DictConfig
 
 from experiments.common.config import cache_folder, plain
-from jaxret import data, encoders, sharding, task
+from jaxret import data, encoders, task
 from jaxret.data.dataset import Dataset, select
 from jaxret.data.hops import as_hops
+from jaxret.runtime import sharding
 from jaxret.task import Task
 
 

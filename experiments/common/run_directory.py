@@ -25,10 +25,11 @@ from matplotlib.figure import Figure
 from omegaconf import DictConfig
 
 from experiments.common.config import TRACKING, cache_folder, settings
-from jaxret import distributed, memory, plots, sharding, tracking
-from jaxret.checkpoint import Interrupted, interruptible, run_chunks
-from jaxret.files import write_whole
-from jaxret.online.recording import Unit
+from jaxret.evaluation import plots
+from jaxret.runtime import distributed, memory, sharding, tracking
+from jaxret.runtime.checkpoint import Interrupted, interruptible, run_chunks
+from jaxret.runtime.files import write_whole
+from jaxret.simulation.recording import Unit
 
 
 class RunDirectory:

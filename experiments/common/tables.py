@@ -19,7 +19,7 @@ def results_table(
     """Prints mean ± standard error of the results ``row/column``.
 
     Args:
-      results: of `jaxret.tracking.read_results`.
+      results: of `jaxret.runtime.tracking.read_results`.
       rows: first half of the names.
       columns: second half of the names.
       title: above the table.

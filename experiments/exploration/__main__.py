@@ -41,16 +41,16 @@ from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.exploration.maps import Grid, figures
 from jaxret.data.masks import draw_parts
-from jaxret.online.choosing import tune
-from jaxret.online.environment import Environment
-from jaxret.online.grids import LearnerGrid
-from jaxret.online.ranker import METRICS, Ranker, catalogues
-from jaxret.online.simulation import Simulation
-from jaxret.online.specs import shared_grid
-from jaxret.online.streams import orders
-from jaxret.progress import Progress
+from jaxret.environments.environment import Environment
+from jaxret.learners.grid import LearnerGrid
+from jaxret.learners.specs import shared_grid
+from jaxret.runtime.progress import Progress
+from jaxret.runtime.validate import require
+from jaxret.simulation.choosing import tune
+from jaxret.simulation.engine import Simulation
+from jaxret.simulation.ranker import METRICS, Ranker, catalogues
+from jaxret.simulation.streams import orders
 from jaxret.theory.comparators import proximal_losses
-from jaxret.validate import require
 
 COLUMNS = ("tau", "eta_over_tau", "online/accuracy", "final/recall@{k}", "final/ndcg@{k}")
 

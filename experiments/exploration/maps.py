@@ -8,8 +8,8 @@ from jaxtyping import Float
 from omegaconf import DictConfig
 
 from experiments.common.run_directory import RunDirectory
-from jaxret import plots
-from jaxret.online.ranker import METRICS
+from jaxret.evaluation import plots
+from jaxret.simulation.ranker import METRICS
 
 
 class Grid(NamedTuple):

@@ -53,6 +53,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from omegaconf import DictConfig
 
+from experiments.common import tsne
 from experiments.common.config import learner_grids
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import load_task
@@ -61,15 +62,15 @@ from experiments.common.tables import results_table
 from experiments.forgetting import moves
 from experiments.forgetting.curves import fates, forgotten, moments, seen
 from experiments.forgetting.follow import by_arrival, follow, points
-from jaxret import plots, tsne
 from jaxret.data.masks import draw_parts
-from jaxret.online.choosing import choose
-from jaxret.online.environment import Environment
-from jaxret.online.ranker import METRICS, Ranker
-from jaxret.online.simulation import Simulation
-from jaxret.online.streams import orders
-from jaxret.progress import Progress
-from jaxret.validate import require
+from jaxret.environments.environment import Environment
+from jaxret.evaluation import plots
+from jaxret.runtime.progress import Progress
+from jaxret.runtime.validate import require
+from jaxret.simulation.choosing import choose
+from jaxret.simulation.engine import Simulation
+from jaxret.simulation.ranker import METRICS, Ranker
+from jaxret.simulation.streams import orders
 
 LABELS = {
     "heldout": "held-out queries",

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxret.online.ranker import Mask, Ranker
-from jaxret.online.recording import Unit
-from jaxret.online.simulation import Simulation
+from jaxret.simulation.engine import Simulation
+from jaxret.simulation.ranker import Mask, Ranker
+from jaxret.simulation.recording import Unit
 
 
 def follow(

@@ -10,10 +10,10 @@ from omegaconf import DictConfig
 
 from experiments.common.loading import TextTask
 from experiments.common.run_directory import RunDirectory
-from jaxret import plots
-from jaxret.online.learner import MapQueries
-from jaxret.online.ranker import Mask
-from jaxret.tsne import project
+from experiments.common.tsne import project
+from jaxret.evaluation import plots
+from jaxret.learners.learner import MapQueries
+from jaxret.simulation.ranker import Mask
 
 MEASURES = ("needed/before", "needed/after", "others/before", "others/after", "moved")
 

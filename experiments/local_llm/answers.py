@@ -17,7 +17,7 @@ from typing import Any
 
 from jaxret import data
 from jaxret.encoders import cache_directory
-from jaxret.files import existing, write_whole
+from jaxret.runtime.files import existing, write_whole
 
 FILE = Path(__file__).with_name("answers.jsonl.gz")
 FIELDS = ("answer", "usage")

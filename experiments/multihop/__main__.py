@@ -54,21 +54,21 @@ from experiments.multihop import answers, tasks
 from jaxret.data.dataset import Dataset, select, split_by_group
 from jaxret.data.hops import as_hops, by_evidence, by_plan
 from jaxret.data.masks import Masks
+from jaxret.environments.environment import Environment, simulated_reranker
+from jaxret.learners.grid import LearnerGrid
+from jaxret.learners.learner import MapQueries
+from jaxret.learners.specs import learner_grid
 from jaxret.llm import Chat, Endpoint
-from jaxret.online.choosing import choose
-from jaxret.online.environment import Environment, simulated_reranker
-from jaxret.online.grids import LearnerGrid
-from jaxret.online.learner import MapQueries
-from jaxret.online.ranker import METRICS, Ranker
-from jaxret.online.recording import record
-from jaxret.online.selection import SelectedSimulation
-from jaxret.online.simulation import Simulation
-from jaxret.online.specs import learner_grid
-from jaxret.online.streams import orders
 from jaxret.retrieval import multihop, selectors
 from jaxret.retrieval.dense import inner_product
 from jaxret.retrieval.retriever import search
-from jaxret.validate import require
+from jaxret.runtime.validate import require
+from jaxret.simulation.choosing import choose
+from jaxret.simulation.engine import Simulation
+from jaxret.simulation.ranker import METRICS, Ranker
+from jaxret.simulation.recording import record
+from jaxret.simulation.selected import SelectedSimulation
+from jaxret.simulation.streams import orders
 
 COLUMNS = ("online/accuracy", "online/found", "online/last", "online/complete")
 COLUMNS += ("final/recall@{k}", "final/ndcg@{k}", "final/complete@{k}", "answer/exact")

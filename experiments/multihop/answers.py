@@ -13,9 +13,9 @@ from omegaconf import DictConfig
 
 from experiments.common.run_directory import RunDirectory
 from jaxret.data.dataset import Dataset
-from jaxret.files import json_lines
 from jaxret.llm import Chat
 from jaxret.retrieval import multihop
+from jaxret.runtime.files import json_lines
 
 RULES = {"exact": multihop.exact, "contains": multihop.contains}
 

@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from experiments.common.run_directory import RunDirectory
-from jaxret import plots
 from jaxret.data.dataset import Dataset
+from jaxret.evaluation import plots
 
 
 def found(
@@ -36,7 +36,7 @@ def by_visit(online: Mapping[str, np.ndarray], hops: Dataset) -> Float[np.ndarra
     """What each visit of a task found: its labels that were used at a hop which wanted them.
 
     Args:
-      online: ``order``, ``item`` and ``success``, [S, T], of `jaxret.online.recording.record`.
+      online: ``order``, ``item`` and ``success``, [S, T], of `jaxret.simulation.recording.record`.
       hops: those of a task stand together and in one group.
     """
     begins = numbers(hops.groups) == 0

@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments.common.run_directory import RunDirectory
 from experiments.off_policy.tables import markdown
-from jaxret import plots
+from jaxret.evaluation import plots
 from jaxret.offline.off_policy import FEW
 
 ANYTIME = ("IPS", "DR", "clipped IPS")  # the last has a lower bound alone

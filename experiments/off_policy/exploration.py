@@ -40,8 +40,8 @@ from experiments.common.tables import cell
 from experiments.off_policy.tables import markdown
 from experiments.off_policy.worlds import learnt, policy, value
 from jaxret.offline.warm_start import with_chances
-from jaxret.progress import Progress
-from jaxret.validate import require
+from jaxret.runtime.progress import Progress
+from jaxret.runtime.validate import require
 
 BOUNDED = ("IPS", "DR", "SNIPS")
 OF_RULE = ("accuracy", "cost", "ndcg@10")

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxret.files import existing
 from jaxret.logs import Log
+from jaxret.runtime.files import existing
 
 POLICIES = ("random", "bts")
 FIELDS = ("item_id", "position", "click", "propensity_score")

@@ -30,7 +30,7 @@ from jaxret.offline import estimators
 from jaxret.offline.off_policy import CLIP, TRUNCATION
 from jaxret.offline.rounds import go_through
 from jaxret.offline.target import target
-from jaxret.validate import require
+from jaxret.runtime.validate import require
 
 HEAD = ("campaign", "log", "effective", "the other earned", "estimator", "estimate", "difference")
 HEAD += ("in errors of both", "low", "high")

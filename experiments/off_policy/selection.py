@@ -39,8 +39,8 @@ from experiments.off_policy import selection_page
 from experiments.off_policy.worlds import Judged, aim, judged, learnt, logs, policy, value
 from jaxret.logs import Log, take
 from jaxret.offline.off_policy import evaluate
-from jaxret.progress import Progress
-from jaxret.validate import require
+from jaxret.runtime.progress import Progress
+from jaxret.runtime.validate import require
 
 
 @experiment("off_policy_selection")

@@ -8,7 +8,7 @@ import numpy as np
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import cell
 from experiments.off_policy.tables import markdown
-from jaxret import plots
+from jaxret.evaluation import plots
 
 ESTIMATORS = ("IPS", "SNIPS", "clipped IPS", "DR", "Switch-DR", "DRos", "MIPS")
 OF_SELECT = ("right", "regret", "chance", "gain", "sure", "warned")

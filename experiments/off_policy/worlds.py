@@ -21,12 +21,12 @@ from jax import lax
 from jaxtyping import Float, Int
 
 import jaxret as jr
+from jaxret.environments.environment import Environment
+from jaxret.learners.specs import learner_grid
 from jaxret.logs import Log
 from jaxret.offline.groups import groups_of_rows
 from jaxret.offline.target import Target, first_chances, target
-from jaxret.online.environment import Environment
-from jaxret.online.rounds import learn, show_slate
-from jaxret.online.specs import learner_grid
+from jaxret.simulation.scan import learn, show_slate
 from jaxret.types import Stream
 
 TOGETHER = 25  # logs in one program

@@ -29,7 +29,7 @@ from pathlib import Path
 
 from experiments.race.entries import Refused, load, opponents, rules_of
 from experiments.race.standings import figure, race, table
-from jaxret import plots
+from jaxret.evaluation import plots
 
 PRESETS = ("frozen", "orag", "banditron", "greedy", "full_information")
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import jaxret as jr
-from jaxret import plots
+from jaxret.evaluation import plots
 
 METRICS = ("online accuracy", "ndcg@10")
 

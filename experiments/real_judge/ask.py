@@ -29,8 +29,8 @@ from experiments.real_judge.table import TABLE, JudgeTable
 from jaxret.data.dataset import Dataset
 from jaxret.data.templates import template
 from jaxret.llm import Chat, Endpoint, Messages, OutOfReach, load_prompt
-from jaxret.progress import Progress
-from jaxret.validate import require
+from jaxret.runtime.progress import Progress
+from jaxret.runtime.validate import require
 
 PROMPT = load_prompt(Path(__file__).with_name("judge.txt"), ("tool", "query"))
 WORDS = ("yes", "no")

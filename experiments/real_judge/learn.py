@@ -37,19 +37,19 @@ from experiments.common.tables import results_table
 from experiments.real_judge import errors
 from experiments.real_judge.pairs import Pairs, environment, joined, parted
 from experiments.real_judge.table import TABLE, load
-from jaxret import plots
 from jaxret.data.masks import draw_parts_each
-from jaxret.online.choosing import choose
-from jaxret.online.environment import Environment
-from jaxret.online.grids import LearnerGrid
-from jaxret.online.ranker import METRICS, Ranker
-from jaxret.online.recording import record
-from jaxret.online.simulation import Simulation
-from jaxret.online.specs import learner_grid
-from jaxret.online.streams import orders
-from jaxret.progress import Progress
-from jaxret.statistics import area_under_roc
-from jaxret.validate import require
+from jaxret.environments.environment import Environment
+from jaxret.evaluation import plots
+from jaxret.evaluation.statistics import area_under_roc
+from jaxret.learners.grid import LearnerGrid
+from jaxret.learners.specs import learner_grid
+from jaxret.runtime.progress import Progress
+from jaxret.runtime.validate import require
+from jaxret.simulation.choosing import choose
+from jaxret.simulation.engine import Simulation
+from jaxret.simulation.ranker import METRICS, Ranker
+from jaxret.simulation.recording import record
+from jaxret.simulation.streams import orders
 
 REWARDS = ("labels", "hard", "threshold", "soft")
 COLUMNS = ("online", "final", "wrong")

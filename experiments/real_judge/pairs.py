@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from experiments.common.loading import TextTask
 from experiments.real_judge.table import JudgeTable
 from jaxret.data.masks import draw_parts
-from jaxret.online.environment import Environment, judged
+from jaxret.environments.environment import Environment, judged
 
 
 class Pairs(NamedTuple):

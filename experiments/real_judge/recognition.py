@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxret.online.environment import Reranker
-from jaxret.online.policies import Policy
+from jaxret.environments.environment import Reranker
+from jaxret.rules.policies import Policy
 from jaxret.types import PRNGKey
 
 

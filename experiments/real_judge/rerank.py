@@ -37,9 +37,9 @@ from experiments.real_judge.learn import measure
 from experiments.real_judge.pairs import Pairs, joined
 from experiments.real_judge.recognition import recognition
 from experiments.real_judge.table import TABLE, load
-from jaxret.online.environment import Environment
-from jaxret.progress import Progress
-from jaxret.validate import require
+from jaxret.environments.environment import Environment
+from jaxret.runtime.progress import Progress
+from jaxret.runtime.validate import require
 
 RERANKERS = ("none", "judge", "matched")
 COLUMNS = ("online", "final")

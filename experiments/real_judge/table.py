@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from jaxret.files import existing
+from jaxret.runtime.files import existing
 
 #: What is kept in the repository: no server is needed for what is learnt from it.
 TABLE = Path(__file__).with_name("deskbank.npz")

@@ -32,8 +32,8 @@ from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.regret.curve import Curve, Stage, measure
 from experiments.regret.hindsight import best_in_ball, best_near_start
-from jaxret import plots
-from jaxret.online import streams
+from jaxret.evaluation import plots
+from jaxret.simulation import streams
 
 Measurements = dict[str, np.ndarray]
 

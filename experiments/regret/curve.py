@@ -12,13 +12,13 @@ from jaxtyping import Float, Int
 
 from experiments.common.loading import TextTask
 from experiments.common.run_directory import RunDirectory
-from jaxret.online import estimators, policies, projections
-from jaxret.online.environment import Environment, always_available
-from jaxret.online.learner import Learner
-from jaxret.online.rank_one import rank_one
-from jaxret.online.recording import record
-from jaxret.online.simulation import Simulation
-from jaxret.progress import Progress
+from jaxret.environments.environment import Environment, always_available
+from jaxret.learners.learner import Learner
+from jaxret.learners.rank_one import rank_one
+from jaxret.rules import estimators, policies, projections
+from jaxret.runtime.progress import Progress
+from jaxret.simulation.engine import Simulation
+from jaxret.simulation.recording import record
 from jaxret.theory import bounds, checks, corollaries
 from jaxret.theory.comparators import Comparator
 from jaxret.theory.evidence import Evidence, final_regrets

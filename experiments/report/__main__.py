@@ -38,7 +38,7 @@ from experiments.report.workers import Task, side_by_side
 from experiments.transfer import __main__ as transfer
 from experiments.variance import __main__ as variance
 from experiments.warm_start import __main__ as warm_start
-from jaxret.validate import require
+from jaxret.runtime.validate import require
 
 MODULES = (evaluate_retrieval, exploration, latency, multihop, orag, paper_settings, regret)
 MODULES += (rerank, warm_start, forgetting, transfer, tune, variance)

@@ -11,7 +11,8 @@ import numpy as np
 
 from experiments.common.tables import cell
 from experiments.report.jobs import Job
-from jaxret import plots, tracking
+from jaxret.evaluation import plots
+from jaxret.runtime import tracking
 
 
 def section(name: str, spec: Mapping[str, Any], jobs: Sequence[Job], directory: Path) -> str:

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from omegaconf import DictConfig
 
 from experiments.report.jobs import Job
-from jaxret.checkpoint import interruptible
+from jaxret.runtime.checkpoint import interruptible
 
 Task: TypeAlias = tuple[Callable[[DictConfig], Any], Job]  # the experiment's main, what it runs
 

@@ -32,15 +32,15 @@ from experiments.common.config import plain
 from experiments.retrieval import online_method
 from experiments.retrieval.bench import Bench
 from experiments.retrieval.recipes import RERANKERS, RETRIEVERS, config_of
+from jaxret.learners.specs import learner_grid
 from jaxret.methods import nudge, refiner, refit, tool2vec
 from jaxret.methods.common import KEPT, FirstStage
-from jaxret.online.specs import learner_grid
 from jaxret.retrieval import bm25
 from jaxret.retrieval.dense import dense
 from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import Features, Reranker, Retriever, Texts, refine
+from jaxret.runtime.validate import require
 from jaxret.task import Split, Task
-from jaxret.validate import require
 
 UNTRAINED = ("bm25", "documents", "tool2vec_raw", "tool2vec", "nudge_m", "nudge_n")
 SEES = {"bm25": "nothing", "documents": "nothing"}  # the others without a learner: labels

@@ -10,14 +10,14 @@ import numpy as np
 
 from experiments.common.config import plain
 from experiments.retrieval.bench import Bench
-from jaxret.online.choosing import choose
-from jaxret.online.ranker import Ranker
-from jaxret.online.recording import record
-from jaxret.online.simulation import Simulation
-from jaxret.online.specs import learner_grid
-from jaxret.online.streams import orders
+from jaxret.learners.specs import learner_grid
 from jaxret.retrieval.dense import dense
 from jaxret.retrieval.retriever import Retriever
+from jaxret.simulation.choosing import choose
+from jaxret.simulation.engine import Simulation
+from jaxret.simulation.ranker import Ranker
+from jaxret.simulation.recording import record
+from jaxret.simulation.streams import orders
 
 
 def retriever(bench: Bench, name: str, seed: int) -> Retriever:

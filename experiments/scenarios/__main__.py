@@ -45,12 +45,12 @@ from experiments.scenarios.playing import Stage, played
 from experiments.scenarios.scenario import Place, Scenario
 from experiments.scenarios.worlds import scenario
 from jaxret.data.masks import draw_parts_each
-from jaxret.online.choosing import choose
-from jaxret.online.ranker import Ranker
-from jaxret.online.simulation import Simulation
-from jaxret.online.streams import orders
-from jaxret.progress import Progress
-from jaxret.validate import require
+from jaxret.runtime.progress import Progress
+from jaxret.runtime.validate import require
+from jaxret.simulation.choosing import choose
+from jaxret.simulation.engine import Simulation
+from jaxret.simulation.ranker import Ranker
+from jaxret.simulation.streams import orders
 
 
 @experiment("scenarios")

@@ -31,11 +31,11 @@ import jaxret as jr
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from jaxret.online.guard import LARGEST
-from jaxret.online.learner import Learner
-from jaxret.progress import Progress
+from jaxret.learners.guarded import LARGEST
+from jaxret.learners.learner import Learner
+from jaxret.runtime.progress import Progress
+from jaxret.runtime.validate import require
 from jaxret.types import Choice, Feedback, PRNGKey
-from jaxret.validate import require
 
 
 class Past(NamedTuple):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from jaxret import plots
+from jaxret.evaluation import plots
 
 Success = Float[np.ndarray, "S T"]  # of the tool that was used, 0 or 1
 

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 
 from experiments.scenarios.measures import means
-from jaxret import plots
+from jaxret.evaluation import plots
 
 #: What `measures` gives, and the guard -> the head of its column, and digits after the point.
 COLUMNS = {

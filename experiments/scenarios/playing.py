@@ -16,9 +16,9 @@ from experiments.scenarios.page import GUARDED
 from experiments.scenarios.rules import rule_showing, static_rule
 from experiments.scenarios.scenario import Place, Scenario
 from experiments.scenarios.worlds import of_static
-from jaxret.online.environment import Environment
-from jaxret.online.grids import LearnerGrid
-from jaxret.online.simulation import Simulation
+from jaxret.environments.environment import Environment
+from jaxret.learners.grid import LearnerGrid
+from jaxret.simulation.engine import Simulation
 
 
 class Stage(NamedTuple):

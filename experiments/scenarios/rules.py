@@ -4,9 +4,10 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from jaxret.online import learners, policies
-from jaxret.online.grids import LearnerGrid
-from jaxret.online.specs import learner_grid
+from jaxret.learners import names
+from jaxret.learners.grid import LearnerGrid
+from jaxret.learners.specs import learner_grid
+from jaxret.rules import policies
 
 
 def rule_showing(name: str, spec: Mapping[str, Any], shown: int) -> LearnerGrid | None:
@@ -14,13 +15,13 @@ def rule_showing(name: str, spec: Mapping[str, Any], shown: int) -> LearnerGrid 
 
     Args:
       name: of the rule.
-      spec: its settings, as `jaxret.online.specs.learner_grid` takes them.
+      spec: its settings, as `jaxret.learners.specs.learner_grid` takes them.
       shown: tools in a round; at 1 the rule is left as it is.
     """
     if shown == 1:
         return learner_grid(name, spec)
     if "preset" in spec:
-        takes = inspect.signature(learners.REGISTRY[spec["preset"]]).parameters
+        takes = inspect.signature(names.REGISTRY[spec["preset"]]).parameters
         if "k" in takes:
             return learner_grid(name, {**spec, "k": shown})
         if "policy" in takes:

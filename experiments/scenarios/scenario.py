@@ -13,7 +13,7 @@ from jaxtyping import Float
 from experiments.common.loading import TextTask
 from jaxret import encoders
 from jaxret.data.templates import template
-from jaxret.online.environment import Environment
+from jaxret.environments.environment import Environment
 
 
 @dataclass(frozen=True, kw_only=True)

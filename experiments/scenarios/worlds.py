@@ -11,10 +11,10 @@ import numpy as np
 import jaxret as jr
 from experiments.scenarios.scenario import Scenario
 from jaxret.data.templates import template
-from jaxret.online.environment import Environment
-from jaxret.online.scenarios import censoring, clicks, delay, drift, poison, restart, rewriting
-from jaxret.online.scenarios.rewriting import How
-from jaxret.validate import from_registry, require
+from jaxret.environments import censoring, clicks, delay, drift, poison, restart, rewriting
+from jaxret.environments.environment import Environment
+from jaxret.environments.rewriting import How
+from jaxret.runtime.validate import from_registry, require
 
 
 def swapped(*, share: float, at: float) -> Scenario:
@@ -99,7 +99,9 @@ def arriving(*, share: float, first: float, last: float) -> Scenario:
         between = {"first": place.at(first), "last": place.at(last)}
         items = len(place.task.ids)
         return Environment(
-            **jr.availability.one_by_one(items, share, **between, seed=place.seed)._asdict()
+            **jr.environments.availability.one_by_one(
+                items, share, **between, seed=place.seed
+            )._asdict()
         )
 
     return Scenario(world=world)
@@ -111,7 +113,7 @@ def doubling(*, at: float) -> Scenario:
 
     def world(place):
         items = len(place.task.ids)
-        come = jr.availability.later(items, 0.5, at=place.at(at), seed=place.seed)
+        come = jr.environments.availability.later(items, 0.5, at=place.at(at), seed=place.seed)
         return Environment(**come._asdict())
 
     return Scenario(world=world, begins=at)

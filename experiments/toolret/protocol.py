@@ -14,11 +14,12 @@ from omegaconf import DictConfig
 
 from experiments.common.config import cache_folder, plain
 from experiments.common.run_directory import RunDirectory
-from jaxret import metrics, sharding
 from jaxret.data.toolret import CATEGORIES, Benchmark
 from jaxret.encoders import ENCODERS
+from jaxret.evaluation import metrics
 from jaxret.retrieval.ranking import Ranking, in_trec_order
 from jaxret.retrieval.retriever import Retriever, Texts, search
+from jaxret.runtime import sharding
 
 SETTINGS = ("with", "without")  # instruction
 POOLS = ("all", "category")

@@ -24,13 +24,13 @@ import numpy as np
 
 from experiments.toolret.protocol import Asked, World
 from jaxret.encoders import ENCODERS, encode, load_encoder
-from jaxret.files import existing
 from jaxret.methods import cross_encoder, tool_rank_model
 from jaxret.methods.tool_rank_prompt import verdict
 from jaxret.retrieval import bm25, runs
 from jaxret.retrieval.dense import inner_product
 from jaxret.retrieval.ranking import Ranking, in_trec_order
 from jaxret.retrieval.retriever import Reranker, refine
+from jaxret.runtime.files import existing
 
 Stage: TypeAlias = Callable[[Asked], Ranking]
 

@@ -50,15 +50,15 @@ from experiments.transfer import other_encoder
 from experiments.transfer.later_tools import KINDS, draw, later
 from experiments.transfer.other_encoder import WAYS
 from experiments.transfer.protocols import Results, Stage, online, unseen
-from jaxret import plots
 from jaxret.data.masks import draw_parts_each
-from jaxret.online import projections
-from jaxret.online.environment import Environment
-from jaxret.online.grids import LearnerGrid
-from jaxret.online.ranker import Ranker
-from jaxret.online.specs import learner_grid
-from jaxret.progress import Progress
-from jaxret.validate import require
+from jaxret.environments.environment import Environment
+from jaxret.evaluation import plots
+from jaxret.learners.grid import LearnerGrid
+from jaxret.learners.specs import learner_grid
+from jaxret.rules import projections
+from jaxret.runtime.progress import Progress
+from jaxret.runtime.validate import require
+from jaxret.simulation.ranker import Ranker
 
 ONLINE = ("online/accuracy", "final/ndcg@{k}", "norms/mean", "norms/spread", "norms/used")
 WORDS = ("seen/ndcg@{k}", "heldout/ndcg@{k}", "seen/gain", "heldout/gain", "heldout/share")

@@ -14,14 +14,14 @@ from jaxtyping import Bool, Float, Int
 
 from experiments.common.loading import TextTask
 from experiments.transfer.protocols import Results, Setting, Stage
-from jaxret import sharding
 from jaxret.data.masks import Masks
-from jaxret.online import availability
-from jaxret.online.environment import Environment
-from jaxret.online.grids import LearnerGrid
-from jaxret.online.learner import Scores
-from jaxret.online.ranker import Mask, catalogues
-from jaxret.online.recording import record
+from jaxret.environments import availability
+from jaxret.environments.environment import Environment
+from jaxret.learners.grid import LearnerGrid
+from jaxret.learners.learner import Scores
+from jaxret.runtime import sharding
+from jaxret.simulation.ranker import Mask, catalogues
+from jaxret.simulation.recording import record
 
 KINDS = ("old", "new", "new_for_old", "old_for_new")
 

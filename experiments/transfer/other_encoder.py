@@ -10,12 +10,12 @@ from jaxtyping import Float
 
 from experiments.common.loading import TextTask
 from experiments.transfer.protocols import NDCG, Stage
-from jaxret.online.choosing import tune
-from jaxret.online.environment import Environment
-from jaxret.online.grids import LearnerGrid
-from jaxret.online.projections import Projection, project
-from jaxret.online.ranker import Ranker, catalogues
+from jaxret.environments.environment import Environment
+from jaxret.learners.grid import LearnerGrid
 from jaxret.retrieval.align import procrustes
+from jaxret.rules.projections import Projection, project
+from jaxret.simulation.choosing import tune
+from jaxret.simulation.ranker import Ranker, catalogues
 
 # How rows come to serve the other encoder, and the result in which nothing was learnt.
 WAYS = {

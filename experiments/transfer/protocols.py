@@ -9,14 +9,14 @@ from jaxtyping import Float, Int
 from experiments.common.loading import TextTask
 from experiments.common.run_directory import RunDirectory
 from jaxret.data.masks import Masks
-from jaxret.online.choosing import choose, tune
-from jaxret.online.environment import Environment
-from jaxret.online.grids import LearnerGrid
-from jaxret.online.learner import Scores
-from jaxret.online.ranker import METRICS, Mask, Ranker, catalogues
-from jaxret.online.recording import record
-from jaxret.online.simulation import Simulation
-from jaxret.online.streams import orders
+from jaxret.environments.environment import Environment
+from jaxret.learners.grid import LearnerGrid
+from jaxret.learners.learner import Scores
+from jaxret.simulation.choosing import choose, tune
+from jaxret.simulation.engine import Simulation
+from jaxret.simulation.ranker import METRICS, Mask, Ranker, catalogues
+from jaxret.simulation.recording import record
+from jaxret.simulation.streams import orders
 
 NDCG = METRICS.index("ndcg@{k}")
 Results = dict[str, np.ndarray]  # one value a seed

@@ -38,12 +38,12 @@ from experiments.common.loading import load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.variance.estimator_study import set_up, study
-from jaxret import plots
-from jaxret.online.grids import LearnerGrid
-from jaxret.online.ranker import METRICS, catalogues
-from jaxret.online.specs import shared_grid
-from jaxret.progress import Progress
-from jaxret.validate import require
+from jaxret.evaluation import plots
+from jaxret.learners.grid import LearnerGrid
+from jaxret.learners.specs import shared_grid
+from jaxret.runtime.progress import Progress
+from jaxret.runtime.validate import require
+from jaxret.simulation.ranker import METRICS, catalogues
 
 ORACLE = "full_information"
 MOMENTS = ("bias", "variance", "variance_median", "final/bias", "final/variance_median")

@@ -17,13 +17,13 @@ from omegaconf import DictConfig
 from experiments.common.loading import TextTask
 from experiments.common.run_directory import RunDirectory
 from jaxret.data.masks import Masks, draw_parts
-from jaxret.online.choosing import tune
-from jaxret.online.environment import Environment
-from jaxret.online.grids import LearnerGrid
-from jaxret.online.ranker import METRICS, Ranker
-from jaxret.online.recording import record
-from jaxret.online.simulation import Simulation
-from jaxret.online.streams import orders
+from jaxret.environments.environment import Environment
+from jaxret.learners.grid import LearnerGrid
+from jaxret.simulation.choosing import tune
+from jaxret.simulation.engine import Simulation
+from jaxret.simulation.ranker import METRICS, Ranker
+from jaxret.simulation.recording import record
+from jaxret.simulation.streams import orders
 from jaxret.theory.comparators import proximal_losses
 from jaxret.theory.moments import over_queries
 from jaxret.theory.regret import regret

@@ -58,13 +58,13 @@ from experiments.warm_start.from_start import (
     levels,
     saved,
 )
-from jaxret import plots
 from jaxret.data.dataset import split_by_group
 from jaxret.data.masks import Masks
+from jaxret.evaluation import plots
 from jaxret.methods.tool2vec import tool2vec
-from jaxret.online.ranker import Mask, Ranker, catalogues
-from jaxret.online.streams import orders
-from jaxret.progress import Progress
+from jaxret.runtime.progress import Progress
+from jaxret.simulation.ranker import Mask, Ranker, catalogues
+from jaxret.simulation.streams import orders
 from jaxret.theory import bounds
 from jaxret.theory.regret import regret
 

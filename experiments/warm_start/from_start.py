@@ -13,13 +13,13 @@ from jaxtyping import Float, Int
 
 from experiments.common.loading import TextTask
 from experiments.common.run_directory import RunDirectory
-from jaxret import plots
 from jaxret.data.masks import Masks
-from jaxret.online.choosing import tune
-from jaxret.online.grids import LearnerGrid
-from jaxret.online.ranker import METRICS, Ranker, catalogues
-from jaxret.online.recording import record
-from jaxret.online.simulation import Simulation
+from jaxret.evaluation import plots
+from jaxret.learners.grid import LearnerGrid
+from jaxret.simulation.choosing import tune
+from jaxret.simulation.engine import Simulation
+from jaxret.simulation.ranker import METRICS, Ranker, catalogues
+from jaxret.simulation.recording import record
 from jaxret.theory import bounds
 from jaxret.theory.comparators import proximal_losses
 from jaxret.theory.evidence import Evidence

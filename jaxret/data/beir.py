@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jaxret.data.dataset import Dataset, Document, Query, build
-from jaxret.files import existing, json_lines
+from jaxret.runtime.files import existing, json_lines
 
 HEADER = ["query-id", "corpus-id", "score"]
 

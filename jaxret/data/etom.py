@@ -25,7 +25,7 @@ from typing import Any
 
 from jaxret.data.dataset import Dataset, Document, Query, build
 from jaxret.data.jsonl import read_tools
-from jaxret.files import existing, json_lines
+from jaxret.runtime.files import existing, json_lines
 
 ANY_SERVES, PLAN = (1, 2), (3, 4)  # what several labels mean, by level
 MISNAMED = "l2_42"  # names its one tool by an id that is not the registry's

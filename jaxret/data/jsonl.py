@@ -15,7 +15,7 @@ from typing import Any
 
 from jaxret.data.dataset import Dataset, Document, Query, build
 from jaxret.data.templates import query_text
-from jaxret.files import existing, json_lines
+from jaxret.runtime.files import existing, json_lines
 
 
 def load(path: str | Path, *, name: str | None = None, extra: Sequence[str] = ()) -> Dataset:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxret.data.dataset import Dataset, Document, Query, build
-from jaxret.files import existing, json_lines, parquet_rows
+from jaxret.runtime.files import existing, json_lines, parquet_rows
 
 BANKS = {
     "numpy": ("NumpyBank", "numpy_function_descriptions.json"),

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from jaxret.data.dataset import Dataset, Document, Query, build
-from jaxret.files import existing
+from jaxret.runtime.files import existing
 
 PARTS = ("train", "test")
 CORPUS = ("docid", "document_content")

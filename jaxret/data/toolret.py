@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from jaxret.data.dataset import Dataset, Query, build
 from jaxret.data.templates import query_text
-from jaxret.files import existing, json_lines, parquet_rows
+from jaxret.runtime.files import existing, json_lines, parquet_rows
 
 REPOSITORIES = {"queries": "mangopy/ToolRet-Queries", "tools": "mangopy/ToolRet-Tools"}
 
@@ -89,7 +89,7 @@ def benchmark(path: str | Path | None = None, *, tasks: Sequence[str] | None = N
 
     Raises:
       ValueError: also for a task of unknown category, and a label whose relevance is neither 0
-        nor 1, as the gains of `jaxret.metrics` are.
+        nor 1, as the gains of `jaxret.evaluation.metrics` are.
       ImportError, OSError: see `load`.
     """
     queries, tools = _folders(path, tasks)

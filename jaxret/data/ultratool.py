@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxret.data.dataset import Dataset, Query, build
-from jaxret.files import existing, json_lines
+from jaxret.runtime.files import existing, json_lines
 
 TEMPLATE = (
     'Given the following task:"{question}", select the best tool provided in the context '

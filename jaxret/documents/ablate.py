@@ -6,8 +6,8 @@
 The gain of a field has the same sign in both: ``add/x`` less ``original`` is what it brings to a
 bare document, ``full`` less ``out/x`` what it brings to one that has the others.
 
-Which gains chance would not give, `jaxret.statistics` says: queries of one tool read one document,
-so their changes are not independent.
+Which gains chance would not give, `jaxret.evaluation.statistics` says: queries of one tool read one
+document, so their changes are not independent.
 """
 
 from collections.abc import Sequence

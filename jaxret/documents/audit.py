@@ -30,7 +30,7 @@ from jaxret.data.dataset import Document
 from jaxret.documents.fields import canonical_fields
 from jaxret.documents.reading import original, profile
 from jaxret.llm import Malformed, Messages, load_prompt, without_thoughts
-from jaxret.validate import require
+from jaxret.runtime.validate import require
 
 PROMPT = load_prompt(Path(__file__).parent / "prompts" / "audit.txt", ("document",))
 CRITERION = load_prompt(

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxret.validate import require
+from jaxret.runtime.validate import require
 
 Kind = Literal["random", "hard"]
 KINDS: tuple[Kind, ...] = ("random", "hard")

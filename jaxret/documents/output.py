@@ -20,7 +20,7 @@ from jaxret.documents.pipeline import Outcome
 from jaxret.documents.questions import FOLDER
 from jaxret.documents.reading import original
 from jaxret.documents.tool_profile import expand
-from jaxret.files import write_json_lines
+from jaxret.runtime.files import write_json_lines
 
 PROMPTS = {
     "expand": ("expand.txt",),

@@ -33,7 +33,7 @@ from jaxret.documents.questions import (
 )
 from jaxret.documents.tool_profile import Rules, schema
 from jaxret.llm import Malformed, Messages, Problem, Stage, without_thoughts
-from jaxret.validate import require
+from jaxret.runtime.validate import require
 
 REPAIRABLE = ("refusal", "bad_json", "rules", "judged_false")  # a better answer may follow
 UNSUPPORTED = Problem(

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxret.documents.review_results import append, checked, drop_torn_line, latest
-from jaxret.files import json_lines
+from jaxret.runtime.files import json_lines
 
 MAX_BYTES = 20_000  # of a post
 PAGE = resources.files("jaxret.documents") / "review.html"

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from jaxret.files import json_lines
+from jaxret.runtime.files import json_lines
 
 QUESTIONS = ("faithfulness", "completeness", "hallucination", "consistency")
 ANSWERS = ("ok", "problem")

@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float32, Int
 
-from jaxret import distributed
 from jaxret.encoders.cache import read_vectors, write_vectors
 from jaxret.encoders.padding import FINE, LENGTHS, batches
 from jaxret.encoders.specs import Kind
 from jaxret.encoders.text_encoder import TextEncoder, digest, with_prefix
-from jaxret.progress import Progress
+from jaxret.runtime import distributed
+from jaxret.runtime.progress import Progress
 
 SHARD = 512  # texts between two writes to the cache: what an interruption can lose
 MANY = 16_384  # texts from which on finer lengths save more than their programs take to compile

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jaxret.nn.checkpoints import verify_sha256
-from jaxret.progress import Progress
+from jaxret.runtime.progress import Progress
 
 
 class Pieces(NamedTuple):

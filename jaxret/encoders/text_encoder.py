@@ -28,9 +28,9 @@ from jaxret.nn.functional import Module
 from jaxret.nn.layers import Compute, cls_pool, last_pool, mean_pool
 from jaxret.nn.placement import memory_report
 from jaxret.nn.tensor_files import weight_files
-from jaxret.sharding import Rules
+from jaxret.runtime.sharding import Rules
+from jaxret.runtime.validate import require
 from jaxret.types import Params
-from jaxret.validate import require
 
 POOLINGS = {"mean": mean_pool, "cls": cls_pool, "last": last_pool}
 DType: TypeAlias = Literal["float32", "bfloat16"]

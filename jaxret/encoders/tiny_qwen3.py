@@ -16,7 +16,7 @@ import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from jaxret.nn.qwen3 import Qwen3Config, qwen3
-from jaxret.validate import require
+from jaxret.runtime.validate import require
 
 CLOSING = "<|endoftext|>"
 SPECIAL = (CLOSING, "<|im_start|>", "<|im_end|>", "<think>", "</think>")

@@ -21,7 +21,7 @@ from jaxret.llm import (
     load_prompt,
     without_thoughts,
 )
-from jaxret.validate import require
+from jaxret.runtime.validate import require
 
 PROMPTS = Path(__file__).parent / "prompts"
 RETRY = load_prompt(PROMPTS / "retry.txt", ("reason",))

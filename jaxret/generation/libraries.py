@@ -10,7 +10,7 @@ condensed by a language model, and the functions of NumPy and pandas renamed.
 
 from jaxret.generation import introspect, services
 from jaxret.generation.catalogue import Catalogue
-from jaxret.validate import require
+from jaxret.runtime.validate import require
 
 LIBRARIES = ("numpy", "pandas", "aws")
 

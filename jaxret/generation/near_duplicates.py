@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from jaxret.validate import require
+from jaxret.runtime.validate import require
 
 BANDS, ROWS = 32, 3
 

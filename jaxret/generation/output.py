@@ -6,8 +6,8 @@ from pathlib import Path
 from jaxret.data import jsonl
 from jaxret.data.dataset import Dataset, Query, build
 from jaxret.data.split import Split, own_split
-from jaxret.files import write_json_lines
 from jaxret.generation.pipeline import Accepted
+from jaxret.runtime.files import write_json_lines
 
 
 def assign(

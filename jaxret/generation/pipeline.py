@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxret.files import write_whole
 from jaxret.generation.checked_answers import ask_checked
 from jaxret.generation.near_duplicates import NearDuplicates
 from jaxret.generation.questions import (
@@ -33,7 +32,8 @@ from jaxret.generation.questions import (
 )
 from jaxret.generation.sample import draw_examples, draw_tools, generator
 from jaxret.llm import Messages, Stage
-from jaxret.validate import require
+from jaxret.runtime.files import write_whole
+from jaxret.runtime.validate import require
 
 
 class Settings(NamedTuple):

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from jaxret.data.dataset import Document
 from jaxret.data.templates import name_description
-from jaxret.files import json_lines
 from jaxret.generation.checked_answers import (
     PROMPTS,
     Wrong,
@@ -24,6 +23,7 @@ from jaxret.generation.checked_answers import (
 )
 from jaxret.generation.docstrings import shorten
 from jaxret.llm import Schema, load_prompt, object_schema
+from jaxret.runtime.files import json_lines
 
 WRITE = load_prompt(PROMPTS / "write.txt", ("fewest", "most", "examples", "tools"))
 POLISH = load_prompt(PROMPTS / "polish.txt", ("functions", "instruction"))

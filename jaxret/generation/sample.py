@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Int
 
-from jaxret.validate import require
+from jaxret.runtime.validate import require
 
 
 def generator(seed: int, iteration: int, slot: int) -> np.random.Generator:

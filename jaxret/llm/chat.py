@@ -19,7 +19,6 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
-from jaxret.files import write_whole
 from jaxret.llm.endpoint import (
     LIKELIEST,
     Answer,
@@ -30,7 +29,8 @@ from jaxret.llm.endpoint import (
     Schema,
     Unanswered,
 )
-from jaxret.progress import Progress
+from jaxret.runtime.files import write_whole
+from jaxret.runtime.progress import Progress
 
 T = TypeVar("T")
 

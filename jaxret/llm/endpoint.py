@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from jaxret.validate import require
+from jaxret.runtime.validate import require
 
 Messages: TypeAlias = Sequence[dict[str, str]]  # {"role": .., "content": ..}
 Schema: TypeAlias = dict[str, Any]  # JSON schema of an answer

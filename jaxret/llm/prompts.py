@@ -13,7 +13,7 @@ from pathlib import Path
 from string import Template
 from typing import NamedTuple
 
-from jaxret.files import existing
+from jaxret.runtime.files import existing
 
 ROLES = ("system", "user")
 

@@ -33,11 +33,11 @@ from jaxret.nn.functional import Module
 from jaxret.nn.tensor_files import load_safetensors
 from jaxret.retrieval.retriever import Reranker, Retriever
 from jaxret.retrieval.tokens import pair, reader
+from jaxret.runtime.validate import require
 from jaxret.task import Task
 from jaxret.training.config import TrainingConfig, from_plain, require_one_of
 from jaxret.training.store import Hooks
 from jaxret.types import Params
-from jaxret.validate import require
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,11 +21,11 @@ from jaxret.methods.encoder_tuning import (
 )
 from jaxret.retrieval.bm25 import bm25
 from jaxret.retrieval.retriever import Retriever
+from jaxret.runtime.validate import require
 from jaxret.task import Task
 from jaxret.training import pairs
 from jaxret.training.objectives import matching
 from jaxret.training.store import Hooks
-from jaxret.validate import require
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from safetensors.numpy import save
 
-from jaxret import distributed
 from jaxret.encoders import TextEncoder
 from jaxret.nn.tensor_files import load_safetensors
 from jaxret.retrieval.dense import dense
 from jaxret.retrieval.retriever import Reranker, Retriever
+from jaxret.runtime import distributed
 from jaxret.training.config import from_plain
 from jaxret.types import Params
 

@@ -36,9 +36,9 @@ from jaxret.methods import files
 from jaxret.methods.tool2vec import usage
 from jaxret.retrieval.dense import dense
 from jaxret.retrieval.retriever import Retriever
+from jaxret.runtime.validate import require
 from jaxret.task import Task
 from jaxret.training.config import require_one_of
-from jaxret.validate import require
 
 GRID = tuple(0.02 * step for step in range(25))  # of gamma, for NUDGE-N
 _BATCH = 16  # validation queries at a time: 16 x L x I numbers

@@ -24,11 +24,11 @@ from jaxret.methods.encoder_tuning import (
 )
 from jaxret.methods.tool2vec import tool2vec
 from jaxret.retrieval.retriever import Retriever
+from jaxret.runtime.validate import require
 from jaxret.task import Task
 from jaxret.training import triplets
 from jaxret.training.objectives import contrast
 from jaxret.training.store import Hooks
-from jaxret.validate import require
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,11 +32,11 @@ from jaxret.nn.functional import Module
 from jaxret.nn.refiner import PLACES, PROJECTIONS, Places, Projection, refiner
 from jaxret.retrieval.retriever import Reranker, Retriever
 from jaxret.retrieval.tokens import reader
+from jaxret.runtime.validate import require
 from jaxret.task import Task
 from jaxret.training.config import TrainingConfig, from_plain, require_one_of
 from jaxret.training.store import Hooks
 from jaxret.types import Params, PRNGKey
-from jaxret.validate import require
 
 TOOLS = ("tool2vec", "documents")
 

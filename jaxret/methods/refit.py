@@ -31,8 +31,8 @@ from jaxret.methods.common import KEPT, scores
 from jaxret.retrieval.dense import dense, inner_product
 from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import Features, Texts, search
+from jaxret.runtime.validate import require
 from jaxret.task import Task
-from jaxret.validate import require
 
 _BATCH = 64  # queries at a time: 64 x K x d numbers
 

@@ -33,8 +33,8 @@ from jaxret.methods.common import FirstStage
 from jaxret.retrieval.dense import dense, inner_product
 from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import Retriever, search
+from jaxret.runtime.validate import require
 from jaxret.task import Task
-from jaxret.validate import require
 
 
 @dataclass(frozen=True, kw_only=True)

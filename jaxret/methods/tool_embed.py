@@ -19,11 +19,11 @@ from jaxret.methods.encoder_tuning import (
     save_encoder,
 )
 from jaxret.retrieval.retriever import Retriever
+from jaxret.runtime.validate import require
 from jaxret.task import Task
 from jaxret.training import pairs, word_dropout
 from jaxret.training.objectives import matching
 from jaxret.training.store import Hooks
-from jaxret.validate import require
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,12 +30,12 @@ from jaxret.methods.tool_rank_model import (
 from jaxret.methods.tool_rank_objective import verdicts
 from jaxret.methods.tool_rank_prompt import PLACES, Place, Verdict, verdict
 from jaxret.retrieval.retriever import Reranker, Retriever
+from jaxret.runtime.validate import require
 from jaxret.task import Task
 from jaxret.training import pairs, word_dropout
 from jaxret.training.config import TrainingConfig, from_plain, require_one_of
 from jaxret.training.store import Hooks
 from jaxret.training.trainable import Lora, trainable
-from jaxret.validate import require
 
 HARD = ("candidates", "random")
 

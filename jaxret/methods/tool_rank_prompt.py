@@ -22,7 +22,7 @@ from tokenizers import Tokenizer
 
 from jaxret.encoders import TASK
 from jaxret.llm import Prompt, load_prompt
-from jaxret.validate import require
+from jaxret.runtime.validate import require
 
 PROMPTS = Path(__file__).parent / "prompts"
 #: Where the instruction stands: in front of the query, or on a line of its own.

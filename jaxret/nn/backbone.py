@@ -15,7 +15,7 @@ from jaxret.nn import bert, checkpoints, deberta, mpnet, placement, qwen3, tenso
 from jaxret.nn.functional import Module, functionalize
 from jaxret.nn.layers import Compute
 from jaxret.nn.network import Network
-from jaxret.sharding import Rules
+from jaxret.runtime.sharding import Rules
 from jaxret.types import Params
 
 Config = bert.BertConfig | mpnet.MPNetConfig | deberta.DebertaConfig | qwen3.Qwen3Config

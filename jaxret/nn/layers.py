@@ -13,8 +13,8 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Bool, Float
 
+from jaxret.runtime.validate import require
 from jaxret.types import PRNGKey
-from jaxret.validate import require
 
 INIT = nnx.initializers.normal(0.02)
 

@@ -24,8 +24,8 @@ from flax import nnx
 
 from jaxret.nn.functional import Module
 from jaxret.nn.layers import dropout, fold
+from jaxret.runtime.validate import require
 from jaxret.types import Params, PRNGKey
-from jaxret.validate import require
 
 
 def init(key: PRNGKey, params: Params, pattern: str, *, rank: int) -> Params:

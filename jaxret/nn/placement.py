@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import AbstractMesh, Mesh, NamedSharding
 
-from jaxret.sharding import Rules, by_path
+from jaxret.runtime.sharding import Rules, by_path
 from jaxret.types import Params
 
 
@@ -31,7 +31,8 @@ def placed(
       shapes: from `jaxret.nn.functional.Module.shapes`.
       dtype: of all parameters.
       mesh: None leaves them to the default device.
-      rules: where the parameters go, by path (`jaxret.sharding.by_path`); copied if not said.
+      rules: where the parameters go, by path (`jaxret.runtime.sharding.by_path`); copied if not
+      said.
 
     Raises:
       ValueError: if rules are given without a mesh.

@@ -28,7 +28,7 @@ from jaxret.nn.decoder_block import DecoderBlock, angles
 from jaxret.nn.functional import Module, functionalize
 from jaxret.nn.layers import INIT, Compute, rms_norm
 from jaxret.nn.network import Network
-from jaxret.sharding import Rules
+from jaxret.runtime.sharding import Rules
 from jaxret.types import PRNGKey
 
 _LAYER = r"layers\.(\d+)\."

@@ -24,7 +24,7 @@ from jaxret.nn.functional import Module, functionalize
 from jaxret.nn.layers import Compute, last_pool, linear
 from jaxret.nn.qwen3 import Qwen3Config
 from jaxret.nn.tensor_files import load_safetensors
-from jaxret.sharding import Rules
+from jaxret.runtime.sharding import Rules
 from jaxret.types import Params, PRNGKey
 
 _HEAD = "lm_head.weight"  # [V, H]

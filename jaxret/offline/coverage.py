@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float
 from jaxret.logs import Log
 from jaxret.offline.off_policy import OffPolicy, evaluate
 from jaxret.offline.target import Target
-from jaxret.validate import require
+from jaxret.runtime.validate import require
 
 
 class Study(NamedTuple):

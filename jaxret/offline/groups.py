@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.cluster.vq import kmeans2
 
-from jaxret.validate import require
+from jaxret.runtime.validate import require
 
 
 def groups_of_rows(

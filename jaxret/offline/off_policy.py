@@ -18,6 +18,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int
 
+from jaxret.learners.learner import Learner
+from jaxret.learners.narrow_rows import wide
 from jaxret.logs import Log, take
 from jaxret.offline import estimators, intervals
 from jaxret.offline.groups import groups_of_rows
@@ -26,9 +28,7 @@ from jaxret.offline.rounds import go_through
 from jaxret.offline.target import Policy, Snapshot, Target, snapshot, target
 from jaxret.offline.warm_start import with_chances
 from jaxret.offline.weights import effective_sample_size
-from jaxret.online.learner import Learner
-from jaxret.online.narrow_rows import wide
-from jaxret.validate import require
+from jaxret.runtime.validate import require
 
 CLIP = 10.0  # M: the largest weight of clipped IPS
 TRUNCATION = 3.0  # h: what the model may take from a term of DR's interval

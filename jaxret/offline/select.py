@@ -11,12 +11,12 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from jaxret.learners.learner import Learner
 from jaxret.logs import Log, take
 from jaxret.offline.off_policy import OffPolicy, Value, answered, evaluate
 from jaxret.offline.target import Snapshot, target
 from jaxret.offline.warm_start import warm_start, with_chances
-from jaxret.online.learner import Learner
-from jaxret.validate import require, require_different
+from jaxret.runtime.validate import require, require_different
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

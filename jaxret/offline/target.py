@@ -18,10 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from jaxret.learners.learner import Learner, OfQuery
 from jaxret.logs import Log
-from jaxret.online.learner import Learner, OfQuery
+from jaxret.runtime.validate import require
 from jaxret.types import State
-from jaxret.validate import require
 
 BATCH = 256  # queries at once
 

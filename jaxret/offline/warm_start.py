@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxret.learners.learner import Learner
 from jaxret.logs import Log, take
 from jaxret.offline.target import Snapshot, first_chances, snapshot
-from jaxret.online.learner import Learner
 from jaxret.types import Choice, Feedback, State
 
 BATCH = 256  # rounds a program

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Int
 
 from jaxret.llm import Chat, Malformed
-from jaxret.validate import require
+from jaxret.runtime.validate import require
 
 WORDS = 300  # of a passage
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float32, Int, Int32
 
-from jaxret import metrics
+from jaxret.evaluation import metrics
 
 
 class Ranking(NamedTuple):
@@ -22,8 +22,8 @@ class Ranking(NamedTuple):
 def in_trec_order(ranking: Ranking, tie_order: Int[np.ndarray, " I"]) -> Ranking:
     """The same lists as trec_eval reads them: by score, and equal scores by descending id.
 
-    A list that was searched with `jaxret.metrics.tie_order` is in this order. One that was reranked
-    or comes from a file need not be.
+    A list that was searched with `jaxret.evaluation.metrics.tie_order` is in this order. One that
+    was reranked or comes from a file need not be.
     """
     place = np.where(ranking.items < 0, len(tie_order), tie_order[ranking.items])
     order = np.lexsort((place, -ranking.scores), axis=1)

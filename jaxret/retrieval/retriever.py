@@ -28,12 +28,12 @@ from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
-from jaxret import distributed, over_items
 from jaxret.encoders import TextEncoder
-from jaxret.progress import Progress
 from jaxret.retrieval.ranking import Ranking
+from jaxret.runtime import distributed, over_items
+from jaxret.runtime.progress import Progress
+from jaxret.runtime.validate import require
 from jaxret.types import Params
-from jaxret.validate import require
 
 Features: TypeAlias = Any  # a tree of arrays with leading axis B
 Texts: TypeAlias = Sequence[str] | ArrayLike  # queries, whatever a `read` reads: strings or vectors
@@ -85,7 +85,7 @@ def search(
       texts: N queries, of the kind that ``retriever.read`` reads.
       k: how many items, at most I.
       tie_order: equal scores are ranked as trec_eval ranks them, with the array of
-        `jaxret.metrics.tie_order`; by row of the catalogue without it.
+        `jaxret.evaluation.metrics.tie_order`; by row of the catalogue without it.
       mesh: devices over whose axis ``item`` the catalogue is split; one device without it.
       chunk: B, queries scored together; B x I / n scores are in the memory of a device.
       progress: whether to show a bar.

@@ -19,9 +19,9 @@ from uuid import uuid4
 
 import numpy as np
 
-from jaxret import distributed
-from jaxret.files import existing
 from jaxret.retrieval.ranking import Ranking
+from jaxret.runtime import distributed
+from jaxret.runtime.files import existing
 
 
 def save_run(

@@ -9,9 +9,9 @@ companion of `jaxret.testing.check_learner`.
 import jax
 import numpy as np
 
-from jaxret import sharding
 from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import Retriever, Texts, search
+from jaxret.runtime import sharding
 
 _DEVICES = 8
 _TOLERANCE = 1e-5  # of a score, relative to the largest

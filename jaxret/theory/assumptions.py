@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import special
 
-from jaxret.online.estimators import Estimator, Observation
+from jaxret.rules.estimators import Estimator, Observation
 from jaxret.theory.checks import moments
 from jaxret.theory.evidence import Evidence
 

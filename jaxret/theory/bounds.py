@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxret.runtime.validate import require
 from jaxret.theory import assumptions
 from jaxret.theory.assumptions import Assumption
 from jaxret.theory.evidence import (
@@ -37,7 +38,6 @@ from jaxret.theory.evidence import (
     require_seeds,
 )
 from jaxret.theory.regret import over_seeds
-from jaxret.validate import require
 
 
 class Bound(NamedTuple):

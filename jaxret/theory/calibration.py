@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxret.statistics import holm
+from jaxret.evaluation.statistics import holm
 from jaxret.theory.assumptions import FALSE_ALARM, Assumption
 
 TILTS = np.array([sign * size for size in (0.03, 0.1, 0.3, 1.0, 3.0) for sign in (1, -1)])

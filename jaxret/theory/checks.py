@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxret.online.estimators import Estimator, Observation, expected_coefficients
+from jaxret.rules.estimators import Estimator, Observation, expected_coefficients
+from jaxret.runtime.validate import require
 from jaxret.types import PRNGKey
-from jaxret.validate import require
 
 
 class Moments(NamedTuple):

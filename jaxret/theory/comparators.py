@@ -29,8 +29,8 @@ import optax
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxret.runtime.validate import require
 from jaxret.theory.regret import losses
-from jaxret.validate import require
 
 _MEMORY = 10  # pairs of past steps and gradients that L-BFGS keeps, each [I, d] twice
 

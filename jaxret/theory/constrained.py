@@ -20,10 +20,10 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from jaxret.online.projections import ball, project
+from jaxret.rules.projections import ball, project
+from jaxret.runtime.validate import require
 from jaxret.theory.comparators import Comparator
 from jaxret.theory.regret import losses
-from jaxret.validate import require
 
 
 def in_ball(

@@ -38,8 +38,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from jaxret import over_items
-from jaxret.online.run import Run
+from jaxret.runtime import over_items
+from jaxret.simulation.run import Run
 from jaxret.theory.assumptions import Assumption, at_most
 from jaxret.theory.bounds import Bound
 from jaxret.theory.regret import over_seeds

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jaxret.online.learner import Rule
+from jaxret.learners.learner import Rule
 from jaxret.theory.regret import Estimate, losses, over_seeds, regret
 from jaxret.types import Stream, Trace
 
@@ -27,7 +27,7 @@ class Evidence(NamedTuple):
     stream: Stream  # order [S, T]
     trace: Trace  # fields [S, T]
     comparator: Float[Array, "I d"]  # U: any Theta that does not depend on the draws
-    #: from `jaxret.online.environment.always_available`; None: nobody measured it
+    #: from `jaxret.environments.environment.always_available`; None: nobody measured it
     always_available: Bool[Array, " I"] | None = None
 
 

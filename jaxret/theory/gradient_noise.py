@@ -29,11 +29,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxret import over_items
-from jaxret.estimate import Estimate
-from jaxret.online.learner import Rule
-from jaxret.online.rank_one import coefficients, masked_logits
-from jaxret.online.run import Run
+from jaxret.evaluation.estimate import Estimate
+from jaxret.learners.learner import Rule
+from jaxret.learners.rank_one import coefficients, masked_logits
+from jaxret.runtime import over_items
+from jaxret.simulation.run import Run
 from jaxret.theory import assumptions, calibration
 from jaxret.theory.bounds import Bound
 from jaxret.theory.evidence import Evidence, norm2, p_label

@@ -34,10 +34,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxret.estimate import Estimate
-from jaxret.online.estimators import expected_coefficients
-from jaxret.online.policies import Policy
-from jaxret.online.projections import ball, project
+from jaxret.evaluation.estimate import Estimate
+from jaxret.rules.estimators import expected_coefficients
+from jaxret.rules.policies import Policy
+from jaxret.rules.projections import ball, project
 from jaxret.theory import assumptions
 from jaxret.theory.assumptions import Assumption, at_most
 from jaxret.theory.bounds import Bound

@@ -33,13 +33,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from jaxret.estimate import Estimate
-from jaxret.online.learner import Learner, Mixing
-from jaxret.online.run import Run
+from jaxret.evaluation.estimate import Estimate
+from jaxret.learners.learner import Learner, Mixing
+from jaxret.runtime.validate import require
+from jaxret.simulation.run import Run
 from jaxret.theory.assumptions import Assumption, at_most
 from jaxret.theory.bounds import Bound
 from jaxret.types import Choice, Feedback
-from jaxret.validate import require
 
 
 class History(NamedTuple):

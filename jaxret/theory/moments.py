@@ -18,9 +18,9 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from jaxret import over_items
-from jaxret.online.estimators import expected_coefficients
-from jaxret.online.learner import Rule
+from jaxret.learners.learner import Rule
+from jaxret.rules.estimators import expected_coefficients
+from jaxret.runtime import over_items
 
 
 class Moments(NamedTuple):

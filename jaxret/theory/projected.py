@@ -45,8 +45,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxret.online.learner import Rule
-from jaxret.online.run import Run
+from jaxret.learners.learner import Rule
+from jaxret.simulation.run import Run
 from jaxret.theory import assumptions
 from jaxret.theory.assumptions import Assumption, at_most
 from jaxret.theory.bounds import Bound, clean_variance

@@ -17,8 +17,8 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxret import over_items
-from jaxret.online.measure import measure
+from jaxret.runtime import over_items
+from jaxret.simulation.trace import measure
 
 _CHUNK = 256  # queries at a time: the logits of all queries at once need not fit in memory
 

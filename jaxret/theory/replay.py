@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxret.online.run import Run
+from jaxret.simulation.run import Run
 from jaxret.task import Task
 from jaxret.types import Choice, Feedback, State
 

@@ -19,10 +19,10 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from jaxret.estimate import Estimate
-from jaxret.online.learner import Rule
-from jaxret.online.narrow_rows import wide
-from jaxret.online.run import Run
+from jaxret.evaluation.estimate import Estimate
+from jaxret.learners.learner import Rule
+from jaxret.learners.narrow_rows import wide
+from jaxret.simulation.run import Run
 from jaxret.task import Task
 from jaxret.theory import comparators, constrained
 from jaxret.theory.comparators import Comparator

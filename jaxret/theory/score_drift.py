@@ -20,7 +20,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from jaxret.validate import require
+from jaxret.runtime.validate import require
 
 
 def adam_ratio(steps: int, *, b1: float = 0.9, b2: float = 0.999) -> Float[np.ndarray, " steps"]:

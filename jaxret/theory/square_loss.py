@@ -46,11 +46,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from jaxret.estimate import Estimate
-from jaxret.online.bandits import inverse_gap
-from jaxret.online.bandits.squarecb import squarecb
-from jaxret.online.learner import Learner
-from jaxret.online.run import Run
+from jaxret.evaluation.estimate import Estimate
+from jaxret.learners.bandits import inverse_gap
+from jaxret.learners.bandits.squarecb import squarecb
+from jaxret.learners.learner import Learner
+from jaxret.simulation.run import Run
 from jaxret.theory import calibration
 from jaxret.theory.assumptions import FALSE_ALARM, Assumption, at_most
 from jaxret.theory.bounds import Bound

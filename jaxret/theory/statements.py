@@ -17,8 +17,8 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from jaxret.estimate import Estimate
-from jaxret.online.run import Run
+from jaxret.evaluation.estimate import Estimate
+from jaxret.simulation.run import Run
 from jaxret.theory import bounds as theorems
 from jaxret.theory import (
     corollaries,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from jaxret.validate import require
+from jaxret.runtime.validate import require
 
 GROUP = 16  # batches that are sorted by length together
 

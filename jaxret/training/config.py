@@ -12,9 +12,9 @@ from typing import Any, Literal, TypeVar
 import optax
 
 from jaxret.nn.layers import Compute
+from jaxret.runtime.validate import require
 from jaxret.training import schedules
 from jaxret.training.trainable import Lora
-from jaxret.validate import require
 
 SCHEDULES = {
     "warmup_cosine": schedules.warmup_cosine,

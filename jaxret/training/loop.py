@@ -18,12 +18,12 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
-from jaxret import distributed, sharding
-from jaxret.progress import Progress
-from jaxret.tracking import NoopTracker, Tracker
+from jaxret.runtime import distributed, sharding
+from jaxret.runtime.progress import Progress
+from jaxret.runtime.tracking import NoopTracker, Tracker
+from jaxret.runtime.validate import require
 from jaxret.training.batches import Batches
 from jaxret.types import Params, PRNGKey
-from jaxret.validate import require
 
 #: (params, batch, key) -> (mean loss, more numbers to look at); where a part of the network is
 #: frozen, params are the pair (trained, frozen)
@@ -146,11 +146,12 @@ def fit(
       every: steps between two validations, which is also between two looks at interruption.
       frozen: parameters that the loss needs and nothing changes, such as those under an adapter;
         they are in no checkpoint.
-      resumable: runs chunks and saves them, `jaxret.checkpoint.run_chunks` with its first
+      resumable: runs chunks and saves them, `jaxret.runtime.checkpoint.run_chunks` with its first
         arguments given; None keeps everything in memory.
       tracker: gets losses and validation numbers.
       mesh: has an axis ``data`` over which each batch is split; B must be divisible by it.
-      rules: where the parameters go, by path (`jaxret.sharding.by_path`); copied if not said.
+      rules: where the parameters go, by path (`jaxret.runtime.sharding.by_path`); copied if not
+      said.
       title: of the progress bar, and of errors.
       progress: whether to show the bar.
 

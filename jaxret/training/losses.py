@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxret.validate import require
+from jaxret.runtime.validate import require
 
 _EPS = 1e-6  # PyTorch's, in every coordinate of a difference
 

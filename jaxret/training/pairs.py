@@ -12,8 +12,8 @@ Letters: n queries, L labels a query (padded with -1), I tools, m negatives a pa
 import numpy as np
 from jaxtyping import Int
 
-from jaxret.metrics import check_labels
-from jaxret.validate import require
+from jaxret.evaluation.metrics import check_labels
+from jaxret.runtime.validate import require
 
 
 def random_negatives(

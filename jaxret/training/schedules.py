@@ -1,7 +1,7 @@
 """Learning rates for training: up in a line, down in half a cosine.
 
 A schedule maps the optimiser's step t = 0, 1, ..., T - 1 to a learning rate, as optax takes it.
-Step sizes of the online learner are another thing: `jaxret.online.schedules`.
+Step sizes of the online learner are another thing: `jaxret.rules.schedules`.
 
 Letters: W warm-up steps, T steps in all.
 """
@@ -9,7 +9,7 @@ Letters: W warm-up steps, T steps in all.
 import jax.numpy as jnp
 import optax
 
-from jaxret.validate import require
+from jaxret.runtime.validate import require
 
 
 def warmup_cosine(peak: float, *, warmup: int, total: int) -> optax.Schedule:

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import jax
 from jax.sharding import Mesh
 
-from jaxret import distributed, sharding, tracking
-from jaxret.checkpoint import Checkpointer, run_chunks
+from jaxret.runtime import distributed, sharding, tracking
+from jaxret.runtime.checkpoint import Checkpointer, run_chunks
 from jaxret.training import loop
 from jaxret.training.config import TrainingConfig
 from jaxret.training.objectives import Objective
@@ -30,7 +30,9 @@ class Hooks(NamedTuple):
     """What looks on while something is trained."""
 
     tracker: tracking.Tracker = tracking.NoopTracker()  # gets losses and validation numbers
-    interrupted: Callable[[], bool] = lambda: False  # from `jaxret.checkpoint.interruptible`
+    interrupted: Callable[[], bool] = lambda: (
+        False
+    )  # from `jaxret.runtime.checkpoint.interruptible`
     progress: bool = True  # shows a bar
     say: Callable[[str], None] = lambda line: None  # gets a line on what will be trained
 
@@ -61,7 +63,7 @@ def fitted(
       hooks: see `Hooks`.
 
     Raises:
-      jaxret.checkpoint.Interrupted: when asked to stop, with the state saved.
+      jaxret.runtime.checkpoint.Interrupted: when asked to stop, with the state saved.
     """
     if folder is None:
         return train(title, config, seed, start, objective(), validate, None, hooks).best

@@ -8,8 +8,8 @@ import jax
 
 from jaxret.nn import lora
 from jaxret.nn.functional import Module
+from jaxret.runtime.validate import require
 from jaxret.types import Params
-from jaxret.validate import require
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from jaxret.metrics import check_labels
-from jaxret.validate import require
+from jaxret.evaluation.metrics import check_labels
+from jaxret.runtime.validate import require
 
 _CHUNK = 512  # anchors whose similarities to all queries are in memory at once
 

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Bool, Key
 
-from jaxret.validate import require
+from jaxret.runtime.validate import require
 
 
 def check(most: float) -> None:

@@ -11,7 +11,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from jaxret import distributed
+from jaxret.runtime import distributed
 
 if {"JAX_NUM_PROCESSES", "SLURM_NTASKS"} & {*os.environ}:
     distributed.start_as({"heartbeat": 15})
@@ -23,11 +23,11 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jaxret as jr
-from jaxret import sharding
-from jaxret.checkpoint import Checkpointer, interruptible, run_chunks
-from jaxret.online.simulate import stream_orders
-from jaxret.online.simulation import Simulation
-from jaxret.tracking import NoopTracker
+from jaxret.runtime import sharding
+from jaxret.runtime.checkpoint import Checkpointer, interruptible, run_chunks
+from jaxret.runtime.tracking import NoopTracker
+from jaxret.simulation.engine import Simulation
+from jaxret.simulation.simulate import stream_orders
 
 SEEDS = 4
 

@@ -10,7 +10,7 @@ from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer, processors
 
 from jaxret.encoders import ENCODERS, TASK, encode, load_encoder, tiny_qwen3
-from jaxret.sharding import make_mesh
+from jaxret.runtime.sharding import make_mesh
 
 TEXTS = ["Book a table.", "pay the rent by Friday, please; it is late", "weather " * 30, "x"]
 

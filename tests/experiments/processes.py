@@ -12,8 +12,8 @@ import jax
 import pytest
 
 from experiments.common.config import CONFIGS
-from jaxret.checkpoint import Interrupted
-from jaxret.online.simulation import Simulation
+from jaxret.runtime.checkpoint import Interrupted
+from jaxret.simulation.engine import Simulation
 
 ROOT = Path(CONFIGS).parent
 

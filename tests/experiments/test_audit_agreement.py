@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from experiments import audit_agreement
-from jaxret import statistics
 from jaxret.documents import audit
-from jaxret.files import json_lines
+from jaxret.evaluation import statistics
+from jaxret.runtime.files import json_lines
 from tests.experiments.configs import config_of
 from tests.fake_llm import Reply, serving
 

@@ -10,8 +10,8 @@ from experiments.common.config import plain, table
 from experiments.retrieval import methods
 from jaxret import data
 from jaxret.data.split import own_split
-from jaxret.online.estimators import REGISTRY as ESTIMATORS
-from jaxret.validate import from_registry
+from jaxret.rules.estimators import REGISTRY as ESTIMATORS
+from jaxret.runtime.validate import from_registry
 from tests.experiments.configs import config_of
 from tests.experiments.processes import stopped_at
 

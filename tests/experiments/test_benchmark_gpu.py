@@ -18,9 +18,9 @@ from experiments.benchmarks.gpu.settings import SMALL, by_name
 from experiments.benchmarks.gpu.simulation import floor
 from experiments.benchmarks.gpu.timing import compare, summary
 from experiments.benchmarks.gpu.trial import broken, tried
-from jaxret.online.blocked import simulate_blocked
-from jaxret.online.environment import Environment
-from jaxret.online.tile_kernel import LARGEST
+from jaxret.environments.environment import Environment
+from jaxret.simulation.blocked.simulate import simulate_blocked
+from jaxret.simulation.blocked.tile_kernel import LARGEST
 
 SAME_ITEMS = ("blocked", "kernel", "round_kernel", "mesh", "scan")
 LIGHT = """

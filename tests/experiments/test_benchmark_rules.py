@@ -5,7 +5,7 @@ import pytest
 
 from experiments.benchmarks import rules
 from experiments.benchmarks.timing import quartiles
-from jaxret.tracking import read_results
+from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of, in_world
 
 

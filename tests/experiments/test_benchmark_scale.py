@@ -8,8 +8,8 @@ from jax.sharding import PartitionSpec as P
 
 from experiments.benchmarks import collectives, scale
 from experiments.benchmarks.collectives import Exchange
-from jaxret import sharding
-from jaxret.tracking import read_results
+from jaxret.runtime import sharding
+from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of
 
 

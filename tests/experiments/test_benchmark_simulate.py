@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.benchmarks import machine, simulate
-from jaxret.tracking import read_results
+from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 
 from experiments.benchmarks import training as benchmark_training
 from jaxret.encoders import load_encoder
-from jaxret.tracking import read_results
+from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of
 
 pytestmark = pytest.mark.slow

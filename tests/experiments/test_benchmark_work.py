@@ -8,10 +8,10 @@ import pytest
 from experiments.benchmarks import simulate, timing, work
 from experiments.benchmarks.timing import Form
 from experiments.benchmarks.work import Work
+from jaxret.environments.environment import Environment
+from jaxret.learners.presets import orag
 from jaxret.nn.bert import BertConfig, bert
-from jaxret.online.blocked import simulate_blocked
-from jaxret.online.environment import Environment
-from jaxret.online.presets import orag
+from jaxret.simulation.blocked.simulate import simulate_blocked
 
 CONFIG = BertConfig(
     vocab_size=50,

@@ -6,7 +6,7 @@ from omegaconf import OmegaConf
 
 import jaxret as jr
 from experiments import bounds
-from jaxret.tracking import read_results
+from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of, in_world
 
 SHORT = "tau: 0.5, c: 0.3, epsilon: 0.1, gamma: 0.1"

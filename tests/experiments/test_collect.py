@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.collect import collect, main
-from jaxret.tracking import write_results
+from jaxret.runtime.tracking import write_results
 
 
 def begin(folder, number, **settings):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from experiments import compare_encoders
-from jaxret import tracking
+from jaxret.runtime import tracking
 from tests.experiments.configs import config_of, in_world
 from tests.experiments.honesty_cases import SIDES
 

@@ -12,8 +12,8 @@ from experiments.common.config import NAMES, learner_grids, plain, settings
 from experiments.report.jobs import composed
 from experiments.retrieval import recipes  # noqa: F401  it registers the group "recipe"
 from jaxret import encoders
-from jaxret.online.environment import Environment, environment_from
-from jaxret.online.rounds import scan_rounds
+from jaxret.environments.environment import Environment, environment_from
+from jaxret.simulation.scan import scan_rounds
 from jaxret.types import Stream
 from tests.experiments.configs import config_of
 

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from jaxret.tracking import read_results
+from jaxret.runtime.tracking import read_results
 from tests import together
 
 SEEDS, CHUNK = 3, 128

@@ -6,7 +6,7 @@ import pytest
 from experiments import document_ablation
 from jaxret import data, encoders
 from jaxret.data.templates import template
-from jaxret.tracking import read_results
+from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of, in_world
 
 FIELDS = ("function", "when_to_use", "limitation", "tags")

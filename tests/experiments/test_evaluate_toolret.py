@@ -12,11 +12,11 @@ from ir_measures import R, nDCG
 from experiments import evaluate_toolret
 from experiments.toolret import protocol as toolret
 from experiments.toolret.protocol import averages, measured
-from jaxret import metrics
-from jaxret.checkpoint import Interrupted
 from jaxret.data.toolret import benchmark
 from jaxret.encoders import encode, load_encoder
+from jaxret.evaluation import metrics
 from jaxret.retrieval.runs import load_run
+from jaxret.runtime.checkpoint import Interrupted
 from tests.experiments.toolret_copy import QUERIES, TASKS, TOOLS, configure, write_copy
 
 

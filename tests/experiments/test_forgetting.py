@@ -12,12 +12,12 @@ from experiments.common.loading import load_task
 from experiments.forgetting import __main__ as forgetting
 from experiments.forgetting import curves as measures
 from experiments.forgetting import follow, moves
-from jaxret.checkpoint import Interrupted
 from jaxret.data.masks import draw_parts
-from jaxret.online.ranker import Ranker
-from jaxret.online.simulation import Simulation
-from jaxret.online.specs import learner_grid
-from jaxret.online.streams import orders
+from jaxret.learners.specs import learner_grid
+from jaxret.runtime.checkpoint import Interrupted
+from jaxret.simulation.engine import Simulation
+from jaxret.simulation.ranker import Ranker
+from jaxret.simulation.streams import orders
 from tests.experiments.configs import config_of, in_world
 
 SMALL = [

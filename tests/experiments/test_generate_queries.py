@@ -6,8 +6,8 @@ import pytest
 
 from experiments import build_catalogue, generate_queries, orag
 from jaxret import data
-from jaxret.checkpoint import Interrupted
 from jaxret.data.split import own_split
+from jaxret.runtime.checkpoint import Interrupted
 from tests.experiments.configs import config_of
 from tests.experiments.conftest import TOOLS
 from tests.fake_llm import Reply, serving

@@ -16,8 +16,8 @@ from experiments.common.loading import load_task
 from experiments.common.run_directory import RunDirectory
 from jaxret.data import near_duplicates
 from jaxret.data.masks import draw_parts
-from jaxret.online.ranker import METRICS, Ranker
-from jaxret.online.simulation import Simulation
+from jaxret.simulation.engine import Simulation
+from jaxret.simulation.ranker import METRICS, Ranker
 from jaxret.types import Trace
 from tests.experiments.honesty_cases import CASES, configure
 

@@ -3,7 +3,7 @@
 import pytest
 
 from experiments.limitation_agreement import kept
-from jaxret.files import write_json_lines
+from jaxret.runtime.files import write_json_lines
 
 
 def test_what_is_kept_is_counted_by_verdict(tmp_path):

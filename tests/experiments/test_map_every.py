@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from experiments import map_every
-from jaxret.online.blocked import has_blocked_form, parts_of_all
-from jaxret.online.environment import Environment
-from jaxret.tracking import read_results
+from jaxret.environments.environment import Environment
+from jaxret.runtime.tracking import read_results
+from jaxret.simulation.blocked.simulate import has_blocked_form, parts_of_all
 from tests.experiments.configs import config_of, in_world
 
 

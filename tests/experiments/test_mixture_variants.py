@@ -7,7 +7,7 @@ import pytest
 
 import jaxret as jr
 from experiments import mixture_variants as variants
-from jaxret.tracking import read_results
+from jaxret.runtime.tracking import read_results
 from jaxret.types import Choice, Feedback
 from tests.experiments.configs import config_of, in_world
 

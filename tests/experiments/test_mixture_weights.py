@@ -5,7 +5,7 @@ import pytest
 
 import jaxret as jr
 from experiments import mixture
-from jaxret.tracking import read_results
+from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of, in_world
 
 

@@ -12,9 +12,9 @@ from experiments.common.loading import load_task
 from experiments.multihop import __main__ as multihop
 from experiments.multihop import tasks
 from jaxret import data
-from jaxret.checkpoint import Interrupted
 from jaxret.data.dataset import Query, build
 from jaxret.data.hops import as_hops
+from jaxret.runtime.checkpoint import Interrupted
 from tests.experiments.configs import config_of
 from tests.experiments.conftest import TOOLS
 from tests.fake_llm import Reply, serving

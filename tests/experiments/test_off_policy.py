@@ -5,9 +5,9 @@ import pytest
 
 import jaxret as jr
 from experiments.off_policy import coverage, coverage_page, worlds
-from jaxret.tracking import read_results
+from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of
-from tests.facade.conftest import make_task
+from tests.problems import make_task
 
 TASK = make_task(queries=100)
 BEST = (TASK.queries @ TASK.theta.T).argmax(axis=1)

@@ -5,9 +5,9 @@ import pytest
 
 import jaxret as jr
 from experiments.off_policy import exploration, selection, worlds
-from jaxret.tracking import read_results
+from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of, in_world
-from tests.facade.conftest import make_task
+from tests.problems import make_task
 
 TASK = make_task(queries=100)
 UNIFORM = worlds.policy("uniform", {"preset": "orag", "tau": 50.0, "learns": False})

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from experiments.off_policy import impressions, open_bandit
-from jaxret.tracking import read_results
+from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of
 
 HEAD = ",timestamp,item_id,position,click,propensity_score,user_feature_0"

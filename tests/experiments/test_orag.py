@@ -9,10 +9,11 @@ import pytest
 
 from experiments import orag
 from experiments.common.loading import load_task
-from jaxret import data, encoders, load_embeddings, metrics
+from jaxret import data, encoders, load_embeddings
 from jaxret.data.hops import as_hops
 from jaxret.data.templates import template
-from jaxret.tracking import read_results
+from jaxret.evaluation import metrics
+from jaxret.runtime.tracking import read_results
 from tests.experiments import processes
 from tests.experiments.configs import config_of
 

@@ -8,7 +8,7 @@ import jaxret as jr
 from experiments.race import __main__ as command
 from experiments.race import standings
 from experiments.race.entries import opponents
-from tests.facade.conftest import make_task
+from tests.problems import make_task
 
 RULE = """
 import jaxret as jr

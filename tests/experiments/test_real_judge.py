@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from experiments.real_judge import ask, table
-from jaxret.files import write_json_lines
 from jaxret.llm import OutOfReach
+from jaxret.runtime.files import write_json_lines
 from tests.experiments.configs import config_of
 from tests.fake_llm import Reply, serving
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from experiments import rivals
-from jaxret.tracking import read_results
+from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of, in_world
 
 LEARNERS = "learner=[frozen,greedy,linucb]"

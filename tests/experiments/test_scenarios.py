@@ -9,7 +9,7 @@ from experiments.scenarios import __main__ as suite
 from experiments.scenarios import page
 from experiments.scenarios.measures import Windows, largest_loss, measures
 from experiments.scenarios.rules import rule_showing, static_rule
-from jaxret.tracking import read_results
+from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of, in_world
 
 SEEDS = 2

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.scenarios import guarantee
-from jaxret.tracking import read_results
+from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of
 
 SMALL = ["tracking=files", "seeds=2", "runs=1000", "rounds=120", "deltas=[0.1,0.3]"]

@@ -13,7 +13,7 @@ import jax
 import pytest
 
 from experiments.collect import collect
-from jaxret.tracking import read_results
+from jaxret.runtime.tracking import read_results
 from tests.experiments.processes import ROOT
 
 pytestmark = pytest.mark.slow

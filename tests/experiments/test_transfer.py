@@ -12,7 +12,7 @@ from experiments.transfer import __main__ as transfer
 from experiments.transfer import later_tools, other_encoder
 from experiments.transfer.protocols import Stage
 from jaxret.data.masks import Masks, draw_parts_each
-from jaxret.online import projections
+from jaxret.rules import projections
 from tests.experiments.configs import config_of
 from tests.experiments.processes import stopped_at
 

@@ -6,7 +6,7 @@ import pytest
 
 from experiments import tune
 from experiments.common.run_directory import RunDirectory
-from jaxret.checkpoint import Interrupted
+from jaxret.runtime.checkpoint import Interrupted
 from tests.experiments.configs import config_of
 
 SMALL = [

@@ -10,7 +10,7 @@ from experiments.common.loading import load_task
 from experiments.warm_start import __main__ as warm_start
 from experiments.warm_start import from_start
 from jaxret.data.dataset import Query, build
-from jaxret.online.ranker import Ranker
+from jaxret.simulation.ranker import Ranker
 from jaxret.theory.comparators import proximal_losses
 from tests.experiments.configs import config_of
 from tests.experiments.processes import stopped_at

@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 
 from experiments.report.jobs import Job
 from experiments.report.workers import side_by_side
-from jaxret.checkpoint import Interrupted, interruptible
+from jaxret.runtime.checkpoint import Interrupted, interruptible
 
 
 def job(directory):

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.checkpoint import Interrupted
 from jaxret.encoders import tiny_qwen3
+from jaxret.evaluation.metrics import evaluate_ranking
 from jaxret.methods import (
     cross_encoder,
     dpr,
@@ -23,11 +23,11 @@ from jaxret.methods import (
     tool_embed,
     tool_rank,
 )
-from jaxret.metrics import evaluate_ranking
 from jaxret.retrieval.dense import dense
 from jaxret.retrieval.retriever import Reranker, refine, search
+from jaxret.runtime.checkpoint import Interrupted
+from jaxret.runtime.tracking import NoopTracker
 from jaxret.task import Task
-from jaxret.tracking import NoopTracker
 from jaxret.training.config import TrainingConfig
 from jaxret.training.store import Hooks
 from jaxret.training.trainable import Lora

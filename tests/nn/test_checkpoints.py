@@ -8,7 +8,6 @@ import pytest
 from jax.sharding import PartitionSpec as P
 from safetensors.numpy import save_file
 
-from jaxret import sharding
 from jaxret.nn.checkpoints import (
     convert,
     linear_keys,
@@ -18,6 +17,7 @@ from jaxret.nn.checkpoints import (
 )
 from jaxret.nn.placement import placed
 from jaxret.nn.tensor_files import load_safetensors
+from jaxret.runtime import sharding
 
 KEYS = {
     **linear_keys(r"layer\.(\d+)\.dense", r"blocks/\1/up"),

@@ -10,13 +10,13 @@ import pytest
 from jax.sharding import PartitionSpec as P
 from safetensors.numpy import save_file
 
-from jaxret import sharding
 from jaxret.nn import qwen3
 from jaxret.nn.backbone import Backbone, read_backbone
 from jaxret.nn.decoder_block import angles, turn
 from jaxret.nn.layers import last_pool
 from jaxret.nn.placement import device_bytes, memory_report, placed
 from jaxret.nn.token_classifier import load_token_classifier, token_classifier
+from jaxret.runtime import sharding
 from tests.meshes import abstract_mesh
 from tests.tiny import BACKBONES, weights
 

@@ -7,8 +7,8 @@ import pytest
 
 import jaxret as jr
 from jaxret.offline.off_policy import FEW
-from tests.facade.conftest import make_task
 from tests.offline.conftest import make_log
+from tests.problems import make_task
 
 TASK = make_task(queries=100)
 SERVED = jr.with_exploration(jr.frozen(), 0.5)

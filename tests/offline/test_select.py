@@ -6,7 +6,7 @@ import pytest
 
 import jaxret as jr
 from jaxret.logs import take
-from tests.facade.conftest import make_task
+from tests.problems import make_task
 
 SETTINGS = {"tau": 0.3, "eta": 0.1}
 TASK = make_task(queries=120)

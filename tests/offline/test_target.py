@@ -5,8 +5,8 @@ import pytest
 
 import jaxret as jr
 from jaxret.offline.target import target
-from tests.facade.conftest import make_task
 from tests.offline.conftest import make_log
+from tests.problems import make_task
 
 TASK = make_task(queries=300)
 

@@ -9,7 +9,7 @@ import jaxret as jr
 from jaxret.logs import take
 from jaxret.offline.warm_start import with_chances
 from jaxret.types import Choice, Feedback
-from tests.facade.conftest import make_task
+from tests.problems import make_task
 
 SETTINGS = {"tau": 0.1, "eta": 0.02}
 TASK = make_task()

@@ -13,7 +13,7 @@ from experiments.benchmarks.gpu.figures import compared
 from experiments.benchmarks.gpu.problem import algorithm_1, problem, start
 from experiments.benchmarks.gpu.settings import SMALL
 from experiments.benchmarks.gpu.simulation import scan
-from jaxret.online.rounds import round_keys
+from jaxret.simulation.scan import round_keys
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from ir_measures import R, nDCG
 
-from jaxret.metrics import evaluate_ranking, tie_order
+from jaxret.evaluation.metrics import evaluate_ranking, tie_order
 from jaxret.retrieval.dense import inner_product
 from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import search

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.online.environment import Environment, always_available
-from jaxret.online.rounds import scan_rounds
+from jaxret.environments.environment import Environment, always_available
+from jaxret.simulation.scan import scan_rounds
 from jaxret.theory.evidence import Evidence
 from jaxret.types import Stream
 

@@ -6,8 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.online import availability, presets, projections
-from jaxret.online.environment import Environment, always_available
+from jaxret.environments import availability
+from jaxret.environments.environment import Environment, always_available
+from jaxret.learners import presets
+from jaxret.rules import projections
 from jaxret.theory import assumptions
 from jaxret.theory.bounds import describe, theorem_5_1
 

@@ -2,7 +2,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.online import estimators, policies, presets, projections, rank_one, schedules
+from jaxret.learners import presets, rank_one
+from jaxret.rules import estimators, policies, projections, schedules
 from jaxret.theory.bounds import debiased, describe, theorem_5_1, theorem_b2
 from jaxret.theory.comparators import hindsight, proximal
 from jaxret.theory.evidence import bias_product, measured_regret, norm2

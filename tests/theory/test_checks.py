@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.online import estimators
+from jaxret.rules import estimators
 from jaxret.theory.checks import coverage, moments, monte_carlo_coefficients, slope
 
 P = np.array([0.5, 0.3, 0.15, 0.05])

@@ -2,7 +2,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.online import presets, projections
+from jaxret.learners import presets
+from jaxret.rules import projections
 from jaxret.theory.bounds import theorem_5_1, theorem_b2
 from jaxret.theory.corollaries import (
     Constants,

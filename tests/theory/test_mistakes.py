@@ -6,9 +6,9 @@ import pytest
 from scipy.special import softmax
 
 import jaxret as jr
-from jaxret.online.bandits.gaptron import gap_map
-from jaxret.online.estimators import banditron as perceptron
-from jaxret.online.estimators import expected_coefficients
+from jaxret.learners.bandits.gaptron import gap_map
+from jaxret.rules.estimators import banditron as perceptron
+from jaxret.rules.estimators import expected_coefficients
 from jaxret.theory import mistakes
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import jaxret as jr
-from jaxret.online.bandits.inverse_gap import inverse_gap
+from jaxret.learners.bandits.inverse_gap import inverse_gap
 from jaxret.theory import square_loss
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from jaxret.sharding import make_mesh
+from jaxret.runtime.sharding import make_mesh
 from jaxret.training.batches import shuffled
 from jaxret.training.loop import fit, start, train_step
 

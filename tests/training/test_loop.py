@@ -11,10 +11,10 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from jaxret import sharding
-from jaxret.checkpoint import Interrupted, run_chunks
 from jaxret.nn.layers import dropout
-from jaxret.tracking import NoopTracker
+from jaxret.runtime import sharding
+from jaxret.runtime.checkpoint import Interrupted, run_chunks
+from jaxret.runtime.tracking import NoopTracker
 from jaxret.training.batches import Batches, shuffled
 from jaxret.training.loop import fit, start, train_step
 

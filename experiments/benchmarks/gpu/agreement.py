@@ -28,7 +28,7 @@ from experiments.benchmarks.gpu.settings import Settings, Size
 from experiments.benchmarks.gpu.simulation import blocked, mesh_of_one, scan
 from experiments.benchmarks.gpu.torch_here import here
 from experiments.benchmarks.gpu.torch_simulation import accuracy
-from jaxret.online import presets
+from jaxret.learners import presets
 from jaxret.types import Trace
 
 LEARNERS = {"greedy": presets.greedy, "orag": algorithm_1}

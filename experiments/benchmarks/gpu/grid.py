@@ -18,7 +18,7 @@ from experiments.benchmarks.gpu.record import Record
 from experiments.benchmarks.gpu.settings import Settings
 from experiments.benchmarks.gpu.simulation import blocked, precisely
 from experiments.benchmarks.gpu.timing import Build, compare
-from jaxret import sharding
+from jaxret.runtime import sharding
 
 
 def measure(settings: Settings, record: Record) -> None:

@@ -1,7 +1,8 @@
 """The two GPU kernels as forms of a simulation; interpreted where there is no GPU, in few rounds.
 
-    kernel          `jaxret.online.tile_kernel.simulate_tiled`, a launch a tile, of small catalogues
-    round_kernel    `jaxret.online.round_kernel.simulate_in_pieces`, a launch a round, of any
+    kernel          `jaxret.simulation.blocked.tile_kernel.simulate_tiled`, a launch a tile, of
+    small catalogues round_kernel    `jaxret.simulation.blocked.round_kernel.simulate_in_pieces`, a
+    launch a round, of any
 
 and the sizes in which each is swept, one at a time.
 """
@@ -12,9 +13,9 @@ from typing import Any
 
 from experiments.benchmarks.gpu.problem import on_gpu
 from experiments.benchmarks.gpu.settings import Settings, Size
-from jaxret.online.blocked import TILE
-from jaxret.online.round_kernel import PIECE, simulate_in_pieces
-from jaxret.online.tile_kernel import LARGEST, simulate_tiled
+from jaxret.simulation.blocked.round_kernel import PIECE, simulate_in_pieces
+from jaxret.simulation.blocked.simulate import TILE
+from jaxret.simulation.blocked.tile_kernel import LARGEST, simulate_tiled
 from jaxret.types import State, Trace
 
 Play = Callable[..., tuple[State, Trace]]  # learner, state, stream, key

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from experiments.benchmarks.gpu.settings import Size
-from jaxret.online import projections
-from jaxret.online.learner import Learner
-from jaxret.online.presets import orag
+from jaxret.learners.learner import Learner
+from jaxret.learners.presets import orag
+from jaxret.rules import projections
 from jaxret.types import State, Stream
 
 TAU, ETA = 0.02, 1e-4

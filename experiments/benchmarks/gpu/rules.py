@@ -1,7 +1,7 @@
 """What does a round of the best rules cost, against `greedy`, each in the form that it has?
 
 Keys ``rules/<I>x<d>/<learner>``, microseconds a round; ``how`` is the form that
-`jaxret.online.simulation` takes.
+`jaxret.simulation.engine` takes.
 """
 
 from functools import partial
@@ -14,11 +14,11 @@ from experiments.benchmarks.gpu.record import Record
 from experiments.benchmarks.gpu.settings import Settings, Size
 from experiments.benchmarks.gpu.simulation import precisely
 from experiments.benchmarks.gpu.timing import Build, compare
-from jaxret.online import presets
-from jaxret.online.grids import grid
-from jaxret.online.learner import Learner
-from jaxret.online.mixture import mixture
-from jaxret.online.simulation import Simulation
+from jaxret.learners import presets
+from jaxret.learners.grid import grid
+from jaxret.learners.learner import Learner
+from jaxret.learners.mixture import mixture
+from jaxret.simulation.engine import Simulation
 from jaxret.task import Task
 
 TILE = 32  # rounds between two moves of a map, of what has a blocked form

@@ -47,7 +47,7 @@ class Settings(NamedTuple):
     tiles: tuple[int, ...]
     kernel_tiles: tuple[int, ...]
     kernel_warps: tuple[int, ...]
-    pieces: tuple[int, ...]  # items a program of `jaxret.online.round_kernel`
+    pieces: tuple[int, ...]  # items a program of `jaxret.simulation.blocked.round_kernel`
     piece_warps: tuple[int, ...]
     grid: Size
     taus: int

@@ -2,8 +2,8 @@
 
 Keys ``simulation/<I>x<d>/<form>/<precision>``, microseconds a round:
 
-    scan        `jaxret.online.rounds.scan_rounds`
-    blocked     `jaxret.online.blocked.simulate_blocked`
+    scan        `jaxret.simulation.scan.scan_rounds`
+    blocked     `jaxret.simulation.blocked.simulate.simulate_blocked`
     mesh        the same on a mesh of one device
     .._kernel   Pallas kernels: see `experiments.benchmarks.gpu.kernels`
     products    the two products of a block alone: what no blocked form can save
@@ -31,10 +31,10 @@ from experiments.benchmarks.gpu.record import Record
 from experiments.benchmarks.gpu.settings import Settings, Size
 from experiments.benchmarks.gpu.timing import Build, compare, within
 from experiments.benchmarks.gpu.torch_simulation import torch_forms
-from jaxret import sharding
-from jaxret.online.blocked import TILE, simulate_blocked, simulate_on_mesh
-from jaxret.online.environment import Environment
-from jaxret.online.rounds import scan_rounds
+from jaxret.environments.environment import Environment
+from jaxret.runtime import sharding
+from jaxret.simulation.blocked.simulate import TILE, simulate_blocked, simulate_on_mesh
+from jaxret.simulation.scan import scan_rounds
 
 KEY = 0
 

@@ -17,9 +17,9 @@ from experiments.benchmarks.gpu.kernels import KERNELS
 from experiments.benchmarks.gpu.problem import algorithm_1, on_gpu, problem, start
 from experiments.benchmarks.gpu.record import Record
 from experiments.benchmarks.gpu.settings import FULL, SMALL
-from jaxret.online import presets
-from jaxret.online.blocked import simulate_blocked
-from jaxret.online.environment import Environment
+from jaxret.environments.environment import Environment
+from jaxret.learners import presets
+from jaxret.simulation.blocked.simulate import simulate_blocked
 
 
 def broken(

@@ -1,0 +1,1 @@
+"""Learners: the contract, presets, wrappers, grids of settings, and mixtures."""

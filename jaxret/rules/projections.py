@@ -1,0 +1,70 @@
+"""Where a row may lie: anywhere, in a ball, on a sphere   (ORAG Algorithm 1, line 6).
+
+Each projection rescales a row, so it is a function of the squared norm alone. That is what
+lets the blocked form project exactly without touching Theta: after a rank-one step
+
+    ||theta - e q||^2 = ||theta||^2 - 2 e (theta . q) + e^2 ||q||^2.
+
+The ball is convex: the regret bounds survive it for any comparator inside. The sphere is not
+convex and voids them; with it scores stay cosine similarities.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxret.runtime.validate import require
+
+
+class Projection(NamedTuple):
+    """A named map from squared norms [I] to the factors that put the rows back."""
+
+    name: str
+    factor: Callable[[Float[Array, " I"]], Float[Array, " I"]] | None  # None: nothing to do
+    convex: bool
+    radius: float | None = None
+
+
+def none() -> Projection:
+    """Rows move freely: Algorithm 1 without its optional step."""
+    return Projection("none", None, convex=True)
+
+
+def ball(*, radius: float = 1.0) -> Projection:
+    """Rows longer than ``radius`` are shortened to it."""
+    require("radius", radius, "> 0", lambda x: x > 0)
+
+    def factor(norm2):
+        return jnp.where(norm2 > radius**2, radius / jnp.sqrt(_positive(norm2)), 1.0)
+
+    return Projection("ball", factor, convex=True, radius=radius)
+
+
+def sphere(*, radius: float = 1.0) -> Projection:
+    """Every row but a zero row gets length ``radius``."""
+    require("radius", radius, "> 0", lambda x: x > 0)
+
+    def factor(norm2):
+        return jnp.where(norm2 > 0, radius / jnp.sqrt(_positive(norm2)), 1.0)
+
+    return Projection("sphere", factor, convex=False, radius=radius)
+
+
+def project(projection: Projection, theta: Float[Array, "I d"]) -> Float[Array, "I d"]:
+    """Applies a projection to every row.
+
+    Returns:
+      [I, d].
+    """
+    if projection.factor is None:
+        return theta
+    return theta * projection.factor(jnp.sum(theta**2, axis=1))[:, None]
+
+
+def _positive(norm2):
+    return jnp.maximum(norm2, jnp.finfo(norm2.dtype).tiny)
+
+
+REGISTRY = {f.__name__: f for f in (none, ball, sphere)}

@@ -1,0 +1,1 @@
+"""Files, checkpoints, processes, devices, progress, tracking and validation."""

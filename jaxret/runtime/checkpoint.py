@@ -1,0 +1,219 @@
+"""Saving a run so that the same command resumes it, bit for bit.
+
+    with Checkpointer(directory) as checkpoints, interruptible() as interrupted:
+        saved = checkpoints.restore_latest(state)
+        start, state = (0, state) if saved is None else (saved.step, saved.state)
+        for step in range(start + 1, chunks + 1):
+            state = run_chunk(state)
+            if interrupted() or step % 10 == 0:
+                checkpoints.save(step, state, meta)
+            if interrupted():
+                raise Interrupted(directory, step)
+
+A state is any pytree: NamedTuples, typed keys, optax states, NumPy arrays of 64 bits and sharded
+arrays come back as they were. The target of a restore says where arrays go, so a state can be
+resumed on another mesh than the one it was saved on, and by more processes or fewer: each writes
+its own part, to a file system that all share.
+"""
+
+import signal
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn, Self, TypeVar
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+from jaxret.runtime import distributed
+
+VERSION = 1  # of what is written beside the state
+State = TypeVar("State")
+
+
+class Saved(NamedTuple):
+    """What `Checkpointer.restore_latest` found."""
+
+    step: int
+    state: Any
+    meta: dict[str, Any]
+
+
+class Checkpointer:
+    """The newest ``keep`` states of one run, in one folder; use it as a context manager.
+
+    A save is complete on disk when it returns; one that is cut off is never restored.
+    """
+
+    def __init__(self, directory: str | Path, keep: int = 2):
+        self.directory = Path(directory).resolve()
+        options = ocp.CheckpointManagerOptions(max_to_keep=keep, enable_async_checkpointing=False)
+        self._manager = ocp.CheckpointManager(
+            self.directory, options=options, item_names=("state", "meta")
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._manager.close()
+
+    def save(self, step: int, state: Any, meta: dict[str, Any]) -> None:
+        """Writes a state and what JSON can hold about it.
+
+        Raises:
+          ValueError: if ``step`` is not after the newest one that was saved.
+        """
+        state = distributed.everywhere(state)
+        latest = self._manager.latest_step()
+        if latest is not None and step <= latest:
+            raise ValueError(f"step {step} is not after step {latest} saved in {self.directory}")
+        described = {"version": VERSION, "leaves": _describe(state), "meta": meta}
+        self._manager.save(
+            step,
+            args=ocp.args.Composite(
+                state=ocp.args.StandardSave(state), meta=ocp.args.JsonSave(described)
+            ),
+        )
+
+    def restore_latest(self, target: Any) -> Saved | None:
+        """The newest state, or None where nothing was saved.
+
+        Args:
+          target: a state (or its `jax.ShapeDtypeStruct`s with shardings) with the structure,
+            shapes, dtypes and shardings that the restored one will have.
+
+        Raises:
+          ValueError: if what was saved differs from the target or cannot be read.
+        """
+        step = self._manager.latest_step()
+        if step is None:
+            return None
+        described = self._read(step, meta=ocp.args.JsonRestore())["meta"]
+        if described["version"] != VERSION:
+            self._refuse(step, f"has format {described['version']}, this code reads {VERSION}")
+        if differences := _differences(described["leaves"], _describe(target)):
+            self._refuse(step, "holds another state than this run: " + "; ".join(differences[:5]))
+        abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, distributed.everywhere(target))
+        state = self._read(step, state=ocp.args.StandardRestore(abstract))["state"]
+        return Saved(step=step, state=distributed.local(state, like=target), meta=described["meta"])
+
+    def _read(self, step: int, **items: Any) -> Any:
+        try:
+            return self._manager.restore(step, args=ocp.args.Composite(**items))
+        except Exception as error:  # orbax and its parts raise many kinds for a damaged file
+            self._refuse(step, f"cannot be read ({type(error).__name__})", error)
+
+    def _refuse(self, step: int, problem: str, cause: Exception | None = None) -> NoReturn:
+        raise ValueError(
+            f"checkpoint {self.directory / str(step)} {problem}. Delete that folder to go on "
+            f"from an older one, or give the run another directory to start afresh."
+        ) from cause
+
+
+def run_chunks(
+    folder: str | Path,
+    interrupted: Callable[[], bool],
+    *,
+    chunks: int,
+    start: Callable[[], State],
+    step: Callable[[State, int], State],
+    keep: bool = False,
+    seconds: float = 300,
+) -> State:
+    """Runs a loop that a signal can stop and the same call resumes, to the same bits.
+
+    Args:
+      folder: where states are saved.
+      interrupted: from `interruptible`; asked after every chunk.
+      chunks: how many there are.
+      start: makes the first state: a pytree of arrays whose shapes do not change.
+      step: (state, number of the chunk) -> state.
+      keep: whether the last state is saved too.
+      seconds: between two saves that nobody asked for.
+
+    Raises:
+      Interrupted: with the state saved.
+    """
+    with Checkpointer(folder, keep=1) as checkpoints:
+        state, first = start(), 0
+        if saved := checkpoints.restore_latest(state):
+            state, first = saved.state, saved.step
+        last_save = time.monotonic()
+        for done in range(first + 1, chunks + 1):
+            state = step(state, done - 1)
+            stop = interrupted()  # once: a signal between save and raise waits for the next chunk
+            overdue = distributed.anyone(time.monotonic() - last_save > seconds)
+            if stop or overdue or (keep and done == chunks):
+                checkpoints.save(done, state, {})
+                last_save = time.monotonic()
+            if stop:
+                raise Interrupted(folder, done)
+    return state
+
+
+class Interrupted(SystemExit):
+    """A run that was asked to stop has saved its state; exit code 143, as after SIGTERM.
+
+    Python exits without a word on it: the program's outermost level prints ``str(error)``.
+    """
+
+    def __init__(self, directory: str | Path, step: int):
+        super().__init__(143)
+        self.directory, self.step = directory, step
+
+    def __str__(self) -> str:
+        return f"stopped at step {self.step}, saved in {self.directory}: the same command resumes"
+
+    def __reduce__(self) -> tuple[type, tuple[str | Path, int]]:
+        """Comes as it is to the process that started this one: a sweep's, say."""
+        return Interrupted, (self.directory, self.step)
+
+
+@contextmanager
+def interruptible() -> Generator[Callable[[], bool]]:
+    """Gives a function that says whether SIGTERM or SIGINT (Ctrl-C) has arrived.
+
+    The signal itself no longer ends the process: the loop does, at the end of a chunk. A second
+    Ctrl-C ends it at once. Only for the main thread, which Python requires of signal handlers.
+    A signal to one of several processes is one to all: all ask, equally often.
+    """
+    received = []
+
+    def note(number, frame):
+        received.append(number)
+        signal.signal(signal.SIGINT, before[signal.SIGINT])
+
+    # A handler that was not set from Python is None and cannot be put back.
+    before = {
+        number: signal.getsignal(number) or signal.SIG_DFL
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    for number in before:
+        signal.signal(number, note)
+    try:
+        yield lambda: distributed.anyone(bool(received))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _describe(state: Any) -> dict[str, str]:
+    """Type and shape of every leaf, by its path."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(state)
+    return {
+        jax.tree_util.keystr(path): f"{getattr(leaf, 'dtype', type(leaf).__name__)}"
+        f"{list(np.shape(leaf))}"
+        for path, leaf in leaves
+    }
+
+
+def _differences(saved: dict[str, str], wanted: dict[str, str]) -> list[str]:
+    return [
+        f"{path or 'the state'} is {saved.get(path, 'missing')} there, "
+        f"{wanted.get(path, 'missing')} here"
+        for path in sorted(saved.keys() | wanted.keys())
+        if saved.get(path) != wanted.get(path)
+    ]

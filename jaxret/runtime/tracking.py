@@ -1,0 +1,247 @@
+"""Where the numbers of a run go: lines of JSON, Weights & Biases, or nowhere.
+
+A tracker holds what one wants to see while a run goes on, and across runs. Full arrays belong in
+the run's ``curves.npz`` and figures in its PNG files; `write_results` writes what remains of a
+run at its end.
+"""
+
+import json
+import math
+import os
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol, SupportsFloat, TypeAlias
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from jaxret.runtime.files import write_whole
+
+Metrics: TypeAlias = Mapping[str, SupportsFloat]  # numbers, NumPy scalars or jax scalars
+
+
+class Tracker(Protocol):
+    """Takes the numbers of one run: any object with these five methods will do."""
+
+    def log(self, metrics: Metrics, step: int) -> None:
+        """Values at one step of a loop."""
+
+    def curve(self, name: str, steps: Int[np.ndarray, "T"], values: Float[np.ndarray, "T"]) -> None:
+        """A finished series over rounds; the points of `decimate` are kept."""
+
+    def summary(self, values: Metrics) -> None:
+        """The run's last word, said once."""
+
+    def figure(self, name: str, path: str | Path) -> None:
+        """A picture that is on disk."""
+
+    def finish(self) -> None:
+        """Comes last."""
+
+
+class NoopTracker:
+    """Forgets everything."""
+
+    def log(self, metrics: Metrics, step: int) -> None: ...
+
+    def curve(self, name: str, steps: np.ndarray, values: np.ndarray) -> None: ...
+
+    def summary(self, values: Metrics) -> None: ...
+
+    def figure(self, name: str, path: str | Path) -> None: ...
+
+    def finish(self) -> None: ...
+
+
+class JsonlTracker(NoopTracker):
+    """Writes ``metrics.jsonl``, one line a step, and ``summary.json`` into a run's directory.
+
+    A resumed run repeats the steps since its last checkpoint, with the same values: a name that
+    is on file for a step is not written again. Figures are in the directory already.
+    """
+
+    def __init__(self, directory: str | Path):
+        self._directory = Path(directory)
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._metrics = self._directory / "metrics.jsonl"
+        self._metrics.touch()
+        whole, end_of_line, cut_off = self._metrics.read_bytes().rpartition(b"\n")
+        if cut_off:  # the process ended within a line
+            os.truncate(self._metrics, len(whole + end_of_line))
+        lines = [json.loads(line) for line in whole.splitlines()]
+        self._on_file = {(name, line["step"]) for line in lines for name in line}
+
+    def log(self, metrics: Metrics, step: int) -> None:
+        self._append([(step, metrics)])
+
+    def curve(self, name: str, steps: np.ndarray, values: np.ndarray) -> None:
+        self._append((int(steps[i]), {name: values[i]}) for i in decimate(len(steps)))
+
+    def summary(self, values: Metrics) -> None:
+        _write_json(self._directory / "summary.json", _plain(values))
+
+    def _append(self, rows: Iterable[tuple[int, Metrics]]) -> None:
+        with self._metrics.open("a") as file:
+            for step, metrics in rows:
+                new = {name: v for name, v in metrics.items() if (name, step) not in self._on_file}
+                if new:
+                    file.write(json.dumps({"step": int(step), **_plain(new)}) + "\n")
+                    self._on_file.update((name, step) for name in new)
+
+
+class WandbTracker:
+    """Logs to Weights & Biases: offline unless ``mode`` or WANDB_MODE says otherwise.
+
+    ``wandb sync`` uploads an offline run later. Values of ``log`` are drawn over ``step``, curves
+    over ``round``. The run's id is kept in ``wandb_id.txt``: a resumed run is the same run there.
+
+    Args:
+      directory: the run's directory; its ``wandb`` folder holds the files.
+      project: where the run is listed.
+      name: of this run; a random one by default.
+      group: joins the runs of a sweep.
+      config: the run's settings, for filters and tables.
+      mode: "offline", "online" or "disabled".
+    """
+
+    def __init__(
+        self,
+        directory: str | Path,
+        *,
+        project: str = "jaxret",
+        name: str | None = None,
+        group: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        mode: Literal["online", "offline", "disabled"] | None = None,
+    ):
+        import wandb
+
+        mode = mode or (None if "WANDB_MODE" in os.environ else "offline")
+        Path(directory).mkdir(parents=True, exist_ok=True)
+        self._image = wandb.Image
+        self._run = wandb.init(
+            dir=str(directory),
+            id=None if mode == "disabled" else _kept_id(Path(directory)),
+            resume="allow",
+            project=project,
+            name=name,
+            group=group,
+            config=dict(config or {}),
+            mode=mode,
+            reinit="create_new",  # several runs in one process, as in a sweep
+            settings=wandb.Settings(silent=True),  # its banner would bury the results
+        )
+        self._run.define_metric("*", step_metric="step")
+
+    def log(self, metrics: Metrics, step: int) -> None:
+        self._run.log({**_plain(metrics), "step": int(step)})
+
+    def curve(self, name: str, steps: np.ndarray, values: np.ndarray) -> None:
+        self._run.define_metric(name, step_metric="round")
+        for i in decimate(len(steps)):
+            self._run.log({name: float(values[i]), "round": int(steps[i])})
+
+    def summary(self, values: Metrics) -> None:
+        self._run.summary.update(_plain(values))
+
+    def figure(self, name: str, path: str | Path) -> None:
+        self._run.log({name: self._image(str(path))})
+
+    def finish(self) -> None:
+        self._run.finish()
+
+
+class CompositeTracker:
+    """Tells several trackers the same."""
+
+    def __init__(self, *trackers: Tracker):
+        self._trackers = trackers
+
+    def log(self, metrics: Metrics, step: int) -> None:
+        for tracker in self._trackers:
+            tracker.log(metrics, step)
+
+    def curve(self, name: str, steps: np.ndarray, values: np.ndarray) -> None:
+        for tracker in self._trackers:
+            tracker.curve(name, steps, values)
+
+    def summary(self, values: Metrics) -> None:
+        for tracker in self._trackers:
+            tracker.summary(values)
+
+    def figure(self, name: str, path: str | Path) -> None:
+        for tracker in self._trackers:
+            tracker.figure(name, path)
+
+    def finish(self) -> None:
+        for tracker in self._trackers:
+            tracker.finish()
+
+
+def _kept_id(directory: Path) -> str:
+    """The id of the run in this directory: the one on file, or a new one."""
+    path = directory / "wandb_id.txt"
+    if not path.exists():
+        path.write_text(f"{uuid.uuid4().hex[:12]}\n")
+    return path.read_text().strip()
+
+
+def decimate(n: int, most: int = 512) -> Int[np.ndarray, "m"]:
+    """Picks at most ``most`` of the indices 0 .. n - 1, evenly spaced in log(index + 1).
+
+    The first and the last are always among them.
+
+    Returns:
+      the indices [m], ascending.
+    """
+    if n <= most:
+        return np.arange(n)
+    return np.unique(np.geomspace(1, n, most).round().astype(int)) - 1
+
+
+def write_results(
+    directory: str | Path, results: Mapping[str, Sequence[float] | np.ndarray]
+) -> None:
+    """Writes ``results.json``: the mean of each result over seeds, its standard error and values.
+
+    The standard error is the sample deviation (ddof = 1) over sqrt(n), and null for one seed.
+
+    Args:
+      directory: the run's directory.
+      results: name -> one value a seed.
+
+    Raises:
+      ValueError: naming a result that has no values, or one that is not finite.
+    """
+    summaries = {}
+    for name in sorted(results):
+        values = np.asarray(results[name], np.float64)
+        if values.ndim != 1 or values.size == 0:
+            raise ValueError(
+                f"result {name!r} must be one value a seed, got an array of shape {values.shape}"
+            )
+        if not np.isfinite(values).all():
+            seed = int(np.argmin(np.isfinite(values)))
+            raise ValueError(
+                f"result {name!r} of seed {seed} is {values[seed]}, and a mean over it says "
+                "nothing: leave it out, or look why the run diverged"
+            )
+        n = values.size
+        stderr = float(values.std(ddof=1) / math.sqrt(n)) if n > 1 else None
+        mean, each = float(values.mean()), values.tolist()
+        summaries[name] = {"mean": mean, "stderr": stderr, "n": n, "values": each}
+    _write_json(Path(directory) / "results.json", summaries)
+
+
+def read_results(directory: str | Path) -> dict[str, dict[str, Any]]:
+    """Reads ``results.json``: name -> ``{"mean", "stderr", "n", "values"}``, a value a seed."""
+    return json.loads((Path(directory) / "results.json").read_text())
+
+
+def _plain(metrics: Metrics) -> dict[str, float]:
+    return {name: float(value) for name, value in metrics.items()}
+
+
+def _write_json(path: Path, content: Any) -> None:
+    write_whole(path, json.dumps(content, indent=2) + "\n")

@@ -1,0 +1,1 @@
+"""A live index: search, use a tool, report whether it worked."""

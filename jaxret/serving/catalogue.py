@@ -1,0 +1,178 @@
+"""A catalogue whose tools come, go and change while a learner keeps what it has learnt.
+
+The learner's state has a row for each tool that ever was, and some to spare: a tool that goes is
+absent, and its row stays where it was. Growing copies everything that is learnt, bit for bit.
+
+Letters: I rows, d width.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float
+
+from jaxret import encoders
+from jaxret.data.templates import normalise
+from jaxret.learners.learner import Learner
+from jaxret.learners.narrow_rows import wide
+from jaxret.runtime.validate import require, require_different
+from jaxret.task import Task
+from jaxret.types import State
+
+How: TypeAlias = Literal["keep", "reset", "carry"]
+Descriptions: TypeAlias = ArrayLike | Sequence[str]  # a vector [d] or a text for each tool
+
+
+class LiveCatalogue:
+    """A learner's state, and the tools that its rows stand for.
+
+    Args:
+      learner: whose state it is.
+      task: its catalogue and, where there are texts, its encoder. Its queries are not read.
+
+    Raises:
+      ValueError: for a task without vectors.
+    """
+
+    def __init__(self, learner: Learner, task: Task):
+        task.require_vectors()
+        here = np.ones(len(task.ids), bool) if task.available is None else task.available
+        self.learner, self.encoder = learner, task.encoder
+        self.names: list[str] = list(task.ids)  # of each row, also of tools that have gone
+        self.state: State = learner.init(jnp.asarray(task.theta), jnp.asarray(here))
+        self.starts = np.array(wide(self.state.theta))  # what each row began with
+
+    @property
+    def ids(self) -> list[str]:
+        """The tools that are there."""
+        return [one for one, here in zip(self.names, self._available, strict=False) if here]
+
+    def add(self, ids: Sequence[str], descriptions: Descriptions) -> None:
+        """Adds tools, at the end; one that was removed comes back with its new description.
+
+        Args:
+          ids: of the tools, none of which is there.
+          descriptions: a text or a vector [d] for each.
+
+        Raises:
+          ValueError: for an id that is there, or comes twice.
+        """
+        ids = _listed(ids)
+        rows = self._encode(descriptions, "document", len(ids))
+        require_different("ids", ids)
+        here = set(self.ids)
+        if present := [one for one in ids if one in here]:
+            raise ValueError(f"{present[0]!r} is there already: redescribe it, or take another id")
+        known = set(self.names)
+        self.names += [one for one in ids if one not in known]
+        self._grow(len(self.names))
+        places = {one: row for row, one in enumerate(self.names)}
+        self._describe([places[one] for one in ids], rows, "reset")
+
+    def remove(self, ids: Sequence[str]) -> None:
+        """Takes tools out; open tickets that name them teach nothing any more.
+
+        Raises:
+          ValueError: for a tool that is not there.
+        """
+        available = self.state.available.at[jnp.asarray(self._rows(ids))].set(False)
+        self.state = self.state._replace(available=available)
+
+    def redescribe(
+        self, ids: Sequence[str], descriptions: Descriptions, how: How = "carry"
+    ) -> None:
+        """Gives tools other descriptions.
+
+        Args:
+          ids: tools that are there.
+          descriptions: a text or a vector [d] for each.
+          how: what becomes of what was learnt: ``keep`` leaves the rows, ``reset`` begins anew at
+            the description, ``carry`` adds what was learnt so far to it.
+
+        Raises:
+          ValueError: for a tool that is not there, or another ``how``.
+        """
+        require("how", how, "keep, reset or carry", lambda x: x in ("keep", "reset", "carry"))
+        rows = self._rows(ids)
+        self._describe(rows, self._encode(descriptions, "document", len(rows)), how)
+
+    def __len__(self) -> int:
+        return int(self._available.sum())
+
+    @property
+    def _available(self) -> np.ndarray:
+        return np.asarray(self.state.available)
+
+    def _encode(self, given: Any, kind: encoders.Kind, count: int = 1) -> np.ndarray:
+        """Texts or vectors as rows [count, d]."""
+        given = _listed(given)
+        require(f"the number of {kind} vectors", len(given), f"{count}", lambda n: n == count)
+        if any(isinstance(one, str) for one in given):
+            if self.encoder is None:
+                raise ValueError("texts need an encoder: give vectors, or a task with an encoder")
+            texts = [normalise(one) if isinstance(one, str) else one for one in given]
+            return encoders.encode(self.encoder, texts, kind=kind, cache=None, progress=False)
+        rows, width = [np.asarray(one, np.float32) for one in given], self.starts.shape[1]
+        for row in rows:
+            if row.shape != (width,) or not np.isfinite(row).all():
+                shape = list(row.shape)
+                raise ValueError(f"a {kind} must be {width} finite numbers, got the shape {shape}")
+        return np.stack(rows)
+
+    def _rows(self, ids: Sequence[str]) -> list[int]:
+        known = {one: row for row, one in enumerate(self.names) if self._available[row]}
+        if unknown := [one for one in _listed(ids) if one not in known]:
+            raise ValueError(
+                f"no tool {unknown[0]!r}; there are {len(known):,}: {list(known)[:3]} .."
+            )
+        return [known[one] for one in ids]
+
+    def _grow(self, needed: int) -> None:
+        """Makes room: what is learnt keeps its place in arrays that have more rows."""
+        have, width = self.starts.shape
+        if needed <= have:
+            return
+        room = max(needed, have + have // 2)
+        starts = np.zeros((room, width), self.starts.dtype)
+        starts[:have] = self.starts
+        larger = self.learner.init(jnp.asarray(starts), jnp.zeros(room, bool))
+
+        def keep(old, new):
+            corner = tuple(slice(0, n) for n in old.shape)
+            return new.at[corner].set(old)
+
+        self.state, self.starts = jax.tree.map(keep, self.state, larger), starts
+
+    def _describe(self, rows: list[int], descriptions: np.ndarray, how: How) -> None:
+        """Moves where rows begin, as the learner's projection wants it; and the rows themselves."""
+        where, theta = jnp.asarray(rows), self.state.theta
+        starts = self._projected(wide(theta).at[where].set(descriptions))[where]
+        starts = np.asarray(wide(starts))
+        before = self.starts[rows]
+
+        def described(theta):
+            moved = starts if how == "reset" else starts + theta[where] - before
+            new = self._projected(wide(theta).at[where].set(moved))[where]
+            return theta.at[where].set(new.astype(theta.dtype))
+
+        state, over_rows = self.state, self.learner.over_rows
+        if how != "keep" and over_rows is not None:
+            state = over_rows(state, described)
+        elif how != "keep":
+            state = state._replace(theta=described(theta))
+        self.starts[rows] = starts
+        self.state = state._replace(available=state.available.at[where].set(True))
+
+    def _projected(self, theta: Float[Array, "I d"]) -> Float[Array, "I d"]:
+        return self.learner.init(theta, self.state.available).theta
+
+
+def _listed(values: Any) -> list:
+    """A list that is not empty; a single string is refused, which would be a list of letters."""
+    if isinstance(values, str) or not len(values):
+        raise ValueError(f"a list of one or more is needed, got {values!r}")
+    return list(values)

@@ -1,0 +1,149 @@
+"""An index on disk: its arrays, its open tickets, and how to make its learner again.
+
+    index.json        ids, open tickets, learner, encoder, version, and which arrays go with them
+    arrays-<n>.npz    the learner's state, where rows began, the queries of open tickets
+
+The description is replaced last and at once, so that an interrupted save leaves the old index. A
+preset is made again from its name and settings; a rule of one's own must be given to `load`.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from jaxret import encoders
+from jaxret.encoders import TextEncoder
+from jaxret.learners.learner import Learner
+from jaxret.learners.narrow_rows import NARROW
+from jaxret.learners.registry import remade
+from jaxret.serving.tickets import Open
+from jaxret.types import State
+
+VERSION = 1
+
+
+class Stored(NamedTuple):
+    """All that an index is: I rows of width d, and what waits for feedback."""
+
+    learner: Learner
+    encoder: TextEncoder | None
+    state: State
+    names: list[str]  # of each row, also of tools that have gone
+    starts: Float[np.ndarray, "I d"]  # what each row began with
+    tickets: dict[int, Open]
+    next_ticket: int
+    seed: int
+    log: Path | None = None
+
+
+def save(index: Stored, folder: Path) -> None:
+    """Writes an index; what was there before is replaced."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tickets = index.tickets
+    queries = [ticket.query for ticket in tickets.values()]
+    leaves = jax.tree.leaves(index.state)
+    arrays = {
+        **{f"state_{i}": np.asarray(leaf, _on_disk(leaf.dtype)) for i, leaf in enumerate(leaves)},
+        "starts": index.starts,
+        "queries": np.array(queries, np.float32).reshape(-1, index.starts.shape[1]),
+    }
+    name = f"arrays-{uuid4().hex}.npz"
+    described = {
+        "version": VERSION,
+        "arrays": name,
+        "ids": index.names,
+        "seed": index.seed,
+        "next_ticket": index.next_ticket,
+        "log": None if index.log is None else str(index.log.resolve()),
+        "tickets": [
+            {"number": number, "rows": ticket.rows, "propensities": ticket.propensities}
+            for number, ticket in tickets.items()
+        ],
+        "learner": {"name": index.learner.name, "origin": index.learner.origin},
+        "encoder": None if index.encoder is None else _encoder_words(index.encoder),
+    }
+    np.savez(folder / name, allow_pickle=False, **arrays)
+    part = folder / "index.json.part"
+    part.write_text(json.dumps(described, indent=1) + "\n")
+    part.replace(folder / "index.json")
+    for old in folder.glob("arrays-*.npz"):
+        if old.name != name:
+            old.unlink()
+
+
+def load(folder: Path, learner: Learner | None, encoder: TextEncoder | None) -> Stored:
+    """Reads what `save` wrote.
+
+    Raises:
+      FileNotFoundError: where there is none.
+      ValueError: for a damaged one, or where the learner is not known or another one.
+    """
+    path = folder / "index.json"
+    if not path.is_file():
+        raise FileNotFoundError(f"{folder} holds no index.json: write it with index.save({folder})")
+    try:
+        described = json.loads(path.read_text())
+        with (folder / described["arrays"]).open("rb") as file, np.load(file) as stored:
+            arrays = dict(stored)
+        names, starts = described["ids"], arrays["starts"]
+        seed, next_ticket = described["seed"], described["next_ticket"]
+        tickets = {
+            ticket["number"]: Open(query, ticket["rows"], ticket["propensities"])
+            for ticket, query in zip(described["tickets"], arrays["queries"], strict=True)
+        }
+        named, its_encoder = described["learner"], described["encoder"]
+        log = None if described.get("log") is None else Path(described["log"])
+        if described["version"] != VERSION:
+            raise ValueError(f"version {described['version']}, not {VERSION}")
+    except Exception as error:  # NumPy raises many kinds for a damaged file
+        problem = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{folder} is damaged or of another version ({problem})") from error
+    learner = _learner(folder, named, learner)
+    if encoder is None and its_encoder is not None:
+        encoder = encoders.load_encoder(its_encoder["name"], its_encoder["path"])
+    state = _state(folder, learner, arrays)
+    return Stored(learner, encoder, state, names, starts, tickets, next_ticket, seed, log)
+
+
+def _learner(folder: Path, named: dict[str, Any], given: Learner | None) -> Learner:
+    """The learner of an index, made again or given."""
+    name = named["name"]
+    if given is not None:
+        if given.name != name:
+            raise ValueError(f"{folder} holds a state of {name!r}, not of {given.name!r}")
+        return given
+    try:
+        return remade(name, named["origin"])
+    except ValueError as error:
+        raise ValueError(f"{error}: Index.load(folder, learner)") from error
+
+
+def _state(folder: Path, learner: Learner, arrays: dict[str, np.ndarray]) -> State:
+    """The learner's state from its leaves, whose shapes and types must be the learner's."""
+    theta, available = jnp.asarray(arrays["starts"]), jnp.zeros(len(arrays["starts"]), bool)
+    blank = jax.eval_shape(learner.init, theta, available)
+    own, tree = jax.tree.flatten(blank)
+    kind = [(leaf.shape, _on_disk(leaf.dtype)) for leaf in own]
+    count = sum(name.startswith("state_") for name in arrays)
+    leaves = [arrays[f"state_{i}"] for i in range(count)]
+    if kind != [(leaf.shape, leaf.dtype) for leaf in leaves]:
+        raise ValueError(f"{folder} holds another state than {learner.name!r} has: other settings?")
+    pairs = zip(leaves, own, strict=True)
+    return jax.tree.unflatten(tree, [jnp.asarray(leaf, one.dtype) for leaf, one in pairs])
+
+
+def _on_disk(dtype: np.dtype) -> np.dtype:
+    """NumPy's files do not know bfloat16: float32 holds the same numbers."""
+    return np.dtype(np.float32) if dtype == NARROW else dtype
+
+
+def _encoder_words(encoder: TextEncoder) -> dict[str, str | None]:
+    """Its name; and where it is, unless it has the published weights, which are found by name."""
+    path = None if encoder.sha256 is not None else str(encoder.directory)
+    return {"name": encoder.spec.name, "path": path}

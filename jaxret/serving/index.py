@@ -1,0 +1,216 @@
+"""A live catalogue that learns: search, use what was found, say whether it worked.
+
+    index = Index(greedy(), task)
+    ticket = index.search("is the 8:40 to Basel late?", k=3)      ids and scores, best first
+    index.feedback(ticket, worked=True)                          of the first; item= for another
+    index.add(ids, texts); index.remove(ids); index.redescribe(ids, texts, how="carry")
+    index.save(folder); index = Index.load(folder)
+    Index(greedy(), task, log="log.jsonl")                       writes down what it shows and hears
+
+The first place of a ticket is the learner's own choice by its policy, the rest are the best by
+score. A ticket is answered once, however late: the learner moves from where it is then. One
+process, in memory; the catalogue may grow, and rows of tools that have gone stay where they were.
+
+Letters: I items, d width, k items shown.
+"""
+
+import math
+from pathlib import Path
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Float, Int
+
+from jaxret import logs
+from jaxret.encoders import TextEncoder
+from jaxret.learners.learner import Learner
+from jaxret.learners.places import place_chances
+from jaxret.logs import LogWriter
+from jaxret.runtime.validate import require
+from jaxret.serving import files
+from jaxret.serving.catalogue import LiveCatalogue
+from jaxret.serving.files import Stored
+from jaxret.serving.tickets import Open, Ticket
+from jaxret.task import Task
+from jaxret.types import Choice, Feedback
+
+
+class Index(LiveCatalogue):
+    """A learner that serves.
+
+    Args:
+      learner: a preset or a rule of one's own, which learns from bits.
+      task: its catalogue and, where texts are searched, its encoder. Its queries are not read.
+      seed: of the learner's draws.
+      log: a file that searches and answers are appended to (`jaxret.logs`), vectors and not texts;
+        on the list of a ticket the places after the learner's own follow from them: chance 1.
+
+    Raises:
+      ValueError: for an oracle, a task without vectors, or a log of another learner.
+    """
+
+    def __init__(
+        self, learner: Learner, task: Task, *, seed: int = 0, log: str | Path | None = None
+    ):
+        if learner.oracle:
+            raise ValueError(f"{learner.name!r} is an oracle: live use has no labels for it")
+        super().__init__(learner, task)
+        self.seed = seed
+        self.tickets: dict[int, Open] = {}
+        self.next_ticket = 0
+        self._begin(log)
+
+    def search(self, query: str | Float[ArrayLike, " d"], k: int = 1) -> Ticket:
+        """Finds tools for a text or a vector.
+
+        Args:
+          query: a text, where the task has an encoder, or a vector [d].
+          k: tools on the ticket; fewer where fewer are there.
+
+        Raises:
+          ValueError: for a query of another width, or a k below the learner's own slate.
+        """
+        require("k", k, ">= 1", lambda x: x >= 1)
+        vector = self._encode([query], "query")[0]
+        if not self._available.any():
+            raise ValueError("the catalogue is empty: add tools first")
+        key = jax.random.fold_in(jax.random.key(self.seed), self.next_ticket)
+        answer = jax.device_get(self._search(self.state, jnp.asarray(vector), key))
+        (items, chance), scores, chances, by_place = answer
+        own = {int(row): float(p) for row, p in reversed([*zip(items, chance, strict=True)])}
+        own = {row: own[row] for row in dict.fromkeys(items.tolist())}  # of a short slate, once
+        if k < len(own):
+            raise ValueError(f"{self.learner.name!r} shows {len(own)} tools: k must be as many")
+        ranked = np.argsort(-scores, kind="stable")[: int(self._available.sum())]
+        rest = [int(row) for row in ranked if row not in own][: k - len(own)]
+        listed = {row: _on_the_list(row, ranked, chances, k) for row in rest}
+        rows, propensities = [*own, *rest], [*own.values(), *listed.values()]
+        ids, number = [self.names[row] for row in rows], self.next_ticket
+        if self.log is not None:
+            places = [*by_place[: len(own)].tolist(), *(1.0 for _ in rest)]
+            self.log.append([logs.shown(number, vector, ids, places, int(self.state.t))])
+        self.next_ticket = number + 1
+        self.tickets[number] = Open(vector, rows, propensities)
+        return Ticket(number, ids, [float(scores[row]) for row in rows], propensities)
+
+    def feedback(self, ticket: Ticket, worked: float, item: str | None = None) -> None:
+        """Learns from what came of a ticket; what is refused leaves the ticket open.
+
+        Args:
+          ticket: from `search`; it is answered once. A tool that was removed since teaches nothing.
+          worked: whether the tool worked, or how well, in [0, 1].
+          item: the id of the tool that was used; None: the first of the ticket.
+
+        Raises:
+          ValueError: for a number outside of [0, 1], an item that is not on the ticket, a ticket
+            that was answered before or is of another index, or a chance that is not known.
+        """
+        reward = float(worked)
+        require("worked", reward, "in [0, 1]", lambda x: 0 <= x <= 1)
+        if (answered := self.tickets.get(ticket.number)) is None:
+            raise ValueError(f"ticket {ticket.number} is not open: it was answered before")
+        query, rows, propensities = answered
+        if [self.names[row] for row in rows] != list(ticket.ids):
+            raise ValueError(f"ticket {ticket.number} comes from another index")
+        if item is not None and item not in ticket.ids:
+            raise ValueError(f"item must be on the ticket, one of {ticket.ids}, got {item!r}")
+        place = 0 if item is None else ticket.ids.index(item)
+        dtype = self.starts.dtype
+        choice = Choice(
+            jnp.asarray(rows[place], jnp.int32), jnp.asarray(propensities[place], dtype)
+        )
+        feedback = Feedback(jnp.asarray(reward, dtype), self.state.available[rows[place]])
+        new = self._update(self.state, jnp.asarray(query), choice, feedback)
+        if math.isnan(propensities[place]) and _has_nan(new):
+            raise ValueError(
+                f"{self.learner.name!r} needs the chance of {ticket.ids[place]!r}, which it does "
+                "not know: only what it chose itself, the first of the ticket, can teach it"
+            )
+        if self.log is not None:
+            used = ticket.ids[place], propensities[place]
+            self.log.append([logs.answered(ticket.number, *used, reward)])
+        self.state = new
+        del self.tickets[ticket.number]
+
+    def save(self, folder: str | Path) -> None:
+        """Writes everything, open tickets too; `Index.load` goes on from there."""
+        stored = Stored(
+            learner=self.learner,
+            encoder=self.encoder,
+            state=self.state,
+            names=self.names,
+            starts=self.starts,
+            tickets=self.tickets,
+            next_ticket=self.next_ticket,
+            seed=self.seed,
+            log=None if self.log is None else self.log.path,
+        )
+        files.save(stored, Path(folder))
+
+    @classmethod
+    def load(
+        cls,
+        folder: str | Path,
+        learner: Learner | None = None,
+        encoder: TextEncoder | None = None,
+        log: str | Path | None = None,
+    ) -> Self:
+        """Reads an index.
+
+        Args:
+          folder: that `save` wrote.
+          learner: needed for a rule of one's own; presets are known by their settings.
+          encoder: in place of the one that is named there.
+          log: in place of the one that it wrote, which it goes on with where it finds it, and
+            begins again there where it does not.
+
+        Raises:
+          FileNotFoundError: where there is none.
+          ValueError: where it is damaged, or the learner is not known or another one.
+        """
+        index = cls.__new__(cls)
+        stored = files.load(Path(folder), learner, encoder)
+        for name, value in stored._asdict().items():
+            setattr(index, name, value)
+        index._begin(log or stored.log)
+        return index
+
+    def __repr__(self) -> str:
+        return (
+            f"<index of {self.learner.name}: {len(self):,} tools, {int(self.state.t):,} answers, "
+            f"{len(self.tickets):,} open tickets>"
+        )
+
+    def _begin(self, log: str | Path | None) -> None:
+        learner = self.learner
+        self.log = None if log is None else LogWriter(log, {"learner": learner.name})
+
+        def search(state, query, key):
+            slate = learner.act(state, query, key)
+            scores = learner.scores(state, query[None])[0]
+            chances = None if learner.chances is None else learner.chances(state, query)
+            return slate, scores, chances, place_chances(learner, state, query, slate)
+
+        self._search, self._update = jax.jit(search), jax.jit(learner.update)
+
+
+def _has_nan(tree: Any) -> bool:
+    return any(np.isnan(np.asarray(leaf, np.float64)).any() for leaf in jax.tree.leaves(tree))
+
+
+def _on_the_list(
+    row: int, ranked: Int[np.ndarray, " I"], chances: Float[np.ndarray, " I"] | None, k: int
+) -> float:
+    """The probability that a tool stands on a list of k: chosen, or among the best of the rest.
+
+    NaN where the learner does not say with which chance it chooses.
+    """
+    if chances is None:
+        return math.nan
+    above = ranked[: k - 1]  # on the list whatever is chosen
+    if row in above:
+        return 1.0
+    return float(min(1.0, chances[row] + chances[above].sum()))

@@ -1,0 +1,1 @@
+"""Simulated deployments: rounds, runs, sweeps and logs. Start reading with `scan.py`."""

@@ -1,0 +1,1 @@
+"""The exact blocked form: the rounds of `jaxret.simulation.scan`, many in one matrix product."""

@@ -1,0 +1,118 @@
+"""The rounds of one block, played: what is asked, what is shown, what comes back.
+
+Of a learner it knows a kernel alone, by whose functions a round goes:
+
+    z, said     <- logits      shown by the learner's policy, and answered by the environment
+    pending     <- learn       from what came back
+
+A rank-one learner's kernel is `jaxret.simulation.blocked.rank_one`, a mixture's
+`jaxret.simulation.blocked.mixture`. Tiles of a few rounds keep the work of a round in cache.
+
+Letters: I items, d width, B rounds a block, b rounds a tile.
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Int
+
+from jaxret.environments import environment as world
+from jaxret.environments.environment import Environment
+from jaxret.learners.learner import Learner
+from jaxret.runtime.over_items import Axis
+from jaxret.simulation.blocked import mixture, rank_one
+from jaxret.simulation.blocked.rank_one import Rounds, Turn
+from jaxret.simulation.scan import round_keys
+from jaxret.simulation.trace import measure
+from jaxret.types import PRNGKey, State, Stream, Trace
+
+
+def run_block(
+    learner: Learner,
+    state: State,
+    environment: Environment,
+    stream: Stream,
+    key: PRNGKey,
+    order: Int[Array, " B"],
+    tile: int,
+    axis: Axis,
+) -> tuple[State, Trace]:
+    """One block.
+
+    Args:
+      learner: as in `jaxret.simulation.blocked.simulate.simulate_blocked`.
+      state: as there; its round lies in the block.
+      environment: as there.
+      stream: as there, but for its order.
+      key: as there.
+      order: [B] queries, -1 where there is no round.
+      tile: b, as there.
+      axis: as there.
+
+    Returns:
+      the state after the block, and its trace [B].
+    """
+    kernel = _kernel(learner)
+    rounds = _rounds(state, environment, stream, key, order)
+    still, moving = kernel.begin(learner, state, rounds)
+
+    def run_tile(moving, xs):
+        first, now = xs
+        lines, fresh = kernel.open(learner, still, moving, first, tile)
+        play = partial(_play, learner, environment, state.available, axis, lines)
+        fresh, (logits, choice, reward, success) = lax.scan(play, fresh, (jnp.arange(tile), now))
+        info = jax.vmap(lambda z, labels: measure(z, labels, axis))(logits, now.labels)
+        trace = Trace(**choice._asdict(), reward=reward, success=success, **info._asdict())
+        return kernel.close(learner, moving, fresh, first), trace
+
+    tiles = jax.tree.map(lambda x: x.reshape(-1, tile, *x.shape[1:]), rounds)
+    starts = jnp.arange(0, len(order), tile)
+    moving, trace = lax.scan(run_tile, moving, (starts, tiles))
+    state = kernel.end(learner, state, still, moving, rounds, axis)
+    return state, jax.tree.map(lambda x: x.reshape(-1), trace)
+
+
+def _play(
+    learner: Learner,
+    environment: Environment,
+    available: Bool[Array, " I"],
+    axis: Axis,
+    lines: Any,
+    moving: Any,
+    xs: tuple,
+) -> tuple[Any, tuple]:
+    """One round; what is pending in ``moving`` is that of its tile."""
+    kernel = _kernel(learner)
+    place, now = xs
+    act_key, respond_key = now.keys
+    turn = Turn(place, now.t, now.real, world.available_at(environment, now.t, available))
+    logits, said = kernel.logits(learner, moving, lines, turn, axis)
+    slate = kernel.policy(learner).show(act_key, logits, axis)
+    choice, feedback, success = world.respond(
+        environment, respond_key, slate, now.labels, now.query
+    )
+    seen = feedback._replace(labels=now.labels) if learner.oracle else feedback
+    moving = kernel.learn(learner, moving, lines, turn, said, choice, seen, axis)
+    return moving, (logits, choice, world.reported(feedback), success)
+
+
+def _rounds(
+    state: State,
+    environment: Environment,
+    stream: Stream,
+    key: PRNGKey,
+    order: Int[Array, " B"],
+) -> Rounds:
+    """What can be said of a block's rounds in advance."""
+    real, query = order >= 0, jnp.maximum(order, 0)
+    t = state.t + jnp.cumsum(real, dtype=state.t.dtype) - real
+    labels = jax.vmap(partial(world.right_tools, environment))(t, query, stream.labels[query])
+    asked = jax.vmap(partial(world.asked, environment))(t, query, stream.queries[query])
+    return Rounds(t, query, asked, labels, round_keys(key, t), real)
+
+
+def _kernel(learner: Learner):
+    return rank_one if learner.blend is None else mixture

@@ -1,0 +1,63 @@
+"""Availability, round by round, by `available_at` itself."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxret.environments import availability
+from jaxret.environments.environment import Environment, available_at
+
+
+def there(pattern, rounds):
+    """[T, I]."""
+    environment = Environment(**pattern._asdict())
+    every = jnp.ones(len(pattern.arrives), bool)
+    return np.stack([available_at(environment, jnp.asarray(t), every) for t in range(rounds)])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "counts"),
+    [
+        (availability.always(8), [8] * 6),
+        (availability.later(8, 0.5, at=3), [4, 4, 4, 8, 8, 8]),
+        (availability.one_by_one(8, 0.5, first=1, last=4), [4, 5, 6, 7, 8, 8]),
+        (availability.leaving(8, 0.25, at=2), [8, 8, 6, 6, 6, 6]),
+        (availability.away(8, 0.5, leaves=1, back=4), [8, 4, 4, 4, 8, 8]),
+    ],
+    ids=["always", "later", "one_by_one", "leaving", "away"],
+)
+def test_so_many_tools_are_there_in_each_round(pattern, counts):
+    assert there(pattern, 6).sum(axis=1).tolist() == counts
+
+
+def test_those_who_leave_are_those_who_return():
+    here = there(availability.away(9, 0.4, leaves=1, back=3), 4)
+    gone = ~here[1]
+    assert gone.sum() == 4
+    np.testing.assert_array_equal(here[2], ~gone)
+
+
+def test_the_part_is_drawn_by_the_seed():
+    one, same, other = (availability.later(50, 0.5, at=9, seed=seed).arrives for seed in (1, 1, 2))
+    np.testing.assert_array_equal(one, same)
+    assert (one != other).any()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: availability.later(9, 1.0, at=1), r"share must be in \[0, 1\), got 1.0"),
+        (lambda: availability.leaving(9, 0.5, at=-1), "at must be >= 0, got -1"),
+        (
+            lambda: availability.away(9, 0.5, leaves=3, back=3),
+            r"leaves must be in 0 .. back - 1 = 2",
+        ),
+        (
+            lambda: availability.one_by_one(9, 0.5, first=3, last=2),
+            "first must be in 0 .. last=2, got",
+        ),
+    ],
+)
+def test_settings_outside_their_range_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

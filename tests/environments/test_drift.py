@@ -1,0 +1,92 @@
+"""Labels that change places, and queries that turn: against loops and matrix exponentials."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.linalg import expm
+
+import jaxret as jr
+from jaxret.environments import drift
+
+AT = 70
+
+
+def test_tools_of_the_share_take_each_others_queries_in_one_circle(task):
+    before, tools = task.labels, np.unique(task.labels[task.labels >= 0])
+    after = np.asarray(drift.swapped(before, share=0.5, at=3, seed=1).labels)
+    np.testing.assert_array_equal(after < 0, before < 0)
+    heirs = {}
+    for old, new in zip(before[before >= 0], after[before >= 0], strict=True):
+        assert heirs.setdefault(int(old), int(new)) == new  # all queries of a tool go to one tool
+    moved = [tool for tool in tools if heirs[tool] != tool]
+    assert len(moved) == round(0.5 * len(tools))
+    steps, tool = 1, heirs[moved[0]]
+    while tool != moved[0]:
+        steps, tool = steps + 1, heirs[tool]
+    assert steps == len(moved)
+
+
+@pytest.mark.parametrize(("t", "right"), [(2, [0, -1]), (3, [1, -1]), (9, [1, -1])])
+def test_the_round_of_the_drift_is_the_first_of_the_new_labels(t, right):
+    moved = drift.swapped([[0, -1], [1, -1]], share=1.0, at=3)
+    labels = drift.right_at(moved, jnp.asarray(t), jnp.asarray(0), jnp.asarray([0, -1]))
+    np.testing.assert_array_equal(labels, right)
+
+
+@pytest.mark.parametrize("learner", [jr.greedy(), jr.mapped()], ids=["blocked", "scan"])
+def test_other_tools_are_right_from_the_round_of_the_drift_on(task, learner):
+    world = jr.Environment(drift=drift.swapped(task.labels, share=1.0, at=AT))
+    run = jr.simulate(learner, task, exposures=3, seeds=2, environment=world)
+    assert run.how == ("blocked" if learner.name == "greedy" else "scan")
+    late = np.arange(run.order.shape[1]) >= AT
+    for order, item, success in zip(run.order, run.trace.item, run.trace.success, strict=True):
+        labels = np.where(late[:, None], world.drift.labels[order], task.labels[order])
+        np.testing.assert_array_equal(success, (labels == item[:, None]).any(axis=1))
+    plain = jr.simulate(learner, task, exposures=3, seeds=2)
+    np.testing.assert_array_equal(run.trace.item[:, :AT], plain.trace.item[:, :AT])
+    assert (run.trace.success != plain.trace.success)[:, AT:].any()
+
+
+def test_queries_turn_by_the_angle_and_keep_their_places_to_one_another(task):
+    rotation = drift.turning(task.queries, angle=1.2, rounds=100, seed=2)
+    for t in (0, 25, 100):
+        turn = lambda n, t=t: drift.turned_at(  # noqa: E731
+            rotation, jnp.asarray(t), jnp.asarray(n), jnp.asarray(task.queries[n])
+        )
+        turned = np.stack([turn(n) for n in range(6)])
+        np.testing.assert_allclose(
+            (turned * task.queries[:6]).sum(axis=1), np.cos(1.2 * t / 100), atol=1e-5
+        )
+        among = task.queries[:6] @ task.queries[:6].T
+        np.testing.assert_allclose(turned @ turned.T, among, atol=1e-5)
+
+
+@pytest.mark.parametrize("learner", [jr.frozen(), jr.mapped(eta=0.0)], ids=["blocked", "scan"])
+def test_tools_are_chosen_for_the_query_as_it_is_asked(task, learner):
+    rounds = 2 * len(task)
+    rotation = drift.turning(task.queries, angle=2.0, rounds=rounds, seed=2)
+    run = jr.simulate(learner, task, exposures=2, environment=jr.Environment(rotation=rotation))
+    # The generator of the turn, from what a right angle does; its exponentials are the turns.
+    quarter = np.linalg.lstsq(task.queries, np.asarray(rotation.turned), rcond=None)[0].T
+    np.testing.assert_allclose(quarter + quarter.T, 0, atol=1e-5)
+    for t, (query, item) in enumerate(zip(run.order[0], run.trace.item[0], strict=True)):
+        asked = expm(2.0 * t / rounds * quarter) @ task.queries[query]
+        scores = task.theta @ asked
+        assert scores[item] >= scores.max() - 1e-5
+    plain = jr.simulate(learner, task, exposures=2)
+    assert (plain.trace.item != run.trace.item).mean() > 0.2
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: drift.swapped([[0], [0]], at=1), "tools that are a label must be two or more"),
+        (lambda: drift.swapped([[0], [1]], at=-1), "at must be >= 0, got -1"),
+        (lambda: drift.swapped([[0], [1]], share=0.0, at=1), r"share must be in \(0, 1\], got 0"),
+        (lambda: drift.turning(np.ones((3, 5)), angle=1.0, rounds=9), "must be even, .* got 5"),
+        (lambda: drift.turning(np.ones((3, 4)), angle=1.0, rounds=0), "rounds must be >= 1, got 0"),
+    ],
+)
+def test_what_cannot_drift_is_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -1,0 +1,180 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxret.environments.environment import (
+    Environment,
+    always_available,
+    available_at,
+    judged,
+    judging_reranker,
+    label_noise,
+    respond,
+    simulated_reranker,
+)
+from jaxret.types import Slate
+
+ROUNDS = 20_000
+SLATE = Slate(items=jnp.array([7, 2, 9, 4]), propensity=jnp.array([0.4, 0.3, 0.2, 0.1]))
+
+
+def many_responses(environment, labels, slate=SLATE):
+    keys = jax.random.split(jax.random.key(3), ROUNDS)
+    query = jnp.asarray(0)
+    ask = lambda key: respond(environment, key, slate, jnp.asarray(labels), query)  # noqa: E731
+    return jax.tree.map(np.asarray, jax.jit(jax.vmap(ask))(keys))
+
+
+def is_rate(bits, rate):
+    error = max(np.sqrt(rate * (1 - rate) / len(bits)), 1e-12)
+    return abs(bits.mean() - rate) <= 4 * error
+
+
+@pytest.mark.parametrize("labels", [[7, -1], [3, -1]])
+def test_rewards_are_turned_at_the_noise_rate_and_the_truth_is_kept(labels):
+    _, feedback, success = many_responses(label_noise(0.2), labels)
+    assert (success == (7 in labels)).all()
+    assert is_rate(feedback.reward != success, 0.2)
+
+
+def test_noise_may_differ_by_tool_and_is_that_of_the_tool_that_was_used():
+    rates = np.zeros(10)
+    rates[[7, 9]] = 0.5, 0.1
+    by_place = label_noise(rates)._replace(reranker=lambda key, slate, labels, query: 2)
+    choice, feedback, success = many_responses(by_place, [9, -1])
+    assert (choice.item == 9).all()
+    assert is_rate(feedback.reward != success, 0.1)
+
+
+@pytest.mark.parametrize(("labels", "success"), [([7, -1], 1), ([3, 7], 1), ([2, -1], 0)])
+def test_a_plain_environment_uses_the_first_item_and_tells_the_truth(labels, success):
+    choice, feedback, truth = respond(
+        Environment(), jax.random.key(0), SLATE, jnp.asarray(labels), jnp.asarray(0)
+    )
+    assert (choice.item, truth, feedback.reward) == (7, success, success)
+    assert choice.propensity == SLATE.propensity[0]
+
+
+def test_a_judge_rewards_what_it_believes_and_the_truth_is_kept():
+    verdicts = np.full((3, 10), 0.5)
+    verdicts[1, 7] = 0.25  # of the query that is asked, and the first item shown
+    answer = respond(
+        judged(verdicts), jax.random.key(0), SLATE, jnp.asarray([7, -1]), jnp.asarray(1)
+    )
+    assert (answer[0].item, answer[1].reward, answer[2]) == (7, 0.25, 1)
+    assert answer[1].reward.dtype == SLATE.propensity.dtype
+    noisy = judged(verdicts)._replace(noise_rate=0.2)
+    ask = lambda key: respond(noisy, key, SLATE, jnp.asarray([7, -1]), jnp.asarray(1))  # noqa: E731
+    rewards = jax.vmap(ask)(jax.random.split(jax.random.key(3), ROUNDS))[1].reward
+    assert set(rewards.tolist()) == {0.25, 0.75}
+    assert is_rate(np.asarray(rewards) == 0.75, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (np.zeros(4), r"table \[N, I\], got shape \(4,\)"),
+        ([[0.0, 1.0], [0.5, 1.5]], r"got 1.5 for query 1 and item 1 \(1 such\)"),
+        ([[np.nan, -1.0]], r"got nan for query 0 and item 0 \(2 such\)"),
+    ],
+)
+def test_verdicts_that_are_no_rewards_are_refused(table, said):
+    with pytest.raises(ValueError, match=said):
+        judged(table)
+
+
+@pytest.mark.parametrize("accuracy", [0.0, 0.6, 1.0])
+def test_a_reranker_finds_the_right_item_at_its_accuracy_or_by_luck(accuracy):
+    environment = Environment(reranker=simulated_reranker(accuracy=accuracy))
+    choice, _, success = many_responses(environment, [9, -1])
+    assert is_rate(success, accuracy + (1 - accuracy) / 4)
+    wrong = choice.item[choice.item != 9]
+    for item in (7, 2, 4):  # mistakes are even over the slate
+        assert len(wrong) == 0 or is_rate(wrong == item, 1 / 3)
+
+
+def test_a_judge_uses_what_it_believes_in_most_of_the_slate():
+    verdicts = np.full((2, 10), 0.5)
+    verdicts[1, [0, 4]] = 1.0, 0.9  # item 0 is not shown
+    environment = Environment(reranker=judging_reranker(verdicts))
+    choice, feedback, success = respond(
+        environment, jax.random.key(0), SLATE, jnp.asarray([7, -1]), jnp.asarray(1)
+    )
+    assert (choice.item, success, feedback.reward) == (4, 0, 0)
+    np.testing.assert_allclose(choice.propensity, 0.1)
+    with pytest.raises(ValueError, match=r"verdicts must be in \[0, 1\], got 2"):
+        judging_reranker(2 * verdicts)
+
+
+def test_a_reranker_that_sees_no_right_item_picks_any():
+    environment = Environment(reranker=simulated_reranker(accuracy=1.0))
+    choice, _, success = many_responses(environment, [3, -1])
+    assert not success.any()
+    assert all(is_rate(choice.item == item, 0.25) for item in (7, 2, 9, 4))
+
+
+def test_the_choice_carries_the_propensity_of_the_item_that_was_used():
+    environment = Environment(reranker=simulated_reranker(accuracy=0.5))
+    choice, _, _ = many_responses(environment, [9, -1])
+    chance = {7: 0.4, 2: 0.3, 9: 0.2, 4: 0.1}
+    np.testing.assert_allclose(choice.propensity, [chance[i] for i in choice.item], rtol=1e-6)
+
+
+def test_a_reranker_may_read_the_query_instead_of_the_labels():
+    environment = Environment(reranker=lambda key, slate, labels, query: query)
+    choice, _, _ = respond(environment, jax.random.key(0), SLATE, jnp.asarray([-1]), jnp.asarray(2))
+    assert choice.item == 9
+
+
+def test_items_are_there_from_their_arrival_until_they_leave():
+    environment = Environment(arrives=jnp.array([0, 2, 0, 1]), leaves=jnp.array([9, 9, 2, 3]))
+    available = jnp.array([True, True, True, False])  # the last is not in the catalogue at all
+    there = [available_at(environment, jnp.asarray(t), available).tolist() for t in range(4)]
+    assert there == [
+        [True, False, True, False],
+        [True, False, True, False],
+        [True, True, False, False],
+        [True, True, False, False],
+    ]
+
+
+def test_an_item_that_leaves_before_it_arrives_is_away_in_between():
+    environment = Environment(arrives=jnp.array([3, 2, 2]), leaves=jnp.array([1, 2, 9]))
+    there = [
+        available_at(environment, jnp.asarray(t), jnp.ones(3, bool)).tolist() for t in range(5)
+    ]
+    assert list(zip(*there, strict=True)) == [
+        (True, False, False, True, True),
+        (False, False, False, False, False),  # no time at all, as for any empty stay
+        (False, False, True, True, True),
+    ]
+
+
+def test_items_are_always_available_that_are_there_in_round_after_round():
+    grid = np.stack(np.meshgrid(range(-1, 6), range(-1, 6)), axis=-1).reshape(-1, 2)
+    arrives, leaves = jnp.asarray(grid.T)
+    listed = jnp.arange(len(grid)) % 5 != 0
+    for environment in (
+        Environment(),
+        Environment(arrives=arrives),
+        Environment(leaves=leaves),
+        Environment(arrives=arrives, leaves=leaves),
+    ):
+        each = np.stack([available_at(environment, jnp.asarray(t), listed) for t in range(4)])
+        got = always_available(environment, 4, listed)
+        np.testing.assert_array_equal(got, each.all(axis=0))
+        assert got.any()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: label_noise(0.7), r"noise_rate must be in \[0, 0.5\], got 0.7"),
+        (lambda: label_noise([0.1, 0.6]), r"noise_rate must be in \[0, 0.5\], got \[0.1, 0.6\]"),
+        (lambda: simulated_reranker(accuracy=-0.1), r"accuracy must be in \[0, 1\], got -0.1"),
+    ],
+)
+def test_settings_outside_their_range_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -1,0 +1,110 @@
+"""Differences of runs: pairing, intervals that cover, and p-values that are not too small."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import jaxret as jr
+from jaxret.evaluation import compare
+
+
+@pytest.fixture(scope="module")
+def runs():
+    """Three learners on the same stream, and queries that were never in it."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(12, size=150)
+    usage = rng.normal(size=(12, 8))
+    usage /= np.linalg.norm(usage, axis=1, keepdims=True)
+    theta = usage + 0.7 * rng.normal(size=usage.shape)
+    theta /= np.linalg.norm(theta, axis=1, keepdims=True)
+    queries = usage[labels] + 0.3 * rng.normal(size=(150, 8))
+    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+    task = jr.Task.from_arrays(theta, queries, labels, name="twelve")
+    train, test = task.split((0.7, 0.3), seed=0)
+    learners = jr.frozen(), jr.greedy(tau=0.1, eta=0.05), jr.mapped(tau=0.1, eta=0.02)
+    return [jr.simulate(one, train, exposures=3, seeds=4) for one in learners], test
+
+
+def test_the_difference_is_that_of_the_means(runs):
+    (frozen, greedy, _), test = runs
+    found = jr.compare(greedy, frozen)
+    np.testing.assert_allclose(found.difference, greedy.accuracy.mean - frozen.accuracy.mean)
+    assert found.low < found.difference < found.high
+    ranked = jr.compare(greedy, frozen, "ndcg@10", on=test)
+    means = [jr.evaluate(run, test)["ndcg@10"].mean for run in (greedy, frozen)]
+    np.testing.assert_allclose(ranked.difference, means[0] - means[1], rtol=1e-5)
+
+
+def test_what_is_taken_from_what_turns_the_sign(runs):
+    (frozen, greedy, _), _ = runs
+    there, back = jr.compare(greedy, frozen), jr.compare(frozen, greedy)
+    np.testing.assert_allclose(there.difference, -back.difference)
+    np.testing.assert_allclose([there.low, there.high], [-back.high, -back.low])
+    assert there.p == back.p
+    assert str(there).startswith("greedy - frozen: accuracy +")
+
+
+def test_a_run_against_itself_differs_in_nothing(runs):
+    (_, greedy, _), _ = runs
+    found = jr.compare(greedy, greedy)
+    assert (found.difference, found.low, found.high, found.p) == (0, 0, 0, 1)
+
+
+def test_the_interval_is_that_of_a_normal_mean_where_queries_are_independent():
+    """One seed, each query a question: the bootstrap of a mean, with its textbook error."""
+    values = np.random.default_rng(1).normal(0.1, 1.0, (1, 400))
+    drawn = compare._resampled(values, np.arange(400), 4000, 0)
+    np.testing.assert_allclose(drawn.mean(), values.mean(), atol=0.005)
+    np.testing.assert_allclose(drawn.std(), values.std() / 20, rtol=0.05)
+
+
+def test_queries_of_one_question_stay_together():
+    """Twenty copies of each of twenty numbers are twenty numbers, not four hundred."""
+    values = np.repeat(np.random.default_rng(2).normal(size=20), 20)[None]
+    groups = np.repeat(np.arange(20), 20)
+    together = compare._resampled(values, groups, 2000, 0).std()
+    apart = compare._resampled(values, np.arange(400), 2000, 0).std()
+    np.testing.assert_allclose(together / apart, np.sqrt(20), rtol=0.1)
+
+
+def test_seeds_are_drawn_too():
+    """Seeds that differ while queries do not: the spread is that of the seeds."""
+    values = np.repeat(np.array([[0.0], [1.0], [2.0], [3.0]]), 50, axis=1)
+    drawn = compare._resampled(values, np.arange(50), 4000, 0)
+    np.testing.assert_allclose(drawn.std(), np.std([0, 1, 2, 3]) / 2, rtol=0.05)
+
+
+def test_without_a_difference_small_p_values_are_rare():
+    rng = np.random.default_rng(3)
+    small = 0
+    for draw in range(200):
+        values = rng.normal(size=(1, 60))
+        drawn = compare._resampled(values, np.arange(60), 200, draw)
+        share = 2 * (1 + min((drawn <= 0).sum(), (drawn >= 0).sum())) / 201
+        small += share <= 0.05
+    assert stats.binomtest(small, 200, 0.05).pvalue > 1e-3
+
+
+def test_several_are_corrected_for_their_number(runs):
+    (frozen, greedy, mapped), _ = runs
+    single = [jr.compare(run, frozen) for run in (greedy, mapped)]
+    found = jr.compare_all([frozen, greedy, mapped], against=frozen)
+    assert [one.name for one in found] == ["greedy", "mapped"]
+    least = min(one.p for one in single)
+    assert min(one.p for one in found) == pytest.approx(min(1.0, 2 * least))
+    assert len(str(found).splitlines()) == 2
+
+
+def test_what_cannot_be_paired_is_refused(runs):
+    (frozen, greedy, _), test = runs
+    other = jr.simulate(jr.frozen(), frozen.task, exposures=1, seeds=4)
+    with pytest.raises(ValueError, match="met other queries or another order"):
+        jr.compare(frozen, other)
+    with pytest.raises(ValueError, match="ran on different tasks"):
+        jr.compare(frozen, jr.simulate(jr.frozen(), test, seeds=4))
+    with pytest.raises(ValueError, match="needs the queries to rank"):
+        jr.compare(frozen, greedy, "ndcg@10")
+    with pytest.raises(ValueError, match=r"confidence must be in \(0, 1\), got 95"):
+        jr.compare(frozen, greedy, confidence=95)
+    with pytest.raises(ValueError, match="one or more beside the one"):
+        jr.compare_all([frozen], against=frozen)

@@ -1,0 +1,210 @@
+import ir_measures
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from ir_measures import R, Success, nDCG
+
+from jaxret.evaluation.metrics import (
+    UNRANKED,
+    accuracy,
+    check_labels,
+    completeness_at_k,
+    evaluate,
+    evaluate_ranking,
+    ndcg_at_k,
+    ranks,
+    ranks_in,
+    recall_at_k,
+    tie_order,
+)
+
+# Case, digits, prefixes, accents and characters beyond the 16-bit plane: what real ids hold.
+AWKWARD = [
+    "weather",
+    "weather_v2",
+    "weather_v10",
+    "Weather.now",
+    "überweisung",
+    "zahlung",
+    "查询天气",
+    "🚆.book",
+    "\ufb01nance",
+    "a-b",
+    "a.b",
+    "a_b",
+]
+TOOL_IDS = AWKWARD + [f"bank{i}.list_{i % 7}_postings" for i in range(48)]
+I, L, N, K = len(TOOL_IDS), 13, 80, 10
+TIES = tie_order(TOOL_IDS)
+
+
+@pytest.fixture
+def tied():
+    """Scores with about fifteen items a value, and 1 to 13 labels a query."""
+    rng = np.random.default_rng(0)
+    scores = rng.integers(0, 4, (N, I)).astype(np.float32)
+    labels = np.full((N, L), -1, np.int32)
+    for row in labels:
+        count = rng.integers(1, L + 1)
+        row[:count] = rng.choice(I, count, replace=False)
+    return scores, labels
+
+
+def trec_eval(scores, labels, available=None):
+    """Per-query R@10, nDCG@10 and Success@1 of the reference implementation."""
+    ranked = range(I) if available is None else np.flatnonzero(available)
+    qrels = {f"q{n}": {TOOL_IDS[i]: 1 for i in row if i >= 0} for n, row in enumerate(labels)}
+    run = {f"q{n}": {TOOL_IDS[i]: float(row[i]) for i in ranked} for n, row in enumerate(scores)}
+    values = {measure: np.zeros(N) for measure in (R @ K, nDCG @ K, Success @ 1)}
+    for metric in ir_measures.iter_calc(list(values), qrels, run):
+        values[metric.measure][int(metric.query_id[1:])] = metric.value
+    return values
+
+
+def all_ranks(scores, labels, available=None):
+    one = jax.vmap(ranks, in_axes=(0, 0, None, None))
+    return one(jnp.asarray(scores), jnp.asarray(labels), TIES, available)
+
+
+@pytest.mark.parametrize("share_available", [1.0, 0.5])
+def test_tied_scores_are_counted_as_trec_eval_counts_them(tied, share_available):
+    scores, labels = tied
+    available = np.random.default_rng(1).random(I) < share_available
+    expected = trec_eval(scores, labels, available)
+    rank = all_ranks(scores, labels, jnp.asarray(available))
+    np.testing.assert_allclose(recall_at_k(rank, labels, K), expected[R @ K], atol=1e-6)
+    np.testing.assert_allclose(ndcg_at_k(rank, labels, K), expected[nDCG @ K], atol=1e-6)
+    np.testing.assert_array_equal(accuracy(rank, labels), expected[Success @ 1])
+
+
+def test_ranks_are_the_places_in_a_sorted_list(tied):
+    scores, labels = tied
+    names = [name.encode() for name in TOOL_IDS]
+    rank = np.asarray(all_ranks(scores, labels))
+    for n in range(N):
+        ordered = sorted(range(I), key=lambda i: (scores[n, i], names[i]), reverse=True)
+        expected = [ordered.index(i) if i >= 0 else UNRANKED for i in labels[n]]
+        assert rank[n].tolist() == expected
+
+
+def test_a_query_worked_by_hand():
+    # Order: item 3 (0.9), then 0 and 2 (0.5) by descending id, then 1 (0.1).
+    scores = jnp.array([0.5, 0.1, 0.5, 0.9])
+    labels = jnp.array([0, 1, -1])
+    rank = ranks(scores, labels, tie_order(["a", "b", "c", "d"]))
+    assert rank.tolist() == [2, 3, UNRANKED]
+    assert float(accuracy(rank, labels)) == 0.0
+    assert float(recall_at_k(rank, labels, 3)) == 0.5
+    # Gain 1 / log2(4) = 0.5 against 1 + 1 / log2(3) = 1.630930 at best.
+    np.testing.assert_allclose(ndcg_at_k(rank, labels, 3), 0.5 / 1.630930, rtol=1e-6)
+    assert float(completeness_at_k(rank, labels, 3)) == 0.0
+    assert float(completeness_at_k(rank, labels, 4)) == 1.0
+
+
+def test_an_absent_label_is_missed_even_beyond_the_end_of_the_list():
+    scores, labels = jnp.array([3.0, 2.0, 1.0]), jnp.array([0, 1])
+    present = jnp.array([False, True, True])
+    rank = ranks(scores, labels, tie_order(["x", "y", "z"]), present)
+    assert rank.tolist() == [UNRANKED, 0]
+    assert float(recall_at_k(rank, labels, 10)) == 0.5
+    assert float(completeness_at_k(rank, labels, 10)) == 0.0
+    np.testing.assert_allclose(ndcg_at_k(rank, labels, 10), 1 / 1.630930, rtol=1e-6)
+
+
+def test_a_model_of_nans_ranks_no_label_first():
+    labels = jnp.array([1, 2])
+    rank = ranks(jnp.full(4, jnp.nan), labels, tie_order(["a", "b", "c", "d"]))
+    assert rank.tolist() == [3, 3]
+
+
+def test_a_query_without_labels_has_no_metrics():
+    none = jnp.full((1, 2), -1)
+    values = evaluate(jnp.eye(3), jnp.ones((1, 3)), none, tie_order(["a", "b", "c"]))
+    assert all(np.isnan(value).all() for value in values.values())
+
+
+@pytest.mark.parametrize(("chunk", "share_available"), [(1, 0.5), (32, 1.0), (200, 0.5)])
+def test_evaluate_agrees_with_trec_eval_for_every_chunk(tied, chunk, share_available):
+    rng = np.random.default_rng(2)
+    theta = rng.integers(-1, 2, (I, 4)).astype(np.float32)  # integers: exact scores, many ties
+    queries = rng.integers(-1, 2, (N, 4)).astype(np.float32)
+    labels = tied[1]
+    available = rng.random(I) < share_available
+    expected = trec_eval(queries @ theta.T, labels, available)
+    got = evaluate(
+        *(jnp.asarray(x) for x in (theta, queries, labels)), TIES, available=available, chunk=chunk
+    )
+    assert set(got) == {"accuracy", "completeness@10", "ndcg@10", "recall@10"}
+    np.testing.assert_allclose(got["recall@10"], expected[R @ K], atol=1e-6)
+    np.testing.assert_allclose(got["ndcg@10"], expected[nDCG @ K], atol=1e-6)
+    np.testing.assert_array_equal(got["accuracy"], expected[Success @ 1])
+    np.testing.assert_array_equal(got["completeness@10"], expected[R @ K] == 1.0)
+
+
+def test_tool_ids_must_differ():
+    with pytest.raises(ValueError, match=r"\['b'\] occur more than once"):
+        tie_order(["a", "b", "b"])
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([[0, 1], [-1, -1]], r"query 1 has no label; drop it or give it one: \[-1, -1\]"),
+        ([[0, 1], [2, 3]], r"query 1 has a label outside \[-1, 3\): \[2, 3\] \(1 such"),
+        ([[2, 2], [0, -1]], r"query 0 names a label twice: \[2, 2\]"),
+    ],
+)
+def test_meaningless_labels_are_refused_by_query(labels, message):
+    with pytest.raises(ValueError, match=message):
+        check_labels(np.array(labels), num_items=3)
+
+
+def test_labels_with_padding_are_accepted():
+    check_labels(np.array([[0, -1, -1], [2, 1, -1]]), num_items=3)
+
+
+def lists_of(scores, k):
+    """The k best items of each query, as trec_eval orders them."""
+    return np.stack([np.lexsort((TIES, -row))[:k] for row in scores]).astype(np.int32)
+
+
+@pytest.mark.parametrize("length", [20, I])
+def test_lists_are_evaluated_as_trec_eval_evaluates_them_at_every_cut(tied, length):
+    scores, labels = tied
+    got = evaluate_ranking(lists_of(scores, length), labels, (5, 10, 20))
+    qrels = {f"q{n}": {TOOL_IDS[i]: 1 for i in row if i >= 0} for n, row in enumerate(labels)}
+    run = {f"q{n}": dict(zip(TOOL_IDS, row.tolist(), strict=True)) for n, row in enumerate(scores)}
+    measures = {Success @ 1: "accuracy"}
+    for k in (5, 10, 20):
+        measures |= {R @ k: f"recall@{k}", nDCG @ k: f"ndcg@{k}"}
+    for metric in ir_measures.iter_calc(list(measures), qrels, run):
+        mine = got[measures[metric.measure]][int(metric.query_id[1:])]
+        assert float(mine) == pytest.approx(metric.value, abs=1e-6)
+    for k in (5, 10, 20):
+        np.testing.assert_array_equal(got[f"completeness@{k}"], got[f"recall@{k}"] == 1.0)
+    assert len(got) == 1 + 3 * 3
+
+
+def test_ranks_in_a_list_are_those_of_the_scores_as_far_as_the_list_goes(tied):
+    scores, labels = tied
+    whole = np.asarray(all_ranks(scores, labels))
+    np.testing.assert_array_equal(ranks_in(lists_of(scores, I), labels), whole)
+    short = np.where(whole < 7, whole, UNRANKED)
+    np.testing.assert_array_equal(ranks_in(lists_of(scores, 7), labels), short)
+
+
+def test_a_pad_of_the_labels_is_not_found_in_the_pads_of_a_list():
+    assert ranks_in(np.array([2, 0, -1]), np.array([0, 1, -1])).tolist() == [1, UNRANKED, UNRANKED]
+
+
+def test_a_list_without_labels_has_no_metrics():
+    values = evaluate_ranking(np.array([[0, 1]]), np.array([[-1]]), (1, 2))
+    assert all(np.isnan(value).all() for value in values.values())
+
+
+def test_cuts_beyond_a_list_and_lists_without_queries_are_refused():
+    with pytest.raises(ValueError, match=r"cuts \[3, 0\] do not fit lists of 2 items"):
+        evaluate_ranking(np.array([[0, 1]]), np.array([[0]]), (1, 3, 0))
+    with pytest.raises(ValueError, match="there are 1 rankings and labels of 2 queries"):
+        evaluate_ranking(np.array([[0, 1]]), np.array([[0], [1]]), (1,))

@@ -1,0 +1,69 @@
+"""Clustered values, sign flips and Holm: by hand, by enumeration and against SciPy."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from jaxret.evaluation.statistics import area_under_roc, cohens_kappa, holm, per_tool, sign_flips
+
+
+def test_values_a_tool_keep_the_mean_and_give_the_error_of_clusters():
+    """The clustered variance of a mean, written as the double sum over queries of one tool."""
+    rng = np.random.default_rng(0)
+    tools = rng.integers(0, 20, 300)
+    values = rng.standard_normal(20)[tools] + 0.3 * rng.standard_normal(300)
+    found = per_tool(values, tools)
+    clusters = len(np.unique(tools))
+    assert found.shape == (clusters,)
+    assert found.mean() == pytest.approx(values.mean())
+    left = values - values.mean()
+    double = sum(left[i] * left[j] for i in range(300) for j in range(300) if tools[i] == tools[j])
+    variance = clusters / (clusters - 1) * double / 300**2
+    assert found.std(ddof=1) / np.sqrt(clusters) == pytest.approx(np.sqrt(variance))
+    assert variance > 3 * values.var() / 300  # queries that hang together tell less
+
+
+def test_values_of_single_queries_stay_themselves():
+    values = np.array([0.5, -1.0, 2.0])
+    np.testing.assert_allclose(per_tool(values, np.array([4, 2, 9]))[[1, 0, 2]], values)
+
+
+def test_sign_flips_agree_with_scipy_and_with_enumeration():
+    values = np.random.default_rng(1).normal(0.4, 1.0, 30)
+    expected = stats.permutation_test(
+        (values,), np.mean, permutation_type="samples", n_resamples=20_000, random_state=0
+    ).pvalue
+    assert sign_flips(values, draws=20_000) == pytest.approx(expected, abs=0.01)
+    assert sign_flips(np.ones(4), draws=50_000) == pytest.approx(2 / 16, abs=0.01)
+    assert sign_flips(np.zeros(5), draws=99) == 1.0
+    assert sign_flips(np.ones(50), draws=99) == 0.01
+
+
+def test_holm_by_hand():
+    # 0.01 x 4, 0.02 x 3, 0.04 x 2 = 0.08, and 0.03 x 2 = 0.06 before it; 0.9 stays.
+    np.testing.assert_allclose(holm([0.04, 0.01, 0.9, 0.02]), [0.08, 0.04, 0.9, 0.06])
+    np.testing.assert_allclose(holm([0.03, 0.02]), [0.04, 0.04])
+    np.testing.assert_allclose(holm([0.6, 0.7, 0.8]), [1.0, 1.0, 1.0])
+
+
+def test_the_area_under_the_curve_counts_pairs_that_are_in_order():
+    rng = np.random.default_rng(1)
+    right = rng.random((9, 5)) < 0.3
+    scores = np.round(rng.random((9, 5)) + 0.3 * right, 1)  # with ties
+    by_hand = np.mean([(a > b) + 0.5 * (a == b) for a in scores[right] for b in scores[~right]])
+    assert area_under_roc(scores, right) == pytest.approx(by_hand)
+    assert np.isnan(area_under_roc(scores, np.ones_like(right)))
+
+
+def test_kappa_is_agreement_beyond_chance():
+    """Against scikit-learn; and by hand: 20 + 15 of 50 agree, 50 % would by chance."""
+    metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn is the extra tsne")
+    one = np.repeat([True, True, False, False], [20, 5, 10, 15])
+    other = np.repeat([True, False, True, False], [20, 5, 10, 15])
+    assert cohens_kappa(one, other) == pytest.approx((0.7 - 0.5) / (1 - 0.5))
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        a, b = rng.random((2, 40)) < rng.random((2, 1))
+        assert cohens_kappa(a, b) == pytest.approx(metrics.cohen_kappa_score(a, b))
+    assert cohens_kappa(one, one) == 1
+    assert cohens_kappa(np.ones(3, bool), np.ones(3, bool)) == 0

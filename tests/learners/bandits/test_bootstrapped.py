@@ -1,0 +1,81 @@
+"""Bootstrapped heads: each is `greedy` on bits of its own weights; chances are shares of heads."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxret.learners import presets
+from jaxret.learners.bandits.bootstrapped import bootstrapped
+from jaxret.learners.wrappers import draw_key
+from jaxret.rules import projections
+from jaxret.testing import check_learner
+
+SETTINGS = {"tau": 0.3, "eta": 0.05, "heads": 6, "seed": 3}
+
+
+@pytest.mark.parametrize("start", ["document", pytest.param("zero", marks=pytest.mark.slow)])
+def test_it_keeps_the_common_promises(start):
+    check_learner(bootstrapped(start=start))
+
+
+def test_a_head_learns_from_its_bits_and_theta_from_all(rounds, taught):
+    """A head of weights 0 and 2 is `greedy` with twice the step, taught the rounds of weight 2."""
+    world = rounds(rounds=30)
+    state = taught(bootstrapped(**SETTINGS), world)[-1]
+    coins = np.stack(
+        [np.asarray(jax.random.bernoulli(draw_key(3, t), 0.5, (6,))) for t in range(30)]
+    )
+    assert 0.35 < coins.mean() < 0.65
+    assert len({tuple(line) for line in coins.T}) == 6
+    for head in range(6):
+        mine = coins[:, head]
+        own = world._replace(
+            **{name: part[mine] for name, part in world._asdict().items() if name != "theta"}
+        )
+        alone = taught(presets.greedy(tau=0.3, eta=0.1), own)[-1]
+        np.testing.assert_allclose(state.extra[head], alone.theta, atol=1e-10)
+    whole = taught(presets.greedy(tau=0.3, eta=0.05), world)[-1]
+    np.testing.assert_allclose(state.theta, whole.theta, atol=1e-10)
+
+
+def test_from_zero_rows_are_free(rounds, taught):
+    world = rounds(rounds=10)
+    state = taught(bootstrapped(**SETTINGS, start="zero"), world)[-1]
+    world.theta[:] = 0
+    greedy = presets.greedy(tau=0.3, eta=0.05, projection=projections.none())
+    np.testing.assert_allclose(state.theta, taught(greedy, world)[-1].theta, atol=1e-12)
+
+
+def test_the_chance_of_a_tool_is_the_share_of_the_heads_that_show_it(rounds, taught):
+    world, learner = rounds(rounds=60), bootstrapped(**SETTINGS)
+    state = taught(learner, world)[-1]._replace(available=np.arange(5) != 2)
+    divided = 0
+    with jax.enable_x64(True):
+        act = jax.jit(jax.vmap(learner.act, (None, None, 0)))
+        for t, query in enumerate(world.queries[:8]):
+            values = state.extra @ query
+            values[:, 2] = -np.inf
+            expected = np.bincount(values.argmax(axis=1), minlength=5) / 6
+            np.testing.assert_allclose(learner.chances(state, query), expected, atol=1e-12)
+            slates = act(state, jnp.asarray(query), jax.random.split(jax.random.key(t), 3000))
+            shown = np.bincount(slates.items[:, 0], minlength=5) / 3000
+            np.testing.assert_allclose(shown, expected, atol=4 * np.sqrt(0.25 / 3000))
+            np.testing.assert_allclose(slates.propensity[:, 0], expected[slates.items[:, 0]])
+            divided += expected.max() < 1
+    assert divided >= 2
+
+
+def test_rows_that_are_changed_are_changed_in_every_head(rounds, taught):
+    learner = bootstrapped(**SETTINGS)
+    state = taught(learner, rounds())[-1]
+    state = jax.tree.map(jnp.asarray, state)
+    changed = learner.over_rows(state, lambda theta: theta.at[1].set(7.0))
+    np.testing.assert_array_equal(changed.theta[1], np.full(6, 7.0))
+    np.testing.assert_array_equal(changed.extra[:, 1], np.full((6, 6), 7.0))
+    np.testing.assert_array_equal(changed.extra[:, 0], state.extra[:, 0])
+
+
+def test_no_heads_are_refused():
+    with pytest.raises(ValueError, match=r"heads must be >= 1, got 0"):
+        bootstrapped(heads=0)

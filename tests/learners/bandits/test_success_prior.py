@@ -1,0 +1,84 @@
+"""A prior of success a tool: its odds, and a step that is the gradient of the bit's likelihood."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxret.learners.bandits.success_prior import success_prior
+from jaxret.testing import check_learner
+
+TAU, ETA, A, B = 0.3, 0.02, 1.5, 4.0
+SETTINGS = {"tau": TAU, "eta": ETA, "successes": A, "failures": B}
+
+
+@pytest.mark.parametrize("start", ["document", pytest.param("zero", marks=pytest.mark.slow)])
+def test_it_keeps_the_common_promises(start):
+    check_learner(success_prior(start=start))
+
+
+def logits_of(theta, query, a, b):
+    return theta @ query / TAU + np.log(a / b)
+
+
+def loss(theta, query, a, b, item, y):
+    """-log P(y | item)."""
+    z = logits_of(theta, query, a, b)
+    p = np.exp(z - np.logaddexp.reduce(z))[item]
+    return -y * np.log(p) - (1 - y) * np.log(1 - p)
+
+
+def slope(theta, *rest, step=1e-6):
+    """Central differences, entry by entry."""
+    grad = np.zeros_like(theta)
+    for where in np.ndindex(theta.shape):
+        up, down = theta.copy(), theta.copy()
+        up[where], down[where] = up[where] + step, down[where] - step
+        grad[where] = (loss(up, *rest) - loss(down, *rest)) / (2 * step)
+    return grad
+
+
+@pytest.mark.parametrize("start", ["document", "zero"])
+def test_rows_descend_on_the_likelihood_and_tools_count_their_bits(rounds, taught, start):
+    world = rounds(rounds=20)
+    learner = success_prior(**SETTINGS, start=start)
+    state = taught(learner, world)[-1]
+    theta, a, b = world.theta * (start == "document"), np.full(5, A), np.full(5, B)
+    for q, item, y in zip(world.queries, world.items, world.rewards, strict=True):
+        theta = theta - ETA * slope(theta, q, a, b, item, y)
+        if start == "document":
+            theta /= np.linalg.norm(theta, axis=1, keepdims=True)
+        a[item] += y
+        b[item] += 1 - y
+    np.testing.assert_allclose(state.theta, theta, atol=1e-7)
+    np.testing.assert_allclose(state.extra.successes, a)
+    np.testing.assert_allclose(state.extra.failures, b)
+    with jax.enable_x64(True):
+        query = jnp.asarray(world.queries[0])
+        z = logits_of(theta, world.queries[0], a, b)
+        np.testing.assert_allclose(learner.logits(state, query), z, atol=1e-6)
+        np.testing.assert_allclose(learner.scores(state, query[None])[0], z, atol=1e-6)
+        chances = learner.chances(state, query)
+        slate = jax.device_get(learner.act(state, query, jax.random.key(0)))
+    np.testing.assert_array_equal(chances, np.arange(5) == z.argmax())
+    assert (slate.items[0], slate.propensity[0]) == (z.argmax(), 1)
+
+
+def test_a_tool_that_fails_for_everything_loses_everywhere(rounds, taught):
+    """Tool 0 fails for queries that have nothing to do with the one that is asked."""
+    world = rounds(items=2, width=3, rounds=30)
+    world.theta[:] = [[1, 0, 0], [0.9, 0.1, 0]]
+    world.queries[:], world.items[:], world.rewards[:] = [0, 0, 1], 0, 0
+    learner = success_prior(**SETTINGS)
+    states = taught(learner, world)
+    with jax.enable_x64(True):
+        asked = jnp.array([1.0, 0.0, 0.0])
+        before, after = (learner.logits(states[t], asked) for t in (0, -1))
+    assert before[0] > before[1]
+    assert after[0] < after[1]
+
+
+@pytest.mark.parametrize("name", ["tau", "successes", "failures"])
+def test_settings_that_are_not_positive_are_refused(name):
+    with pytest.raises(ValueError, match=rf"{name} must be > 0, got 0"):
+        success_prior(**{name: 0.0})

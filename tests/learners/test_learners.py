@@ -1,0 +1,247 @@
+"""Every learner keeps the common promises, and the check notices those that do not."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxret.learners import presets, rank_one
+from jaxret.learners.bandits.banditron import banditron
+from jaxret.learners.learner import Learner, where_observed
+from jaxret.learners.rank_one import coefficients
+from jaxret.learners.wrappers import with_experience_replay, with_query_map
+from jaxret.rules import estimators, policies, projections, query_maps, schedules
+from jaxret.runtime import sharding
+from jaxret.simulation.trace import measure
+from jaxret.testing import check_learner
+from jaxret.types import Choice, Feedback
+
+STEPS = {"tau": 0.2, "eta": 0.02}
+FREE = {"projection": projections.none()}
+
+
+def shared_map(*, tau: float, eta: float) -> Learner:
+    """Not rank one: the rows stay, a matrix A shared by all is learned; logits Theta A q."""
+    estimator = estimators.importance_weighted()
+
+    def init(theta, available=None):
+        start = presets.frozen().init(theta, available)
+        return start._replace(extra=jnp.eye(theta.shape[1], dtype=theta.dtype))
+
+    def logits(state, q):
+        return rank_one.masked_logits(state, state.extra @ q, tau)
+
+    def scores(state, queries):
+        return jnp.where(state.available, queries @ state.extra.T @ state.theta.T, -jnp.inf)
+
+    def act(state, query, key):
+        return policies.softmax().show(key, logits(state, query), None)
+
+    def update(state, query, choice, feedback):
+        c = coefficients(estimator, logits(state, query), choice, feedback, None)
+        matrix = state.extra - eta / tau * jnp.outer(state.theta.T @ c, query)
+        return where_observed(feedback, state, state._replace(extra=matrix))
+
+    return Learner("shared_map", init, act, update, logits, scores)
+
+
+LEARNERS = [
+    presets.orag(**STEPS, schedule=schedules.inverse_sqrt()),
+    presets.orag(**STEPS, k=3, projection=projections.ball()),
+    presets.chosen_only(**STEPS, **FREE),
+    presets.greedy(**STEPS, **FREE, estimator=estimators.debiased(noise_rate=0.1)),
+    banditron(**STEPS, epsilon=0.2),
+    presets.full_information(**STEPS, projection=projections.ball()),
+    presets.frozen(),
+]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [LEARNERS[0], *(pytest.param(rule, marks=pytest.mark.slow) for rule in LEARNERS[1:])],
+    ids=lambda rule: rule.name,
+)
+def test_learners_keep_the_common_promises(rule):
+    check_learner(rule)
+
+
+def test_so_does_a_rule_that_is_not_rank_one_on_a_problem_of_ones_choice():
+    key = jax.random.key(1)
+    check_learner(shared_map(tau=0.2, eta=0.01), items=13, width=5, rounds=31, key=key)
+    jax.random.uniform(key)  # the caller's key is not used up
+
+
+ORAG = presets.orag(**STEPS, **FREE)
+GREEDY = presets.greedy(**STEPS)
+MAPPED_ORACLE = with_query_map(presets.full_information(**STEPS), rate=0.5)
+
+
+def altered(change, rule=ORAG.rule):
+    """ORAG whose update changes the state once more; ``rule=None`` admits that it does."""
+
+    def update(state, query, choice, feedback):
+        return change(ORAG.update(state, query, choice, feedback), feedback.observed)
+
+    return ORAG._replace(update=update, rule=rule)
+
+
+def shrunk(state, where):
+    return state._replace(theta=jnp.where(where, 0.99, 1.0) * state.theta)
+
+
+def estimating(estimator):
+    return rank_one.rank_one("broken", estimator=estimator, policy=policies.softmax(), **STEPS)
+
+
+def with_labels_read(inner):
+    """A wrapper that gives a bandit the truth in place of its reward."""
+
+    def update(state, query, choice, feedback):
+        if feedback.labels is not None:
+            truth = (choice.item == feedback.labels).any()
+            feedback = feedback._replace(reward=truth.astype(feedback.reward.dtype))
+        return inner.update(state, query, choice, feedback)
+
+    return inner._replace(name=f"{inner.name}+labels", update=update)
+
+
+def with_no_answer_taken_for_a_failure(inner):
+    def update(state, query, choice, feedback):
+        reward = jnp.where(feedback.observed, feedback.reward, 0.0)
+        return inner.update(state, query, choice, Feedback(reward))
+
+    return inner._replace(update=update)
+
+
+def blind_act(state, q, key):
+    return policies.softmax().show(key, state.theta @ q / 0.2, None)
+
+
+overconfident = estimators.implicit_exploration(gamma=1e-3)._replace(unbiased=True)
+BROKEN = {
+    "update turns a state": altered(lambda s, _: s._replace(theta=s.theta.astype(jnp.float16))),
+    "was compiled 2 times": altered(lambda s, _: s._replace(t=jnp.where(s.t > 0, 1, 2))),
+    "update turns t = 0 into 0": altered(lambda s, _: s._replace(t=jnp.zeros_like(s.t))),
+    "reads labels: others move the state": with_labels_read(ORAG),
+    "learner 'greedy.linear.labels': update reads labels": with_labels_read(
+        with_query_map(GREEDY, query_maps.linear())
+    ),
+    "learner 'greedy.replay.labels': update reads labels": with_labels_read(
+        with_experience_replay(GREEDY, capacity=9)
+    ),
+    "oracle=False with an estimator that says bandit=False": MAPPED_ORACLE._replace(oracle=False),
+    "a round without an answer moves the state": with_no_answer_taken_for_a_failure(ORAG),
+    "claims no bias and is off by": estimating(overconfident),
+    "absent tools were chosen in": ORAG._replace(act=blind_act),
+    "rows of absent tools moved by": altered(shrunk, None),
+    "blocked form and the plain scan": altered(
+        lambda s, heard: shrunk(s, heard & s.available[:, None])
+    ),
+    "a straight one differ by nan": altered(
+        lambda s, heard: s._replace(theta=jnp.where(heard & (s.t > 9), jnp.nan, s.theta)), None
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", BROKEN)
+def test_a_broken_promise_is_named(sentence):
+    with pytest.raises(AssertionError, match=sentence):
+        check_learner(BROKEN[sentence])
+
+
+def start(rule, available=(True, True, True)):
+    theta = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+    return rule.init(theta, jnp.array(available))
+
+
+def told(*labels):
+    """What an oracle is given; its reward is not read."""
+    return Feedback(jnp.asarray(0.0), labels=jnp.array(labels))
+
+
+def test_rows_start_projected():
+    state = start(presets.orag(**STEPS, projection=projections.sphere(radius=2.0)))
+    np.testing.assert_allclose(state.theta, [[2, 0], [0, 2], [1.2, 1.6]], rtol=1e-6)
+
+
+def test_everyone_is_there_where_nobody_says_otherwise():
+    state = presets.orag().init(jnp.eye(3))
+    np.testing.assert_array_equal(state.available, [True, True, True])
+
+
+def test_one_round_of_orag_is_the_one_worked_by_hand():
+    rule = presets.orag(tau=0.5, eta=0.1, **FREE)
+    choice = Choice(item=jnp.asarray(1), propensity=jnp.asarray(0.25))
+    query, labels = jnp.array([1.0, 0.0]), jnp.array([1, -1])
+    # logits q . theta / tau = 2, 0, 1.2; e^2, e^0, e^1.2 = 7.3890561, 1, 3.3201169
+    p = np.array([7.3890561, 1.0, 3.3201169]) / 11.709173
+    before = start(rule)
+    state = rule.update(before, query, choice, Feedback(jnp.asarray(1.0)))
+    c = p - np.array([0, 1 / 0.25, 0])
+    expected = np.array([[1, 0], [0, 1], [0.6, 0.8]]) - 0.2 * c[:, None] * [1, 0]  # eta / tau
+    np.testing.assert_allclose(state.theta, expected, rtol=1e-6)
+    assert state.t == 1
+    info = measure(rule.logits(before, query), labels)
+    described = [info.p_success, info.loss, info.inverse_p, info.logit_label, info.logit_sum]
+    by_hand = [p[1], -np.log(p[1]), (1 / p).sum(), 0.0, 3.2]
+    np.testing.assert_allclose(described, by_hand, rtol=1e-5, atol=1e-6)
+
+
+def test_full_information_spreads_the_target_over_the_labels_that_are_there():
+    rule = presets.full_information(tau=1.0, eta=1.0, **FREE)
+    choice = Choice(item=jnp.asarray(0), propensity=jnp.asarray(1.0))
+    query, labels = jnp.array([0.0, 0.0]), jnp.array([0, 1, 2])
+    query = query.at[0].set(1e-9)  # so small that p is even over what is there
+    before = start(rule, available=(True, True, False))
+    state = rule.update(before, query, choice, told(0, 1, 2))
+    info = measure(rule.logits(before, query), labels)
+    np.testing.assert_allclose(info.loss, np.log(2), rtol=1e-6)  # the absent label does not count
+    np.testing.assert_allclose(info.p_success, 1.0, rtol=1e-6)
+    np.testing.assert_array_equal(state.theta, before.theta)  # p = target = 1/2, 1/2, 0
+
+
+def test_a_round_without_any_label_is_described_by_zeros():
+    rule = presets.orag(**STEPS, **FREE)
+    info = measure(rule.logits(start(rule), jnp.array([0.6, 0.8])), jnp.array([-1, -1]))
+    assert (info.p_success, info.loss, info.logit_label) == (0, 0, 0)
+
+
+def test_a_learner_without_a_softmax_is_described_by_nothing():
+    assert np.isnan(measure(None, jnp.array([1]))).all()
+
+
+def test_an_oracle_without_labels_is_refused_by_one_sentence():
+    rule = presets.full_information(**STEPS)
+    choice = Choice(item=jnp.asarray(0), propensity=jnp.asarray(1.0))
+    with pytest.raises(
+        ValueError, match=r"'full_information' is an oracle: it needs Feedback.labe"
+    ):
+        rule.update(start(rule), jnp.ones(2), choice, Feedback(jnp.asarray(1.0)))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: presets.orag(tau=0.0, eta=0.1), "tau must be > 0, got 0.0"),
+        (lambda: presets.greedy(tau=1.0, eta=-0.1), "eta must be >= 0, got -0.1"),
+        (lambda: presets.orag(**STEPS, divide_by="q"), "divide_by must be"),
+        (lambda: banditron(**STEPS, epsilon=2.0), r"epsilon must be in \[0, 1\], got 2.0"),
+    ],
+)
+def test_settings_outside_their_range_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_tau_and_eta_may_be_swept_inside_one_program():
+    def moved(tau, eta):
+        rule = presets.full_information(tau=tau, eta=eta, **FREE)
+        choice = Choice(item=jnp.asarray(0), propensity=jnp.asarray(1.0))
+        before = start(rule)
+        state = rule.update(before, jnp.array([0.6, 0.8]), choice, told(1))
+        return state.theta - before.theta
+
+    grid = jnp.array([[0.5, 0.1], [0.5, 0.2], [1.0, 0.1]])
+    steps = jax.jit(lambda grid: sharding.sweep(moved, *grid.T))(grid)
+    np.testing.assert_allclose(steps[1], 2 * steps[0], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(steps[2], moved(1.0, 0.1), rtol=1e-4, atol=1e-6)

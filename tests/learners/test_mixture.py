@@ -1,0 +1,222 @@
+"""A mixture of experts, against Bayes' rule worked out in NumPy."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import logsumexp, softmax
+
+import jaxret as jr
+from jaxret.learners.mixture import default_experts, heaviest, mixture
+from jaxret.simulation.streams import exposures
+from jaxret.testing import check_learner
+from jaxret.types import Choice, Feedback
+
+WORD = 1e6  # with so much trust every expert is taken at its word
+
+
+@pytest.fixture(scope="module")
+def task():
+    rng = np.random.default_rng(3)
+    theta = rng.normal(size=(7, 5))
+    theta /= np.linalg.norm(theta, axis=1, keepdims=True)
+    labels = rng.integers(7, size=40)
+    queries = theta[labels] + 0.6 * rng.normal(size=(40, 5))
+    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+    return jr.Task.from_arrays(theta, queries, labels, name="seven")
+
+
+def bayes(task, order, taus, *, alpha=0.0, beta=1.0, floor=1e-3, prior=None):
+    """Frozen experts by the definition: tools shown, weights before each round, losses."""
+    experts = len(taus)
+    prior = np.full(experts, 1 / experts) if prior is None else np.asarray(prior)
+    weights, items, history, losses = prior.copy(), [], [], []
+    for query in order:
+        z = task.theta.astype(np.float64) @ task.queries[query].astype(np.float64)
+        p = np.stack([softmax(z / tau) for tau in taus])
+        item = int((weights @ p).argmax())
+        bit = float(item in task.labels[query])
+        sure = np.clip(p[:, item], floor, 1 - floor)
+        likelihood = np.where(bit, sure, 1 - sure)
+        history.append(weights)
+        losses.append(-np.log([weights @ likelihood, *likelihood]))
+        weights = weights * likelihood**beta
+        weights = (1 - alpha) * weights / weights.sum() + alpha * prior
+        items.append(item)
+    return np.array(items), np.array(history), np.array(losses), weights
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"alpha": 0.2}, {"beta": 0.5}, {"floor": 0.2}, {"prior": [0.7, 0.2, 0.1]}]
+)
+def test_weights_and_tools_are_those_of_bayes_rule(task, settings):
+    taus = [0.02, 0.2, 2.0]
+    learner = mixture([jr.grid(jr.frozen, tau=taus)], **{"alpha": 0.0, "trust": WORD, **settings})
+    run = jr.simulate(learner, task, exposures=2, seeds=1)
+    items, _, losses, weights = bayes(task, exposures(40, 2, 0), taus, **settings)
+    np.testing.assert_array_equal(run.trace.item[0], items)
+    np.testing.assert_allclose(np.exp(run.states.extra.log_weights[0]), weights, atol=1e-4)
+    np.testing.assert_allclose(run.states.extra.losses[0], losses.sum(axis=0), rtol=1e-4)
+
+
+def test_an_expert_learns_from_the_bits_of_the_mixture_as_it_would_from_its_own(task):
+    """The rows after a round are those of a learner alone that was given the same choice."""
+    alone = jr.greedy(tau=0.1, eta=0.05)
+    forms = [jr.grid(jr.frozen, tau=[0.05]), jr.grid(jr.greedy, tau=[0.1, 0.3], eta=0.05)]
+    learner = mixture(forms, alpha=0.0)
+    theta, query = jnp.asarray(task.theta), jnp.asarray(task.queries[0])
+    mixed, own = learner.init(theta), alone.init(theta)
+    for item, bit in ((2, 1.0), (5, 0.0), (2, 1.0)):
+        choice = Choice(jnp.asarray(item), jnp.asarray(1.0))
+        feedback = Feedback(jnp.asarray(bit))
+        mixed = learner.update(mixed, query, choice, feedback)
+        own = alone.update(own, query, choice, feedback)
+    np.testing.assert_allclose(mixed.extra.rows[1].theta[0], own.theta, rtol=1e-6)
+    assert np.abs(mixed.extra.rows[1].theta[0] - mixed.extra.rows[1].theta[1]).max() > 1e-3
+    assert mixed.extra.rows[0].theta == ()  # experts that stay hold no rows
+    np.testing.assert_array_equal(mixed.theta, theta)
+
+
+def test_an_expert_is_calibrated_by_what_came_of_its_word(task):
+    """u and v maximise the posterior: as a direct optimiser finds them, but for being online."""
+    learner = mixture([jr.grid(jr.frozen, tau=[0.02])], alpha=0.0, trust=2.0)
+    run = jr.simulate(learner, task, exposures=12, seeds=1)
+    z = task.queries.astype(np.float64) @ task.theta.T / 0.02
+    p = np.clip(softmax(z, axis=1), 1e-12, 1 - 1e-6)
+    order, items = run.order[0], run.trace.item[0]
+    said = np.log(p / (1 - p))[order, items]
+    bits = run.trace.reward[0].astype(np.float64)
+
+    def posterior(line):
+        logits = line[0] * said + line[1]
+        loss = np.logaddexp(0, logits) - bits * logits
+        return loss.sum() + (line[0] - 1) ** 2 + line[1] ** 2  # precision 2, halved
+
+    best = minimize(posterior, [1.0, 0.0]).x
+    found = run.states.extra.calibration.line[0, 0]
+    assert best[0] < 0.5  # a temperature of 0.02 is far too sure here
+    np.testing.assert_allclose(found, best, atol=0.15)
+    told = jr.simulate(
+        mixture([jr.grid(jr.frozen, tau=[0.02])], alpha=0.0, trust=WORD), task, exposures=12
+    )
+    assert run.states.extra.losses[0, 0] < 0.7 * told.states.extra.losses[0, 0]
+    np.testing.assert_array_equal(told.trace.item, run.trace.item)  # one expert: the same order
+
+
+def test_scores_rank_by_the_mixed_probabilities(task):
+    learner = mixture([jr.grid(jr.frozen, tau=[0.05, 1.0])], prior=[0.25, 0.75])
+    state = learner.init(jnp.asarray(task.theta))
+    z = task.queries.astype(np.float64) @ task.theta.T
+    expected = np.log(0.25 * softmax(z / 0.05, axis=1) + 0.75 * softmax(z, axis=1))
+    np.testing.assert_allclose(learner.scores(state, task.queries), expected, rtol=1e-4)
+    for n in range(3):
+        row = learner.logits(state, jnp.asarray(task.queries[n]))
+        np.testing.assert_allclose(row, expected[n], rtol=1e-4)
+
+
+def test_an_expert_that_is_always_wrong_loses_its_weight(task):
+    """One that ranks the right tool last against one that ranks it first."""
+
+    def backwards(*, tau: float = 0.1) -> jr.Learner:
+        learner = jr.frozen(tau=tau)
+        return learner._replace(
+            name="backwards",
+            rule=None,
+            logits=lambda state, query: -learner.logits(state, query),
+        )
+
+    learner = mixture([jr.grid(backwards, tau=[0.1]), jr.grid(jr.frozen, tau=[0.1])], alpha=0.0)
+    run = jr.simulate(learner, task, exposures=3, seeds=1)
+    assert np.exp(run.states.extra.log_weights[0, 1]) > 0.999
+    chosen, state = heaviest(learner, run.state(0))
+    assert chosen.name == "mixture: frozen(tau=0.1)"
+    np.testing.assert_array_equal(state.theta, task.theta)
+
+
+def test_rows_of_the_heaviest_expert_are_what_is_saved(task, tmp_path):
+    learner = mixture([jr.grid(jr.frozen, tau=[5.0]), jr.grid(jr.centred, tau=[0.1], eta=0.02)])
+    run = jr.simulate(learner, task, exposures=5, seeds=1)
+    run.save(tmp_path)
+    saved = jr.load_embeddings(tmp_path)
+    assert saved.facts["learner"] == "mixture: centred(tau=0.1)"
+    state = run.state(0)
+    np.testing.assert_allclose(saved.theta, state.extra.rows[1].theta[0], rtol=1e-6)
+    assert json.loads((tmp_path / "embeddings.json").read_text())["settings"]["tau"] == 0.1
+
+
+def test_the_default_experts_keep_every_promise():
+    check_learner(mixture())
+
+
+def test_it_promises_what_every_learner_does_with_draws_and_several_shown():
+    experts = [jr.grid(jr.frozen, tau=[0.1, 1.0]), jr.grid(jr.mapped, tau=[0.1], eta=[0.01])]
+    check_learner(mixture(experts, alpha=0.1, policy=jr.policies.softmax()))
+    check_learner(mixture(experts, policy=jr.policies.greedy(k=3)))
+
+
+def test_the_bits_of_a_whole_slate_count_together(task):
+    taus, floor = [0.05, 0.5], 1e-3
+    learner = mixture([jr.grid(jr.frozen, tau=taus)], alpha=0.0, floor=floor, trust=WORD)
+    state, query = learner.init(jnp.asarray(task.theta)), task.queries[0]
+    choice = Choice(jnp.asarray([1, 4, 6]), jnp.ones(3))
+    bits = np.array([0.0, 1.0, 0.0])
+    new = learner.update(state, jnp.asarray(query), choice, Feedback(jnp.asarray(bits)))
+    z = task.theta.astype(np.float64) @ query
+    p = np.stack([np.clip(softmax(z / tau), floor, 1 - floor) for tau in taus])[:, [1, 4, 6]]
+    log_p = np.log(np.where(bits == 1, p, 1 - p)).sum(axis=1)
+    expected = log_p - logsumexp(log_p)
+    np.testing.assert_allclose(new.extra.log_weights, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_live_index_gives_new_tools_to_every_expert(task):
+    experts = [jr.grid(jr.frozen, tau=[0.1]), jr.grid(jr.greedy, tau=[0.1, 0.2], eta=0.05)]
+    index = jr.Index(mixture(experts), task)
+    for n in range(4):
+        index.feedback(index.search(task.queries[n], k=2), worked=1.0)
+    learnt = np.array(index.state.extra.rows[1].theta)
+    row = np.full(5, 5**-0.5, np.float32)
+    index.add(["new"], [row])
+    for rows in index.state.extra.rows[1].theta:
+        np.testing.assert_allclose(rows[7], row, rtol=1e-6)
+    np.testing.assert_array_equal(index.state.extra.rows[1].theta[:, :7], learnt)
+    index.redescribe([task.ids[3]], [row], how="reset")
+    np.testing.assert_allclose(index.state.extra.rows[1].theta[:, 3], [row, row], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([],), "experts must be one grid or more"),
+        (([jr.grid(jr.full_information, tau=[0.1])],), "'full_information' is an oracle"),
+        ({"alpha": 1.0}, r"alpha must be in \[0, 1\), got 1.0"),
+        ({"beta": 0.0}, "beta must be > 0"),
+        ({"trust": 0.0}, "trust must be > 0, got 0.0"),
+        ({"floor": 0.5}, r"floor must be in \(0, 0.5\)"),
+        ({"prior": [1.0]}, "prior must be 4 numbers"),
+        ({"prior": [0.0] * 4}, "prior must be > 0"),
+    ],
+)
+def test_what_cannot_be_is_refused(arguments, message):
+    given = arguments if isinstance(arguments, tuple) else ()
+    with pytest.raises(ValueError, match=message):
+        mixture(*given, **(arguments if isinstance(arguments, dict) else {}))
+
+
+def test_a_learner_without_a_softmax_is_no_expert():
+    def mute(*, tau: float = 0.1) -> jr.Learner:
+        return jr.greedy(tau=tau)._replace(name="mute", logits=None)
+
+    with pytest.raises(ValueError, match="'mute' has no softmax"):
+        mixture([jr.grid(mute, tau=[0.1])])
+    with pytest.raises(ValueError, match="is no mixture"):
+        heaviest(jr.greedy(), jr.greedy().init(jnp.eye(3)))
+
+
+def test_the_default_experts_are_few_and_some_never_move():
+    forms = default_experts()
+    assert sum(len(form.settings) for form in forms) <= 12
+    state = jax.eval_shape(mixture().init, jnp.eye(4))
+    assert state.extra.rows[0].theta == ()

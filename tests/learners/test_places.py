@@ -1,0 +1,75 @@
+"""The chance of each place: a slate's probability is their product, by enumeration."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxret as jr
+from jaxret.learners.places import by_place, place_chances
+from jaxret.types import Slate
+
+
+def drawn_one_after_the_other(p, slate):
+    """The formula, in float64."""
+    p = np.asarray(p, np.float64)
+    return [p[item] / (1 - p[list(slate[:j])].sum()) for j, item in enumerate(slate)]
+
+
+def test_the_products_of_all_slates_are_a_distribution():
+    p = np.array([0.5, 0.3, 0.15, 0.05])
+    slates = [*itertools.permutations(range(4), 3)]
+    chances = np.stack([by_place(jnp.asarray(p), jnp.asarray(slate)) for slate in slates])
+    expected = [drawn_one_after_the_other(p, slate) for slate in slates]
+    np.testing.assert_allclose(chances, expected, rtol=1e-5)
+    np.testing.assert_allclose(chances.prod(axis=1).sum(), 1, rtol=1e-5)
+
+
+def test_a_place_below_one_that_is_almost_certain_keeps_its_digits():
+    p = jnp.asarray([1.0 - 1e-7, 6e-8, 4e-8])
+    np.testing.assert_allclose(by_place(p, jnp.asarray([0, 1])), [1, 0.6], rtol=1e-5)
+
+
+def test_slates_come_as_often_as_their_chances_say(optimised):
+    """k = 2 of 3 tools: the share of each slate among many draws."""
+    learner = jr.orag(tau=0.5, k=2)
+    theta = np.float32([[1, 0], [0.6, 0.8], [0, 1]])
+    query = jnp.asarray([0.9, 0.4])
+    state = learner.init(jnp.asarray(theta))
+
+    def draw(key):
+        slate = learner.act(state, query, key)
+        return slate.items, place_chances(learner, state, query, slate)
+
+    n = 20_000
+    items, chances = jax.jit(jax.vmap(draw))(jax.random.split(jax.random.key(0), n))
+    z = np.exp(np.asarray(state.theta, np.float64) @ np.asarray(query) / 0.5)
+    p = z / z.sum()
+    for slate in itertools.permutations(range(3), 2):
+        here = (np.asarray(items) == slate).all(axis=1)
+        expected = drawn_one_after_the_other(p, slate)
+        np.testing.assert_allclose(np.asarray(chances)[here][0], expected, rtol=1e-4)
+        share = np.prod(expected)
+        assert abs(here.mean() - share) < 4 * np.sqrt(share * (1 - share) / n)
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [
+        jr.greedy(k=2),
+        jr.orag(k=2)._replace(rule=None),
+    ],
+    ids=["greedy", "no rule"],
+)
+def test_what_does_not_draw_place_by_place_says_so(learner):
+    state = learner.init(jnp.eye(3))
+    slate = Slate(items=jnp.asarray([2, 0]), propensity=jnp.ones(2))
+    assert np.isnan(place_chances(learner, state, jnp.ones(3), slate)).all()
+
+
+def test_of_one_tool_it_is_the_propensity():
+    slate = Slate(items=jnp.asarray([2]), propensity=jnp.asarray([0.25]))
+    learner = jr.greedy()
+    assert place_chances(learner, learner.init(jnp.eye(3)), jnp.ones(3), slate) == 0.25

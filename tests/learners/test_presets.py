@@ -1,0 +1,45 @@
+"""The presets by name: each can be made without arguments, and is listed with its line."""
+
+import inspect
+import json
+
+import pytest
+
+from jaxret.learners import names, registry
+
+# The paper's have no projection; a bound of another wants a convex set.
+ELSEWHERE = {"frozen": "none", "paper_sgd": "none", "paper_adamw": "none", "gaptron": "ball"}
+
+
+@pytest.mark.parametrize("name", names.REGISTRY)
+def test_every_argument_has_a_default_and_the_learner_bears_its_name(name):
+    make = names.REGISTRY[name]
+    defaults = [one.default for one in inspect.signature(make).parameters.values()]
+    assert inspect.Parameter.empty not in defaults
+    assert make().name == name
+
+
+@pytest.mark.parametrize("name", names.REGISTRY)
+def test_rows_lie_on_the_sphere_where_nobody_says_otherwise(name):
+    rule = names.REGISTRY[name]().rule
+    if rule is not None:
+        assert rule.projection.name == ELSEWHERE.get(name, "sphere")
+
+
+def test_all_are_listed_with_one_line_each():
+    lines = names.learners()
+    assert list(lines) == list(names.REGISTRY)
+    assert all(line.endswith((".", ":")) and len(line) > 20 for line in lines.values()), lines
+
+
+@pytest.mark.parametrize("name", names.REGISTRY)
+def test_a_learner_can_be_a_static_argument_of_a_compiled_function(name):
+    make = names.REGISTRY[name]
+    arguments = inspect.signature(make).parameters.values()
+    number = next(one.name for one in arguments if isinstance(one.default, float))
+    learner = make(**{number: 0.1})
+    assert hash(learner) == hash(learner._replace())
+    preset, settings = learner.origin
+    assert preset == name
+    assert json.loads(settings) == {number: 0.1}
+    assert registry.remade(name, learner.origin).origin == learner.origin

@@ -1,0 +1,115 @@
+"""Experience replay and steps by row in blocks: the scan but for rounding, whatever is drawn."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxret.environments.censoring import Censoring
+from jaxret.environments.environment import Environment, simulated_reranker
+from jaxret.learners import presets
+from jaxret.learners.learner import Replay
+from jaxret.learners.wrappers import (
+    with_experience_replay,
+    with_exploration,
+    with_preconditioner,
+    with_query_map,
+)
+from jaxret.rules import preconditioners, projections, query_maps, schedules
+from jaxret.simulation.blocked.simulate import has_blocked_form, simulate_blocked
+from jaxret.simulation.scan import scan_rounds
+from jaxret.testing import check_learner
+
+ITEMS, ROUNDS = 40, 100
+IDS = np.arange(ITEMS)
+WORLD = Environment(
+    noise_rate=0.1,
+    reranker=simulated_reranker(accuracy=0.8),
+    arrives=jnp.asarray(np.where(IDS % 4 == 1, 30, 0)),
+    leaves=jnp.asarray(np.where(IDS % 4 == 2, 50, ROUNDS)),
+)
+STEPS = {"tau": 0.2, "eta": 0.02}
+GREEDY = presets.greedy(**STEPS, schedule=schedules.inverse_sqrt())  # past bits: a round later
+FREE = presets.orag(**STEPS, k=2, projection=projections.none())
+BY_ROW = with_preconditioner(GREEDY, preconditioners.by_row())
+MAPPED = with_query_map(BY_ROW, query_maps.mean_centred(rate=0.5), map_every=16)
+RULES = {
+    "by row": BY_ROW,
+    "by row, mapped": MAPPED,
+    "replayed": with_experience_replay(GREEDY, per_round=3, capacity=30),
+    "replayed, off the sphere": with_experience_replay(FREE, per_round=2),
+    "replayed from less than a block": with_experience_replay(GREEDY, per_round=2, capacity=5),
+    "all of it": with_experience_replay(MAPPED, per_round=2, capacity=30),
+}
+
+
+def finish(how, rule, state, stream, world=WORLD):
+    run = jax.jit(lambda s: how(rule, s, world, stream, jax.random.key(5)))
+    return jax.tree.map(np.asarray, run(state))
+
+
+def same(got, expected, tolerance=0.0):
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_blocks_are_the_scan(problem, name):
+    rule = RULES[name]
+    with jax.enable_x64(True):
+        catalogue, stream = problem(items=ITEMS)
+        start = rule.init(*catalogue)
+        scanned = finish(scan_rounds, rule, start, stream)
+        blocked = finish(partial(simulate_blocked, block=16), rule, start, stream)
+    np.testing.assert_array_equal(blocked[1].item, scanned[1].item)
+    same(blocked, scanned, tolerance=1e-12)
+
+
+@pytest.mark.parametrize("cut", [37, 48])
+def test_a_run_cut_anywhere_goes_on(problem, cut):
+    """Bit for bit where a block ends; elsewhere but for rounding."""
+    rule = RULES["all of it"]
+    with jax.enable_x64(True):
+        catalogue, stream = problem(items=ITEMS)
+        start = rule.init(*catalogue)
+        end, whole = finish(simulate_blocked, rule, start, stream)
+        parts = stream.order[:cut], stream.order[cut:]
+        middle, first = finish(simulate_blocked, rule, start, stream._replace(order=parts[0]))
+        last, second = finish(simulate_blocked, rule, middle, stream._replace(order=parts[1]))
+        joined = jax.tree.map(lambda *xs: np.concatenate(xs), first, second)
+    same((last, joined), (end, whole), tolerance=1e-12 if cut % 16 else 0.0)
+
+
+def test_a_ring_by_hand():
+    """C = 3, two rounds behind it; a block of which the middle three are rounds."""
+    replay = Replay(GREEDY.rule, per_round=50, capacity=3, seed=0)
+    past, queries = jnp.array([[10.0], [11.0], [0.0]]), jnp.arange(5.0)[:, None]
+    real, t = jnp.array([False, True, True, True, False]), jnp.array([7, 7, 8, 9, 10])
+    slots, old = replay.drawn(replay, past, jnp.asarray(2), t, real, queries)
+    assert slots.own[1:4].tolist() == [2, 0, 1]
+    rings = {1: [10.0, 11.0, 1.0], 2: [2.0, 11.0, 1.0], 3: [2.0, 3.0, 1.0]}
+    for place, ring in rings.items():
+        assert set(slots.drawn[place].tolist()) == {0, 1, 2}
+        np.testing.assert_array_equal(old[place, :, 0], np.array(ring)[slots.drawn[place]])
+    bits = replay.Bits(*jnp.zeros((3, 3)))
+    after, count = replay.remembered(replay.Past(past, *bits), bits, jnp.asarray(2), real, queries)
+    assert (after.query[:, 0].tolist(), int(count)) == (rings[3], 5)
+
+
+def test_who_has_a_blocked_form():
+    silent = Environment(censoring=Censoring(after_success=0.5, after_failure=0.5))
+    for rule in RULES.values():
+        assert has_blocked_form(rule, Environment())
+        assert has_blocked_form(rule, silent) == (rule.replay is None)
+    exploring = with_exploration(RULES["replayed"], 0.1)  # wrapped around what replays
+    for rule in (exploring, presets.whitened(), presets.mapped(), presets.mapped_replayed()):
+        assert not has_blocked_form(rule, Environment())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["by row", "replayed", "all of it"])
+def test_they_keep_the_common_promises(name):
+    """On eight devices, too."""
+    check_learner(RULES[name])

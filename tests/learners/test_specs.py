@@ -1,0 +1,154 @@
+"""Learners and environments from plain data."""
+
+import jax
+import numpy as np
+import pytest
+
+from jaxret.environments.environment import environment_from
+from jaxret.learners import grid, presets, specs
+from jaxret.learners.specs import learner_grid, shared_grid
+
+GREEDY = {
+    "policy": "greedy",
+    "estimator": "bandit_likelihood",
+    "projection": "sphere",
+    "schedule": "constant",
+    "tau": [0.02, 0.04],
+    "eta_over_tau": [0.1, 0.3],
+}
+TRAINER = {
+    "policy": "softmax",
+    "estimator": "importance_weighted",
+    "schedule": "inverse_sqrt",
+    "batch": 5,
+    "tau": 1.0,
+    "eta": [1e-5, 1e-3],
+}
+
+
+def test_the_grid_is_the_product_and_eta_is_in_units_of_tau():
+    grid = learner_grid("mine", GREEDY)
+    assert grid.make(0.1, 0.1).name == grid.name == "mine"
+    expected = [(0.02, 0.002), (0.02, 0.006), (0.04, 0.004), (0.04, 0.012)]
+    np.testing.assert_allclose(grid.settings, expected, rtol=1e-12)
+
+
+def test_the_trainers_rate_is_the_learning_rate_itself():
+    np.testing.assert_array_equal(learner_grid("t", TRAINER).settings, [(1.0, 1e-5), (1.0, 1e-3)])
+
+
+def test_a_name_alone_and_a_mapping_of_that_name_are_the_same():
+    short, long = (
+        learner_grid("x", GREEDY | {"query_map": spec}).make(0.1, 0.01)
+        for spec in ("linear", {"name": "linear"})
+    )
+    theta = np.eye(4, 3, dtype=np.float32)
+    states = [learner.init(theta) for learner in (short, long)]
+    assert jax.tree.structure(states[0]) == jax.tree.structure(states[1])
+
+
+@pytest.mark.parametrize("kind", list(specs.REGISTRIES))
+def test_an_unknown_name_is_answered_with_those_there_are(kind):
+    known = ", ".join(specs.REGISTRIES[kind])
+    with pytest.raises(ValueError, match=f"learner 'x': unknown {kind} 'bold'; known: {known}"):
+        learner_grid("x", GREEDY | {kind: "bold"})
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (GREEDY | {"step": [1.0]}, r"learner 'x' has unknown settings \['step'\]; known: policy"),
+        ({k: v for k, v in GREEDY.items() if k != "tau"}, "learner 'x' lacks tau"),
+        (GREEDY | {"tau": [0.0]}, r"needs tau > 0 and eta_over_tau >= 0, got tau=\[0.0\]"),
+        (GREEDY | {"eta_over_tau": []}, "needs tau > 0 and eta_over_tau >= 0"),
+        (GREEDY | {"policy": {"name": "greedy", "wide": 1}}, r"policy .greedy.: got an unexpected"),
+        (GREEDY | {"experience_replay": {"per_round": 0, "capacity": 9}}, "per_round must be >= 1"),
+        (
+            GREEDY
+            | {
+                "estimator": "full_information",
+                "experience_replay": {"per_round": 1, "capacity": 9},
+            },
+            "gets labels, and experience replay keeps rewards alone",
+        ),
+        (TRAINER | {"projection": "sphere"}, r"learner with a batch 'x' .* \['projection'\]"),
+        (TRAINER | {"batch": 0}, "batch must be >= 1, got 0"),
+    ],
+)
+def test_a_wrong_learner_is_refused_in_one_sentence(spec, message):
+    with pytest.raises(ValueError, match=message) as error:
+        learner_grid("x", spec)
+    assert "\n" not in str(error.value)
+
+
+def test_a_shared_grid_is_given_once():
+    specs = {n: {"policy": n, "estimator": "bandit_likelihood"} for n in ("greedy", "softmax")}
+    shared = {key: GREEDY[key] for key in ("projection", "schedule", "tau", "eta_over_tau")}
+    first, second = shared_grid(specs, shared)
+    np.testing.assert_array_equal(first.settings, second.settings)
+    with pytest.raises(ValueError, match=r"'greedy' needs policy and estimator, got .* given once"):
+        shared_grid({"greedy": specs["greedy"] | {"tau": [0.1]}}, shared)
+
+
+def test_times_of_an_environment_are_shares_of_the_stream():
+    spec = {"noise_rate": 0.1, "availability": {"name": "later", "share": 0.5, "at": 0.25}}
+    world = environment_from(spec, items=10, rounds=200, seed=0)
+    assert world.noise_rate == 0.1
+    assert world.reranker is None
+    assert sorted(np.asarray(world.arrives).tolist()) == [0] * 5 + [50] * 5
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"presence": None}, r"environment: unknown \['presence'\]; known: noise_rate, reranker"),
+        ({"noise_rate": 0.7}, r"noise_rate must be in \[0, 0.5\], got 0.7"),
+        ({"reranker": "oracle"}, "environment: unknown reranker 'oracle'; known: simulated"),
+        ({"availability": "never"}, "environment: unknown availability 'never'; known: later"),
+        ({"availability": {"name": "later", "share": 0.5, "at": 2}}, "shares of the stream in"),
+        ({"availability": {"name": "later", "share": 0.5}}, "'later': missing a required argu"),
+    ],
+)
+def test_a_wrong_environment_is_refused_in_one_sentence(spec, message):
+    with pytest.raises(ValueError, match=message) as error:
+        environment_from(spec, items=10, rounds=200, seed=0)
+    assert "\n" not in str(error.value)
+
+
+def test_a_preset_is_a_learner_of_the_given_name_and_lists_are_its_grid():
+    grid = learner_grid("mine", {"preset": "mapped", "rate": [1.0, 3.0], "tau": 0.1, "eta": [0.01]})
+    assert grid.names == ("rate", "eta")
+    np.testing.assert_allclose(grid.settings, [(1.0, 0.01), (3.0, 0.01)])
+    learner = grid.learner(1)
+    assert (learner.name, learner.rule.tau, learner.rule.eta) == ("mine", 0.1, 0.01)
+    assert grid.said(grid.settings[1]) == "rate=3, eta=0.01"
+    columns = grid.columns(grid.settings)
+    np.testing.assert_allclose(columns["rate"], [1.0, 3.0])
+
+
+def test_a_preset_with_nothing_to_set_is_a_grid_of_one():
+    grid = learner_grid("mixed", {"preset": "mixture"})
+    assert grid.settings.shape == (1, 0)
+    assert grid.learner(0).name == "mixed"
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"preset": "bold"}, "learner 'x': unknown preset 'bold'; known: frozen, orag"),
+        ({"preset": "greedy", "speed": 3}, "learner 'x': preset 'greedy': .*'speed'"),
+        ({"preset": "greedy", "k": [1, 2]}, r"k=\[1, 2\] cannot vary within one program"),
+    ],
+)
+def test_what_a_preset_does_not_take_is_refused(spec, message):
+    with pytest.raises(ValueError, match=message):
+        learner_grid("x", spec)
+
+
+def test_paired_lists_go_number_by_number():
+    found = grid.paired(presets.mapped, tau=[0.02, 0.04], eta=[0.001, 0.004], rate=2.0)
+    assert found.names == ("tau", "eta")
+    np.testing.assert_allclose(found.settings, [(0.02, 0.001), (0.04, 0.004)])
+    assert found.learner(1).rule.eta == 0.004
+    with pytest.raises(ValueError, match=r"lists of one length, got \{'tau': 2, 'eta': 1\}"):
+        grid.paired(presets.mapped, tau=[0.02, 0.04], eta=[0.001])

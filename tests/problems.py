@@ -1,0 +1,48 @@
+"""Small random retrieval problems that many tests share."""
+
+import jax.numpy as jnp
+import numpy as np
+
+import jaxret as jr
+from jaxret.simulation import streams
+from jaxret.types import Catalogue, Stream
+
+
+def unit(rows):
+    """Scales rows to length 1."""
+    return (rows / np.linalg.norm(rows, axis=-1, keepdims=True)).astype(np.float32)
+
+
+def make_problem(items=40, width=8, queries=20, times=5, labels=2, seed=0):
+    """Makes a catalogue and a stream of random unit vectors; every second query has all labels.
+
+    Call it inside `jax.enable_x64` where float64 is wanted.
+    """
+    rng = np.random.default_rng(seed)
+    theta, query = rng.normal(size=(items, width)), rng.normal(size=(queries, width))
+    table = np.stack([rng.permutation(items)[:labels] for _ in range(queries)])
+    table[::2, 1:] = -1
+    catalogue = Catalogue(
+        theta=jnp.asarray(theta / np.linalg.norm(theta, axis=1, keepdims=True)),
+        available=jnp.asarray(rng.random(items) < 0.9),
+    )
+    stream = Stream(
+        queries=jnp.asarray(query / np.linalg.norm(query, axis=1, keepdims=True)),
+        labels=jnp.asarray(table, jnp.int32),
+        order=jnp.asarray(streams.exposures(queries, times, seed)),
+    )
+    return catalogue, stream
+
+
+def make_task(items=12, width=8, queries=60, seed=0, **options) -> jr.Task:
+    """Makes a task whose tools are asked for in another way than they are described.
+
+    A query lies near its tool, and near a direction that all users of the tool have in common.
+    """
+    rng = np.random.default_rng(seed)
+    theta, habit = unit(rng.normal(size=(2, items, width)))
+    labels = rng.integers(items, size=queries)
+    noise = rng.normal(size=(queries, width)) / width**0.5
+    vectors = unit(0.5 * theta[labels] + 0.6 * habit[labels] + 0.2 * noise)
+    options = {"ids": [f"tool_{i}" for i in range(items)], "name": "small"} | options
+    return jr.Task.from_arrays(theta, vectors, labels, **options)

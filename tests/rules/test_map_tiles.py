@@ -1,0 +1,277 @@
+"""Maps that move once in a tile: written again in NumPy, cut anywhere, and in blocks."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxret.environments.censoring import Censoring
+from jaxret.environments.environment import Environment
+from jaxret.learners import presets
+from jaxret.learners.wrappers import with_experience_replay, with_query_map
+from jaxret.rules import projections, query_maps, schedules
+from jaxret.simulation.blocked.simulate import simulate_blocked
+from jaxret.simulation.scan import scan_rounds
+from jaxret.testing import check_learner
+from jaxret.types import Choice, Feedback
+
+ITEMS, ROUNDS, WIDTH = 40, 100, 8
+TAU, ETA, RATE, SHARE, COUNT = 0.2, 0.02, 0.5, 0.8, 20.0
+IDS = np.arange(ITEMS)
+MAPS = {
+    "linear": query_maps.linear(rate=RATE),
+    "mean_centred": query_maps.mean_centred(rate=RATE, share=SHARE, count=COUNT),
+    "low_rank": query_maps.low_rank(rate=RATE, rank=3),
+}
+ARRIVES, LEAVES = np.where(IDS % 4 == 1, 30, 0), np.where(IDS % 4 == 2, 50, ROUNDS)
+HARD = Environment(
+    noise_rate=0.1,
+    arrives=jnp.asarray(ARRIVES),
+    leaves=jnp.asarray(LEAVES),
+    censoring=Censoring(after_success=0.4, after_failure=0.6),  # whole tiles without an answer
+)
+
+
+def tiled(name, every, projection=presets.SPHERE):
+    schedule = schedules.inverse_sqrt()
+    inner = presets.greedy(tau=TAU, eta=ETA, schedule=schedule, projection=projection)
+    return with_query_map(inner, MAPS[name], map_every=every)
+
+
+def finish(how, rule, state, stream, world=HARD, seed=5):
+    run = jax.jit(lambda s: how(rule, s, world, stream, jax.random.key(seed)))
+    return jax.tree.map(np.asarray, run(state))
+
+
+def same(got, expected, tolerance=0.0):
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+
+class LinearByHand:
+    """``q + M q``; the change of a tile is summed, and added when it is over."""
+
+    def __init__(self):
+        self.m, self.change = np.zeros((WIDTH, WIDTH)), np.zeros((WIDTH, WIDTH))
+
+    def apply(self, q):
+        return q + self.m @ q
+
+    def learn(self, q, pull):
+        self.change -= RATE * np.outer(pull, q)
+
+    def close(self):
+        self.m, self.change = self.m + self.change, np.zeros_like(self.m)
+
+
+class CentredByHand(LinearByHand):
+    """Of queries less a share of the mean of those that came before the tile, and were answered."""
+
+    def __init__(self):
+        super().__init__()
+        self.mean, self.answered, self.seen = np.zeros(WIDTH), [], []
+
+    def apply(self, q):
+        return super().apply(q - self.mean)
+
+    def learn(self, q, pull):
+        super().learn(q - self.mean, pull)
+        self.seen.append(q)
+
+    def close(self):
+        super().close()
+        self.answered, self.seen = self.answered + self.seen, []
+        self.mean = SHARE * np.sum(self.answered, axis=0) / (len(self.answered) + COUNT)
+
+
+class LowRankByHand(LinearByHand):
+    """``q + A B q``; the gradients of both are taken at the tile's A and B."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = map(np.asarray, MAPS["low_rank"].init(WIDTH, jnp.float64))
+        self.changes = [np.zeros_like(self.a), np.zeros_like(self.b)]
+
+    def apply(self, q):
+        return q + self.a @ (self.b @ q)
+
+    def learn(self, q, pull):
+        self.changes[0] -= RATE * np.outer(pull, self.b @ q)
+        self.changes[1] -= RATE * np.outer(self.a.T @ pull, q)
+
+    def close(self):
+        self.a, self.b = self.a + self.changes[0], self.b + self.changes[1]
+        self.changes = [np.zeros_like(self.a), np.zeros_like(self.b)]
+
+
+BY_HAND = {"linear": LinearByHand, "mean_centred": CentredByHand, "low_rank": LowRankByHand}
+
+
+def written_in_numpy(query_map, every, catalogue, stream, trace):
+    """Theta after all rounds, and the logit sums of each, from the choices and bits of a run."""
+    theta, sums = np.asarray(catalogue.theta), []
+    for t, query in enumerate(np.asarray(stream.order)):
+        if t and t % every == 0:
+            query_map.close()
+        q = np.asarray(stream.queries[query])
+        here = np.asarray(catalogue.available) & (t >= ARRIVES) & (t < LEAVES)
+        u = query_map.apply(q)
+        z = np.where(here, theta @ u / TAU, -np.inf)
+        sums.append(z[here].sum())
+        if np.isnan(trace.reward[t]):  # no answer
+            continue
+        p = np.exp(z - z.max())
+        p /= p.sum()
+        a = trace.item[t]
+        away = p - np.eye(ITEMS)[a]
+        c = away if trace.reward[t] else -away * p[a] / (1 - p[a])
+        step = ETA / np.sqrt(t + 1) / TAU
+        query_map.learn(q, step * theta.T @ c)
+        theta = theta - step * np.outer(c, u)
+        theta /= np.linalg.norm(theta, axis=1, keepdims=True)
+    return theta, sums
+
+
+@pytest.mark.parametrize("every", [1, 5, 8])
+@pytest.mark.parametrize("name", MAPS)
+def test_a_map_that_moves_by_tiles_is_the_rule_written_in_numpy(problem, name, every):
+    with jax.enable_x64(True):
+        catalogue, stream = problem(items=ITEMS)
+        rule = tiled(name, every)
+        state, trace = finish(scan_rounds, rule, rule.init(*catalogue), stream)
+        query_map = BY_HAND[name]()
+        theta, sums = written_in_numpy(query_map, every, catalogue, stream, trace)
+    assert 20 < np.isnan(trace.reward).sum() < 80
+    np.testing.assert_allclose(state.theta, theta, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(trace.logit_sum, sums, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", MAPS)
+@pytest.mark.parametrize(("every", "block"), [(8, None), (24, None), (32, 16), (256, None)])
+def test_blocks_are_the_scan(problem, name, every, block):
+    with jax.enable_x64(True):
+        catalogue, stream = problem(items=ITEMS)
+        rule = tiled(name, every)
+        start = rule.init(*catalogue)
+        scanned = finish(scan_rounds, rule, start, stream)
+        blocked = finish(partial(simulate_blocked, block=block), rule, start, stream)
+    np.testing.assert_array_equal(blocked[1].item, scanned[1].item)
+    same(blocked, scanned, tolerance=1e-12)
+
+
+@pytest.mark.parametrize("projection", [projections.none(), projections.ball(radius=0.9)])
+def test_blocks_are_the_scan_wherever_rows_may_lie(problem, projection):
+    with jax.enable_x64(True):
+        catalogue, stream = problem(items=ITEMS)
+        rule = tiled("linear", 16, projection)
+        start = rule.init(*catalogue)
+        scanned = finish(scan_rounds, rule, start, stream)
+        same(finish(simulate_blocked, rule, start, stream), scanned, tolerance=1e-12)
+
+
+@pytest.mark.parametrize("cut", [37, 48])
+@pytest.mark.parametrize("how", [scan_rounds, simulate_blocked])
+def test_a_run_cut_anywhere_goes_on(problem, how, cut):
+    """Bit for bit in the scan, and in blocks where they end; elsewhere but for rounding."""
+    with jax.enable_x64(True):
+        catalogue, stream = problem(items=ITEMS)
+        rule = tiled("mean_centred", 16)
+        start = rule.init(*catalogue)
+        end, whole = finish(how, rule, start, stream)
+        parts = stream.order[:cut], stream.order[cut:]
+        middle, first = finish(how, rule, start, stream._replace(order=parts[0]))
+        last, second = finish(how, rule, middle, stream._replace(order=parts[1]))
+        joined = jax.tree.map(lambda *xs: np.concatenate(xs), first, second)
+    exact = how is scan_rounds or cut % 16 == 0
+    same((last, joined), (end, whole), tolerance=0.0 if exact else 1e-12)
+
+
+@pytest.mark.parametrize("how", [scan_rounds, simulate_blocked])
+def test_the_first_minus_one_ends_a_stream(problem, how):
+    catalogue, stream = problem(items=ITEMS)
+    rule = tiled("linear", 16)
+    start = rule.init(*catalogue)
+    short, trace = finish(how, rule, start, stream._replace(order=stream.order[:40]))
+    ended = stream.order.at[40].set(-1)
+    state, longer = finish(how, rule, start, stream._replace(order=ended))
+    same((state, jax.tree.map(lambda x: x[:40], longer)), (short, trace))
+
+
+def test_blocks_without_an_answer_leave_the_map_as_the_scan_does(problem):
+    catalogue, stream = problem(items=ITEMS)
+    rule = tiled("mean_centred", 16)
+    silent = Environment(censoring=Censoring(after_success=1.0, after_failure=1.0))
+    middle, _ = finish(simulate_blocked, rule, rule.init(*catalogue), stream)
+    state, _ = finish(simulate_blocked, rule, middle, stream, silent)
+    same(state.extra, middle.extra)
+    assert state.t == 2 * ROUNDS
+
+
+def answer(rule, state, query, item, reward):
+    choice = Choice(item=jnp.asarray(item), propensity=jnp.asarray(1.0))
+    return rule.update(state, query, choice, Feedback(jnp.asarray(reward)))
+
+
+def test_a_map_is_read_as_it_is_in_the_round_that_reads_it(problem):
+    """An index asks for scores between rounds: those of the last tile when it is over."""
+    catalogue, stream = problem(items=ITEMS)
+    rule = tiled("linear", 2)
+    state = rule.init(*catalogue)
+    for t in range(2):
+        assert (rule.map_queries(state, stream.queries) == stream.queries).all(), t
+        state = answer(rule, state, stream.queries[t], t, 1.0)
+    tile = state.extra[0]
+    expected = stream.queries + stream.queries @ tile.change.T
+    np.testing.assert_allclose(rule.map_queries(state, stream.queries), expected, rtol=1e-6)
+    assert np.abs(tile.change).max() > 1e-3
+    assert not tile.params.any()
+
+
+def test_past_bits_belong_to_the_tile_of_the_round_before_them(problem):
+    catalogue, stream = problem(items=ITEMS)
+    inner = tiled("linear", 2)
+    rule = with_experience_replay(inner, per_round=1, capacity=1)
+    replayed, state = rule.init(*catalogue), inner.init(*catalogue)
+    for t in range(2):
+        replayed = answer(rule, replayed, stream.queries[t], t, 1.0)
+        state = answer(inner, state, stream.queries[t], t, 1.0)
+        one = jax.tree.map(lambda x: x[None], Choice(jnp.asarray(t), jnp.asarray(1.0)))
+        state = inner.relearn(state, stream.queries[t][None], one, jnp.ones(1), jnp.ones(1))
+        assert state.extra[0].number == 0
+        assert not state.extra[0].params.any()  # four bits, all of them at the first map
+    same(replayed.extra[0], state.extra, tolerance=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "rule",
+    [
+        with_query_map(presets.greedy(tau=0.2, eta=0.02), MAPS["linear"], map_every=5),
+        with_query_map(presets.orag(tau=0.2, eta=0.02), MAPS["mean_centred"], map_every=16),
+        with_query_map(presets.full_information(), MAPS["low_rank"], map_every=32),
+        presets.mapped(map_every=8),
+        presets.centred_replayed(map_every=4, per_round=2),
+    ],
+    ids=lambda rule: rule.name,
+)
+def test_learners_with_tiles_keep_the_common_promises(rule):
+    check_learner(rule)
+
+
+@pytest.mark.parametrize("every", [0, 2.5])
+def test_tiles_that_are_none_are_refused(every):
+    with pytest.raises(ValueError, match=f"map_every must be a whole number >= 1, got {every}"):
+        presets.mapped(map_every=every)
+
+
+def test_blocks_that_do_not_fit_a_tile_are_refused(problem):
+    catalogue, stream = problem()
+    for every, block, message in (
+        (32, 24, "block must be a divisor of map_every=32, got 24"),
+        (12, None, "has no blocked form: use scan_rounds"),
+    ):
+        rule = tiled("linear", every)
+        with pytest.raises(ValueError, match=message):
+            finish(partial(simulate_blocked, block=block), rule, rule.init(*catalogue), stream)

@@ -1,0 +1,111 @@
+"""Frequencies of many draws (fixed seed) against enumerated probabilities."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxret.rules import policies
+
+DRAWS = 20_000
+LOGITS = jnp.array([0.3, -jnp.inf, 1.2, 0.0, -0.7])
+P = np.exp([0.3, -np.inf, 1.2, 0.0, -0.7])
+P = P / P.sum()
+
+
+def many_slates(rule, logits=LOGITS):
+    """Items [n, k] and propensities [n, k] of n independent slates."""
+    keys = jax.random.split(jax.random.key(7), DRAWS)
+    slates = jax.jit(jax.vmap(lambda key: rule.show(key, logits, None)))(keys)
+    return np.asarray(slates.items), np.asarray(slates.propensity, np.float64)
+
+
+def inclusion(items, n=5):
+    """How often each item stands in a slate, and the standard error of that."""
+    inside = (items[:, :, None] == np.arange(n)).any(axis=1)
+    return inside.mean(axis=0), inside.std(axis=0) / np.sqrt(len(items))
+
+
+def enumerated_inclusion(p, k):
+    """P(item among the first k) when items are drawn one after the other without replacement."""
+    chance = np.zeros(len(p))
+    for drawn in itertools.permutations(range(len(p)), k):
+        left, together = 1.0, 1.0
+        for item in drawn:
+            together *= p[item] / left if p[item] > 0 else 0.0
+            left -= p[item]
+        chance[list(drawn)] += together
+    return chance
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_softmax_draws_items_as_often_as_their_probability_says(temperature):
+    p = P ** (1 / temperature) / (P ** (1 / temperature)).sum()
+    items, propensity = many_slates(policies.softmax(temperature=temperature))
+    here = p > 0
+    counts = np.bincount(items[:, 0], minlength=5)
+    chi_square = ((counts - DRAWS * p)[here] ** 2 / (DRAWS * p[here])).sum()
+    assert chi_square < 16.27  # 3 degrees of freedom: exceeded once in a thousand seeds
+    assert counts[1] == 0
+    np.testing.assert_allclose(propensity[:, 0], p[items[:, 0]], rtol=1e-5)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_softmax_slates_are_draws_without_replacement(k):
+    items, _ = many_slates(policies.softmax(k=k))
+    got, error = inclusion(items)
+    expected = enumerated_inclusion(P, k)
+    assert (np.abs(got - expected) <= 4 * error).all()
+    assert (np.diff(np.sort(items, axis=1), axis=1) > 0).all()  # no item twice
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_the_weight_of_a_slate_item_averages_to_one_for_every_item(k):
+    items, propensity = many_slates(policies.softmax(k=k))
+    weights = ((items[:, :, None] == np.arange(5)) / propensity[:, :, None]).sum(axis=1)
+    error = weights.std(axis=0) / np.sqrt(DRAWS)
+    here = P > 0
+    assert (np.abs(weights.mean(axis=0) - 1)[here] <= 4 * error[here]).all()
+    assert (error[here] < 0.03).all()  # so that the line above says something
+
+
+@pytest.mark.parametrize(("k", "expected"), [(1, [2]), (3, [2, 0, 3])])
+def test_greedy_shows_the_best_available_items_in_order_and_with_certainty(k, expected):
+    slate = policies.greedy(k=k).show(jax.random.key(0), LOGITS, None)
+    assert slate.items.tolist() == expected
+    assert slate.propensity.tolist() == [1.0] * k
+
+
+@pytest.mark.parametrize(("epsilon", "k"), [(0.3, 1), (0.6, 2), (1.0, 2), (0.0, 2)])
+def test_epsilon_greedy_shows_items_as_often_as_its_propensities_say(epsilon, k):
+    items, propensity = many_slates(policies.epsilon_greedy(epsilon=epsilon, k=k))
+    got, error = inclusion(items)
+    best = np.isin(np.arange(5), np.argsort(-P)[:k])
+    expected = ((1 - epsilon) * best + epsilon * k / 4) * (P > 0)  # 4 items are available
+    assert (np.abs(got - expected) <= 4 * error + 1e-9).all()
+    np.testing.assert_allclose(propensity, expected[items], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: policies.softmax(temperature=0.0), "temperature must be > 0, got 0.0"),
+        (lambda: policies.softmax(k=0), "k must be >= 1, got 0"),
+        (lambda: policies.greedy(k=-1), "k must be >= 1, got -1"),
+        (lambda: policies.epsilon_greedy(epsilon=1.5), r"epsilon must be in \[0, 1\], got 1.5"),
+        (lambda: policies.epsilon_greedy(epsilon=0.1, k=0), "k must be >= 1, got 0"),
+    ],
+)
+def test_settings_outside_their_range_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    "rule", [policies.softmax(k=6), policies.greedy(k=6), policies.epsilon_greedy(epsilon=0.1, k=6)]
+)
+def test_more_items_than_the_catalogue_holds_are_refused(rule):
+    with pytest.raises(ValueError, match="of a catalogue of 5"):
+        rule.show(jax.random.key(0), LOGITS, None)

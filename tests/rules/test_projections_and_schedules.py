@@ -1,0 +1,65 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxret.rules import projections, schedules
+
+ROWS = np.array([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0], [-6.0, 8.0], [1.2, 1.2]])
+
+
+def test_without_a_projection_rows_stay_where_they_are():
+    rows = jnp.asarray(ROWS)
+    np.testing.assert_array_equal(projections.project(projections.none(), rows), rows)
+
+
+@pytest.mark.parametrize("radius", [1.0, 2.0])
+def test_a_ball_shortens_long_rows_and_leaves_the_others(radius):
+    norms = np.linalg.norm(ROWS, axis=1, keepdims=True)
+    expected = np.where(norms > radius, ROWS * radius / np.maximum(norms, 1e-30), ROWS)
+    got = projections.project(projections.ball(radius=radius), jnp.asarray(ROWS))
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("radius", [1.0, 2.0])
+def test_a_sphere_gives_every_row_its_radius_but_a_zero_row(radius):
+    got = projections.project(projections.sphere(radius=radius), jnp.asarray(ROWS))
+    np.testing.assert_allclose(
+        np.linalg.norm(got, axis=1), radius * np.array([1, 1, 0, 1, 1]), 1e-6
+    )
+    np.testing.assert_allclose(got[0], radius * np.array([0.6, 0.8]), rtol=1e-6)
+
+
+def test_only_the_sphere_voids_the_bounds():
+    inside = np.array([[0.6, 0.8], [-0.6, 0.8]])  # two points of each set; is their middle in it?
+    for projection in (projections.none(), projections.ball(), projections.sphere()):
+        middle = jnp.asarray(inside.mean(axis=0, keepdims=True))
+        stays = np.allclose(projections.project(projection, middle), middle)
+        assert projection.convex == stays
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        (schedules.constant(), [1, 1, 1, 1, 1]),
+        (schedules.inverse_sqrt(), [1, 2**-0.5, 0.5, 1 / 3, 0.1]),
+        (schedules.cosine(rounds=6), [1, 0.5 + 3**0.5 / 4, 0.5, 0, 0]),
+    ],
+)
+def test_schedules_have_the_values_worked_by_hand(schedule, expected):
+    with jax.enable_x64(True):
+        got = [schedule(jnp.asarray(t, jnp.int32)) for t in (0, 1, 3, 8, 99)]
+        np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: projections.ball(radius=0.0), "radius must be > 0, got 0.0"),
+        (lambda: projections.sphere(radius=-1.0), "radius must be > 0, got -1.0"),
+        (lambda: schedules.cosine(rounds=0), "rounds must be >= 1, got 0"),
+    ],
+)
+def test_settings_outside_their_range_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -1,0 +1,111 @@
+"""Maps of the query against autodiff and against means taken by hand."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxret.learners import presets
+from jaxret.learners.wrappers import with_preconditioner, with_query_map
+from jaxret.rules import preconditioners, projections, query_maps
+from jaxret.testing import check_learner
+from jaxret.types import Choice, Feedback
+
+STEPS = {"tau": 0.2, "eta": 0.02}
+TEACHER = presets.full_information(**STEPS, projection=projections.none())
+GREEDY = presets.greedy(**STEPS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "rule",
+    [
+        with_query_map(GREEDY, query_maps.linear(rate=0.5)),
+        with_query_map(GREEDY, query_maps.low_rank(rate=0.5, rank=3)),
+        with_query_map(GREEDY, query_maps.mean_centred(rate=0.5)),
+        with_preconditioner(with_query_map(GREEDY, rate=1.0), preconditioners.by_row()),
+        with_query_map(TEACHER, rate=0.5),
+    ],
+    ids=lambda rule: rule.name,
+)
+def test_learners_with_a_query_map_keep_the_common_promises(rule):
+    check_learner(rule)
+
+
+@pytest.fixture
+def problem():
+    """Theta_1 [7, 4] and queries [9, 4]."""
+    keys = jax.random.split(jax.random.key(3), 2)
+    return jax.random.normal(keys[0], (7, 4)), jax.random.normal(keys[1], (9, 4))
+
+
+def taught(rule, state, query, label):
+    """One update of a learner that is given the label."""
+    choice = Choice(item=jnp.asarray(0), propensity=jnp.asarray(1.0))
+    return rule.update(state, query, choice, Feedback(jnp.asarray(0.0), labels=jnp.array([label])))
+
+
+@pytest.mark.parametrize(
+    ("query_map", "by_hand"),
+    [
+        (query_maps.linear(rate=1.0), lambda params, q: q + params @ q),
+        (query_maps.low_rank(rate=1.0, rank=2), lambda params, q: q + params[0] @ (params[1] @ q)),
+    ],
+    ids=["linear", "low_rank"],
+)
+def test_a_map_and_the_rows_descend_the_gradient_of_the_loss(problem, query_map, by_hand):
+    theta, queries = problem
+    rule = with_query_map(TEACHER, query_map)
+    state = rule.init(theta)
+    state = taught(rule, state, queries[1], 2)  # away from the start, where A is zero
+    query, label = queries[0], 5
+
+    def loss(theta, params):
+        return -jax.nn.log_softmax(theta @ by_hand(params, query) / STEPS["tau"])[label]
+
+    slope = jax.grad(loss, argnums=(0, 1))(state.theta, state.extra[0])
+    after = taught(rule, state, query, label)
+    trees = (state.theta, state.extra[0]), (after.theta, after.extra[0]), slope
+    for before, now, down in zip(*map(jax.tree.leaves, trees), strict=True):
+        np.testing.assert_allclose(now, before - STEPS["eta"] * down, atol=1e-5)
+        assert np.abs(down).max() > 1e-3
+
+
+def test_rankings_and_logits_are_of_the_mapped_query(problem):
+    theta, queries = problem
+    rule = with_query_map(TEACHER, query_maps.linear(rate=1.0))
+    state = taught(rule, rule.init(theta, jnp.arange(7) != 6), queries[0], 5)
+    mapped = np.stack([q + state.extra[0] @ q for q in queries])
+    np.testing.assert_allclose(rule.rule.query_map.apply(state.extra[0], queries), mapped, 1e-5)
+    expected = mapped @ np.asarray(state.theta).T
+    scores = np.asarray(rule.scores(state, queries))
+    np.testing.assert_allclose(scores[:, :6], expected[:, :6], rtol=1e-5, atol=1e-6)
+    assert (scores[:, 6] == -np.inf).all()
+    logits = rule.logits(state, queries[2])
+    np.testing.assert_allclose(logits[:6], expected[2, :6] / STEPS["tau"], rtol=1e-5, atol=1e-5)
+
+
+def test_a_mean_centred_map_takes_out_the_mean_of_the_queries_before(problem):
+    """Nothing of the query itself: its answer must not depend on when it is asked."""
+    theta, queries = problem
+    rule = with_query_map(TEACHER, query_maps.mean_centred(rate=1e-9, share=0.5, count=2.0))
+    state = rule.init(theta)
+    for query in queries[:3]:
+        state = taught(rule, state, query, 5)
+    expected = queries - 0.5 * queries[:3].sum(axis=0)[None] / (3 + 2.0)
+    mapped = rule.rule.query_map.apply(state.extra[0], queries)
+    np.testing.assert_allclose(mapped, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: query_maps.mean_centred(share=1.5), "share must be in .0, 1., got 1.5"),
+        (lambda: query_maps.mean_centred(count=0.0), "count must be > 0, got 0.0"),
+        (lambda: query_maps.linear(rate=0.0), "rate must be > 0, got 0.0"),
+        (lambda: query_maps.low_rank(rank=0), "rank must be >= 1, got 0"),
+    ],
+)
+def test_settings_outside_their_range_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -1,0 +1,213 @@
+"""Real processes that run one program: the numbers of one, and what happens when one dies."""
+
+import signal
+import time
+from functools import cache
+
+import numpy as np
+import pytest
+
+from jaxret.runtime import distributed
+from tests import together
+from tests.distributed import program
+
+PARTS = ("simulate", "alone", "mesh", "method")
+FORMS = [(2, 2), (4, 1)]  # processes, devices of each
+
+
+def start(folder, count, *parts, **how):
+    command = ["tests.distributed.program", str(folder), *parts]
+    return together.run(command, folder / "said", count, **how)
+
+
+def read(folder, part):
+    with np.load(folder / f"{part}.npz") as found:
+        return dict(found)
+
+
+def assert_equal(found, expected):
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+def test_two_processes_simulate_as_one_and_read_each_other(tmp_path):
+    """The quick one of these tests; the others start more."""
+    start(tmp_path, 2, "agree", "simulate", "save", seconds=300)
+    assert_equal(read(tmp_path, "simulate"), program.simulate(tmp_path))
+    assert_state(program.restore(tmp_path))
+
+
+def assert_state(found):
+    np.testing.assert_array_equal(found["theta"], np.arange(64).reshape(16, 4))
+    np.testing.assert_array_equal(found["own"], np.arange(3))
+    np.testing.assert_array_equal(found["losses"], [1 / 3, 1e-300])
+    np.testing.assert_array_equal(found["key"], [0, 7])
+    assert found["seen"] == 2**40 + 1
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """(processes, devices of each) -> the folder with the numbers of all parts."""
+
+    @cache
+    def of(count, devices):
+        folder = tmp_path_factory.mktemp(f"{count}_processes")
+        start(folder, count, *PARTS, devices=devices)
+        return folder
+
+    return of
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "devices"), FORMS)
+def test_seeds_side_by_side_give_the_same_bits(results, count, devices):
+    assert_equal(read(results(count, devices), "simulate"), read(results(1, 4), "simulate"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "devices"), FORMS)
+@pytest.mark.parametrize("part", ["alone", "mesh"])
+def test_other_programs_show_the_same_items(results, part, count, devices):
+    """They differ in rounding alone.
+
+    One seed is a copy in each process, on a mesh where one process needs none; a catalogue over
+    devices adds up their sums in another order.
+    """
+    found, expected = (read(results(*form), part) for form in ((count, devices), (1, 4)))
+    np.testing.assert_array_equal(found["item"], expected["item"])
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-4, err_msg=name)
+    assert expected.get("rows_as_shared", True)
+    assert found.get("rows_as_shared", True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "devices"), FORMS)
+def test_a_method_is_trained_as_by_one(results, count, devices):
+    """The gradient is the mean of the devices' means: other roundings, in each of its steps."""
+    found, expected = (read(results(*form), "method") for form in ((count, devices), (1, 4)))
+    np.testing.assert_array_equal(found["items"], expected["items"])
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-3, atol=1e-4, err_msg=name)
+    names = {path.name for path in (results(count, devices) / "saved").iterdir()}
+    assert names == {"params.safetensors", "model.json"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("readers", [1, 4])
+def test_a_checkpoint_of_two_processes_is_read_by_fewer_and_by_more(tmp_path, readers):
+    start(tmp_path, 2, "save", devices=2)
+    start(tmp_path, readers, "restore")
+    assert_state(read(tmp_path, "restore"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "victim"), [(2, 0), (2, 1), (4, 2)])
+def test_when_one_dies_all_end_and_the_same_command_goes_on(tmp_path, count, victim):
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    start(whole, count, "chunks")
+
+    command = ["tests.distributed.program", str(cut), "chunks"]
+    with together.started(command, cut / "said", count, KILLED=f"{victim}:3") as processes:
+        while processes[victim].poll() is None:
+            assert all(one.poll() is None for one in processes), processes.said()
+            time.sleep(0.05)
+        status = processes.end(60)
+        assert status[victim] == -signal.SIGKILL, processes.said()
+        assert all(status), processes.said()
+
+    said = start(cut, count, "chunks")
+    assert all("chunks [3, 4, 5, 6, 7]" in text for text in said), said
+    assert_equal(read(cut, "chunks"), read(whole, "chunks"))
+
+
+@pytest.mark.slow
+def test_an_error_in_one_ends_all(tmp_path):
+    """Without waiting for a process that waits for the others."""
+    command = ["tests.distributed.program", str(tmp_path), "fail"]
+    with together.started(command, tmp_path / "said", 2) as processes:
+        while "ArithmeticError: here alone" not in processes.log(1).read_text():
+            time.sleep(0.05)
+        assert processes[1].wait(15) == 1  # gloo gives up after 30 s
+        assert processes.end(60)[0], processes.said()
+
+
+@pytest.mark.slow
+def test_a_signal_to_one_stops_all_and_the_same_command_goes_on(tmp_path):
+    command = ["tests.distributed.program", str(tmp_path), "chunks"]
+    with together.started(command, tmp_path / "said", 2, STOPPED="1:3") as processes:
+        assert processes.end(300) == [143, 143], processes.said()
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["4"]
+
+    said = start(tmp_path, 2, "chunks")
+    assert all("chunks [4, 5, 6, 7]" in text for text in said), said
+    assert_equal(read(tmp_path, "chunks"), program.chunks(tmp_path / "alone"))
+
+
+@pytest.mark.slow
+def test_slurm_says_who_is_who_and_gives_each_its_own_gpu(tmp_path):
+    said = start(tmp_path, 2, "who", each=together.slurm(2))
+    assert [f"who {i} 2 2 {i}\n" in text for i, text in enumerate(said)] == [True, True], said
+
+
+def test_what_is_said_reaches_jax(monkeypatch):
+    """As arguments, or for what is not said as the environment has it."""
+    calls = []
+    monkeypatch.setattr(
+        distributed.jax.distributed, "initialize", lambda *a, **k: calls.append((a, k))
+    )
+    monkeypatch.setattr(distributed.sys, "excepthook", None)
+    distributed.start("10.0.0.1:99", 4, 3, [2, 3])
+    monkeypatch.setenv("JAX_COORDINATOR_ADDRESS", "127.0.0.1:99")
+    monkeypatch.setenv("JAX_NUM_PROCESSES", "2")
+    monkeypatch.setenv("JAX_PROCESS_ID", "0")
+    distributed.start_as({"heartbeat": 7})
+    distributed.start(count=8, index=5, local_device_ids=1)
+    beat = {"heartbeat_timeout_seconds": distributed.HEARTBEAT}
+    assert calls == [
+        (("10.0.0.1:99", 4, 3, [2, 3]), {"coordinator_bind_address": None} | beat),
+        (
+            ("127.0.0.1:99", 2, 0, None),
+            {"coordinator_bind_address": "127.0.0.1:99", "heartbeat_timeout_seconds": 7},
+        ),
+        (("127.0.0.1:99", 8, 5, 1), {"coordinator_bind_address": "127.0.0.1:99"} | beat),
+    ]
+    assert distributed.HEARTBEAT <= 60  # all end within a minute
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("always", "distributed must be null, auto or a block with some of coordinator, .* always"),
+        ({"host": "a:1"}, r"distributed must be null, auto or a block .* got {'host': 'a:1'}"),
+        ({"coordinator": "host"}, "coordinator must be HOST:PORT, such as .*, got host"),
+        ({"coordinator": "host:0"}, "a port in 1 .. 65535, got host:0"),
+        ({"count": 0}, "count must be a whole number >= 1, got 0"),
+        ({"count": 2, "index": 2}, r"index must be a whole number in 0 .. 1, .* got 2"),
+        ({"index": -1}, "index must be a whole number 0 or more, got -1"),
+        ({"local_device_ids": [0, -1]}, r"numbers of GPUs, 0 or more, got \[0, -1\]"),
+        ({"heartbeat": 0.5}, "heartbeat must be a whole number of seconds >= 1, got 0.5"),
+    ],
+)
+def test_wrong_settings_are_refused(setting, message):
+    with pytest.raises(ValueError, match=message):
+        distributed.start_as(setting)
+
+
+def test_the_environment_is_checked_like_an_argument(monkeypatch):
+    monkeypatch.setenv("JAX_PROCESS_ID", "two")
+    with pytest.raises(ValueError, match="JAX_PROCESS_ID must be a whole number, got two"):
+        distributed.start()
+
+
+def test_one_process_needs_nothing_of_this():
+    distributed.start_as(None)
+    assert distributed.leads()
+    assert not distributed.several()
+    assert distributed.agreed(3) == 3
+    assert distributed.anyone(True)
+    tree = {"a": np.arange(3)}
+    assert distributed.fetch(tree)["a"] is tree["a"]
+    distributed.wait()
+    distributed.end(1)  # nobody waits

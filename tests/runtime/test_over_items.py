@@ -1,0 +1,109 @@
+"""Each operation on one device and split over eight, against NumPy on the whole."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec as P
+
+from jaxret.runtime import over_items, sharding
+
+ROWS, COPIED = P("item"), P()
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=64)
+X[[9, 40]] = X.max() + 1.0  # a tie for the largest, on two devices
+WEIGHTS = np.where(RNG.random(2048) < 0.5, RNG.random(2048), 0.0)  # some items are absent
+
+
+@pytest.fixture(params=[None, 1, 8], ids=["plain", "1 device", "8 devices"])
+def split(request):
+    """Runs ``fn(x, axis)`` on the whole of x, or on its rows split over a mesh."""
+    if request.param is None:
+        return lambda fn, x, out=None: fn(jnp.asarray(x), None)
+    mesh = sharding.make_mesh(item=request.param)
+
+    def run(fn, x, out=COPIED):
+        local = jax.shard_map(
+            lambda x: fn(x, "item"), mesh=mesh, in_specs=ROWS, out_specs=out, check_vma=False
+        )
+        return jax.jit(local)(jnp.asarray(x))
+
+    return run
+
+
+def test_sums_and_maxima_are_over_the_whole_catalogue(split):
+    np.testing.assert_allclose(split(over_items.total, X), X.sum(), rtol=1e-5)
+    np.testing.assert_allclose(split(over_items.maximum, X), X.max(), rtol=1e-6)
+
+
+def test_of_equally_large_entries_the_first_is_best(split):
+    assert split(over_items.argmax, X) == 9
+
+
+def test_items_are_numbered_through_over_the_devices(split):
+    ids = split(lambda x, axis: over_items.item_ids(x.shape[0], axis), X, ROWS)
+    np.testing.assert_array_equal(ids, np.arange(64))
+
+
+def test_entries_are_found_wherever_they_lie_and_negative_positions_give_zero(split):
+    index = np.array([0, 63, -1, 17])
+    got = split(lambda x, axis: over_items.take(x, jnp.asarray(index), axis), X)
+    np.testing.assert_allclose(got, [X[0], X[63], 0, X[17]], rtol=1e-6)
+    one = split(lambda x, axis: over_items.take(x, jnp.asarray(40), axis), X)
+    np.testing.assert_allclose(one, X[40], rtol=1e-6)
+
+
+@pytest.mark.parametrize("k", [1, 5, 20])  # 20 is more than one of eight devices holds
+def test_the_k_largest_come_in_order_with_their_positions(split, k):
+    values, items = split(lambda x, axis: over_items.top_k(x, k, axis), X)
+    expected = np.argsort(-X, kind="stable")[:k]
+    np.testing.assert_array_equal(items, expected)
+    np.testing.assert_allclose(values, X[expected], rtol=1e-6)
+
+
+def test_more_than_all_items_cannot_be_asked_for(split):
+    with pytest.raises(ValueError, match="k=65 items are asked of a catalogue of 64"):
+        split(lambda x, axis: over_items.top_k(x, 65, axis), X)
+
+
+def test_one_hot_counts_items_and_leaves_out_padding(split):
+    labels = np.array([3, -1, 40, 3])
+    got = split(lambda x, axis: over_items.one_hot(jnp.asarray(labels), x, axis), X, ROWS)
+    np.testing.assert_array_equal(got, np.bincount([3, 40, 3], minlength=64))
+    one = split(lambda x, axis: over_items.one_hot(jnp.asarray(40), x, axis), X, ROWS)
+    np.testing.assert_array_equal(one, np.eye(64)[40])
+
+
+def test_softmax_gives_absent_items_nothing(split):
+    available = np.arange(64) % 8 != 1
+    available[8:16] = False  # one device has no items at all
+    expected = np.where(available, np.exp(X), 0)
+    masked = over_items.masked(jnp.asarray(X), jnp.asarray(available))
+    got = split(over_items.softmax, masked, ROWS)
+    np.testing.assert_allclose(got, expected / expected.sum(), rtol=1e-5)
+
+
+def test_draws_invert_the_cumulative_sum(split):
+    uniform = (np.arange(4000) + 0.5) / 4000
+    with jax.enable_x64(True):
+        draw = lambda x, axis: jax.vmap(lambda u: over_items.draw(x, u, axis))(jnp.asarray(uniform))  # noqa: E731
+        got = split(draw, WEIGHTS)
+    cumulative = np.cumsum(WEIGHTS)
+    expected = np.searchsorted(cumulative, uniform * cumulative[-1], side="right")
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("uniform", [0.0, 1 - 2**-24, 1.0])
+def test_absent_items_are_not_drawn_even_at_the_ends(split, uniform):
+    weights = np.zeros(2048)
+    weights[[700, 701, 1500]] = [1e-6, 1.0, 1e-7]
+    got = split(lambda x, axis: over_items.draw(x, jnp.float32(uniform), axis), weights)
+    assert weights[got] > 0
+
+
+def test_no_number_lands_on_an_absent_item(split):
+    weights = jnp.asarray(WEIGHTS, jnp.float32)
+    cumulative = jnp.cumsum(weights)  # its own rounding: numbers that fall exactly on an edge
+    uniform = jnp.concatenate([cumulative / cumulative[-1], jnp.linspace(0, 1, 20_000)])
+    draw = lambda x, axis: jax.vmap(lambda u: over_items.draw(x, u, axis))(uniform)  # noqa: E731
+    assert (WEIGHTS[split(draw, weights)] > 0).all()

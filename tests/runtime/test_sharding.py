@@ -1,0 +1,115 @@
+"""Meshes, what lies where on them, and runs side by side."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.sharding import PartitionSpec as P
+
+from jaxret.runtime import sharding
+from jaxret.types import Catalogue
+
+
+def test_padding_adds_absent_rows_up_to_a_multiple():
+    catalogue = Catalogue(theta=jnp.ones((13, 2)), available=jnp.ones(13, bool))
+    padded = sharding.padded(catalogue, 8)
+    np.testing.assert_array_equal(padded.available, np.arange(16) < 13)
+    np.testing.assert_array_equal(padded.theta, (np.arange(16) < 13)[:, None] * np.ones((1, 2)))
+    again = sharding.padded(padded, 8)
+    assert again.theta.shape == (16, 2)
+
+
+def test_leaves_are_put_where_their_spec_says():
+    mesh = sharding.make_mesh(item=4, run=2)
+    tree = {"theta": jnp.arange(16.0).reshape(8, 2), "t": jnp.asarray(3)}
+    placed = sharding.place(tree, mesh, {"theta": P("item", None), "t": P()})
+    assert placed["theta"].sharding.shard_shape((8, 2)) == (2, 2)
+    assert placed["t"].sharding.is_fully_replicated
+    np.testing.assert_array_equal(placed["theta"], tree["theta"])
+
+
+def test_a_mesh_of_more_devices_than_there_are_is_refused():
+    with pytest.raises(ValueError, match="run=3 x item=4 needs 12 devices; 8 here"):
+        sharding.make_mesh(item=4, run=3)
+    with pytest.raises(ValueError, match="run=1 x item=0"):
+        sharding.make_mesh(item=0)
+    with pytest.raises(ValueError, match="data=8 x model=2 needs 16 devices; 8 here"):
+        sharding.make_mesh(data=8, model=2)
+
+
+def test_a_mesh_has_the_axes_that_are_asked_for():
+    mesh = sharding.make_mesh(data=2, model=3)
+    assert dict(mesh.shape) == {"run": 1, "item": 1, "data": 2, "model": 3}
+    one = sharding.make_mesh(item=1, devices=jax.devices()[5:])
+    assert [device.id for device in one.devices.flat] == [5]
+
+
+class Moments(NamedTuple):
+    count: jax.Array
+    mu: dict
+
+
+TREE = {
+    "params": {"head": {"kernel": jnp.ones((4, 8)), "bias": jnp.ones(8)}},
+    "opt_state": (Moments(jnp.zeros(()), {"head": {"kernel": jnp.ones((4, 8))}}), ()),
+}
+
+
+def test_the_first_rule_found_in_a_path_says_where_a_leaf_goes():
+    rules = [
+        (r"mu/head/kernel$", P("data")),
+        (r"head/kernel", P(None, "model")),
+        (r"^params/.*bias", P("model")),
+        (r"head", P("data", "model")),  # too late for all of them
+    ]
+    specs = sharding.by_path(TREE, rules)
+    assert specs["params"]["head"] == {"kernel": P(None, "model"), "bias": P("model")}
+    moments, rest = specs["opt_state"]
+    assert moments == Moments(P(), {"head": {"kernel": P("data")}})
+    assert rest == ()
+
+
+def test_one_rule_serves_parameters_and_what_an_optimiser_keeps_of_them():
+    params = TREE["params"]
+    tree = {"params": params, "opt_state": optax.chain(optax.adam(1e-3)).init(params)}
+    specs = sharding.by_path(tree, [("kernel", P(None, "model"))])
+    adam = specs["opt_state"][0][0]
+    for found in (specs["params"], adam.mu, adam.nu):
+        assert found == {"head": {"kernel": P(None, "model"), "bias": P()}}
+    assert adam.count == P()
+
+
+def test_a_rule_for_more_axes_than_a_leaf_has_is_refused():
+    with pytest.raises(ValueError, match=r"params/head/bias has 1 axes, too few for the rule's"):
+        sharding.by_path(TREE, [("bias", P(None, "model"))])
+
+
+@pytest.mark.parametrize("devices", [None, 1, 2, 3], ids=lambda n: f"{n} devices")
+def test_a_sweep_is_the_runs_one_by_one(devices):
+    def run(eta, key):
+        return {"noise": eta * jax.random.normal(key, (3,)), "eta": eta}
+
+    etas, keys = jnp.array([0.1, 0.2, 0.4]), jax.random.split(jax.random.key(0), 3)
+    alone = [jax.jit(run)(*args) for args in zip(etas, keys, strict=True)]
+    keys = jax.random.split(jax.random.key(0), 3)
+    mesh = devices and sharding.run_mesh(devices)
+    together = jax.jit(lambda *args: sharding.sweep(run, *args, mesh=mesh))(etas, keys)
+    assert len(together["eta"]) == 3
+    for i, expected in enumerate(alone):
+        np.testing.assert_array_equal(together["noise"][i], expected["noise"])
+        assert together["eta"][i] == expected["eta"]
+
+
+def test_a_process_has_the_cores_that_it_was_given(monkeypatch):
+    monkeypatch.setattr(sharding.os, "sched_getaffinity", lambda _: {2, 5, 7}, raising=False)
+    monkeypatch.setattr(sharding.os, "cpu_count", lambda: 64)
+    for said, own in {"": 3, "2": 2, "8": 3, "2,1": 2, "0": 3, "many": 3}.items():
+        monkeypatch.setenv("OMP_NUM_THREADS", said)
+        assert sharding.cores() == own, said
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    assert sharding.cores() == 3
+    monkeypatch.delattr(sharding.os, "sched_getaffinity")
+    assert sharding.cores() == 64

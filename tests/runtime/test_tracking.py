@@ -1,0 +1,179 @@
+import json
+import os
+import subprocess
+import sys
+import time
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+from jaxret.runtime.tracking import (
+    CompositeTracker,
+    JsonlTracker,
+    NoopTracker,
+    WandbTracker,
+    decimate,
+    read_results,
+    write_results,
+)
+
+
+def lines(directory):
+    return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("n", [1, 7, 512, 513, 100_000])
+def test_decimated_indices_are_few_unique_and_hold_both_ends(n):
+    kept = decimate(n)
+    assert len(kept) == len(set(kept.tolist())) <= min(n, 512)
+    assert (kept[0], kept[-1]) == (0, n - 1)
+    assert (np.diff(kept) > 0).all()
+
+
+def test_decimated_indices_are_evenly_spaced_in_the_logarithm():
+    rounds = decimate(1_000_000, most=61) + 1  # ten a decade
+    for decade in range(2, 6):
+        assert ((rounds >= 10**decade) & (rounds < 10 ** (decade + 1))).sum() == 10
+
+
+def test_a_step_is_a_line_of_json(tmp_path):
+    tracker = JsonlTracker(tmp_path / "new")
+    tracker.log({"recall@10": np.float32(0.5)}, step=100)
+    tracker.log({"loss": 2.0}, step=100)
+    tracker.summary({"recall@10": np.float32(0.25)})
+    tracker.finish()
+    assert lines(tmp_path / "new") == [
+        {"step": 100, "recall@10": 0.5},
+        {"step": 100, "loss": 2.0},
+    ]
+    assert json.loads((tmp_path / "new" / "summary.json").read_text()) == {"recall@10": 0.25}
+
+
+def test_a_curve_is_decimated_and_keeps_its_ends(tmp_path):
+    rounds = np.arange(1, 5001)
+    JsonlTracker(tmp_path).curve("regret", rounds, np.sqrt(rounds))
+    written = lines(tmp_path)
+    assert len(written) <= 512
+    assert written[0] == {"step": 1, "regret": 1.0}
+    assert written[-1]["step"] == 5000
+    assert all(line["regret"] == np.sqrt(line["step"]) for line in written)
+
+
+def test_a_resumed_run_repeats_no_step_and_mends_a_line_that_was_cut_off(tmp_path):
+    before = JsonlTracker(tmp_path)
+    for step in (1, 2, 3):
+        before.log({"loss": 1.0 / step}, step)
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 4, "lo')
+    after = JsonlTracker(tmp_path)  # from the checkpoint of step 1
+    for step in (2, 3, 4, 5):
+        after.log({"loss": 1.0 / step}, step)
+    after.log({"recall": 0.5}, 3)
+    assert lines(tmp_path) == [
+        *({"step": step, "loss": 1.0 / step} for step in (1, 2, 3, 4, 5)),
+        {"step": 3, "recall": 0.5},
+    ]
+
+
+def test_a_file_that_holds_only_half_a_line_starts_over(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"st')
+    JsonlTracker(tmp_path).log({"loss": 1.0}, 1)
+    assert lines(tmp_path) == [{"step": 1, "loss": 1.0}]
+
+
+def test_a_composite_tells_every_tracker(tmp_path):
+    composite = CompositeTracker(
+        JsonlTracker(tmp_path / "a"), NoopTracker(), JsonlTracker(tmp_path / "b")
+    )
+    composite.log({"loss": 1.0}, 1)
+    composite.curve("regret", np.arange(3), np.arange(3.0))
+    composite.summary({"loss": 1.0})
+    composite.finish()
+    assert len(lines(tmp_path / "a")) == 4
+    for name in ("metrics.jsonl", "summary.json"):
+        assert (tmp_path / "a" / name).read_text() == (tmp_path / "b" / name).read_text()
+
+
+@pytest.fixture
+def picture(tmp_path):
+    matplotlib.image.imsave(tmp_path / "figure.png", np.zeros((4, 4)))
+    return tmp_path / "figure.png"
+
+
+def tell_everything(tracker, picture):
+    tracker.log({"loss": 1.0}, 1)
+    tracker.curve("regret", np.arange(1, 4), np.arange(3.0))
+    tracker.summary({"recall@10": 0.5})
+    tracker.figure("curves", picture)
+    tracker.finish()
+
+
+def test_wandb_is_offline_unless_told_otherwise_and_writes_its_file(tmp_path, picture, monkeypatch):
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    tell_everything(WandbTracker(tmp_path / "run", name="a", config={"eta": 0.1}), picture)
+    (record,) = (tmp_path / "run" / "wandb").glob("offline-run-*/run-*.wandb")
+    names = (b"regret", b"round", b"recall@10", b"eta")
+    deadline = time.monotonic() + 30  # its own process writes the file, on a busy machine later
+    while not all(name in record.read_bytes() for name in names) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    content = record.read_bytes()
+    for written in names:
+        assert written in content
+    assert list((tmp_path / "run" / "wandb").glob("offline-run-*/files/media/images/curves_*.png"))
+
+
+def test_a_resumed_run_is_the_same_run_for_wandb(tmp_path, monkeypatch):
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    for step in (1, 2):
+        tracker = WandbTracker(tmp_path / "run", mode="offline")
+        tracker.log({"loss": 1.0}, step)
+        tracker.finish()
+    WandbTracker(tmp_path / "other", mode="offline").finish()
+    ids = {
+        name: {path.stem for path in (tmp_path / name).glob("wandb/offline-run-*/run-*.wandb")}
+        for name in ("run", "other")
+    }
+    assert len(ids["run"]) == len(ids["other"]) == 1
+    assert ids["run"] != ids["other"]
+
+
+def test_wandb_can_be_disabled(tmp_path, picture):
+    tell_everything(WandbTracker(tmp_path / "run", mode="disabled"), picture)
+    assert not list(tmp_path.rglob("*.wandb"))
+    assert not (tmp_path / "run" / "wandb_id.txt").exists()
+
+
+def test_wandb_is_imported_by_nothing_but_its_tracker():
+    program = "import sys, jaxret.runtime.tracking; sys.exit('wandb' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], env=os.environ).returncode == 0
+
+
+def test_results_are_means_with_standard_errors_over_seeds(tmp_path):
+    write_results(tmp_path / "run", {"regret": [1.0, 2.0, 6.0], "accuracy": [0.5]})
+    # Mean 3, squared deviations 4 + 1 + 9 = 14, variance 7, stderr sqrt(7 / 3) = 1.527525.
+    results = read_results(tmp_path / "run")
+    assert list(results) == ["accuracy", "regret"]
+    assert results["accuracy"] == {"mean": 0.5, "stderr": None, "n": 1, "values": [0.5]}
+    assert results["regret"]["mean"] == 3.0
+    assert results["regret"]["stderr"] == pytest.approx(1.527525, abs=1e-6)
+    assert results["regret"]["n"] == 3
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["results.json"]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([0.1, float("nan")], "result 'regret' of seed 1 is nan"),
+        ([float("inf")], "result 'regret' of seed 0 is inf"),
+        ([], r"'regret' must be one value a seed, got an array of shape \(0,\)"),
+        (0.5, r"'regret' must be one value a seed, got an array of shape \(\)"),
+    ],
+)
+def test_results_that_mean_nothing_are_refused_and_leave_the_old_file(tmp_path, values, message):
+    write_results(tmp_path, {"regret": [1.0]})
+    with pytest.raises(ValueError, match=message):
+        write_results(tmp_path, {"accuracy": [0.5], "regret": values})
+    assert read_results(tmp_path) == {
+        "regret": {"mean": 1.0, "stderr": None, "n": 1, "values": [1.0]}
+    }

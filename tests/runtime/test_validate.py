@@ -1,0 +1,59 @@
+import jax
+import numpy as np
+import pytest
+
+from jaxret.runtime.validate import matrix_of, require, require_reward, require_task
+
+THETA, QUERIES = np.ones((3, 2)), np.ones((4, 2))
+LABELS = np.array([[0, -1], [2, 1], [1, -1], [0, 2]])
+
+
+def test_a_setting_outside_its_range_is_named_with_its_value():
+    with pytest.raises(ValueError, match="eta must be >= 0, got -1"):
+        require("eta", -1, ">= 0", lambda x: x >= 0)
+
+
+def test_traced_settings_pass():
+    checked = jax.jit(lambda x: require("eta", x, ">= 0", lambda x: x >= 0) or x)
+    assert checked(-1.0) == -1.0
+
+
+def test_what_belongs_together_is_accepted():
+    require_task(THETA, QUERIES, LABELS)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"theta": np.ones(3)}, r"must be \[I, d\], \[N, d\], \[N, L\], got \[\(3,\)"),
+        ({"queries": np.ones((4, 5))}, "items have 2 numbers and queries 5"),
+        ({"labels": LABELS[:2]}, "4 queries and labels for 2"),
+        ({"theta": np.array([[1, 1], [1, np.nan], [0, 0]])}, "row 1 of theta is not finite"),
+        ({"labels": np.array([[0], [3], [1], [1]])}, r"query 1 has the labels \[3\]: outside -1"),
+    ],
+)
+def test_what_does_not_is_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        require_task(**({"theta": THETA, "queries": QUERIES, "labels": LABELS} | change))
+
+
+def test_a_reward_that_is_no_number_is_refused():
+    require_reward([0.0, 1.0])
+    with pytest.raises(ValueError, match="must be a finite number, 0 or 1 as a rule, got nan"):
+        require_reward(float("nan"))
+
+
+def test_a_matrix_is_a_copy_that_nobody_can_change_and_lies_as_jax_wants_it():
+    rows = np.ones((3, 5))
+    matrix = matrix_of("theta", rows)
+    rows[0] = 7
+    assert matrix.dtype == np.float32
+    assert (matrix == 1).all()
+    assert matrix.ctypes.data % 64 == 0
+    with pytest.raises(ValueError, match="read-only"):
+        matrix[0] = 2
+
+
+def test_complex_numbers_are_refused():
+    with pytest.raises(ValueError, match="theta must be a matrix of numbers: complex"):
+        matrix_of("theta", [[1j, 2.0]])

@@ -1,0 +1,98 @@
+"""An index on disk: it goes on bit for bit, and says what it cannot read."""
+
+import json
+
+import numpy as np
+import pytest
+
+import jaxret as jr
+from tests.serving.indices import LEARNERS, SETTINGS, leaves, lived, same
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_saved_index_goes_on_bit_for_bit(task, tmp_path, name):
+    index = lived(jr.Index(LEARNERS[name], task), task)
+    index.remove(["tool_2"])
+    waiting = [index.search(task.queries[n], k=2) for n in (3, 4)]
+    index.save(tmp_path / "index")
+    other = jr.Index.load(tmp_path / "index")
+    assert (other.ids, list(other.tickets)) == (index.ids, [6, 7])
+    same(leaves(other), leaves(index))
+    for one in (index, other):
+        one.feedback(waiting[1], worked=1, item=waiting[1].ids[1])
+        one.add(["new"], [task.theta[2]])
+        lived(one, task)
+    same(leaves(other), leaves(index))
+    assert index.search(task.queries[0], k=12) == other.search(task.queries[0], k=12)
+    other.save(tmp_path / "index")  # in place of the first
+    assert jr.Index.load(tmp_path / "index").ids == other.ids
+    assert len(list((tmp_path / "index").iterdir())) == 2
+
+
+def test_a_rule_of_ones_own_must_be_given(task, tmp_path):
+    rule = jr.with_query_map(jr.greedy(**SETTINGS), rate=1.0)
+    index = lived(jr.Index(rule, task), task)
+    index.save(tmp_path)
+    with pytest.raises(ValueError, match=r"'greedy.linear' is no preset, and must be given: Index"):
+        jr.Index.load(tmp_path)
+    same(leaves(jr.Index.load(tmp_path, learner=rule)), leaves(index))
+    with pytest.raises(ValueError, match=r"holds a state of 'greedy.linear', not of 'orag'"):
+        jr.Index.load(tmp_path, learner=jr.orag())
+    other = jr.with_query_map(jr.greedy(), jr.query_maps.low_rank(rank=2))._replace(name=rule.name)
+    with pytest.raises(ValueError, match=r"holds another state than .* has: other settings"):
+        jr.Index.load(tmp_path, learner=other)
+
+
+def test_presets_are_made_again_as_they_were_and_no_others(task, tmp_path):
+    """A preset whose parts were exchanged and renamed is a rule of one's own."""
+    ball = jr.orag(tau=0.3, eta=0.5, projection=jr.ball(radius=2.0))
+    index = lived(jr.Index(ball, task), task)
+    index.save(tmp_path / "ball")
+    other = jr.Index.load(tmp_path / "ball")
+    same(leaves(lived(other, task)), leaves(lived(index, task)))
+    renamed = jr.greedy()._replace(name="mine", update=jr.orag().update)
+    jr.Index(renamed, task).save(tmp_path / "mine")
+    with pytest.raises(ValueError, match="'mine' is no preset, and must be given"):
+        jr.Index.load(tmp_path / "mine")
+    tapered = jr.orag(schedule=jr.schedules.inverse_sqrt())
+    jr.Index(tapered, task).save(tmp_path / "tapered")
+    with pytest.raises(ValueError, match="'orag' is no preset, and must be given"):
+        jr.Index.load(tmp_path / "tapered")
+    assert jr.Index.load(tmp_path / "tapered", learner=tapered).learner is tapered
+
+
+def test_a_damaged_folder_is_named(task, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"holds no index.json: write it with index.save"):
+        jr.Index.load(tmp_path)
+    jr.Index(jr.greedy(), task).save(tmp_path)
+    words, arrays = tmp_path / "index.json", next(tmp_path.glob("arrays-*.npz"))
+    text, data = words.read_text(), arrays.read_bytes()
+    without = json.dumps({k: v for k, v in json.loads(text).items() if k != "seed"})
+    for file, content in (
+        (words, text[:100]),
+        (words, without),
+        (arrays, data[:300]),
+        (arrays, b""),
+    ):
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+        with pytest.raises(ValueError, match="is damaged or of another version"):
+            jr.Index.load(tmp_path)
+        words.write_text(text)
+        arrays.write_bytes(data)
+    arrays.unlink()
+    with pytest.raises(ValueError, match="is damaged or of another version"):
+        jr.Index.load(tmp_path)
+
+
+def test_an_interrupted_save_leaves_the_old_index(task, tmp_path, monkeypatch):
+    index = jr.Index(jr.greedy(), task)
+    index.save(tmp_path)
+    index.search(task.queries[0])
+
+    def full(*args, **kwargs):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.raises(OSError, match="no space left"):
+        index.save(tmp_path)
+    assert jr.Index.load(tmp_path).next_ticket == 0

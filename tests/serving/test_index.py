@@ -1,0 +1,125 @@
+"""The live loop: chances by enumeration, tickets answered once."""
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxret as jr
+from jaxret.types import Choice, Feedback
+from tests.serving.indices import SETTINGS, leaves, same
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 6, 9])
+@pytest.mark.parametrize(
+    "learner",
+    [
+        jr.orag(**SETTINGS),
+        jr.greedy(**SETTINGS),
+        jr.banditron(tau=0.3, epsilon=0.3),
+        jr.with_exploration(jr.orag(**SETTINGS), 0.5),
+    ],
+    ids=lambda learner: learner.name,
+)
+def test_propensities_are_those_of_the_enumeration(small, learner, k):
+    """Whatever may be chosen first is, once; the list that follows is written out."""
+    task = small(items=6)
+    index = jr.Index(learner, task)
+    query = task.queries[0]
+    chances = np.asarray(learner.chances(index.state, jnp.asarray(query)), np.float64)
+    best_first = np.argsort(-(task.theta @ query), kind="stable")
+    listed = np.zeros(6)
+    for first in range(6):
+        rest = [row for row in best_first if row != first][: k - 1]
+        listed[[first, *rest]] += chances[first]
+    firsts = set()
+    for _ in range(40):
+        ticket = index.search(query, k=k)
+        rows = [task.ids.index(one) for one in ticket.ids]
+        firsts.add(rows[0])
+        assert rows[1:] == [row for row in best_first if row != rows[0]][: k - 1]
+        assert ticket.propensities[0] == pytest.approx(chances[rows[0]], rel=1e-5)
+        np.testing.assert_allclose(ticket.propensities[1:], listed[rows[1:]], rtol=1e-5)
+        np.testing.assert_allclose(ticket.scores, (task.theta @ query)[rows], rtol=1e-5)
+    assert len(ticket.ids) == min(k, 6)
+    assert len(firsts) > 1 or learner.name == "greedy"
+
+
+def test_what_is_learnt_is_one_update_of_the_learner(task):
+    learner = jr.orag(**SETTINGS)
+    index = jr.Index(learner, task)
+    ticket = index.search(task.queries[0], k=3)
+    before = index.state
+    index.feedback(ticket, worked=0.25, item=ticket.ids[2])
+    choice = Choice(
+        jnp.asarray(task.ids.index(ticket.ids[2]), jnp.int32), jnp.asarray(ticket.propensities[2])
+    )
+    feedback = Feedback(jnp.asarray(0.25), jnp.asarray(True))
+    after = learner.update(before, jnp.asarray(task.queries[0]), choice, feedback)
+    np.testing.assert_allclose(index.state.theta, after.theta, atol=1e-6)
+    assert np.abs(after.theta - before.theta).max() > 1e-4
+    assert repr(index) == "<index of orag: 12 tools, 1 answers, 0 open tickets>"
+
+
+def test_a_tool_that_works_comes_first(task):
+    index = jr.Index(jr.greedy(tau=0.1, eta=0.05), task)
+    wanted = index.search(task.queries[3], k=12).ids[4]
+    for _ in range(100):
+        ticket = index.search(task.queries[3])
+        index.feedback(ticket, worked=ticket.ids[0] == wanted)
+    assert index.search(task.queries[3]).ids == [wanted]
+
+
+def test_what_is_refused_changes_nothing_and_leaves_the_ticket_open(task):
+    index = jr.Index(jr.orag(**SETTINGS), task)
+    ticket, before = index.search(task.queries[0], k=2), leaves(index)
+    absent = next(one for one in task.ids if one not in ticket.ids)
+    elsewhere = jr.Index(jr.orag(**SETTINGS), task, seed=1)
+    theirs = next(
+        found
+        for n in range(60)
+        if (found := elsewhere.search(task.queries[n], k=2)).ids != ticket.ids
+    )._replace(number=ticket.number)
+    wrong = [
+        (ticket, {"worked": float("nan")}, r"worked must be in \[0, 1\], got nan"),
+        (ticket, {"worked": float("inf")}, r"worked must be in \[0, 1\], got inf"),
+        (ticket, {"worked": 1.5}, r"worked must be in \[0, 1\], got 1.5"),
+        (ticket, {"worked": -0.1}, r"worked must be in \[0, 1\], got -0.1"),
+        (ticket, {"worked": 1, "item": absent}, "item must be on the ticket, one of"),
+        (ticket._replace(number=99), {"worked": 1}, "ticket 99 is not open"),
+        (theirs, {"worked": 1}, "comes from another index"),
+    ]
+    for given, arguments, message in wrong:
+        with pytest.raises(ValueError, match=message):
+            index.feedback(given, **arguments)
+        same(leaves(index), before)
+        assert list(index.tickets) == [ticket.number]
+    index.feedback(ticket, worked=1)
+    with pytest.raises(ValueError, match="ticket 0 is not open: it was answered before"):
+        index.feedback(ticket, worked=1)
+    assert int(index.state.t) == 1
+
+
+def test_a_slate_of_several_tools_is_shown_whole(task):
+    index = jr.Index(jr.orag(**SETTINGS, k=3), task)
+    with pytest.raises(ValueError, match="'orag' shows 3 tools: k must be as many"):
+        index.search(task.queries[0])
+    ticket = index.search(task.queries[0], k=5)
+    assert len(set(ticket.ids)) == 5
+    assert all(0 < p <= 1 for p in ticket.propensities[:3])
+    assert all(math.isnan(p) for p in ticket.propensities[3:])
+    before = leaves(index)
+    with pytest.raises(ValueError, match=r"needs the chance of .*only what it chose itself"):
+        index.feedback(ticket, worked=1, item=ticket.ids[4])
+    same(leaves(index), before)
+    index.feedback(ticket, worked=1, item=ticket.ids[2])
+    few = jr.Index(jr.orag(**SETTINGS, k=3), task)
+    few.remove(few.ids[2:])
+    ticket = few.search(task.queries[0], k=3)
+    assert sorted(ticket.ids) == ["tool_0", "tool_1"]
+
+
+def test_an_oracle_cannot_serve(task):
+    with pytest.raises(ValueError, match="'full_information' is an oracle: live use has no labels"):
+        jr.Index(jr.full_information(), task)

@@ -1,0 +1,161 @@
+"""A mixture in blocks: the scan but for rounding, whoever its experts are; cut anywhere."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxret as jr
+from jaxret.environments.censoring import Censoring
+from jaxret.environments.environment import Environment, simulated_reranker
+from jaxret.learners import presets
+from jaxret.learners.mixture import mixture
+from jaxret.learners.wrappers import with_exploration
+from jaxret.rules import policies, projections
+from jaxret.simulation.blocked.simulate import has_blocked_form, simulate_blocked
+from jaxret.simulation.scan import scan_rounds
+from jaxret.testing import check_learner
+
+ITEMS, ROUNDS = 40, 100
+IDS = np.arange(ITEMS)
+WORLD = Environment(
+    noise_rate=0.1,
+    reranker=simulated_reranker(accuracy=0.8),
+    arrives=jnp.asarray(np.where(IDS % 4 == 1, 30, 0)),
+    leaves=jnp.asarray(np.where(IDS % 4 == 2, 50, ROUNDS)),
+)
+HARD = WORLD._replace(censoring=Censoring(after_success=0.4, after_failure=0.6))
+SILENT = Environment(censoring=Censoring(after_success=1.0, after_failure=1.0))
+
+FROZEN = jr.grid(presets.frozen, tau=[0.1, 0.4])
+GREEDY = jr.grid(presets.greedy, tau=[0.2, 0.4], eta=0.02)
+FREE = jr.grid(presets.greedy, tau=[0.3], eta=0.02, projection=projections.none())
+MAPPED = jr.grid(presets.mapped, tau=[0.2, 0.3], eta=0.02, map_every=16)
+CENTRED = jr.grid(presets.centred, tau=[0.2, 0.4], eta=[0.02], map_every=48)
+REPLAYED = jr.grid(presets.mapped_replayed, tau=[0.2], eta=[0.01], map_every=16, per_round=2)
+ROW_STEPS = jr.grid(presets.row_steps, tau=[0.2, 0.5], eta=0.02)
+
+RULES = {
+    "rows and maps": mixture([FROZEN, GREEDY, MAPPED, CENTRED], alpha=0.1),
+    "drawn": mixture([FROZEN, FREE, MAPPED], beta=0.5, floor=0.1, policy=policies.softmax()),
+    "rows alone, of slates": mixture([GREEDY, ROW_STEPS], alpha=0.0, policy=policies.greedy(k=3)),
+    "all frozen": mixture([FROZEN], alpha=0.1),
+    "replayed": mixture([FROZEN, MAPPED, REPLAYED]),
+}
+
+
+def world_of(name):
+    return WORLD if name == "replayed" else HARD  # whose draws need every answer
+
+
+def finish(how, rule, state, stream, world):
+    run = jax.jit(lambda s: how(rule, s, world, stream, jax.random.key(5)))
+    return jax.tree.map(np.asarray, run(state))
+
+
+def same(got, expected, tolerance=0.0):
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_blocks_are_the_scan(problem, name):
+    """Items, Theta and map of every expert, weights, calibration and losses."""
+    rule, world = RULES[name], world_of(name)
+    with jax.enable_x64(True):
+        catalogue, stream = problem(items=ITEMS)
+        start = rule.init(*catalogue)
+        scanned = finish(scan_rounds, rule, start, stream, world)
+        blocked = finish(simulate_blocked, rule, start, stream, world)
+    np.testing.assert_array_equal(blocked[1].item, scanned[1].item)
+    same(blocked, scanned, tolerance=1e-12)
+    assert np.isnan(scanned[1].reward).any() == (world is HARD)
+    weights = np.exp(scanned[0].extra.log_weights)
+    assert np.ptp(weights) > 0.05  # the rounds have told the experts apart
+
+
+@pytest.mark.parametrize("cut", [37, 64])
+def test_a_run_cut_anywhere_goes_on(problem, cut):
+    """Bit for bit where a block ends, here one of 16 rounds; elsewhere but for rounding."""
+    rule = RULES["rows and maps"]
+    with jax.enable_x64(True):
+        catalogue, stream = problem(items=ITEMS)
+        order = stream.order
+
+        @jax.jit
+        def run(state, order):
+            part = stream._replace(order=order)
+            return simulate_blocked(rule, state, HARD, part, jax.random.key(5))
+
+        def padded(part):
+            return jnp.pad(part, (0, ROUNDS - len(part)), constant_values=-1)
+
+        end, whole = run(rule.init(*catalogue), order)
+        middle, first = run(rule.init(*catalogue), padded(order[:cut]))
+        last, second = run(middle, padded(order[cut:]))
+    assert middle.t == cut
+    joined = jax.tree.map(lambda a, b: np.append(a[:cut], b[: ROUNDS - cut]), first, second)
+    same((last, joined), (end, whole), tolerance=1e-12 if cut % 16 else 0.0)
+
+
+def test_without_an_answer_nobody_learns_and_no_weight_moves(problem):
+    rule = RULES["rows and maps"]
+    catalogue, stream = problem(items=ITEMS)
+    start = rule.init(*catalogue)
+    state, trace = finish(simulate_blocked, rule, start, stream, SILENT)
+    assert np.isnan(trace.reward).all()
+    same(state, start._replace(t=ROUNDS), tolerance=1e-6)  # to the sphere, and back to it
+
+
+def test_who_has_a_blocked_form():
+    for name, rule in RULES.items():
+        assert has_blocked_form(rule, Environment())
+        assert has_blocked_form(rule, HARD) == (name != "replayed")
+    every_round = jr.grid(presets.mapped, tau=[0.2])
+    refuses = (
+        mixture(),  # its maps move in every round
+        mixture([FROZEN, every_round]),
+        mixture([FROZEN, jr.grid(presets.whitened, tau=[0.2])]),
+        with_exploration(RULES["rows and maps"], 0.1),  # its mixture does not know of it
+        RULES["rows and maps"]._replace(blend=None),
+    )
+    for rule in refuses:
+        assert not has_blocked_form(rule, Environment())
+
+
+def test_blocks_that_do_not_fit_the_tile_of_an_expert_are_refused(problem):
+    catalogue, stream = problem()
+    rule = RULES["rows and maps"]
+    start, wide = rule.init(*catalogue), partial(simulate_blocked, block=48)
+    with pytest.raises(ValueError, match="block must be a divisor of map_every=16, got 48"):
+        finish(wide, rule, start, stream, Environment())
+
+
+def forty(problem, items=ITEMS):
+    catalogue, stream = problem(items=items)
+    theta, queries = np.asarray(catalogue.theta), np.asarray(stream.queries)
+    return jr.Task.from_arrays(theta, queries, np.asarray(stream.labels), name="forty")
+
+
+def test_a_simulation_takes_it(problem):
+    task = forty(problem)
+    assert jr.simulate(RULES["all frozen"], task).how == "blocked"
+    assert jr.simulate(mixture([jr.grid(presets.mapped, tau=[0.2])]), task).how == "scan"
+
+
+def test_over_devices_that_do_not_divide_the_catalogue_experts_keep_no_padding(problem):
+    task, rule = forty(problem, items=39), mixture([FROZEN, GREEDY], alpha=0.1)
+    split, whole = jr.simulate(rule, task, devices=8), jr.simulate(rule, task)
+    np.testing.assert_array_equal(split.trace.item, whole.trace.item)
+    same(split.states.extra.rows, whole.states.extra.rows, tolerance=1e-5)
+    found = [jr.evaluate(run, task, ["ndcg@10"])["ndcg@10"].values for run in (split, whole)]
+    np.testing.assert_allclose(*found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["drawn", "rows alone, of slates", "replayed"])
+def test_they_keep_the_common_promises(name):
+    """On eight devices, too."""
+    check_learner(RULES[name])

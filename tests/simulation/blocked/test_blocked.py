@@ -1,0 +1,243 @@
+"""The algorithms written again in NumPy and fed with the same choices."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import numpy as np
+import pytest
+
+from jaxret.environments.environment import Environment, simulated_reranker
+from jaxret.learners import presets, rank_one
+from jaxret.learners.bandits.banditron import banditron
+from jaxret.learners.learner import Learner
+from jaxret.rules import estimators, policies, projections, schedules
+from jaxret.simulation.blocked.simulate import simulate_blocked
+from jaxret.simulation.scan import scan_rounds
+from jaxret.types import Catalogue, Stream
+
+ITEMS, ROUNDS = 40, 100  # 20 queries, five times each
+TAU, ETA = 0.2, 0.02
+EPSILON, RHO = 0.2, 0.1
+
+
+def equation_4(p, a, pi, y, right):
+    return p - np.eye(ITEMS)[a] * y / pi
+
+
+def appendix_b2(p, a, pi, y, right):
+    return np.eye(ITEMS)[a] * (1 - y / pi)
+
+
+def perceptron(p, a, pi, y, right):
+    return np.eye(ITEMS)[p.argmax()] - np.eye(ITEMS)[a] * y / pi
+
+
+def likelihood(p, a, pi, y, right):
+    away = p - np.eye(ITEMS)[a]
+    return away if y else -away * p[a] / (1 - p[a])
+
+
+def gradient(p, a, pi, y, right):
+    return p - right / right.sum()
+
+
+def noise_put_right(p, a, pi, y, right):
+    return equation_4(p, a, pi, (y - RHO) / (1 - 2 * RHO), right)
+
+
+def to_sphere(theta):
+    return theta / np.linalg.norm(theta, axis=1, keepdims=True)
+
+
+def to_ball(theta):
+    return theta / np.maximum(1, np.linalg.norm(theta, axis=1, keepdims=True))
+
+
+def as_is(theta):
+    return theta
+
+
+def from_p(p, here, item):
+    return p[np.arange(ROUNDS), item]
+
+
+def epsilon_greedy(p, here, item):
+    return (1 - EPSILON) * (item == p.argmax(axis=1)) + EPSILON / here.sum(axis=1)
+
+
+def certain(p, here, item):
+    return item == p.argmax(axis=1)
+
+
+class Case(NamedTuple):
+    """One setting, and the same in NumPy."""
+
+    name: str
+    learner: Learner
+    environment: Environment
+    c: Callable  # the coefficients
+    project: Callable
+    pi: Callable | None  # the propensities [T], where they follow from p [T, I]
+    eta: Callable = lambda t: ETA
+
+
+IDS = np.arange(ITEMS)
+COMES_AND_GOES = Environment(
+    arrives=np.where(IDS % 4 == 1, 30, 0),
+    leaves=np.where(IDS % 4 == 2, 50, ROUNDS),  # nothing is left when the last block is filled up
+)
+EVERYTHING = COMES_AND_GOES._replace(noise_rate=RHO, reranker=simulated_reranker(accuracy=0.8))
+NOISE, RERANKER = Environment(noise_rate=RHO), Environment(reranker=EVERYTHING.reranker)
+SET = {"tau": TAU, "eta": ETA}
+SPHERE, BALL = {"projection": projections.sphere()}, {"projection": projections.ball()}
+FREE = {"projection": projections.none()}
+ORAG = presets.orag(**SET, **FREE)
+TAPERED = presets.orag(**SET, **SPHERE, schedule=schedules.inverse_sqrt())
+BANDITRON = banditron(**SET, **BALL, epsilon=EPSILON)
+TEACHER = presets.full_information(**SET, **FREE)
+GREEDY = presets.greedy(**SET, **FREE, schedule=schedules.cosine(rounds=80))
+DEBIASED = rank_one.rank_one(
+    "debiased",
+    estimator=estimators.debiased(noise_rate=RHO),
+    policy=policies.softmax(),
+    **SET,
+    **BALL,
+)
+
+
+def tapered(t):
+    return ETA / np.sqrt(t + 1)
+
+
+def half_a_cosine(t):
+    return ETA * (1 + np.cos(np.pi * min(t / 80, 1))) / 2
+
+
+CASES = [
+    Case("algorithm 1", ORAG, Environment(), equation_4, as_is, from_p),
+    Case("algorithm 1, tapered", TAPERED, NOISE, equation_4, to_sphere, from_p, tapered),
+    Case("algorithm 2", presets.orag(**SET, **BALL, k=4), RERANKER, equation_4, to_ball, None),
+    Case("algorithm 3", ORAG, COMES_AND_GOES, equation_4, as_is, from_p),
+    Case(
+        "appendix B.2",
+        presets.chosen_only(**SET, **SPHERE),
+        EVERYTHING,
+        appendix_b2,
+        to_sphere,
+        from_p,
+    ),
+    Case("banditron", BANDITRON, COMES_AND_GOES, perceptron, to_ball, epsilon_greedy),
+    Case("greedy", GREEDY, EVERYTHING, likelihood, as_is, certain, half_a_cosine),
+    Case("oracle", TEACHER, Environment(), gradient, as_is, certain),
+    Case("debiased", DEBIASED, EVERYTHING, noise_put_right, to_ball, from_p),
+]
+
+
+class Run(NamedTuple):
+    """One case run in float64, as NumPy arrays; ``scan`` and ``blocked`` are (state, trace)."""
+
+    case: Case
+    catalogue: Catalogue
+    stream: Stream
+    scan: tuple
+    blocked: tuple
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: case.name)
+def run(request, problem):
+    case = request.param
+    with jax.enable_x64(True):
+        catalogue, stream = problem(items=ITEMS)
+        state = case.learner.init(*catalogue)
+
+        def finish(how):
+            key = jax.random.key(5)
+            return jax.jit(lambda s: how(case.learner, s, case.environment, stream, key))(state)
+
+        blocks = partial(simulate_blocked, block=24, tile=8)  # 100 rounds are no multiple of 24
+        both = Run(case, catalogue, stream, scan=finish(scan_rounds), blocked=finish(blocks))
+        return both._replace(
+            **jax.tree.map(np.asarray, {k: v for k, v in both._asdict().items() if k != "case"})
+        )
+
+
+def written_in_numpy(run):
+    """Theta at the end; p, what is there, what is right and the logits of each round, [T, I]."""
+    case, (_, trace), seen = run.case, run.scan, []
+    theta = case.project(run.catalogue.theta)
+    for t, query in enumerate(run.stream.order):
+        q, here = run.stream.queries[query], run.catalogue.available
+        if case.environment.arrives is not None:
+            here = here & (case.environment.arrives <= t) & (t < case.environment.leaves)
+        z = np.where(here, theta @ q / TAU, -np.inf)
+        p = np.exp(z - z.max())
+        p /= p.sum()
+        right = np.isin(IDS, run.stream.labels[query]) & here
+        c = case.c(p, trace.item[t], trace.propensity[t], trace.reward[t], right)
+        theta = case.project(theta - case.eta(t) / TAU * np.outer(c, q))
+        seen.append((p, here, right, np.where(here, z, 0)))
+    return theta, [np.array(x) for x in zip(*seen, strict=True)]
+
+
+def test_the_scan_is_the_algorithm_written_in_numpy(run):
+    theta, (p, here, right, z) = written_in_numpy(run)
+    (state, trace), t = run.scan, np.arange(ROUNDS)
+    assert state.t == ROUNDS
+    np.testing.assert_allclose(state.theta, theta, rtol=1e-9, atol=1e-9)
+    assert here[t, trace.item].all()
+    np.testing.assert_array_equal(trace.success, right[t, trace.item])
+    share = right / np.maximum(right.sum(axis=1, keepdims=True), 1)
+    p = np.where(here, p, 1)
+    expected = {
+        "p_success": (p * right).sum(axis=1),
+        "loss": -(np.log(p) * share).sum(axis=1),
+        "inverse_p": (here / p).sum(axis=1),
+        "logit_label": (z * share).sum(axis=1),
+        "logit_sum": z.sum(axis=1),
+    }
+    for name, values in expected.items():
+        np.testing.assert_allclose(getattr(trace, name), values, 1e-8, 1e-8, err_msg=name)
+
+
+def test_the_recorded_propensity_is_that_of_the_draw(run):
+    if run.case.pi is None:  # depends on the noise of the draw: tests/online/test_policies.py
+        return
+    _, (p, here, _, _) = written_in_numpy(run)
+    trace = run.scan[1]
+    expected = run.case.pi(p, here, trace.item)
+    np.testing.assert_allclose(trace.propensity, expected, rtol=1e-9)
+    if run.case.pi is from_p:
+        # The count of an item minus the sum of its p is a martingale: 40 of them stay within
+        # 4.5 standard deviations of 0, and one whole draw for the rarest.
+        surplus = (np.eye(ITEMS)[trace.item] - p).sum(axis=0)
+        assert (np.abs(surplus) <= 4.5 * np.sqrt((p * (1 - p)).sum(axis=0)) + 1).all()
+
+
+def test_only_noisy_rewards_differ_from_the_truth(run):
+    trace = run.scan[1]
+    wrong = (trace.reward != trace.success).mean()
+    if run.case.environment.noise_rate is None:
+        assert wrong == 0
+    else:
+        assert abs(wrong - RHO) < 4 * np.sqrt(RHO * (1 - RHO) / ROUNDS)
+
+
+def test_the_blocked_form_is_the_scan(run):
+    np.testing.assert_array_equal(run.blocked[1].item, run.scan[1].item)
+    for a, b in zip(jax.tree.leaves(run.blocked), jax.tree.leaves(run.scan), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9)
+
+
+def test_the_dice_of_the_world_are_not_those_of_the_learner(problem):
+    catalogue, stream = problem(times=40)
+    rule = banditron(tau=TAU, eta=0.0, epsilon=0.5, **FREE)
+    world, key = Environment(noise_rate=0.3), jax.random.key(6)
+    state = rule.init(*catalogue)
+    trace = jax.tree.map(
+        np.asarray, jax.jit(lambda s: scan_rounds(rule, s, world, stream, key)[1])(state)
+    )
+    wrong, explored = trace.reward != trace.success, trace.propensity < 0.5
+    for bits in (wrong[explored], wrong[~explored]):  # 400 rounds each
+        assert abs(bits.mean() - 0.3) < 4 * np.sqrt(0.3 * 0.7 / len(bits))

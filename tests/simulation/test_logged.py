@@ -1,0 +1,160 @@
+"""A simulation's log holds its rounds, once, whether it was interrupted or not."""
+
+import json
+import signal
+
+import numpy as np
+import pytest
+
+import jaxret as jr
+from jaxret.runtime.checkpoint import Interrupted
+from jaxret.simulation.engine import Simulation
+from tests.problems import make_task
+
+SETTINGS = {"tau": 0.1, "eta": 0.02}
+TASK = make_task()
+EXPLORING = jr.with_exploration(jr.greedy(**SETTINGS), 0.3)
+
+
+def files(folder):
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.jsonl"))}
+
+
+@pytest.mark.parametrize(("learner", "devices"), [(EXPLORING, None), (EXPLORING, 2)])
+def test_each_seed_writes_its_rounds(tmp_path, learner, devices):
+    seeds, noise = (3, 1), jr.label_noise(0.2)
+    run = jr.simulate(
+        learner,
+        TASK,
+        exposures=2,
+        seeds=seeds,
+        environment=noise,
+        devices=devices,
+        log=tmp_path / "logs",
+        chunk=32,
+    )
+    assert run.how == ("blocked" if devices is None else "mesh of 2 devices")
+    assert [*files(tmp_path / "logs")] == ["seed_1.jsonl", "seed_3.jsonl"]
+    for place, seed in enumerate(seeds):
+        log = jr.load_log(tmp_path / "logs" / f"seed_{seed}.jsonl", TASK)
+        np.testing.assert_array_equal(log.item, run.trace.item[place])
+        np.testing.assert_array_equal(log.slate[:, 0], run.trace.item[place])
+        np.testing.assert_array_equal(np.float32(log.by_place[:, 0]), run.trace.propensity[place])
+        np.testing.assert_array_equal(np.float32(log.propensity), run.trace.propensity[place])
+        np.testing.assert_array_equal(log.reward, run.trace.reward[place])
+        assert (log.reward != run.trace.success[place]).any()  # what was heard, not what was true
+        np.testing.assert_array_equal(log.query, TASK.queries[run.order[place]])
+        np.testing.assert_array_equal(log.version, np.arange(120))
+        np.testing.assert_array_equal(log.round, np.arange(120))
+        np.testing.assert_array_equal(log.theta, TASK.theta)
+
+
+def test_slates_are_logged_with_the_chance_of_each_place(tmp_path):
+    """A learner that does not move, so that p is known: the softmax of the documents."""
+    learner = jr.orag(tau=0.2, eta=0.0, k=3)
+    world = jr.Environment(reranker=jr.simulated_reranker(accuracy=0.5))
+    given = {"exposures": 2, "seeds": 2, "environment": world, "chunk": 50}
+    run = jr.simulate(learner, TASK, **given, log=tmp_path)
+    plain = jr.simulate(learner, TASK, **given)
+    np.testing.assert_array_equal(run.trace.item, plain.trace.item)
+    assert (run.how, plain.how) == ("scan", "blocked")
+    log = jr.load_log(tmp_path / "seed_1.jsonl", TASK)
+    z = np.exp(np.float64(log.query) @ np.float64(TASK.theta).T / 0.2)
+    p = np.take_along_axis(z / z.sum(axis=1, keepdims=True), log.slate, axis=1)
+    above = np.cumsum(p, axis=1) - p
+    np.testing.assert_allclose(log.by_place, p / (1 - above), rtol=1e-4)
+    np.testing.assert_array_equal(log.item, run.trace.item[1])
+    assert (log.slate == log.item[:, None]).sum() == 120  # the one used is on the slate, once
+    assert {*np.argmax(log.slate == log.item[:, None], axis=1)} == {0, 1, 2}
+    np.testing.assert_array_equal(np.float32(log.propensity), run.trace.propensity[1])
+    with pytest.raises(ValueError, match="slates are logged in the plain scan: leave devices=2"):
+        jr.simulate(learner, TASK, log=tmp_path, devices=2)
+
+
+def test_where_fewer_tools_are_there_than_are_shown_slates_are_short(tmp_path):
+    task = make_task(items=12, available=np.arange(12) < 2)
+    jr.simulate(jr.orag(tau=0.2, k=3), task, log=tmp_path)
+    log = jr.load_log(tmp_path / "seed_0.jsonl", task)
+    np.testing.assert_array_equal(np.sort(log.slate, axis=1), [[0, 1]] * 60)
+    np.testing.assert_allclose(log.by_place[:, 1], 1, rtol=1e-6)
+    np.testing.assert_array_equal(log.available, task.available)
+
+
+@pytest.mark.parametrize("learner", [EXPLORING, jr.orag(**SETTINGS, k=2)], ids=["one", "slates"])
+def test_a_log_that_was_interrupted_is_that_of_a_straight_run(tmp_path, learner, monkeypatch):
+    def simulate(where, resume=None):
+        place = None if resume is None else tmp_path / resume
+        return jr.simulate(
+            learner, TASK, exposures=3, seeds=2, chunk=48, log=tmp_path / where, resume=place
+        )
+
+    simulate("straight")
+    step, steps = Simulation.step, []
+
+    def interrupting(*args):
+        steps.append(args)
+        if len(steps) == 2:
+            signal.raise_signal(signal.SIGTERM)
+        return step(*args)
+
+    monkeypatch.setattr(Simulation, "step", interrupting)
+    with pytest.raises(Interrupted):
+        simulate("cut", "states")
+    monkeypatch.setattr(Simulation, "step", step)
+    assert len(files(tmp_path / "cut")["seed_1.jsonl"].splitlines()) == 1 + 96
+    ahead = (tmp_path / "cut" / "seed_1.jsonl").read_bytes()
+    simulate("cut", "states")
+    assert files(tmp_path / "cut") == files(tmp_path / "straight")
+    simulate("cut")  # all of it is there, and is not written twice
+    assert files(tmp_path / "cut") == files(tmp_path / "straight")
+    # The log may be ahead of the state, where the last checkpoint was lost, and not behind it.
+    (tmp_path / "straight" / "seed_1.jsonl").write_bytes(ahead[:-5])
+    with pytest.warns(UserWarning, match="torn"):
+        simulate("straight")
+    assert files(tmp_path / "cut") == files(tmp_path / "straight")
+    (tmp_path / "cut" / "seed_0.jsonl").unlink()
+    with pytest.raises(ValueError, match=r"seed_0.jsonl ends after 0 rounds.* is at 180: delete"):
+        simulate("cut", "states")
+
+
+def test_the_log_of_another_run_is_refused(tmp_path):
+    jr.simulate(EXPLORING, TASK, log=tmp_path)
+    before = files(tmp_path)
+    assert json.loads(before["seed_0.jsonl"].splitlines()[0])["learner"] == "greedy+exploration"
+    others = (
+        (jr.with_exploration(jr.greedy(**SETTINGS), 0.2), {}),
+        (EXPLORING, {"exposures": 2}),
+        (EXPLORING, {"environment": jr.label_noise(0.1)}),
+    )
+    for learner, change in others:
+        with pytest.raises(ValueError, match=r"seed_0.jsonl is the log of something else"):
+            jr.simulate(learner, TASK, log=tmp_path, **change)
+    assert files(tmp_path) == before
+
+
+def test_what_the_world_does_is_in_the_log(tmp_path):
+    """Queries as they were asked, rounds that nobody answered, learners that lag behind."""
+    turning = jr.environments.drift.turning(TASK.queries, angle=1.0, rounds=60)
+    silent = jr.environments.censoring.by_success(after_success=0.5, after_failure=0.2)
+    world = jr.Environment(rotation=turning, censoring=silent)
+    run = jr.simulate(EXPLORING, TASK, environment=world, log=tmp_path / "turning")
+    log = jr.load_log(tmp_path / "turning" / "seed_0.jsonl", TASK)
+    t, asked = np.arange(60)[:, None], run.order[0]
+    angle = t * float(turning.rate)
+    expected = np.cos(angle) * TASK.queries[asked] + np.sin(angle) * turning.turned[asked]
+    np.testing.assert_allclose(log.query, expected, atol=1e-6)
+    np.testing.assert_array_equal(log.reward, run.trace.reward[0])
+    assert 5 < np.isnan(log.reward).sum() < 55
+    np.testing.assert_array_equal(log.item, run.trace.item[0])
+    for learner in (EXPLORING, jr.orag(**SETTINGS, k=2)):
+        folder = tmp_path / learner.name
+        late = jr.Environment(delay=jr.environments.delay.fixed(5), rotation=turning)
+        run = jr.simulate(learner, TASK, environment=late, log=folder)
+        log = jr.load_log(folder / "seed_0.jsonl", TASK)
+        np.testing.assert_array_equal(log.version, -1)
+        np.testing.assert_array_equal(log.item, run.trace.item[0])
+        np.testing.assert_allclose(log.query, expected, atol=1e-6)
+    # For the first five rounds nothing is learnt: the chances of places are those of the documents.
+    z = np.exp(np.float64(log.query[:5]) @ np.float64(TASK.theta).T / SETTINGS["tau"])
+    p = np.take_along_axis(z / z.sum(axis=1, keepdims=True), log.slate[:5], axis=1)
+    np.testing.assert_allclose(log.by_place[:5], p / (1 - np.cumsum(p, axis=1) + p), rtol=1e-3)

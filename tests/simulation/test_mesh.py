@@ -1,0 +1,168 @@
+"""The catalogue split over simulated devices: the same run, and only scalars between devices."""
+
+import re
+from functools import cache, partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from jaxret.environments.environment import Environment, simulated_reranker
+from jaxret.learners import presets
+from jaxret.learners.bandits.banditron import banditron
+from jaxret.rules import projections, schedules
+from jaxret.runtime import sharding
+from jaxret.simulation.blocked.simulate import TILE, simulate_blocked, simulate_on_mesh
+from jaxret.types import State
+
+DEVICES = [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 4)), 8]
+SPHERE = {"projection": projections.sphere(), "schedule": schedules.inverse_sqrt()}
+ORAG = presets.orag(tau=0.2, eta=0.02, **SPHERE)
+SLATES = presets.orag(tau=0.2, eta=0.02, k=5, **SPHERE)
+BANDITRON = banditron(tau=0.2, eta=0.1, epsilon=0.2, projection=projections.none())
+KEY = partial(jax.random.key, 4)
+
+
+def everything(items):
+    ids = np.arange(items)
+    return Environment(
+        noise_rate=0.1,
+        reranker=simulated_reranker(accuracy=0.8),
+        arrives=jnp.asarray(np.where(ids % 4 == 1, 30, 0)),
+        leaves=jnp.asarray(np.where(ids % 4 == 2, 50, 10**6)),
+    )
+
+
+def on_devices(n, rule, catalogue, stream, world, **blocks):
+    """Runs on a mesh of n devices; n = 0 is the plain blocked form."""
+    how = partial(simulate_on_mesh, mesh=sharding.make_mesh(item=n)) if n else simulate_blocked
+    run = jax.jit(lambda state: how(rule, state, world, stream, KEY(), **blocks))
+    return run(rule.init(*catalogue))
+
+
+@pytest.fixture(scope="module")
+def undivided(problem):
+    """(x64, rule) -> how it runs on n devices, and what the plain blocked form gives."""
+
+    @cache
+    def forms(x64, rule):
+        catalogue, stream = problem()
+        blocks = {"world": everything(40), "block": 24}
+        run = partial(on_devices, rule=rule, catalogue=catalogue, stream=stream, **blocks)
+        return run, run(0)
+
+    return forms
+
+
+@pytest.mark.parametrize("n", DEVICES)
+@pytest.mark.parametrize(
+    ("x64", "rule", "tolerance"),
+    [(True, SLATES, 1e-10), (False, ORAG, 1e-4)],
+    ids=["float64, k=5", "float32"],
+)
+def test_one_device_and_many_choose_the_same_items(undivided, x64, rule, tolerance, n):
+    with jax.enable_x64(x64):
+        run, (state, trace) = undivided(x64, rule)
+        split_state, split_trace = run(n)
+        np.testing.assert_array_equal(split_trace.item, trace.item)
+        for got, expected in zip(split_trace, trace, strict=True):
+            np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(split_state.theta, state.theta, rtol=tolerance, atol=tolerance)
+
+
+def test_rows_stay_on_their_devices(problem):
+    catalogue, stream = problem()
+    mesh = sharding.make_mesh(item=8)
+    placed = sharding.place(
+        ORAG.init(*catalogue),
+        mesh,
+        State(theta=P("item", None), available=P("item"), t=P()),
+    )
+    run = jax.jit(lambda s: simulate_on_mesh(ORAG, s, Environment(), stream, KEY(), mesh=mesh))
+    state, _ = run(placed)
+    assert state.theta.sharding.shard_shape(state.theta.shape) == (5, 8)
+    assert state.available.sharding.shard_shape(state.available.shape) == (5,)
+
+
+def test_padding_is_never_chosen_and_changes_nothing(problem):
+    with jax.enable_x64(True):
+        catalogue, stream = problem(items=37)
+        _, expected = on_devices(0, ORAG, catalogue, stream, Environment())
+        state, trace = on_devices(8, ORAG, sharding.padded(catalogue, 8), stream, Environment())
+        np.testing.assert_array_equal(trace.item, expected.item)
+        np.testing.assert_allclose(trace.propensity, expected.propensity, rtol=1e-9)
+        np.testing.assert_array_equal(state.theta[37:], 0)
+
+
+def test_a_catalogue_that_does_not_divide_is_refused_with_the_way_out(problem):
+    catalogue, stream = problem(items=37)
+    with pytest.raises(ValueError, match=r"37 items .* 8 devices: pad .*padded\(catalogue, 8\)"):
+        on_devices(8, ORAG, catalogue, stream, Environment())
+
+
+COLLECTIVE = re.compile(
+    r"= (?P<shapes>.*?) (?P<name>all-gather|all-reduce|all-to-all|collective-permute"
+    r"|collective-broadcast|reduce-scatter|ragged-all-to-all|send|recv)(-start)?\("
+)
+
+
+def elements_sent(program, devices):
+    """(name, elements a device contributes) of each collective in a compiled program."""
+    found = []
+    for line in program.as_text().splitlines():
+        if match := COLLECTIVE.search(line):
+            shapes = re.findall(r"\w+\[([\d,]*)\]", match["shapes"])
+            total = sum(int(np.prod([int(n) for n in s.split(",") if n] or [1])) for s in shapes)
+            found.append((match["name"], total / devices if "gather" in match["name"] else total))
+    return found
+
+
+@pytest.mark.parametrize("tile", [1, TILE])  # the rounds of a tile are described together
+@pytest.mark.parametrize("rule", [ORAG, SLATES, BANDITRON])
+def test_a_round_sends_a_few_scalars_between_devices(problem, rule, tile):
+    catalogue, stream = problem(items=8192, width=32)
+    mesh, world = sharding.make_mesh(item=8), everything(8192)
+    run = partial(simulate_on_mesh, mesh=mesh, block=32, tile=tile)
+    program = jax.jit(lambda s: run(rule, s, world, stream, KEY())).lower(rule.init(*catalogue))
+    sent = elements_sent(program.compile(), devices=8)
+    assert len(sent) >= 3  # a maximum, sums, the chosen entry
+    few = 8 * rule.rule.policy.k * tile  # 1024 rows lie on a device: no vector of them would pass
+    assert max(count for _, count in sent) <= few, sent
+
+
+def test_the_search_for_collectives_finds_a_gathered_catalogue():
+    mesh = sharding.make_mesh(item=8)
+    rows = jax.ShapeDtypeStruct((64, 16), jnp.float32, sharding=NamedSharding(mesh, P("item")))
+    gathered = jax.shard_map(
+        lambda x: lax.all_gather(x, "item", tiled=True),
+        mesh=mesh,
+        in_specs=P("item"),
+        out_specs=P(),
+        check_vma=False,
+    )
+    assert elements_sent(jax.jit(gathered).lower(rows).compile(), 8) == [("all-gather", 8 * 16)]
+    # The same done silently: the compiler gathers what a top-k over split rows needs.
+    ranked = jax.jit(lambda theta: lax.top_k(theta.sum(axis=1), 4))
+    assert max(count for _, count in elements_sent(ranked.lower(rows).compile(), 8)) >= 8
+
+
+def test_a_catalogue_on_a_mesh_can_be_swept_over_runs(problem):
+    catalogue, stream = problem()
+    mesh = sharding.make_mesh(item=4)
+    state = ORAG.init(*catalogue)
+
+    def run(order, key):
+        part = stream._replace(order=order)
+        return simulate_on_mesh(ORAG, state, Environment(), part, key, mesh=mesh, block=24)
+
+    orders = jnp.stack([stream.order, stream.order[::-1]])
+    together = jax.jit(lambda *args: sharding.sweep(run, *args))(orders, jax.random.split(KEY(), 2))
+    keys = jax.random.split(KEY(), 2)
+    alone = jax.jit(run)
+    for i in range(2):
+        _, trace = alone(orders[i], keys[i])
+        np.testing.assert_array_equal(together[1].item[i], trace.item)

@@ -1,0 +1,102 @@
+"""Algorithm 2 in the mean: k items drawn without replacement, a reranker picks one of them.
+
+With r the probability that the reranker picks the right item i* when it stands on the slate, and pi
+the probability that i* stood there given the noise of the others (Kool et al. 2019):
+
+    divided by pi      E[c] = p - r 1[i*]                      unbiased for a reranker that knows it
+    divided by p       E[c] = p - r P(i* on the slate) / p_i* 1[i*]              as the paper has it
+
+Slates are enumerated; what stays continuous, the threshold kappa, is integrated out.
+"""
+
+from itertools import combinations, permutations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxret.environments.environment import Environment, respond, simulated_reranker
+from jaxret.learners.rank_one import coefficients
+from jaxret.rules import estimators, policies
+
+P = np.array([0.45, 0.25, 0.15, 0.1, 0.05])
+RIGHT = 2
+DRAWS = 200_000
+
+
+def on_the_slate(k):
+    """P(i on the slate) for every i, by all ordered draws without replacement."""
+    chance = np.zeros(len(P))
+    for slate in permutations(range(len(P)), k):
+        left, probability = 1.0, 1.0
+        for item in slate:
+            probability *= P[item] / left
+            left -= P[item]
+        chance[list(slate)] += probability
+    return chance
+
+
+def below(x, item, k):
+    """P(kappa <= x): fewer than k of the others' perturbed log-probabilities exceed x."""
+    others = [i for i in range(len(P)) if i != item]
+    over = {i: -np.expm1(-np.exp(np.log(P[i]) - x)) for i in others}
+    total = np.zeros_like(x)
+    for size in range(k):
+        for some in combinations(others, size):
+            total += np.prod([over[i] if i in some else 1 - over[i] for i in others], axis=0)
+    return total
+
+
+def threshold(item, k):
+    """The distribution of kappa: a fine grid and its probabilities."""
+    edges = np.linspace(-12, 25, 40_001)
+    return (edges[1:] + edges[:-1]) / 2, np.diff(below(edges, item, k))
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_the_conditional_propensity_averages_to_the_chance_of_standing_on_the_slate(k):
+    for item in range(len(P)):
+        kappa, weight = threshold(item, k)
+        assert weight.sum() == pytest.approx(1, abs=1e-6)
+        conditional = -np.expm1(-np.exp(np.log(P[item]) - kappa))
+        assert (weight * conditional).sum() == pytest.approx(on_the_slate(k)[item], abs=1e-6)
+
+
+@pytest.mark.parametrize("accuracy", [1.0, 0.5])
+@pytest.mark.parametrize("k", [2, 3])
+def test_its_inverse_weight_averages_to_p_less_r(k, accuracy):
+    """Given kappa, i* is on the slate with probability pi, and then counts 1 / pi, r times."""
+    r = accuracy + (1 - accuracy) / k
+    kappa, weight = threshold(RIGHT, k)
+    pi = -np.expm1(-np.exp(np.log(P[RIGHT]) - kappa))
+    exact = P - (weight * pi * r / pi).sum() * (np.arange(len(P)) == RIGHT)
+    np.testing.assert_allclose(exact, P - r * (np.arange(len(P)) == RIGHT), atol=1e-6)
+    np.testing.assert_allclose(sampled(k, accuracy, "propensity"), exact, atol=0.02)
+
+
+@pytest.mark.parametrize("accuracy", [1.0, 0.5])
+def test_the_papers_weight_is_off_by_the_draw(accuracy):
+    k = 3
+    r = accuracy + (1 - accuracy) / k
+    factor = r * on_the_slate(k)[RIGHT] / P[RIGHT]
+    expected = P - factor * (np.arange(len(P)) == RIGHT)
+    np.testing.assert_allclose(sampled(k, accuracy, "model"), expected, atol=0.03)
+    assert factor > 1.5 * r  # not a small thing
+
+
+def sampled(k, accuracy, divide_by):
+    """The mean coefficients of many rounds of the real policy, reranker and estimator."""
+    rule = policies.softmax(k=k)
+    world = Environment(reranker=simulated_reranker(accuracy=accuracy))
+    estimator = estimators.importance_weighted(divide_by=divide_by)
+    logits, labels = jnp.log(jnp.asarray(P, jnp.float32)), jnp.array([RIGHT])
+
+    def one(key):
+        draw, lot = jax.random.split(key)
+        slate = rule.show(draw, logits, None)
+        choice, feedback, _ = respond(world, lot, slate, labels, jnp.zeros((), jnp.int32))
+        return coefficients(estimator, logits, choice, feedback, None)
+
+    rounds = jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(7), DRAWS))
+    return np.asarray(rounds, np.float64).mean(axis=0)

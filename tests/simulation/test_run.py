@@ -1,0 +1,108 @@
+"""What a run says of itself: accuracy with its error, curves, states, a picture, a table."""
+
+import builtins
+
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+import jaxret as jr
+from jaxret.simulation import run as runs
+
+
+@pytest.fixture(scope="module")
+def run(task):
+    return jr.simulate(jr.orag(tau=0.1, eta=0.02), task, exposures=3, seeds=(4, 9))
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+def test_accuracy_is_the_share_of_rounds_that_went_well(run, task):
+    right = task.labels[run.order][..., 0] == run.trace.item
+    each = right.mean(axis=1)
+    np.testing.assert_allclose(run.accuracy.values, each)
+    assert run.accuracy.error == pytest.approx(abs(each[0] - each[1]) / 2)
+
+
+def test_it_prints_who_how_many_rounds_how_and_how_well(run, task):
+    words = f"orag on small: 180 rounds x 2 seeds (blocked, {run.seconds:.1f} s), accuracy "
+    assert repr(run) == words + str(run.accuracy)
+    alone = jr.simulate(jr.frozen(), task)
+    assert "60 rounds x 1 seed (blocked" in repr(alone)
+    assert repr(alone).endswith(f"accuracy {alone.accuracy.mean:.3f} ± —")
+
+
+def test_curves_and_states_are_of_every_seed(run):
+    assert list(run.curves) == ["success", "reward", "loss", "p_success"]
+    assert {curve.shape for curve in run.curves.values()} == {(2, 180)}
+    np.testing.assert_array_equal(run.curves["success"], run.trace.success)
+    np.testing.assert_array_equal(run.state(9).theta, run.states.theta[1])
+    assert int(run.state(4).t) == 180
+    with pytest.raises(ValueError, match=r"seed must be one of \[4, 9\], got 0"):
+        run.state(0)
+    with pytest.raises(ValueError, match=r"seed must be one of \[4, 9\], got 1"):
+        run.save("nowhere", seed=1)
+
+
+def test_a_plot_has_a_line_of_running_means_and_a_band(run):
+    figure = run.plot(window=10)
+    (ax,) = figure.axes
+    (line,) = ax.get_lines()
+    x, y = line.get_xdata(), line.get_ydata()
+    np.testing.assert_array_equal(x, np.arange(10, 181))  # from the first whole window on
+    assert y[-1] == pytest.approx(run.trace.success[:, -10:].mean())
+    assert y[0] == pytest.approx(run.trace.success[:, :10].mean())
+    (longer,) = run.plot(window=1000).axes[0].get_lines()
+    assert longer.get_ydata() == pytest.approx(run.trace.success.mean())
+    assert len(ax.collections) == 1  # the band
+    assert "orag" in [text.get_text() for text in ax.texts]
+    assert ax.get_ylabel() == "success, mean of 10 rounds"
+    assert run.plot("loss").axes[0].get_ylabel() == "loss, mean of 9 rounds"
+    with pytest.raises(ValueError, match="curve must be one of success, reward, loss, p_success"):
+        run.plot("regret")
+
+
+def test_a_notebook_shows_a_figure_once(run, monkeypatch):
+    assert run.plot().number in plt.get_fignums()
+    plt.close("all")
+    monkeypatch.setattr(matplotlib, "get_backend", lambda: "module://matplotlib_inline.backend")
+    run.plot()
+    assert not plt.get_fignums()  # what is left open would be shown after the cell, once more
+
+
+def test_runs_share_a_plot(run, task):
+    frozen = jr.simulate(jr.frozen(), task)
+    (ax,) = runs.plot([run, frozen], window=5).axes
+    assert [line.get_label() for line in ax.get_lines()] == ["orag", "frozen"]
+    assert len(ax.collections) == 1  # one seed has no band
+    with pytest.raises(ValueError, match="one run or more"):
+        runs.plot([])
+
+
+def test_a_frame_has_a_row_for_each_round(run):
+    frame = run.frame()
+    assert len(frame) == 360
+    assert list(frame.columns[:4]) == ["learner", "seed", "round", "query"]
+    line = frame[(frame.seed == 9) & (frame["round"] == 17)].iloc[0]
+    assert line["item"] == run.trace.item[1, 17]
+    assert line["query"] == run.order[1, 17]
+    accuracy = frame.groupby("seed").success.mean()
+    np.testing.assert_allclose(accuracy, run.accuracy.values)
+
+
+def test_without_pandas_the_command_is_given(run, monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name == "pandas":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ImportError, match="a frame needs pandas: pip install pandas"):
+        run.frame()

@@ -1,0 +1,43 @@
+"""What picks from slates outside the program is asked in every round, and its pick counts."""
+
+import numpy as np
+
+import jaxret as jr
+from jaxret.simulation.selected import simulation_with
+from jaxret.simulation.streams import exposures
+from tests.problems import make_task
+
+TASK = make_task()
+SEEDS = (0, 1)
+ORDERS = np.stack([exposures(len(TASK), 1, seed)[:20] for seed in SEEDS])
+
+
+def three_shown():
+    return jr.orag(tau=0.3, eta=0.02, k=3)
+
+
+def played(pick):
+    """The trace of twenty rounds, cut into chunks of eight, and what was asked in each."""
+    asked = []
+
+    def select(queries, items):
+        asked.append((np.array(queries), np.array(items)))
+        return pick(items)
+
+    simulation = simulation_with(select, three_shown, TASK, seeds=SEEDS, chunk=8)
+    _, trace = simulation.run(simulation.setting(), ORDERS)
+    queries, items = (np.stack(parts, axis=1) for parts in zip(*asked, strict=True))
+    return trace, queries, items
+
+
+def test_it_is_asked_in_every_round_and_its_pick_is_used():
+    for place in (0, 2):
+        trace, queries, items = played(lambda items, place=place: np.full(len(items), place))
+        np.testing.assert_array_equal(queries, ORDERS)
+        np.testing.assert_array_equal(trace.item, items[..., place])
+
+
+def test_the_reward_is_the_selectors_where_it_gives_one():
+    rewards = np.array([1.0, 0.0], np.float32)
+    trace, *_ = played(lambda items: (np.zeros(len(items), int), rewards))
+    np.testing.assert_array_equal(trace.reward, np.repeat(rewards[:, None], 20, axis=1))

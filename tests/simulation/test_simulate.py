@@ -1,0 +1,274 @@
+"""One call runs a learner: the same rounds in every form, for every seed, cut or in one piece."""
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxret as jr
+from jaxret.runtime import progress
+from jaxret.runtime.checkpoint import Interrupted
+from jaxret.simulation import streams
+from jaxret.simulation.engine import Simulation
+from jaxret.simulation.scan import scan_rounds
+from jaxret.types import Stream
+
+SETTINGS = {"tau": 0.1, "eta": 0.02}
+
+
+def scanned(learner, task, *, seed, exposures=1, environment=None):
+    """The plain scan, called by hand."""
+    order = streams.exposures(len(task), exposures, seed)
+    stream = Stream(jnp.asarray(task.queries), jnp.asarray(task.labels), jnp.asarray(order))
+    here = None if task.available is None else jnp.asarray(task.available)
+    state = learner.init(jnp.asarray(task.theta), here)
+    world = environment or jr.Environment()
+    return jax.jit(lambda: scan_rounds(learner, state, world, stream, jax.random.key(seed)))()
+
+
+def same(one, other):
+    """Bit for bit."""
+    jax.tree.map(np.testing.assert_array_equal, one, other)
+
+
+@pytest.fixture(scope="module")
+def coming_and_going(small):
+    """13 tools, one of which is never there; others come late, or leave, or are away."""
+    task = small(items=13, available=np.arange(13) != 4)
+    ids = np.arange(13)
+    arrives = np.select([ids % 5 == 1, ids % 5 == 2], [40, 60], 0)
+    leaves = np.select([ids % 5 == 3, ids % 5 == 2], [50, 20], 1000)
+    return task, jr.Environment(noise_rate=0.1, arrives=arrives, leaves=leaves)
+
+
+@pytest.mark.parametrize("devices", [None, 2, 8])
+def test_every_form_runs_the_rounds_of_the_plain_scan(coming_and_going, devices):
+    task, environment = coming_and_going
+    learner = jr.orag(**SETTINGS)
+    run = jr.simulate(
+        learner, task, exposures=2, seeds=(3, 1), environment=environment, devices=devices, chunk=32
+    )
+    assert run.how == ("blocked" if devices is None else f"mesh of {devices} devices")
+    assert run.states.theta.shape == (2, 13, 8)
+    for place, seed in enumerate(run.seeds):
+        state, trace = scanned(learner, task, seed=seed, exposures=2, environment=environment)
+        np.testing.assert_array_equal(run.trace.item[place], trace.item)
+        np.testing.assert_array_equal(run.trace.success[place], trace.success)
+        np.testing.assert_allclose(run.trace.loss[place], trace.loss, rtol=2e-4, atol=1e-5)
+        np.testing.assert_allclose(run.state(seed).theta, state.theta, atol=1e-5)
+        np.testing.assert_array_equal(run.state(seed).available, task.available)
+    never = (run.trace.item == 4) | ((run.trace.item % 5 == 1) & (np.arange(120) < 40))
+    assert not never.any()
+
+
+@pytest.mark.parametrize(
+    ("learner", "devices"), [(jr.greedy(), None), (jr.greedy(), 2), (jr.mapped(), None)]
+)
+def test_a_judge_is_believed_in_every_form(task, learner, devices):
+    verdicts = np.random.default_rng(0).random((len(task), len(task.theta)))
+    judge = jr.judged(verdicts)
+    run = jr.simulate(learner, task, exposures=2, environment=judge, devices=devices)
+    np.testing.assert_allclose(run.trace.reward, verdicts[run.order, run.trace.item], rtol=1e-6)
+    assert set(run.trace.success.ravel().tolist()) == {0.0, 1.0}
+
+
+@pytest.mark.parametrize("devices", [None, 2])
+def test_a_judge_that_knows_the_right_tool_uses_it_whenever_it_is_shown(task, devices):
+    right = np.arange(len(task.theta)) == task.labels[:, :1]
+    world = jr.Environment(reranker=jr.judging_reranker(right))
+    run = jr.simulate(jr.orag(k=4), task, exposures=2, environment=world, devices=devices)
+    success, asked = run.trace.success, run.order
+    labels = task.labels[asked, 0]
+    np.testing.assert_array_equal(run.trace.item == labels, success == 1)
+    alone = jr.simulate(jr.orag(k=4), task, exposures=2, devices=devices)
+    assert success.mean() > alone.trace.success.mean() + 0.1
+
+
+def test_what_has_no_blocked_form_takes_the_scan_and_no_devices(task):
+    learner = jr.mapped(tau=0.1, eta=0.01)
+    run = jr.simulate(learner, task, chunk=32)
+    state, trace = scanned(learner, task, seed=0)
+    assert run.how == "scan"
+    np.testing.assert_array_equal(run.trace.item[0], trace.item)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x[0], y, atol=1e-6), run.states, state)
+    with pytest.raises(ValueError, match=r"'mapped' has no blocked form.*leave devices out"):
+        jr.simulate(learner, task, devices=2)
+    with pytest.raises(ValueError, match="needs 99 devices"):
+        jr.simulate(jr.greedy(), task, devices=99)
+
+
+def test_seeds_are_counted_or_named_and_do_not_mix(task):
+    learner = jr.orag(**SETTINGS)
+    three = jr.simulate(learner, task, seeds=3)
+    assert three.seeds == (0, 1, 2)
+    same(three.trace, jr.simulate(learner, task, seeds=np.int64(3)).trace)
+    named = jr.simulate(learner, task, seeds=[2, 7])
+    assert named.seeds == (2, 7)
+    np.testing.assert_array_equal(named.order[0], three.order[2])
+    np.testing.assert_array_equal(named.trace.item[0], three.trace.item[2])
+    assert (named.trace.item[0] != named.trace.item[1]).any()
+
+
+def test_chunks_do_not_matter(task):
+    learner = jr.orag(**SETTINGS)
+    runs = [jr.simulate(learner, task, exposures=3, chunk=chunk) for chunk in (128, 256)]
+    same(runs[0].trace, runs[1].trace)
+    same(runs[0].states, runs[1].states)
+    assert runs[0].trace.item.shape == (1, 180)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"seeds": 0}, "seeds must be how many, 1 or more, .*got 0"),
+        ({"seeds": []}, "seeds must be"),
+        ({"seeds": [1, 1]}, "seeds must be .*different"),
+        ({"seeds": [-1]}, "seeds must be"),
+        ({"exposures": 0}, "exposures must be a whole number >= 1, got 0"),
+        ({"exposures": 1.5}, "exposures must be a whole number >= 1, got 1.5"),
+        ({"chunk": 0}, "chunk must be >= 1"),
+        ({"devices": 0}, "devices must be None or >= 1, got 0"),
+        ({"environment": jr.Environment(noise_rate=0.7)}, r"noise_rate must be .*in \[0, 0.5\]"),
+        ({"environment": jr.Environment(arrives=np.zeros(3))}, "arrives, .* must be 12, got 3"),
+        ({"environment": jr.Environment(leaves=np.zeros(30))}, "leaves, .* must be 12, got 30"),
+        ({"environment": jr.judged(np.zeros((60, 9)))}, r"verdicts must be \[60, 12\], .*, 9\)"),
+        (
+            {"environment": jr.Environment(reranker=jr.judging_reranker(np.zeros((9, 12))))},
+            r"verdicts must be \[60, 12\], .*\(9, 12\)",
+        ),
+    ],
+)
+def test_settings_out_of_range_are_named(task, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        jr.simulate(jr.greedy(), task, **arguments)
+
+
+def test_a_slate_longer_than_the_catalogue_is_refused(task):
+    with pytest.raises(ValueError, match="k=13 items are asked of a catalogue of 12"):
+        jr.simulate(jr.orag(k=13), task)
+    with pytest.raises(ValueError, match="the queries of small must be one or more, got 0"):
+        jr.simulate(jr.greedy(), task.select([]))
+
+
+def stopped(monkeypatch, simulate, *, at=2):
+    """Runs until SIGTERM comes in the chunk of that number."""
+    steps, step = [], Simulation.step
+
+    def interrupting(*args):
+        steps.append(args)
+        if len(steps) == at:
+            signal.raise_signal(signal.SIGTERM)
+        return step(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Simulation, "step", interrupting)
+        with pytest.raises(Interrupted):
+            simulate()
+    assert len(steps) == at
+
+
+@pytest.mark.parametrize(
+    "preset", [jr.orag, jr.mapped_replayed], ids=lambda preset: preset.__name__
+)
+def test_an_interrupted_run_goes_on_bit_for_bit(task, tmp_path, monkeypatch, capsys, preset):
+    def simulate(resume=None):
+        options = {"exposures": 3, "seeds": 2, "chunk": 64, "resume": resume}
+        return jr.simulate(preset(**SETTINGS), task, **options)
+
+    straight = simulate()
+    stopped(monkeypatch, lambda: simulate(tmp_path / "run"))
+    assert "the same command resumes" in capsys.readouterr().err
+    resumed = simulate(tmp_path / "run")
+    same(resumed.trace, straight.trace)
+    same(resumed.states, straight.states)
+    again = simulate(tmp_path / "run")  # all of it is there
+    same(again.states, straight.states)
+
+
+@pytest.mark.slow
+def test_another_process_goes_on_with_a_reranker_of_its_own(tmp_path):
+    """What is one run is decided by its program, not by where in memory a function lies."""
+    program = textwrap.dedent("""
+        import signal, sys
+        import jax
+        jax.config.update("jax_num_cpu_devices", 8)
+        import jaxret as jr
+        from jaxret.simulation.engine import Simulation
+        from tests.problems import make_task
+
+        kill, folder = sys.argv[1:]
+        step, steps = Simulation.step, []
+        def interrupting(*args):
+            steps.append(args)
+            if len(steps) == int(kill):
+                signal.raise_signal(signal.SIGTERM)
+            return step(*args)
+        Simulation.step = interrupting
+        world = jr.Environment(reranker=jr.simulated_reranker(accuracy=0.8))
+        learner = jr.orag(tau=0.1, eta=0.02, k=3)
+        run = jr.simulate(learner, make_task(), exposures=3, environment=world, chunk=64,
+                          resume=folder)
+        print(len(steps), run.states.theta.sum())
+    """)
+
+    def simulate(kill, folder):
+        return subprocess.run(
+            [sys.executable, "-c", program, str(kill), str(tmp_path / folder)],
+            capture_output=True,
+            text=True,
+            cwd=Path(__file__).parents[2],
+            env=os.environ | {"JAX_COMPILATION_CACHE_DIR": jax.config.jax_compilation_cache_dir},
+        )
+
+    killed = simulate(1, "cut")
+    assert killed.returncode == 143, killed.stderr
+    assert "orag: stopped at step 1" in killed.stderr
+    resumed, straight = simulate(0, "cut"), simulate(0, "straight")
+    assert resumed.stdout.split()[0] == "2", resumed.stderr
+    assert straight.stdout.split()[0] == "3", straight.stderr
+    assert resumed.stdout.split()[1] == straight.stdout.split()[1]
+
+
+def test_a_folder_of_another_run_is_refused(task, small, tmp_path):
+    late = np.where(np.arange(12) == 11, 7, 0)
+    first = {
+        "learner": jr.banditron(tau=0.1, epsilon=0.2),
+        "task": task,
+        "seeds": 1,
+        "environment": jr.Environment(arrives=late),
+        "exposures": 1,
+    }
+    jr.simulate(**first, resume=tmp_path)
+    changes = (
+        {"learner": jr.banditron(tau=0.1, epsilon=0.3)},
+        {"learner": jr.banditron(tau=0.1, epsilon=0.2, projection=jr.sphere(radius=2.0))},
+        {"learner": jr.banditron(tau=0.1, epsilon=0.2, schedule=jr.schedules.inverse_sqrt())},
+        {"task": small(seed=1)},
+        {"seeds": (1,)},
+        {"exposures": 2},
+        {"environment": jr.Environment(arrives=np.where(late, 8, 0))},
+    )
+    for change in changes:
+        with pytest.raises(ValueError, match="holds another simulation"):
+            jr.simulate(**(first | change), resume=tmp_path)
+    jr.simulate(**first, resume=tmp_path)
+
+
+@pytest.mark.parametrize(("seconds", "lines"), [(0.0, 0), (31.0, 1)])
+def test_a_progress_bar_is_for_what_is_long(task, capsys, monkeypatch, seconds, lines):
+    """By a clock that moves on at each look, whatever the machine's speed."""
+    clock = itertools.count(0.0, seconds)
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr("tqdm.std.time", lambda: next(clock))
+    jr.simulate(jr.greedy(), task)
+    error = capsys.readouterr().err
+    assert (error.count("60/60"), error.count("\n")) == (lines, lines)

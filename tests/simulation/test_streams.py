@@ -1,0 +1,87 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxret.environments.environment import Environment
+from jaxret.learners import presets
+from jaxret.rules import projections
+from jaxret.simulation import streams
+from jaxret.simulation.scan import scan_rounds
+from jaxret.types import Stream
+
+
+def test_each_exposure_shows_every_query_once_in_a_new_order():
+    order = streams.exposures(50, 3, seed=1).reshape(3, 50)
+    np.testing.assert_array_equal(np.sort(order, axis=1), np.tile(np.arange(50), (3, 1)))
+    assert len({tuple(row) for row in order}) == 3
+
+
+def test_the_seed_decides_the_order():
+    first, again, other = (streams.exposures(50, 1, seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+
+
+def test_hops_keep_a_task_together_and_in_order():
+    task = np.array([4, 4, 4, 1, 7, 7, 0, 0, 0, 0])
+    order = streams.hops(task, 1, seed=0)
+    np.testing.assert_array_equal(np.sort(order), np.arange(10))
+    seen = task[order]
+    assert np.count_nonzero(np.diff(seen)) == 3  # four tasks, each in one piece
+    within = order[1:][np.diff(seen) == 0] - order[:-1][np.diff(seen) == 0]
+    assert (within == 1).all()
+
+
+def test_hops_shuffle_the_tasks():
+    task = np.repeat(np.arange(20), 2)
+    assert len({tuple(task[streams.hops(task, 1, seed)][::2]) for seed in range(5)}) == 5
+
+
+def test_tasks_come_again_in_another_order():
+    task = np.repeat(np.arange(20), 2)
+    first, second = streams.hops(task, 2, seed=0).reshape(2, 40)
+    np.testing.assert_array_equal(np.sort(first), np.sort(second))
+    assert (first != second).any()
+    assert (task[second][::2] == task[second][1::2]).all()
+
+
+def test_tasks_in_pieces_are_refused():
+    with pytest.raises(ValueError, match="sort them by task first"):
+        streams.hops(np.array([0, 1, 0]), 1, seed=0)
+
+
+def test_a_task_succeeds_when_all_its_hops_do():
+    success = np.array([1, 1, 0, 1, 1, 0, 1])
+    task = np.array([5, 5, 2, 2, 9, 3, 3])
+    # task 2: 0, 1; task 3: 0, 1; task 5: 1, 1; task 9: 1
+    np.testing.assert_array_equal(streams.by_task(success, task), [0, 0, 1, 1])
+
+
+def test_hops_update_after_every_sub_query():  # Algorithm 4
+    rng = np.random.default_rng(2)
+    task = np.array([0, 0, 0, 1, 2, 2])
+    stream = Stream(
+        queries=jnp.asarray(rng.normal(size=(6, 4)), jnp.float32),
+        labels=jnp.arange(6, dtype=jnp.int32)[:, None],
+        order=jnp.asarray(streams.hops(task, 1, seed=0)),
+    )
+    rule = presets.full_information(tau=1.0, eta=0.5, projection=projections.none())
+    theta = rng.normal(size=(6, 4)).astype(np.float32)
+    start = rule.init(jnp.asarray(theta), jnp.ones(6, bool))
+    run = jax.jit(lambda s: scan_rounds(rule, s, Environment(), stream, jax.random.key(0)))
+    state, trace = run(start)
+    for hop in np.asarray(stream.order):  # hop i has label i; nothing is left until the task ends
+        q = np.asarray(stream.queries)[hop]
+        p = np.exp(theta @ q) / np.exp(theta @ q).sum()
+        theta = theta - 0.5 * np.outer(p - np.eye(6)[hop], q)
+    np.testing.assert_allclose(state.theta, theta, rtol=1e-4, atol=1e-5)
+    solved = streams.by_task(np.asarray(trace.success), task[np.asarray(stream.order)])
+    success = dict(zip(np.asarray(stream.order), np.asarray(trace.success), strict=True))
+    assert solved.tolist() == [min(success[i] for i in np.flatnonzero(task == n)) for n in range(3)]
+
+
+@pytest.mark.parametrize(("n", "times"), [(0, 1), (3, 0)])
+def test_an_empty_stream_is_refused(n, times):
+    with pytest.raises(ValueError, match="must be >= 1, got 0"):
+        streams.exposures(n, times, seed=0)

@@ -1,0 +1,139 @@
+"""A grid is one program and every run of it the run by itself; it chooses where it may."""
+
+import jax
+import numpy as np
+import pytest
+
+import jaxret as jr
+from jaxret.simulation.engine import Simulation
+
+GRID = {"tau": [0.05, 0.2], "eta": [0.001, 0.02]}
+
+
+@pytest.fixture(scope="module")
+def parts(small):
+    return small(queries=120).split((0.6, 0.2, 0.2), seed=1)
+
+
+@pytest.fixture(scope="module")
+def grid(parts):
+    return jr.sweep(jr.greedy, parts[0], exposures=2, seeds=2, **GRID)
+
+
+def test_every_setting_is_the_run_by_itself(grid, parts):
+    settings = [{"tau": tau, "eta": eta} for tau in GRID["tau"] for eta in GRID["eta"]]
+    assert [run.settings for run in grid.runs] == settings
+    for run, setting in zip(grid.runs, settings, strict=True):
+        alone = jr.simulate(jr.greedy(**setting), parts[0], exposures=2, seeds=2)
+        np.testing.assert_array_equal(run.trace.item, alone.trace.item)
+        np.testing.assert_allclose(run.states.theta, alone.states.theta, atol=1e-6)
+        np.testing.assert_allclose(run.accuracy.values, alone.accuracy.values)
+
+
+def test_a_grid_is_compiled_once(parts, monkeypatch):
+    calls, step = [], Simulation.step
+
+    def counted(simulation, *args):
+        calls.append(simulation._step)
+        return step(simulation, *args)
+
+    monkeypatch.setattr(Simulation, "step", counted)
+    jr.sweep(jr.greedy, parts[0], exposures=4, seeds=2, chunk=128, **GRID)
+    assert len(calls) == 3  # chunks
+    assert {program._cache_size() for program in calls} == {1}
+
+
+def test_the_best_setting_has_the_largest_mean_ndcg_where_it_was_not_streamed(grid, parts):
+    _, choose, _ = parts
+    means = [jr.evaluate(run, choose)["ndcg@10"].mean for run in grid.runs]
+    best = grid.best(on=choose)
+    assert best is grid.runs[int(np.argmax(means))]
+    assert best.settings == grid.runs[int(np.argmax(means))].settings
+    recalls = [jr.evaluate(run, choose, ("recall@1",))["recall@1"].mean for run in grid.runs]
+    best = grid.best(on=choose, metric="recall@1")
+    assert recalls[grid.runs.index(best)] == max(recalls)
+
+
+def test_ties_go_to_the_smaller_eta(parts):
+    """Steps too small to change any ranking."""
+    for etas in ([1e-9, 1e-10], [1e-10, 1e-9]):
+        grid = jr.sweep(jr.greedy, parts[0], eta=etas)
+        assert grid.best(on=parts[1]).settings == {"eta": 1e-10}
+
+
+def test_a_setting_that_diverged_is_not_chosen(parts):
+    free = jr.sweep(jr.orag, parts[0], eta=[1e36, 1e-4], projection=jr.projections.none())
+    assert not np.isfinite(free.runs[0].states.theta).all()
+    assert free.best(on=parts[1]).settings == {"eta": 1e-4}
+
+
+def test_questions_that_were_streamed_do_not_choose(grid, parts, small):
+    train = parts[0]
+    with pytest.raises(ValueError, match="belong to questions that were streamed"):
+        grid.best(on=train)
+    whole = small(queries=120)  # the same questions, under another name and other numbers
+    here = [int((whole.queries == part.queries[0]).all(axis=1).argmax()) for part in parts[:2]]
+    arrays = whole.theta, whole.queries[here], whole.labels[here]
+    again = jr.Task.from_arrays(*arrays, ids=whole.ids, name="other")
+    with pytest.raises(ValueError, match="1 queries of the task that chooses"):
+        grid.best(on=again)
+    fresh = small(queries=40, seed=5)
+    own = jr.Task.from_arrays(train.theta, fresh.queries, fresh.labels, ids=train.ids, name="small")
+    assert grid.best(on=own) in grid.runs  # equal numbers of groups, other questions
+
+
+def test_same_questions_of_a_data_set_that_was_loaded_twice_do_not_choose(tmp_path):
+    from tests import tiny
+
+    encoder = tiny.encoder(tmp_path)
+    tasks = [jr.load_task("deskbank", encoder=encoder, cache=tmp_path / "c") for _ in range(2)]
+    streamed = tasks[0].select(np.arange(40))
+    grid = jr.sweep(jr.greedy, streamed, eta=[0.01])
+    with pytest.raises(ValueError, match="belong to questions that were streamed"):
+        grid.best(on=tasks[1].select([39, 50]))
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"tau": [0.1, -1.0]}, ValueError, "tau must be > 0, got -1"),
+        ({"tau": []}, ValueError, "tau must be a list of one or more numbers"),
+        ({"k": [1, 2]}, ValueError, r"k=\[1, 2\] cannot vary within one program.*for each k"),
+        ({"divide_by": ["model"]}, ValueError, "divide_by=.* cannot vary within one program"),
+        ({"tau": 0.1}, ValueError, "a sweep needs a list of values"),
+        ({"taus": [0.1]}, TypeError, "taus"),
+        ({"tau": [0.1], "seeds": 0}, ValueError, "seeds must be"),
+    ],
+)
+def test_settings_that_cannot_be_swept_are_named(parts, settings, error, message):
+    with pytest.raises(error, match=message):
+        jr.sweep(jr.orag, parts[0], **settings)
+
+
+def test_any_number_of_any_rule_can_be_an_axis(parts):
+    def rule(*, rate, epsilon=0.1):
+        explorer = jr.with_exploration(jr.greedy(tau=0.1), epsilon)
+        return jr.with_query_map(explorer, rate=rate)
+
+    grid = jr.sweep(rule, parts[0], rate=(0.5, 2.0), epsilon=np.array([0.1, 0.3]))
+    alone = jr.simulate(rule(rate=2.0, epsilon=0.1), parts[0])
+    np.testing.assert_array_equal(grid.runs[2].trace.item, alone.trace.item)
+    jax.tree.map(
+        lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5), grid.runs[2].states, alone.states
+    )
+    assert grid.best(on=parts[1]).settings.keys() == {"rate", "epsilon"}
+
+
+def test_tables_hold_a_line_for_each_run(grid, parts):
+    frozen = jr.simulate(jr.frozen(), parts[0], seeds=2)
+    lines = jr.table([frozen, grid.runs[1]], on=parts[1], metrics=("ndcg@10", "recall@5")).split(
+        "\n"
+    )
+    assert lines[0].split() == [
+        *("learner", "online", "accuracy", "ndcg@10", "recall@5", "rounds", "how")
+    ]
+    assert lines[1].startswith("frozen")
+    assert str(frozen.accuracy) in lines[1]
+    assert lines[2].startswith("greedy (tau=0.05, eta=0.02)")
+    assert str(jr.evaluate(grid.runs[1], parts[1])["ndcg@10"]) in lines[2]
+    assert len(repr(grid).split("\n")) == 5

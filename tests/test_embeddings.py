@@ -1,0 +1,141 @@
+"""What was learnt leaves and comes back, and ranks as the learner does."""
+
+import importlib.util
+import json
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxret as jr
+from jaxret.evaluation import metrics
+from tests import tiny
+
+SETTINGS = {"tau": 0.2, "eta": 0.01}
+LEARNERS = {
+    "greedy": jr.greedy(**SETTINGS),
+    "mapped": jr.mapped(**SETTINGS),
+    "low_rank": jr.low_rank(**SETTINGS, rank=4),
+    "centred": jr.centred(**SETTINGS),
+    "centred_replayed": jr.centred_replayed(**SETTINGS),
+    "whitened": jr.whitened(**SETTINGS),
+    "paper_adamw": jr.paper_adamw(tau=0.2, eta=1e-3, batch=4),
+}
+
+
+def ranked(learner, state, task):
+    """By the learner's own scores, ties as trec_eval has them."""
+    place = metrics.tie_order(task.ids)
+    scores = np.asarray(learner.scores(state, jnp.asarray(task.queries)))
+    return np.stack([np.lexsort((place, -row)) for row in scores])
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_saved_and_loaded_it_ranks_as_the_learner_does(task, tmp_path, name):
+    run = jr.simulate(LEARNERS[name], task, seeds=(3, 5), exposures=2)
+    run.save(tmp_path / "learnt", seed=5)
+    saved = jr.load_embeddings(tmp_path / "learnt")
+    state = run.state(5)
+    np.testing.assert_array_equal(saved.theta, state.theta)
+    np.testing.assert_array_equal(saved.rank(task.queries, k=12), ranked(run.learner, state, task))
+    scores = run.learner.scores(state, jnp.asarray(task.queries))
+    np.testing.assert_allclose(saved.scores(task.queries), scores, atol=1e-5)
+    assert (saved.query_matrix is not None) == (run.learner.map_queries is not None)
+    if saved.query_matrix is not None:
+        assert np.abs(saved.query_matrix - np.eye(8)).max() > 1e-4  # it did move
+    of_saved = jr.evaluate(saved, task)["ndcg@10"].mean
+    assert of_saved == pytest.approx(jr.evaluate(run, task)["ndcg@10"].values[1])
+
+
+def test_the_files_can_be_read_without_jaxret(task, tmp_path):
+    from safetensors.numpy import load_file
+
+    run = jr.simulate(jr.centred(**SETTINGS), task, seeds=2)
+    run.save(tmp_path)
+    files = {path.name for path in tmp_path.iterdir()}
+    assert files == {"theta.npy", "embeddings.safetensors", "embeddings.json"}
+    theta = np.load(tmp_path / "theta.npy")
+    np.testing.assert_array_equal(theta, run.states.theta[0])
+    arrays = load_file(tmp_path / "embeddings.safetensors")
+    assert sorted(arrays) == ["query_matrix", "query_offset", "theta"]
+    mapped = task.queries @ arrays["query_matrix"].T + arrays["query_offset"]
+    scores = run.learner.scores(run.state(0), jnp.asarray(task.queries))
+    np.testing.assert_allclose(mapped @ theta.T, scores, atol=1e-5)
+    described = json.loads((tmp_path / "embeddings.json").read_text())
+    assert described.pop("ids") == list(task.ids)
+    assert described == {
+        "learner": "centred",
+        "settings": {"tau": 0.2, "eta": 0.01},
+        "encoder": None,
+        "document": None,
+        "data": "small",
+        "jaxret": jr.__version__,
+    }
+
+
+def test_encoder_template_and_chosen_settings_are_named(tmp_path):
+    encoder = tiny.encoder(tmp_path)
+    task = jr.load_task("deskbank", encoder=encoder, document="terse", cache=tmp_path / "cache")
+    grid = jr.sweep(jr.orag, task.select(np.arange(30)), tau=0.1, eta=[0.001, 0.01])
+    facts = grid.runs[1].embeddings().facts
+    assert (facts["encoder"], facts["document"]) == ("tiny", "terse")
+    assert facts["settings"] == {"tau": 0.1, "eta": 0.01}
+
+
+def test_absent_tools_are_kept_and_not_ranked(small, tmp_path):
+    there = np.arange(12) % 4 > 0
+    task = small(available=there)
+    run = jr.simulate(jr.greedy(**SETTINGS), task)
+    run.save(tmp_path)
+    saved = jr.load_embeddings(tmp_path)
+    np.testing.assert_array_equal(saved.available, there)
+    assert saved.theta.shape == (12, 8)
+    best = ranked(run.learner, run.state(0), task)[:, :9]
+    np.testing.assert_array_equal(saved.rank(task.queries, k=9), best)
+    assert there[best].all()
+    with pytest.raises(ValueError, match=r"k must be in 1 .. 9, the tools that are there, got 10"):
+        saved.rank(task.queries)
+
+
+def test_a_mesh_leaves_no_padding(small, tmp_path):
+    run = jr.simulate(jr.greedy(**SETTINGS), small(items=13), devices=8)
+    run.save(tmp_path)
+    assert np.load(tmp_path / "theta.npy").shape == (13, 8)
+    assert jr.load_embeddings(tmp_path).available is None
+
+
+def test_what_is_damaged_or_does_not_fit_is_named(task, tmp_path):
+    with pytest.raises(
+        FileNotFoundError, match=r"holds no embeddings.json: write it with run.save"
+    ):
+        jr.load_embeddings(tmp_path)
+    jr.simulate(jr.greedy(), task).save(tmp_path)
+    saved = jr.load_embeddings(tmp_path)
+    with pytest.raises(ValueError, match=r"queries must be \[N, 8\], got the shape \[60, 5\]"):
+        saved.rank(np.ones((60, 5)))
+    for k in (0, 13):
+        with pytest.raises(ValueError, match=r"k must be in 1 .. 12"):
+            saved.rank(task.queries, k=k)
+    words, tensors = tmp_path / "embeddings.json", tmp_path / "embeddings.safetensors"
+    text, data = words.read_text(), tensors.read_bytes()
+    fewer = json.dumps(json.loads(text) | {"ids": ["a"]})
+    for file, content in ((words, text[:50]), (words, "{}"), (words, fewer), (tensors, data[:90])):
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+        with pytest.raises(ValueError, match=r"is damaged .*save it again"):
+            jr.load_embeddings(tmp_path)
+        words.write_text(text)
+        tensors.write_bytes(data)
+    tensors.unlink()
+    with pytest.raises(ValueError, match="is damaged"):
+        jr.load_embeddings(tmp_path)
+
+
+def test_a_faiss_index_finds_the_same_tools_or_says_what_it_needs(small):
+    task = small(available=np.arange(12) % 4 > 0)
+    saved = jr.simulate(jr.mapped(**SETTINGS), task).embeddings()
+    if importlib.util.find_spec("faiss") is None:
+        with pytest.raises(ImportError, match=r"a FAISS index needs faiss: pip install"):
+            saved.faiss()
+        return
+    _, found = saved.faiss().search(saved.map_queries(task.queries), 5)
+    np.testing.assert_array_equal(found, saved.rank(task.queries, k=5))
