@@ -36,6 +36,7 @@ from omegaconf import DictConfig
 
 from experiments.common.config import plain
 from experiments.common.experiment import Found, Results, experiment
+from experiments.common.learners import learner_grid
 from experiments.common.loading import TextTask, drawn, encode_dataset, read_dataset
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import cell, results_table
@@ -44,7 +45,6 @@ from jaxret.evaluation.compare import paired
 from jaxret.evaluation.statistics import holm
 from jaxret.learners.grid import LearnerGrid
 from jaxret.learners.learner import Learner
-from jaxret.learners.specs import learner_grid
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 from jaxret.simulation.choosing import choose

@@ -24,11 +24,11 @@ from omegaconf import DictConfig
 
 from experiments.common.config import learner_parts, plain
 from experiments.common.experiment import Found, Results, experiment
+from experiments.common.learners import learner_grid
 from experiments.common.loading import load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from jaxret.data.masks import draw_parts
-from jaxret.learners.specs import learner_grid
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 from jaxret.simulation.choosing import tune

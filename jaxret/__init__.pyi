@@ -64,14 +64,15 @@ from .rules.estimators import (
 )
 from .learners.guarded import guarded as guarded
 from .serving.index import Index as Index
-from .serving.tickets import Ticket as Ticket
+from .serving.index import Ticket as Ticket
 from .learners.learner import Learner as Learner
 from .learners.rank_one import rank_one as rank_one
+from .learners.replay import with_experience_replay as with_experience_replay
 from .learners.grid import (
     grid as grid,
     paired as paired,
 )
-from .learners.names import learners as learners
+from .learners.registry import learners as learners
 from .learners.mixture import mixture as mixture
 from .learners.presets import (
     centred as centred,
@@ -108,8 +109,6 @@ from .simulation.sweep import (
     table as table,
 )
 from .learners.wrappers import (
-    in_bfloat16 as in_bfloat16,
-    with_experience_replay as with_experience_replay,
     with_exploration as with_exploration,
     with_preconditioner as with_preconditioner,
     with_query_map as with_query_map,

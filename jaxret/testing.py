@@ -1,23 +1,29 @@
-"""One call that holds a new learner to what every learner promises.
+"""One call that tests a learner against the contract of `jaxret.learners.learner`.
 
     check_learner(my_rule(tau=0.1, eta=0.01))
 
-It returns nothing, or raises an AssertionError whose sentence says which promise is broken and
-by how much. Programs that must agree but for rounding are compared in float64, because in
-float32 a rounding can flip a draw; what must agree bit for bit is compared bit for bit.
+It returns nothing, or raises an AssertionError that says which property fails and by how much.
+Programs that must agree up to rounding are compared in float64, because in float32 rounding can
+change a draw; what must agree bit for bit is compared bit for bit.
 
-Letters: I items, d width, T rounds.
+Letters: I items, d width, T rounds, N queries, k items shown.
 """
 
 from functools import partial
 from operator import itemgetter
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxret.environments.environment import available_at
+from jaxret.environments.environment import (
+    Environment,
+    available_at,
+    simulated_reranker,
+)
 from jaxret.learners.learner import Learner
+from jaxret.learners.rank_one import rule_of
 from jaxret.rules.estimators import expected_coefficients
 from jaxret.runtime import sharding
 from jaxret.simulation.blocked.simulate import (
@@ -27,11 +33,11 @@ from jaxret.simulation.blocked.simulate import (
     simulate_on_mesh,
 )
 from jaxret.simulation.scan import scan_rounds
-from jaxret.testing_case import make_case, quick_jit, run
-from jaxret.types import Choice, Feedback, PRNGKey
+from jaxret.types import Catalogue, Choice, Feedback, PRNGKey, Stream
 
 _DEVICES = (8,)  # compared with one; those that do not exist are left out
 _TOLERANCE = 1e-9  # relative, in float64
+_DRAWS = 4096  # of the policy
 
 
 def check_learner(
@@ -42,41 +48,42 @@ def check_learner(
     rounds: int = 64,
     key: PRNGKey | None = None,
 ) -> None:
-    """Checks a learner on a small problem; takes some seconds, nearly all of it compilation.
+    """Tests a learner on a small problem; takes some seconds, nearly all of it compilation.
 
-    Every learner, wrapped ones too: the state keeps its shapes and types and counts its rounds,
-    `act` and `update` compile once, labels are not read by one that learns from bits, a round
-    without an answer changes nothing, seeds under vmap are the seeds one by one, a run cut in two
-    is the same bit for bit, tools that are absent are never chosen and their rows stay. Of a
-    rank-one learner also: an estimator that claims to be unbiased is, and where it has a blocked
-    form that is the scan, and 8 devices do what 1 does (left out where there are fewer). Rows in
-    bfloat16 are rounded at a block's end: there, the form is held to the scan in blocks of one
-    round, or with experience replay, of which the scan rounds twice, the devices to the form.
+    Of every learner, wrapped ones too, it tests that: the state keeps its shapes and types and
+    counts its rounds; `act` and `update` compile once; the items shown, their propensities and
+    `Learner.probabilities` agree, by drawing from the policy; labels are not read by a learner that
+    learns from rewards; a round without feedback changes nothing; seeds under vmap are the seeds
+    one by one; a run cut in two is the same bit for bit; absent items are never shown and their
+    rows do not move. Of a rank-one learner it also tests that an estimator that claims to be
+    unbiased is, and where there is a blocked form that it equals the scan, and that 8 devices
+    compute what 1 does (skipped where there are fewer).
 
     Args:
-      learner: the rule under test.
+      learner: the learner under test.
       items: I, rounded up to a multiple of 8.
       width: d.
       rounds: T.
-      key: of the problem and the run; a fixed one if None.
+      key: of the problem and the run; None: a fixed one.
 
     Raises:
-      AssertionError: which promise is broken, and by how much.
+      AssertionError: which property fails, and by how much.
     """
-    rule = learner.rule
+    rule = rule_of(learner)
     estimator = None if rule is None else rule.estimator
     key = jax.random.key(0) if key is None else key
-    make = partial(make_case, learner, items, width, rounds, key)
+    make = partial(_make_case, learner, items, width, rounds, key)
     case = make()
     _state_keeps_its_types(case)
     update = _compiles_once(case)
     _rounds_are_counted(case, update)
     _says_whether_it_is_an_oracle(case)
-    if not learner.oracle:
+    if not learner.facts.oracle:
         _labels_are_not_read(case, update)
     _unobserved_rounds_change_nothing(case, update)
     with jax.enable_x64(True):
         case = make()
+        _propensities_are_those_of_the_policy(case)
         if estimator is not None and estimator.unbiased:
             _claim_of_no_bias_holds(case)
         straight = quick_jit(partial(run, case, scan_rounds))
@@ -87,10 +94,74 @@ def check_learner(
         first = straight(case.state, early, 0)
         second = straight(first[0], late, 0)
         _cut_runs_are_the_same(case, whole, first, second)
-        _absent_tools_rest(case, whole, first)
+        _absent_items_rest(case, whole, first)
         _seeds_do_not_mix(case, straight)
         if has_blocked_form(learner, case.environment):
             _blocks_and_devices_do_not_matter(case, whole)
+
+
+class Case(NamedTuple):
+    """A small problem with noise, a reranker, and items that come, go, return or never exist."""
+
+    learner: Learner
+    state: tuple
+    environment: Environment
+    stream: Stream
+    key: PRNGKey
+
+
+def _make_case(learner: Learner, items: int, width: int, rounds: int, key: PRNGKey) -> Case:
+    """Makes a problem of I items (rounded up to a multiple of 8); under x64 in float64."""
+    # NumPy draws, and the rest is one program: what JAX computes for itself it compiles for itself.
+    rng, n = np.random.default_rng(np.asarray(jax.random.key_data(key))), 16
+    theta, queries = _unit_rows(rng, items, width), _unit_rows(rng, n, width)
+
+    def start(theta):
+        catalogue = Catalogue(theta=theta, available=jnp.arange(items) % 6 != 5)
+        return learner.init(*sharding.padded(catalogue, 8))
+
+    dtype = jnp.result_type(float)
+    state = quick_jit(start)(theta.astype(dtype))
+    ids = np.arange(len(state.theta))
+    arrives = np.select([ids % 6 == 1, ids % 6 == 2], [rounds // 2, 3 * rounds // 4], 0)
+    leaves = np.select([ids % 6 == 3, ids % 6 == 2], [rounds // 2, rounds // 4], rounds)
+    label = 5 * np.arange(n) % items
+    second = np.where(label % 2 == 0, (label + 1) % items, -1)
+    stream = Stream(
+        queries=jnp.asarray(queries, dtype),
+        labels=jnp.asarray(np.stack([label, second], axis=1), jnp.int32),
+        order=jnp.asarray(7 * np.arange(rounds) % n, jnp.int32),
+    )
+    return Case(
+        learner=learner,
+        state=state,
+        environment=Environment(
+            noise_rate=0.1,
+            reranker=simulated_reranker(accuracy=0.8),
+            arrives=jnp.asarray(arrives),
+            leaves=jnp.asarray(leaves),
+        ),
+        stream=jax.device_get(stream),  # a row of it is taken without a program
+        key=jax.random.clone(key),  # once in each precision
+    )
+
+
+def _unit_rows(rng, n, width):
+    rows = rng.normal(size=(n, width))
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def quick_jit(fn):
+    """Compiles with little optimisation, which on CPU is half of the cost of a check."""
+    cpu = jax.default_backend() == "cpu"
+    return jax.jit(fn, compiler_options={"xla_backend_optimization_level": 0} if cpu else None)
+
+
+def run(case: Case, form, state, order, seed):
+    """Simulates one seed of a case, from a state, by one form."""
+    stream = jax.tree.map(jnp.asarray, case.stream._replace(order=order))
+    key = jax.random.fold_in(case.key, seed)
+    return form(case.learner, state, case.environment, stream, key)
 
 
 def _one_update(case, update, reward, labels, observed=True):
@@ -148,10 +219,10 @@ def _rounds_are_counted(case, update):
 
 
 def _says_whether_it_is_an_oracle(case):
-    rule = case.learner.rule
-    if rule is not None and case.learner.oracle == rule.estimator.bandit:
+    rule, oracle = rule_of(case.learner), case.learner.facts.oracle
+    if rule is not None and oracle == rule.estimator.bandit:
         bandit = f"bandit={rule.estimator.bandit}"
-        _fail(case, f"oracle={case.learner.oracle} with an estimator that says {bandit}")
+        _fail(case, f"oracle={oracle} with an estimator that says {bandit}")
 
 
 def _unobserved_rounds_change_nothing(case, update):
@@ -159,7 +230,7 @@ def _unobserved_rounds_change_nothing(case, update):
     for reward in (0.0, 1.0):
         got = _one_update(case, update, reward, case.stream.labels[0], observed=False)
         if gap := _gap(got, expected):
-            _fail(case, f"a round without an answer moves the state by {gap:.1e}")
+            _fail(case, f"a round without feedback moves the state by {gap:.1e}")
 
 
 def _labels_are_not_read(case, update):
@@ -192,26 +263,64 @@ def _cut_runs_are_the_same(case, whole, first, second):
     _agree(case, what, (second[0], trace), whole, tolerance=0.0)
 
 
-def _absent_tools_rest(case, whole, first):
+def _absent_items_rest(case, whole, first):
     rounds = len(whole[1].item)
     half = rounds // 2
-    here = quick_jit(jax.vmap(lambda t: available_at(case.environment, t, case.state.available)))
-    there = np.asarray(here(np.arange(rounds)))  # [T, I]
-    absent = ~there[np.arange(rounds), whole[1].item]
+    at = quick_jit(jax.vmap(lambda t: available_at(case.environment, t, case.state.available)))
+    available = np.asarray(at(np.arange(rounds)))  # [T, I]
+    absent = ~available[np.arange(rounds), whole[1].item]
     if absent.any():
-        _fail(case, f"absent tools were chosen in {absent.sum()} of {rounds} rounds")
-    steps = [(case.state, first[0], there[:half]), (first[0], whole[0], there[half:])]
+        _fail(case, f"absent items were shown in {absent.sum()} of {rounds} rounds")
+    steps = [(case.state, first[0], available[:half]), (first[0], whole[0], available[half:])]
     for before, after, when in steps:
         moved = np.abs(np.asarray(after.theta) - before.theta)[~when.any(axis=0)].max()
         if not moved <= _TOLERANCE:  # a projection may round
-            _fail(case, f"rows of absent tools moved by {moved:.1e}")
+            _fail(case, f"rows of absent items moved by {moved:.1e}")
+
+
+def _propensities_are_those_of_the_policy(case):
+    """Draws from the policy: items shown must have the probabilities that the learner gives."""
+    learner, query = case.learner, jnp.asarray(case.stream.queries[0])
+    keys = jax.random.split(jax.random.clone(case.key), _DRAWS)
+    draw = quick_jit(jax.vmap(lambda key: learner.act(case.state, query, key)))
+    slate = jax.device_get(draw(keys))
+    if np.isnan(slate.propensity).any():  # not known, and said so
+        return
+    items = len(case.state.theta)
+    weights = np.zeros((_DRAWS, items))  # 1[i shown] / propensity, whose mean is 1
+    np.put_along_axis(weights, slate.items, 1 / slate.propensity, axis=1)
+    shown = (weights > 0).sum(axis=0) >= 100
+    error = weights.std(axis=0) / _DRAWS**0.5
+    off = np.abs(weights.mean(axis=0) - 1)
+    if (wrong := shown & ~(off <= 6 * error + _TOLERANCE)).any():
+        item = int(wrong.argmax())
+        share = (weights[:, item] > 0).mean()
+        _fail(
+            case,
+            f"item {item} was shown in a share {share:.3f} of {_DRAWS} draws, with a mean "
+            f"propensity of {share / weights[:, item].mean():.3f}",
+        )
+    if learner.probabilities is None:
+        return
+    p = np.asarray(quick_jit(learner.probabilities)(case.state, query), np.float64)
+    share = np.bincount(slate.items[:, 0], minlength=items) / _DRAWS
+    error = np.sqrt(np.maximum(p * (1 - p), 1 / _DRAWS) / _DRAWS)
+    if not (np.abs(share - p) <= 6 * error).all():
+        item = int(np.nan_to_num(np.abs(share - p) / error, nan=np.inf).argmax())
+        _fail(
+            case,
+            f"item {item} was shown in a share {share[item]:.3f} of {_DRAWS} draws, and "
+            f"Learner.probabilities says {p[item]:.3f}",
+        )
 
 
 def _claim_of_no_bias_holds(case):
-    estimator = case.learner.rule.estimator
+    rule = rule_of(case.learner)
+    assert rule is not None
+    estimator = rule.estimator
 
     def bias(target):
-        # What an estimator for noisy bits claims, it claims at the rate that it was built for.
+        # An estimator for noisy rewards claims no bias at the rate that it was built for.
         probs = jax.nn.softmax(3 * case.state.theta @ case.stream.queries[0])
         got = expected_coefficients(estimator, probs, target, noise_rate=estimator.noise_rate)
         return jnp.abs(got - probs.at[target].add(-1.0)).max()
@@ -219,20 +328,13 @@ def _claim_of_no_bias_holds(case):
     largest = quick_jit(bias)
     for target in (0, 7):
         if not (off := float(largest(target))) <= _TOLERANCE:
-            _fail(case, f"estimator {estimator.name!r} claims no bias and is off by {off:.1e}")
+            _fail(case, f"estimator {estimator.name!r} claims no bias and has one of {off:.1e}")
 
 
 def _blocks_and_devices_do_not_matter(case, whole):
     # The 64 rounds are no multiple of 24: the last block is padded. A map has blocks of its own.
     found = parts_of_all(case.learner)
     blocks = {"block": None if any(rule.query_map is not None for rule, _ in found) else 24}
-    blocked, against = partial(simulate_blocked, **blocks), "the plain scan"
-    if any(rule.rounding is not None for rule, _ in found):
-        if any(replay is not None for _, replay in found):  # the scan rounds twice a round
-            whole = quick_jit(partial(run, case, blocked))(case.state, case.stream.order, 0)
-            against = "the blocked form"
-        else:  # rounded where the scan rounds
-            blocks = {"block": 1, "tile": 1}
     forms = {"the blocked form": partial(simulate_blocked, **blocks)}
     for n in _DEVICES:
         if n <= len(jax.devices()):
@@ -242,7 +344,7 @@ def _blocks_and_devices_do_not_matter(case, whole):
             )
     for name, form in forms.items():
         got = quick_jit(partial(run, case, form))(case.state, case.stream.order, 0)
-        _agree(case, f"{name} and {against}", got, whole)
+        _agree(case, f"{name} and the plain scan", got, whole)
 
 
 def _agree(case, what, got, expected, tolerance=_TOLERANCE):

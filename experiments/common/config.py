@@ -15,10 +15,10 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
+from experiments.common.learners import learner_grid
 from jaxret import __version__, data, encoders
 from jaxret.data.templates import TEMPLATES
 from jaxret.learners.grid import LearnerGrid
-from jaxret.learners.specs import learner_grid
 from jaxret.runtime.files import content_digest
 from jaxret.runtime.validate import require
 

@@ -36,6 +36,7 @@ from omegaconf import DictConfig
 
 from experiments.common.config import plain
 from experiments.common.experiment import Found, Results, experiment
+from experiments.common.learners import shared_grid
 from experiments.common.loading import load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
@@ -43,7 +44,6 @@ from experiments.exploration.maps import Grid, figures
 from jaxret.data.masks import draw_parts
 from jaxret.environments.environment import Environment
 from jaxret.learners.grid import LearnerGrid
-from jaxret.learners.specs import shared_grid
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 from jaxret.simulation.choosing import tune

@@ -47,6 +47,7 @@ from omegaconf import DictConfig
 
 from experiments.common.config import cache_folder, learner_parts, plain
 from experiments.common.experiment import Found, Results, experiment
+from experiments.common.learners import learner_grid
 from experiments.common.loading import TextTask, drawn, encode_dataset, read_dataset
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
@@ -57,7 +58,6 @@ from jaxret.data.masks import Masks
 from jaxret.environments.environment import Environment, simulated_reranker
 from jaxret.learners.grid import LearnerGrid
 from jaxret.learners.learner import MapQueries
-from jaxret.learners.specs import learner_grid
 from jaxret.llm import Chat, Endpoint
 from jaxret.retrieval import multihop, selectors
 from jaxret.retrieval.dense import inner_product

@@ -21,8 +21,8 @@ from jax import lax
 from jaxtyping import Float, Int
 
 import jaxret as jr
+from experiments.common.learners import learner_grid
 from jaxret.environments.environment import Environment
-from jaxret.learners.specs import learner_grid
 from jaxret.logs import Log
 from jaxret.offline.groups import groups_of_rows
 from jaxret.offline.target import Target, first_chances, target

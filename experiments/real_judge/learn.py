@@ -31,6 +31,7 @@ from omegaconf import DictConfig
 import jaxret as jr
 from experiments.common.config import plain
 from experiments.common.experiment import Found, Results, experiment
+from experiments.common.learners import learner_grid
 from experiments.common.loading import load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
@@ -42,7 +43,6 @@ from jaxret.environments.environment import Environment
 from jaxret.evaluation import plots
 from jaxret.evaluation.statistics import area_under_roc
 from jaxret.learners.grid import LearnerGrid
-from jaxret.learners.specs import learner_grid
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 from jaxret.simulation.choosing import choose

@@ -29,10 +29,10 @@ from typing import Any, TypeAlias
 from omegaconf import DictConfig
 
 from experiments.common.config import plain
+from experiments.common.learners import learner_grid
 from experiments.retrieval import online_method
 from experiments.retrieval.bench import Bench
 from experiments.retrieval.recipes import RERANKERS, RETRIEVERS, config_of
-from jaxret.learners.specs import learner_grid
 from jaxret.methods import nudge, refiner, refit, tool2vec
 from jaxret.methods.common import KEPT, FirstStage
 from jaxret.retrieval import bm25

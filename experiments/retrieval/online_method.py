@@ -9,8 +9,8 @@ import jax
 import numpy as np
 
 from experiments.common.config import plain
+from experiments.common.learners import learner_grid
 from experiments.retrieval.bench import Bench
-from jaxret.learners.specs import learner_grid
 from jaxret.retrieval.dense import dense
 from jaxret.retrieval.retriever import Retriever
 from jaxret.simulation.choosing import choose

@@ -4,9 +4,8 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from jaxret.learners import names
+from experiments.common.learners import learner_grid
 from jaxret.learners.grid import LearnerGrid
-from jaxret.learners.specs import learner_grid
 from jaxret.rules import policies
 
 
@@ -15,13 +14,13 @@ def rule_showing(name: str, spec: Mapping[str, Any], shown: int) -> LearnerGrid 
 
     Args:
       name: of the rule.
-      spec: its settings, as `jaxret.learners.specs.learner_grid` takes them.
+      spec: its settings, as `experiments.common.learners.learner_grid` takes them.
       shown: tools in a round; at 1 the rule is left as it is.
     """
     if shown == 1:
         return learner_grid(name, spec)
     if "preset" in spec:
-        takes = inspect.signature(names.REGISTRY[spec["preset"]]).parameters
+        takes = inspect.signature(registry.factories()[spec["preset"]]).parameters
         if "k" in takes:
             return learner_grid(name, {**spec, "k": shown})
         if "policy" in takes:

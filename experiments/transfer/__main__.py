@@ -43,6 +43,7 @@ from omegaconf import DictConfig
 from experiments.common.config import cache_folder, learner_parts
 from experiments.common.experiment import Found, experiment
 from experiments.common.figures import accuracy_figure
+from experiments.common.learners import learner_grid
 from experiments.common.loading import encoded, find_encoder, load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
@@ -54,7 +55,6 @@ from jaxret.data.masks import draw_parts_each
 from jaxret.environments.environment import Environment
 from jaxret.evaluation import plots
 from jaxret.learners.grid import LearnerGrid
-from jaxret.learners.specs import learner_grid
 from jaxret.rules import projections
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require

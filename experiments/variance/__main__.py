@@ -34,13 +34,13 @@ from omegaconf import DictConfig
 
 from experiments.common.config import learner_parts, plain
 from experiments.common.experiment import Found, Results, experiment
+from experiments.common.learners import shared_grid
 from experiments.common.loading import load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.variance.estimator_study import set_up, study
 from jaxret.evaluation import plots
 from jaxret.learners.grid import LearnerGrid
-from jaxret.learners.specs import shared_grid
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 from jaxret.simulation.ranker import METRICS, catalogues

@@ -26,6 +26,7 @@ from jaxret.environments.delay import Answer, Pending, delivered, nothing_pendin
 from jaxret.environments.environment import Environment
 from jaxret.environments.rewriting import redescribed
 from jaxret.learners.learner import Learner
+from jaxret.learners.wrappers import wrap
 from jaxret.types import Choice, Feedback, PRNGKey, State
 
 
@@ -64,7 +65,7 @@ def deployed(learner: Learner, environment: Environment, key: PRNGKey, *, labels
         pending: Pending | tuple = ()
         if delay is not None:
             number = jnp.zeros((), theta.dtype)
-            whose = jnp.zeros(labels, jnp.int32) if learner.oracle else None
+            whose = jnp.zeros(labels, jnp.int32) if learner.facts.oracle else None
             choice = Choice(item=jnp.zeros((), jnp.int32), propensity=number)
             observed = None if certain else jnp.asarray(False)
             like = Answer(theta[0], choice, number, observed, whose)
@@ -102,23 +103,7 @@ def deployed(learner: Learner, environment: Environment, key: PRNGKey, *, labels
             (own,) = _once(t + 1 == rewriting.at, lambda own: (change(own),), own)
         return _around(own, state.available, t + 1, pending, snapshot)
 
-    def act(state, query, key):
-        return learner.act(bare(state), query, key)
-
-    def of_bare(function):
-        return None if function is None else lambda state, queries: function(bare(state), queries)
-
-    return Learner(
-        name=learner.name,
-        init=init,
-        act=act,
-        update=update,
-        logits=of_bare(learner.logits),
-        scores=lambda state, queries: learner.scores(bare(state), queries),
-        oracle=learner.oracle,
-        map_queries=of_bare(learner.map_queries),
-        chances=of_bare(learner.chances),
-    )
+    return wrap(learner, learner.name, unwrap=bare, init=init, update=update)
 
 
 _UNDER_WAY = 3  # `respond` takes 0 to 2 of what follows from a round's second key

@@ -6,7 +6,7 @@
     reset     rows of rewritten documents begin anew at them
     carry     what was learnt is added to them: after + (theta - before)
 
-It happens before the round ``at``, to all rows that stand for the tool (`Learner.over_rows`). Rows
+It happens before the round ``at``, to all rows that stand for the tool (`jaxret.learners.learner.change_rows`). Rows
 of documents that stay the same stay, whatever ``how`` says. A live index does it tool by tool
 (`jaxret.serving.catalogue`).
 
@@ -19,8 +19,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
-from jaxret.learners.learner import Learner
-from jaxret.learners.narrow_rows import wide
+from jaxret.learners.learner import Learner, change_rows
 from jaxret.runtime.validate import matrix_of, require
 from jaxret.types import State
 
@@ -65,7 +64,7 @@ def redescribed(rewriting: Rewriting, learner: Learner, state: State) -> State:
     """The state with the new documents, its rows where the learner's projection wants them."""
     if rewriting.how == "keep":
         return state
-    dtype = wide(state.theta).dtype
+    dtype = state.theta.dtype
 
     def projected(rows):
         return learner.init(rows.astype(dtype), state.available).theta
@@ -74,9 +73,7 @@ def redescribed(rewriting: Rewriting, learner: Learner, state: State) -> State:
     others = (rewriting.before != rewriting.after).any(axis=1)[:, None]
 
     def change(theta):
-        moved = after if rewriting.how == "reset" else projected(wide(after) + theta - before)
+        moved = after if rewriting.how == "reset" else projected(after + theta - before)
         return jnp.where(others, moved, theta)
 
-    if learner.over_rows is not None:
-        return learner.over_rows(state, change)
-    return state._replace(theta=change(state.theta))
+    return change_rows(learner, state, change)

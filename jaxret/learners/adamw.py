@@ -1,13 +1,11 @@
-"""The paper's trainer as it is written: mini-batches, AdamW, 1/sqrt(t)   (ORAG C.2).
+"""The trainer of ORAG's experiments: mini-batches, AdamW, 1/sqrt(t)   (ORAG C.2).
 
-The text of the paper does stochastic gradient descent; its experiments do this. Within a
-batch of B rounds Theta stands still and the B gradients are averaged; then AdamW moves every
-coordinate by about the learning rate. `jaxret.theory.score_drift` bounds how far that can move
-a score: with the paper's rates (1e-8 to 1e-5) not far enough to matter
-(`experiments.paper_settings`).
+The text of the paper does stochastic gradient descent; its experiments use this trainer. Within a
+batch of B rounds Theta is constant and the B gradients are averaged; then AdamW moves every
+coordinate by about the learning rate.
 
 AdamW keeps moments for every entry of Theta, so its update is not linear in the gradient and
-has no blocked form: it takes the plain scan.
+has no blocked form: the simulation takes the plain scan.
 
 Letters: I items, d width, B rounds a batch.
 """
@@ -18,7 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from jaxret.learners.learner import Learner, where_observed
+from jaxret.learners.learner import Facts, Learner, where_observed
 from jaxret.learners.rank_one import coefficients, masked_logits, scores_by_rows
 from jaxret.rules import estimators, policies, schedules
 from jaxret.rules.estimators import Estimator
@@ -29,11 +27,18 @@ from jaxret.types import State
 
 
 class OpenBatch(NamedTuple):
-    """The gradient of the open batch, which has rank B, as its factors; and the moments."""
+    """``State.extra``: the factors of the open batch's gradient, and the optimiser's state.
+
+    Attributes:
+      coefficients: c of each round of the batch [B, I].
+      queries: q / tau of each round of the batch [B, d].
+      count: rounds observed so far [].
+      optimiser: moments of AdamW.
+    """
 
     coefficients: Float[Array, "B I"]
     queries: Float[Array, "B d"]
-    count: Int[Array, ""]  # rounds that were observed
+    count: Int[Array, ""]
     optimiser: Any
 
 
@@ -46,15 +51,18 @@ def minibatch_adamw(
     estimator: Estimator | None = None,
     policy: Policy | None = None,
 ) -> Learner:
-    """ORAG by AdamW with PyTorch's defaults (weight decay 0.01).
+    """Builds ORAG trained by AdamW with PyTorch's defaults (weight decay 0.01).
 
     Args:
-      tau: temperature; the paper's is 1.
-      eta: initial learning rate, per coordinate; the paper searches 1e-8 to 1e-5.
-      batch: B, rounds between two updates; the paper searches 5 to 50.
-      schedule: factor of eta by update (not by round); None is 1/sqrt(t).
-      estimator: None is Eq. (4).
-      policy: None draws from p.
+      tau: temperature, > 0; the paper's is 1.
+      eta: initial learning rate per coordinate, >= 0; the paper searches 1e-8 to 1e-5.
+      batch: B >= 1, rounds between two updates; the paper searches 5 to 50.
+      schedule: factor of eta by update (not by round); None: 1/sqrt(t).
+      estimator: from one reward to coefficients; None: Eq. (4).
+      policy: from logits to the items shown; None: draws from p.
+
+    Raises:
+      ValueError: for a number out of its range.
     """
     import optax  # half a second, which no other learner needs
 
@@ -73,8 +81,8 @@ def minibatch_adamw(
             count=jnp.zeros((), jnp.int32),
             optimiser=adamw.init(theta),
         )
-        here = jnp.ones(len(theta), bool) if available is None else available
-        return State(theta=theta, available=here, t=jnp.zeros((), jnp.int32), extra=open_batch)
+        available = jnp.ones(len(theta), bool) if available is None else available
+        return State(theta=theta, available=available, t=jnp.zeros((), jnp.int32), extra=open_batch)
 
     def logits(state, query):
         return masked_logits(state, query, tau)
@@ -82,9 +90,9 @@ def minibatch_adamw(
     def act(state, query, key):
         return policy.show(key, logits(state, query), None)
 
-    def chances(state, query):
-        assert policy.chances is not None
-        return policy.chances(logits(state, query))
+    def probabilities(state, query):
+        assert policy.probabilities is not None
+        return policy.probabilities(logits(state, query))
 
     def update(state, query, choice, feedback):
         c = coefficients(estimator, logits(state, query), choice, feedback, None)
@@ -101,17 +109,17 @@ def minibatch_adamw(
     def step(state):
         gradient = state.extra.coefficients.T @ state.extra.queries / batch
         move, optimiser = adamw.update(gradient, state.extra.optimiser, state.theta)
-        here = state.available[:, None]  # weight decay and momentum would move absent rows too
+        available = state.available[:, None]  # weight decay and momentum move all rows
         extra = state.extra._replace(optimiser=optimiser)
-        return state._replace(theta=state.theta + move * here, extra=extra)
+        return state._replace(theta=state.theta + move * available, extra=extra)
 
     return Learner(
         name="minibatch_adamw",
         init=init,
         act=act,
         update=update,
-        logits=logits,
         scores=scores_by_rows,
-        oracle=not estimator.bandit,
-        chances=None if policy.chances is None else chances,
+        logits=logits,
+        probabilities=None if policy.probabilities is None else probabilities,
+        facts=Facts(oracle=not estimator.bandit),
     )

@@ -1,43 +1,89 @@
-"""A learner up to its numbers: what runs as one program, for sweeps, choices and mixtures.
+"""Families of learners that differ in numbers alone, and grids of their settings.
 
-    grid(greedy, tau=[0.02, 0.04], eta=[0.003, 0.01])       the product of the lists, four settings
-    paired(greedy, tau=[0.02, 0.04], eta=[0.003, 0.01])     number by number, two
+    grid(greedy, tau=[0.02, 0.04], eta=[0.003, 0.01])       the product of the lists: four settings
+    paired(greedy, tau=[0.02, 0.04], eta=[0.003, 0.01])     element by element: two
+    traced(greedy(tau=0.02))                                the family of one learner, its numbers
+
+A compiled program takes the numbers of a learner as data: all settings of a grid share a program,
+and so do two calls with different numbers.
 
 Letters: G settings of n numbers, S seeds.
 """
 
 import inspect
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
+from jaxret.learners import registry
 from jaxret.learners.learner import Learner
+from jaxret.learners.rank_one import Rule, from_rule
+from jaxret.learners.replay import Replay, with_experience_replay
+
+
+class Family:
+    """A function from numbers to a learner; equal keys make equal learners of equal numbers.
+
+    Args:
+      key: decides whether two families are equal, and so share compiled programs.
+      make: n numbers, which may be traced -> learner.
+    """
+
+    __slots__ = ("key", "make")
+
+    def __init__(self, key: Hashable, make: Callable[..., Learner]):
+        self.key, self.make = key, make
+
+    def __call__(self, *numbers: Any) -> Learner:
+        return self.make(*numbers)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Family) and self.key == other.key
 
 
 class LearnerGrid(NamedTuple):
-    """A learner up to its numbers, and the settings among which they are chosen."""
+    """A family of learners, and the settings among which a sweep chooses.
+
+    Attributes:
+      name: of the learners.
+      make: numbers of a setting -> learner.
+      settings: [G, n].
+      names: of the n numbers.
+    """
 
     name: str
-    make: Callable[..., Learner]  # numbers of a setting -> Learner; they may be traced
+    make: Family
     settings: Float[np.ndarray, "G n"]
-    names: tuple[str, ...] = ("tau", "eta")  # of the n numbers
+    names: tuple[str, ...] = ("tau", "eta")
 
-    # A mixture's forms are part of a learner, which may be a static argument: arrays have no hash.
+    # A grid is part of a mixture, which may be a static argument: arrays have no hash.
     def __hash__(self) -> int:
-        return id(self)
+        return hash((self.make, self.settings.tobytes()))
 
     def __eq__(self, other: object) -> bool:
-        return self is other
+        same = isinstance(other, LearnerGrid) and self.make == other.make
+        return same and np.array_equal(self.settings, other.settings)
 
     def learner(self, g: int) -> Learner:
-        """The learner with the g-th setting."""
+        """Returns the learner with the g-th setting."""
         return self.make(*self.settings[g].tolist())
 
+    def named(self, name: str) -> "LearnerGrid":
+        """Returns the same grid under another name."""
+        family = Family((self.make.key, name), lambda *x: self.make(*x)._replace(name=name))
+        return self._replace(name=name, make=family)
+
     def columns(self, settings: Float[np.ndarray, "S n"]) -> dict[str, Float[np.ndarray, " S"]]:
-        """Settings, as they were chosen for S seeds, number by number.
+        """Returns the settings that S seeds chose, number by number.
+
+        Args:
+          settings: [S, n].
 
         Returns:
           name -> [S].
@@ -45,17 +91,17 @@ class LearnerGrid(NamedTuple):
         return dict(zip(self.names, settings.T, strict=True))
 
     def said(self, setting: Float[np.ndarray, " n"]) -> str:
-        """A setting in words: ``tau=0.02, eta=0.003``."""
+        """Formats a setting: ``tau=0.02, eta=0.003``."""
         return ", ".join(f"{name}={x:.3g}" for name, x in zip(self.names, setting, strict=True))
 
 
 def grid(preset: Callable[..., Learner], **settings: Any) -> LearnerGrid:
-    """The learners that a preset makes of every combination of settings.
+    """Makes a grid of every combination of settings.
 
     Args:
-      preset: makes the learner: ``greedy``, or a function of one's own.
-      **settings: of the preset; a list is an axis of the grid (numbers such as tau and eta), the
-        rest is the same for all.
+      preset: makes the learner: ``jr.greedy``, or a function of your own.
+      **settings: of the preset; a list is an axis of the grid (of numbers such as tau and eta),
+        everything else is the same for all.
 
     Raises:
       ValueError: for a setting that the preset refuses, or one that cannot vary within a program.
@@ -65,20 +111,71 @@ def grid(preset: Callable[..., Learner], **settings: Any) -> LearnerGrid:
 
 
 def paired(preset: Callable[..., Learner], **settings: Any) -> LearnerGrid:
-    """The learners that a preset makes of its lists, number by number: the firsts, the seconds, ..
+    """Makes a grid of the first numbers of all lists, the second numbers of all lists, and so on.
 
     Args:
-      preset: as in `grid`.
-      **settings: as in `grid`, lists of one length.
+      preset: makes the learner: ``jr.greedy``, or a function of your own.
+      **settings: of the preset; lists of one length, and settings that are the same for all.
 
     Raises:
-      ValueError: as `grid`; and for lists of several lengths.
+      ValueError: for a setting that the preset refuses, one that cannot vary within a program, and
+        for lists of several lengths.
     """
     axes = _axes(preset, settings)
     if len({len(values) for values in axes.values()}) != 1:
         lengths = {name: len(values) for name, values in axes.items()}
         raise ValueError(f"paired settings must be lists of one length, got {lengths}")
     return _made(preset, settings, axes, list(zip(*axes.values(), strict=True)))
+
+
+def traced(learner: Learner) -> tuple[Family, tuple[float, ...]]:
+    """Splits a learner into its family and its numbers.
+
+    The numbers of a preset are its settings with a decimal default (tau, eta, rate, ..); those of
+    another rank-one learner are tau and eta. Any other learner is a family of its own, without
+    numbers.
+
+    Args:
+      learner: any.
+    """
+    if learner.facts.origin is not None:
+        return _preset_family(learner)
+    structure = learner.structure
+    rule = structure.rule if isinstance(structure, Replay) else structure
+    if isinstance(rule, Rule) and all(isinstance(x, float | int) for x in (rule.tau, rule.eta)):
+        parts, name = rule._replace(tau=0.0, eta=0.0), learner.name
+
+        def make(tau, eta):
+            inner = from_rule(name, parts._replace(tau=tau, eta=eta))
+            if isinstance(structure, Replay):
+                _, per_round, capacity, seed = structure
+                more = {"per_round": per_round, "capacity": capacity, "seed": seed}
+                inner = with_experience_replay(inner, **more)
+            return inner._replace(name=name)
+
+        key = (parts, structure[1:] if isinstance(structure, Replay) else None)
+        return Family(key, make), (float(rule.tau), float(rule.eta))
+    return Family(learner, lambda: learner), ()
+
+
+def _preset_family(learner: Learner) -> tuple[Family, tuple[float, ...]]:
+    """The family of a preset: what has a decimal default is a number, all else is in the key."""
+    assert learner.facts.origin is not None
+    preset, settings = learner.facts.origin
+    factory = registry.factories()[preset]
+    defaults = {name: x.default for name, x in inspect.signature(factory).parameters.items()}
+    given = defaults | registry.revived(settings)
+    names = tuple(
+        name
+        for name, default in defaults.items()
+        if isinstance(default, float) and isinstance(given[name], float | int)
+    )
+    same = {name: value for name, value in given.items() if name not in names}
+
+    def make(*numbers):
+        return factory(**same, **dict(zip(names, numbers, strict=True)))
+
+    return Family(_key(factory, same, names), make), tuple(float(given[name]) for name in names)
 
 
 def _made(
@@ -94,7 +191,19 @@ def _made(
 
     learners = [make(*point) for point in points]  # refuses what is out of range
     numbers = np.array(points, np.float64).reshape(len(points), len(axes))
-    return LearnerGrid(learners[0].name, make, numbers, tuple(axes))
+    return LearnerGrid(
+        learners[0].name, Family(_key(preset, same, axes), make), numbers, tuple(axes)
+    )
+
+
+def _key(preset: Callable, same: Mapping[str, Any], axes: Iterable[str]) -> Hashable:
+    """Equal for the same preset with the same settings; of its own where one has no hash."""
+    key = (preset, tuple(sorted(same.items())), tuple(axes))
+    try:
+        hash(key)
+    except TypeError:
+        return object()
+    return key
 
 
 def _axes(

@@ -57,6 +57,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxret.learners.learner import Learner, where_observed
+from jaxret.learners.wrappers import wrap
 from jaxret.runtime import over_items
 from jaxret.runtime.validate import require
 from jaxret.types import Slate, State
@@ -101,10 +102,10 @@ def guarded(
     allowed = f">= {doubt / largest:.1f}, the doubt that delta={delta} and epsilon={epsilon} leave"
     require("budget", budget, allowed, lambda x: x >= doubt / largest)
     stake = min(2 * doubt / budget, largest)  # lambda
-    if (own_chances := learner.chances) is None:
+    if (own_probabilities := learner.probabilities) is None:
         raise ValueError(
-            f"learner {learner.name!r} does not say with which chance it shows each item: a guard "
-            "needs one tool a round and `Learner.chances`, to know who was shown by chance"
+            f"learner {learner.name!r} does not give the probability of each item: a guard needs "
+            "one item a round and `Learner.probabilities`"
         )
 
     def init(theta, available=None):
@@ -115,8 +116,11 @@ def guarded(
     def bare(state):
         return state._replace(extra=state.extra.extra)
 
-    def chances(state, query):
-        own, static = own_chances(bare(state), query), static_choice(state, query)
+    def rewrap(state, own):
+        return own._replace(extra=state.extra._replace(extra=own.extra))
+
+    def probabilities(state, query):
+        own, static = own_probabilities(bare(state), query), static_choice(state, query)
         share = jnp.where(state.extra.stopped, 1.0, epsilon).astype(own.dtype)
         return (1 - share) * own + share * over_items.one_hot(static, own, None)
 
@@ -125,7 +129,7 @@ def guarded(
         slate = learner.act(bare(state), query, key)
         toss = jax.random.uniform(coin) < epsilon
         item = jnp.where(toss | state.extra.stopped, static_choice(state, query), slate.items[0])
-        return Slate(items=item[None], propensity=chances(state, query)[item][None])
+        return Slate(items=item[None], propensity=probabilities(state, query)[item][None])
 
     def update(state, query, choice, feedback):
         own = learner.update(bare(state), query, choice, feedback)
@@ -142,29 +146,21 @@ def guarded(
         static = jnp.where(state.available, static, -jnp.inf)
         return jnp.where(state.extra.stopped, static, learner.scores(bare(state), queries))
 
-    def over_rows(state, change):
-        own = bare(state)
-        if learner.over_rows is None:
-            own = own._replace(theta=change(own.theta))
-        else:
-            own = learner.over_rows(own, change)
+    def own_rows(state, change):
         guard: Guard = state.extra
-        return own._replace(extra=guard._replace(extra=own.extra, static=change(guard.static)))
+        return state._replace(extra=guard._replace(static=change(guard.static)))
 
-    def of_bare(function):
-        return None if function is None else lambda state, queries: function(bare(state), queries)
-
-    return Learner(
-        name=f"{learner.name}+guard",
+    return wrap(
+        learner,
+        f"{learner.name}+guard",
+        unwrap=bare,
+        rewrap=rewrap,
+        own_rows=own_rows,
         init=init,
         act=act,
         update=update,
-        logits=of_bare(learner.logits),
         scores=scores,
-        oracle=learner.oracle,
-        map_queries=of_bare(learner.map_queries),
-        chances=chances,
-        over_rows=over_rows,
+        probabilities=probabilities,
     )
 
 

@@ -1,12 +1,13 @@
-"""The contract of an online learner: what every learner can do, as pure functions over a `State`.
+"""The contract of a learner: pure functions over a `State`.
 
-    slate <- act(state, query, key)                  shows something
-    state <- update(state, query, choice, feedback)  learns from what came back
+    slate <- act(state, query, key)                  chooses the items to show
+    state <- update(state, query, choice, feedback)  learns from the feedback
 
-One that learns from bits is never given labels: loss and regret are measured outside of it
-(`jaxret.simulation.trace`). Most learners are rank one, and made by `jaxret.learners.rank_one`.
+A learner that learns from bits is never given labels: loss and regret are measured outside of it
+(`jaxret.simulation.scan`). Most learners are rank one and are built by `jaxret.learners.rank_one`;
+`jr.check_learner` tests any learner against this contract.
 
-Letters: I items, d width, N queries, n past rounds, k items shown.
+Letters: I items, d width, N queries, k items shown.
 """
 
 from collections.abc import Callable
@@ -16,20 +17,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from jaxret.learners.narrow_rows import Rounding
-from jaxret.rules.estimators import Estimator
-from jaxret.rules.policies import Policy
-from jaxret.rules.preconditioners import Preconditioner
-from jaxret.rules.projections import Projection
-from jaxret.rules.query_maps import QueryMap
-from jaxret.rules.schedules import Schedule
 from jaxret.types import Choice, Feedback, PRNGKey, Slate, State
-
-TILE = 8  # rounds between two reads of what is pending in the blocked form
 
 
 class Init(Protocol):
-    """Starts from item embeddings [I, d]; ``available`` [I] says who is there, None: everyone."""
+    """Returns the first state.
+
+    Args:
+      theta: item embeddings [I, d].
+      available: [I], which items can be shown; None: all of them.
+    """
 
     def __call__(
         self, theta: Float[Array, "I d"], available: Bool[Array, " I"] | None = None
@@ -37,15 +34,25 @@ class Init(Protocol):
 
 
 class Act(Protocol):
-    """Chooses what to show. ``key`` is consumed."""
+    """Chooses the items to show, with their propensities.
+
+    Args:
+      state: of the learner.
+      query: embedding [d].
+      key: consumed.
+    """
 
     def __call__(self, state: State, query: Float[Array, " d"], key: PRNGKey) -> Slate: ...
 
 
 class Update(Protocol):
-    """Learns from what came back; ``state`` is that in which the slate was shown.
+    """Returns the next state; ``t`` grows by one, also where no feedback was observed.
 
-    The round is counted, ``t + 1``, also where nothing was observed.
+    Args:
+      state: the state in which the slate was shown.
+      query: embedding [d].
+      choice: the item that was used, and its propensity.
+      feedback: the reward, whether it was observed, and the labels where the learner is an oracle.
     """
 
     def __call__(
@@ -53,135 +60,161 @@ class Update(Protocol):
     ) -> State: ...
 
 
-class OfQuery(Protocol):
-    """One number an item: its logit, or its chance to be shown; a query [d] -> [I]."""
+class PerItem(Protocol):
+    """Returns one number per item, [I]: its logit, or the probability that it is shown.
+
+    Args:
+      state: of the learner.
+      query: embedding [d].
+    """
 
     def __call__(self, state: State, query: Float[Array, " d"]) -> Float[Array, " I"]: ...
 
 
 class Scores(Protocol):
-    """What rankings are made by: queries [N, d] -> [N, I], minus infinity where one is absent."""
+    """Returns the scores [N, I] that rank items, minus infinity where an item is absent.
+
+    Args:
+      state: of the learner.
+      queries: embeddings [N, d].
+    """
 
     def __call__(self, state: State, queries: Float[Array, "N d"]) -> Float[Array, "N I"]: ...
 
 
-class MapQueries(Protocol):
-    """Queries as the rows are compared with them: [N, d] -> [N, d]."""
-
-    def __call__(self, state: State, queries: Float[Array, "N d"]) -> Float[Array, "N d"]: ...
+ChangeRows = Callable[[Float[Array, "I d"]], Float[Array, "I d"]]
 
 
-class Relearn(Protocol):
-    """Learns once more from n past rounds, all of them at today's state, which stays in its round.
+class Structure(Protocol):
+    """How a learner is built, for code that can use more than its functions.
 
-    Args:
-      state: today's.
-      queries: [n, d].
-      choices: what was used then, fields [n].
-      rewards: [n].
-      counts: [n], 0 for a round that is to be left out, otherwise 1.
+    Structures are `jaxret.learners.rank_one.Rule`, `jaxret.learners.replay.Replay`,
+    `jaxret.learners.mixture.Blend` and `jaxret.learners.wrappers.Wrapped`. Two learners of equal
+    structure that differ in numbers alone share a compiled program.
     """
 
-    def __call__(
-        self,
-        state: State,
-        queries: Float[Array, "n d"],
-        choices: Choice,
-        rewards: Float[Array, " n"],
-        counts: Float[Array, " n"],
-    ) -> State: ...
+    def change_rows(self, state: State, change: ChangeRows) -> State:
+        """Applies a function [I, d] -> [I, d] to every matrix of item rows in a state."""
+        ...
+
+    def map_queries(self, state: State, queries: Float[Array, "N d"]) -> Float[Array, "N d"]:
+        """Returns the queries [N, d] as the rows are compared with them."""
+        ...
 
 
-class OverRows(Protocol):
-    """Changes the rows that stand for tools, wherever a state keeps them: each [I, d] -> [I, d]."""
+class CustomStructure(NamedTuple):
+    """The structure of a learner that keeps rows beside Theta, or maps queries.
 
-    def __call__(
-        self, state: State, change: Callable[[Float[Array, "I d"]], Float[Array, "I d"]]
-    ) -> State: ...
-
-
-class Mixing(NamedTuple):
-    """What a mixture of G experts says of itself (`jaxret.learners.mixture`)."""
-
-    experts: tuple[str, ...]  # their names and settings
-    prior: tuple[float, ...]  # sums to 1
-    alpha: float | Float[Array, ""]
-    beta: float | Float[Array, ""]
-    expert: Callable[[State, int], tuple["Learner", State]]  # the g-th, and its own state
-
-
-class Rule(NamedTuple):
-    """The parts of a rank-one learner."""
-
-    policy: Policy
-    estimator: Estimator
-    projection: Projection
-    schedule: Schedule
-    tau: float | Float[Array, ""]
-    eta: float | Float[Array, ""]
-    query_map: QueryMap | None = None
-    map_every: int = 1  # rounds between two moves of the map
-    preconditioner: Preconditioner | None = None
-    rounding: Rounding | None = None  # of rows that are kept in bfloat16; None: they are not
-
-    @property
-    def rows_alone(self) -> bool:
-        """Whether nothing but rows moves, along the queries as they are."""
-        return self.query_map is None and self.preconditioner is None
-
-    @property
-    def blocked(self) -> bool:
-        """Whether it has the exact blocked form: a map stands still for whole tiles of rounds."""
-        stands_still = self.query_map is None or self.map_every % TILE == 0
-        return stands_still and (self.preconditioner is None or self.preconditioner.by_row)
-
-
-class Replay(NamedTuple):
-    """How a rank-one learner learns from past bits again (`with_experience_replay`)."""
-
-    rule: Rule
-    per_round: int
-    capacity: int
-    seed: int
-
-
-class Blend(NamedTuple):
-    """The parts of a mixture of G rank-one learners (`jaxret.learners.mixing`)."""
-
-    forms: tuple[Any, ...]  # a `LearnerGrid` for each kind of expert; G settings together
-    policy: Policy
-    log_prior: tuple[float, ...]  # [G]; hashable, as a learner is
-    alpha: float | Float[Array, ""]
-    beta: float | Float[Array, ""]
-    floor: float
-
-
-class Learner(NamedTuple):
-    """A learner: five functions, and what it says of itself.
-
-    ``logits`` is None where a rule has no softmax: then it has no loss, regret or bounds.
+    Attributes:
+      change_rows: (state, change) -> the state with the change applied to every matrix of rows.
+      map_queries: (state, queries [N, d]) -> the mapped queries [N, d].
     """
 
+    change_rows: Callable[[State, ChangeRows], State] = lambda s, change: s._replace(
+        theta=change(s.theta)
+    )
+    map_queries: Callable[[State, Array], Array] = lambda state, queries: queries
+
+
+class Facts(NamedTuple):
+    """What holds of a learner whatever its state.
+
+    Attributes:
+      oracle: whether `update` is given the labels.
+      origin: the preset that made the learner, and the settings of the call as JSON; None for a
+        learner that no preset made. `jaxret.serving.files` makes a learner again from it.
+    """
+
+    oracle: bool = False
+    origin: tuple[str, str] | None = None
+
+
+class _Fields(NamedTuple):
     name: str
     init: Init
     act: Act
     update: Update
-    logits: OfQuery | None
     scores: Scores
-    oracle: bool = False  # is given the labels
-    map_queries: MapQueries | None = None  # None: rows are compared with queries as they are
-    chances: OfQuery | None = None  # with which each item is shown; None: not known
-    relearn: Relearn | None = None  # None: cannot
-    rule: Rule | None = None  # None: not rank one
-    replay: Replay | None = None  # None: each bit is learnt from once, or not by a rule
-    mixing: Mixing | None = None  # None: no mixture
-    blend: Blend | None = None  # None: no mixture, or not by these parts alone
-    over_rows: OverRows | None = None  # None: ``State.theta`` holds all rows
-    origin: tuple[str, str] | None = None  # the preset, and its settings as JSON
+    logits: PerItem | None = None
+    probabilities: PerItem | None = None
+    structure: Structure | None = None
+    facts: Facts = Facts()
+
+
+FUNCTIONS = ("init", "act", "update", "scores", "logits", "probabilities")
+
+
+class Learner(_Fields):
+    """A learner: its functions, and what is known of them.
+
+    Attributes:
+      name: shown in tables and figures.
+      init: (theta [I, d], available [I] or None) -> the first `State`.
+      act: (state, query [d], key) -> the `Slate` to show.
+      update: (state, query [d], choice, feedback) -> the next `State`, with ``t + 1``.
+      scores: (state, queries [N, d]) -> scores [N, I] that rank items.
+      logits: (state, query [d]) -> logits [I] of the softmax that the learner believes in; None
+        for a learner without a softmax, which then has no loss, regret or bounds.
+      probabilities: (state, query [d]) -> the probability [I] that `act` shows each item first;
+        None where it is not known, and then off-policy evaluation and guards refuse the learner.
+      structure: how the functions are built (`Structure`); None: only the functions are known, and
+        the simulation takes the plain scan.
+      facts: `Facts`.
+    """
+
+    __slots__ = ()
+
+    def _replace(self, **changes: Any) -> "Learner":  # ty: ignore[invalid-method-override]
+        """Returns a copy with some fields replaced.
+
+        A copy with another function is no longer what `structure` and ``facts.origin`` describe:
+        it loses both, unless ``structure`` is given too.
+        """
+        if "structure" not in changes and any(name in changes for name in FUNCTIONS):
+            facts = changes.get("facts", self.facts)
+            changes = {**changes, "structure": None, "facts": facts._replace(origin=None)}
+        return super()._replace(**changes)
+
+
+def change_rows(learner: Learner, state: State, change: ChangeRows) -> State:
+    """Applies a function to every matrix of item rows in a state.
+
+    Args:
+      learner: whose state it is.
+      state: any.
+      change: [I, d] -> [I', d].
+    """
+    if learner.structure is None:
+        return state._replace(theta=change(state.theta))
+    return learner.structure.change_rows(state, change)
+
+
+def map_queries(
+    learner: Learner, state: State, queries: Float[Array, "N d"]
+) -> Float[Array, "N d"]:
+    """Maps queries to the vectors that the rows are compared with.
+
+    Args:
+      learner: whose state it is.
+      state: any.
+      queries: [N, d].
+
+    Returns:
+      [N, d]; the queries themselves where the learner has no query map.
+    """
+    if learner.structure is None:
+        return queries
+    return learner.structure.map_queries(state, queries)
 
 
 def where_observed(feedback: Feedback, state: State, new: State) -> State:
-    """The new state, or where nothing was observed the old one; a round later in either case."""
+    """Selects the new state where feedback was observed, else the old one; ``t + 1`` either way.
+
+    Args:
+      feedback: of the round.
+      state: before the round.
+      new: after an update by the feedback.
+    """
     after = state._replace(t=state.t + 1)
     new = new._replace(t=after.t)
     if feedback.observed is True:

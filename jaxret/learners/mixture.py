@@ -1,52 +1,160 @@
-"""Bayes over learners: which rule and which settings are right is learnt from the bits, too.
+"""A mixture of experts: which learner and which settings are right is learnt from the rewards, too.
 
-    mixture()                                                       nothing to set
+    mixture()                                                       no settings to choose
     mixture([grid(frozen, tau=[0.01, 0.04]), grid(centred, tau=[0.02, 0.04])])
 
-Each of G experts is a learner of its own, started from the documents, that says how probable it is
-that tool a works for query q: P_g(a), made of its softmax p_g. With weights w_g:
+Each of G experts is a learner of its own, started from the documents. From its softmax p_g it
+predicts the probability that item a works for query q, P_g(a). With weights w_g:
 
-    believe   P_g(a) = sigmoid(u_g logit p_g(a) + v_g)              u = 1, v = 0 at first
-    show      argmax_a  sum_g w_g P_g(a)                            or a draw, as a policy has it
-    weigh     w_g <- w_g P_g(y | q, a)^beta, to sum 1               Bayes where beta = 1
-              w <- (1 - alpha) w + alpha prior                      the fixed share
-    learn     every expert from the same bit, and its u and v
+    calibrate   P_g(a) = sigmoid(u_g logit p_g(a) + v_g)            u = 1, v = 0 at first
+    show        argmax_a  sum_g w_g P_g(a)                          or a draw, by another policy
+    weight      w_g <- w_g P_g(y | q, a)^beta, normalised           Bayes where beta = 1
+                w <- (1 - alpha) w + alpha prior                    the fixed share
+    learn       every expert from the same reward, and its u and v
 
-No label chooses anything. Only the likelihood of the bit of the tool that was shown is used, so
-nothing is divided by a propensity, and an expert is judged on tools that it would not have shown.
-u and v are there since what a softmax says is only as good as its temperature, and an expert that
-ranks well must not lose to one that is well calibrated. Where a query has L right tools the bits of
-all of them are 1, and a softmax, which sums to one, can say 1 / L of each at best: v puts that
-right, too, and the P_g of a query need not sum to one.
+No label chooses anything. Only the likelihood of the reward of the item shown is used: nothing is
+divided by a propensity, and an expert is also judged on items that it would not have shown. u and v
+are needed because the softmax of an expert depends on its temperature, and an expert that ranks
+well must not lose to one that is well calibrated. Where a query has L right items, all of which
+have reward 1, a softmax, which sums to one, can give at most 1 / L to each: v corrects that too,
+and the P_g of a query need not sum to one.
 
-Where all experts have a blocked form it has one, too: ``mixture(default_experts(map_every=32))``
-(`jaxret.simulation.blocked.mixture`).
+Where all experts have a blocked form the mixture has one, too:
+``mixture(default_experts(map_every=32))`` (`jaxret.simulation.blocked.mixture`).
 
-Sources: mixtures under log loss, Vovk (1990); the fixed share, Herbster and Warmuth (1998); two
-numbers that calibrate, Platt (1999), learnt here by online Newton steps. What can be proved of it
-is in `jaxret.theory.mixture`.
+Sources: mixtures under log loss, Vovk (1990); the fixed share, Herbster and Warmuth (1998);
+calibration by a slope and an offset, Platt (1999), learnt here by online Newton steps. The bounds
+are in `jaxret.theory.mixture`.
 
-Letters: I items, d width, N queries, G experts, n numbers of one of them, k items shown.
+Letters: I items, d width, N queries, G experts, g of one form, n numbers of a setting, k items
+shown.
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jaxtyping import Array, Bool, Float, Int
 
-from jaxret.learners import calibration, mixing, presets
+from jaxret.learners import presets
 from jaxret.learners.grid import LearnerGrid, grid
-from jaxret.learners.learner import Blend, Learner, Mixing, where_observed
-from jaxret.learners.mixing import Mixed, Rows, expert_state, stays
+from jaxret.learners.learner import ChangeRows, Learner, where_observed
+from jaxret.learners.rank_one import rule_of
 from jaxret.learners.registry import preset
+from jaxret.learners.wrappers import innermost
 from jaxret.rules import policies
 from jaxret.rules.policies import Policy
+from jaxret.runtime import over_items
+from jaxret.runtime.over_items import Axis
 from jaxret.runtime.validate import require
 from jaxret.types import State
+
+SMALLEST = 1e-30  # a probability whose logarithm is finite in every precision
+SOFTMAX_RANGE = (1e-12, 1 - 1e-6)  # to which an expert's softmax is clipped: its logit is finite
+LEAST = np.array([0.1, -np.inf], np.float32)  # of u: the order of an expert is never reversed
+
+
+class Calibration(NamedTuple):
+    """Online Platt scaling: a slope and an offset per expert.
+
+    Attributes:
+      line: u and v of each expert [G, 2].
+      precision: of a Gaussian belief about u and v [G, 2, 2]; it grows with each reward.
+    """
+
+    line: Float[Array, "G 2"]
+    precision: Float[Array, "G 2 2"]
+
+
+class ExpertRows(NamedTuple):
+    """What the experts of one form have learnt; every leaf has a leading axis [g].
+
+    Attributes:
+      theta: [g, I, d]; () for experts that stay at the documents.
+      extra: their ``State.extra``.
+    """
+
+    theta: Any
+    extra: Any
+
+
+class MixtureExtra(NamedTuple):
+    """``State.extra`` of a mixture.
+
+    Attributes:
+      log_weights: [G], of weights that sum to 1.
+      losses: sums of -ln P(y | q, a), of the mixture and then of each expert [1 + G].
+      rounding: what the sums have lost to rounding so far (Kahan) [1 + G].
+      calibration: of the experts.
+      sure: rounds in which the item shown was predicted to work; and those of them in which it did
+        not [2].
+      rows: of each form.
+    """
+
+    log_weights: Float[Array, " G"]
+    losses: Float[Array, "1+G"]
+    rounding: Float[Array, "1+G"]
+    calibration: Calibration
+    sure: Int[Array, " 2"]
+    rows: tuple[ExpertRows, ...]
+
+
+class Blend(NamedTuple):
+    """The structure of a mixture of G experts.
+
+    Attributes:
+      forms: a `LearnerGrid` per kind of expert; G settings together.
+      policy: from the mixed probabilities to the items shown.
+      log_prior: [G]; a tuple, so that a learner can be hashed.
+      alpha: share of the weights that returns to the prior each round.
+      beta: power of the likelihood.
+      floor: every P_g is clipped to [floor, 1 - floor].
+    """
+
+    forms: tuple[LearnerGrid, ...]
+    policy: Policy
+    log_prior: tuple[float, ...]
+    alpha: float | Float[Array, ""]
+    beta: float | Float[Array, ""]
+    floor: float
+
+    @property
+    def experts(self) -> tuple[str, ...]:
+        """The experts' names and settings."""
+        return tuple(
+            f"{form.name}({form.said(setting)})" for form in self.forms for setting in form.settings
+        )
+
+    @property
+    def prior(self) -> tuple[float, ...]:
+        """Weights of the experts at the start; they sum to 1."""
+        return tuple(np.exp(self.log_prior).tolist())
+
+    def expert(self, state: State, g: int) -> tuple[Learner, State]:
+        """Returns the g-th expert, and its own state."""
+        positions = [(f, i) for f, form in enumerate(self.forms) for i in range(len(form.settings))]
+        f, i = positions[g]
+        rows = jax.tree.map(lambda x: x[i], state.extra.rows[f])
+        return self.forms[f].learner(i), expert_state(state, rows)
+
+    def change_rows(self, state: State, change: ChangeRows) -> State:
+        """Applies a function [I, d] -> [I, d] to the documents and to the rows of every expert."""
+
+        def changed(rows):
+            if isinstance(rows.theta, tuple):
+                return rows
+            return rows._replace(theta=jax.vmap(change)(rows.theta))
+
+        rows = tuple(changed(rows) for rows in state.extra.rows)
+        return state._replace(theta=change(state.theta), extra=state.extra._replace(rows=rows))
+
+    def map_queries(self, state: State, queries: Float[Array, "N d"]) -> Float[Array, "N d"]:
+        """Returns the queries as they are: every expert has a map of its own."""
+        return queries
 
 
 @preset
@@ -60,23 +168,24 @@ def mixture(
     prior: Sequence[float] | None = None,
     policy: Policy | None = None,
 ) -> Learner:
-    """Bayes over settings, from bits alone: nothing to tune.
+    """Mixes experts by Bayes, from rewards alone.
 
     Args:
-      experts: learners with a softmax, those of one form together (`grid`); all are compiled as
-        one program a form, and those that never move share the documents. None: `default_experts`.
+      experts: learners with a softmax, those of one form together (`grid`); each form is one
+        compiled program, and experts that never move share the documents. None:
+        `default_experts`.
       alpha: share of the weights that returns to the prior each round, in [0, 1); 0 is Bayes.
-      beta: power of the likelihood, > 0; the bounds want it at most 1.
-      floor: every P_g is kept in [floor, 1 - floor], in (0, 0.5): one sure expert that errs
-        once is not lost for ever.
-      trust: how firmly u = 1 and v = 0 are believed at the start (the precision of a Gaussian
-        prior), > 0; a million takes every expert at its word.
+      beta: power of the likelihood, > 0; the bounds need it to be at most 1.
+      floor: every P_g is clipped to [floor, 1 - floor], in (0, 0.5), so that one confident error
+        does not remove an expert for good.
+      trust: precision of the Gaussian prior at u = 1 and v = 0, > 0; a million leaves the experts
+        uncalibrated.
       prior: weights of the G experts at the start, > 0; None: equal ones.
-      policy: what is shown of the mixed probabilities; None: the best.
+      policy: from the mixed probabilities to the items shown; None: greedy.
 
     Raises:
-      ValueError: for an expert that is given labels or has no softmax, and a prior of another
-        length.
+      ValueError: for an expert that is an oracle or has no softmax, for a prior of another length,
+        and for a number out of its range.
     """
     forms = default_experts() if experts is None else list(experts)
     require("experts", forms, "one grid or more", len)
@@ -92,58 +201,55 @@ def mixture(
     require("prior", prior, "> 0", lambda _: (shares > 0).all())
     log_prior = tuple(np.log(shares / shares.sum()).tolist())
     policy = policy or policies.greedy()
-    shown_of = policy.chances
+    policy_probabilities = policy.probabilities
     blend = Blend(tuple(forms), policy, log_prior, alpha, beta, floor)
 
     def init(theta, available=None):
-        here = jnp.ones(len(theta), bool) if available is None else available
+        available = jnp.ones(len(theta), bool) if available is None else available
 
-        def begun(form):
-            if stays(form):
-                return Rows(theta=(), extra=())
-            one = jax.vmap(lambda numbers: form.make(*numbers).init(theta, here))
+        def first(form):
+            if is_frozen(form):
+                return ExpertRows(theta=(), extra=())
+            one = jax.vmap(lambda numbers: form.make(*numbers).init(theta, available))
             states = one(jnp.asarray(form.settings, theta.dtype))
-            return Rows(theta=states.theta, extra=states.extra)
+            return ExpertRows(theta=states.theta, extra=states.extra)
 
         nothing = jnp.zeros(1 + len(learners), theta.dtype)
-        extra = Mixed(
+        extra = MixtureExtra(
             log_weights=jnp.asarray(log_prior, theta.dtype),
             losses=nothing,
             rounding=nothing,
-            calibration=calibration.at_its_word(len(learners), trust, theta.dtype),
+            calibration=first_calibration(len(learners), trust, theta.dtype),
             sure=jnp.zeros(2, jnp.int32),
-            rows=tuple(begun(form) for form in forms),
+            rows=tuple(first(form) for form in forms),
         )
-        return State(theta=theta, available=here, t=jnp.zeros((), jnp.int32), extra=extra)
+        return State(theta=theta, available=available, t=jnp.zeros((), jnp.int32), extra=extra)
 
     def each(state, form, rows, function: Callable[[Learner, State], Any]):
-        """A function of every expert of a form and its state, side by side."""
+        """Maps a function over the experts of a form."""
 
         def one(numbers, row):
             return function(form.make(*numbers), expert_state(state, row))
 
         return jax.vmap(one)(jnp.asarray(form.settings, state.theta.dtype), rows)
 
-    def of_all(state, function):
-        """A function of every expert, [G, ..]."""
-        pairs = zip(forms, state.extra.rows, strict=True)
-        return jnp.concatenate([each(state, form, rows, function) for form, rows in pairs])
+    def all_logits(state, query):
+        def one(learner, own):
+            return learner.logits(own, query)
 
-    def words(state, query):
-        z = of_all(state, lambda learner, own: learner.logits(own, query))
-        return mixing.words(z, None)
+        pairs = zip(forms, state.extra.rows, strict=True)
+        z = jnp.concatenate([each(state, form, rows, one) for form, rows in pairs])
+        return expert_logits(z, None)
 
     def logits(state, query):
-        return mixing.mixed(state.extra, words(state, query), state.available)
+        return mixed_logits(state.extra, all_logits(state, query), state.available)
 
     def scores(state, queries):
         def add(form, total, line):  # expert by expert: all at once would hold [G, N, I]
             weight, uv, numbers, row = line
             learner, own = form.make(*numbers), expert_state(state, row)
             z = jax.vmap(partial(learner.logits, own))(queries)
-            return total + weight * calibration.believed(
-                uv, calibration.logit(jax.nn.softmax(z, axis=-1))
-            ), None
+            return total + weight * calibrate(uv, logit(jax.nn.softmax(z, axis=-1))), None
 
         ends = np.cumsum([len(form.settings) for form in forms])[:-1]
         weights = jnp.split(jnp.exp(state.extra.log_weights), ends)
@@ -153,88 +259,52 @@ def mixture(
             for form, *some, rows in zip(forms, weights, lines, state.extra.rows, strict=True):
                 numbers = jnp.asarray(form.settings, state.theta.dtype)
                 total, _ = lax.scan(partial(add, form), total, (*some, numbers, rows))
-        return mixing.log(total, state.available)
+        return masked_log(total, state.available)
 
     def act(state, query, key):
         return policy.show(key, logits(state, query), None)
 
-    def chances(state, query):
-        assert shown_of is not None
-        return shown_of(logits(state, query))
+    def probabilities(state, query):
+        assert policy_probabilities is not None
+        return policy_probabilities(logits(state, query))
 
     def update(state, query, choice, feedback):
-        said = words(state, query)[:, choice.item]  # [G] or [G, k]
-        extra = mixing.weighed(blend, state.extra, said, feedback.reward)
+        predicted = all_logits(state, query)[:, choice.item]  # [G] or [G, k]
+        extra = update_weights(blend, state.extra, predicted, feedback.reward)
         seen = feedback._replace(observed=True)
 
-        def learnt(form, rows):
-            if stays(form):
+        def learn(form, rows):
+            if is_frozen(form):
                 return rows
 
             def step(learner, own):
                 new = learner.update(own, query, choice, seen)
-                return Rows(theta=new.theta, extra=new.extra)
+                return ExpertRows(theta=new.theta, extra=new.extra)
 
             return each(state, form, rows, step)
 
         pairs = zip(forms, extra.rows, strict=True)
-        extra = extra._replace(rows=tuple(learnt(form, rows) for form, rows in pairs))
+        extra = extra._replace(rows=tuple(learn(form, rows) for form, rows in pairs))
         return where_observed(feedback, state, state._replace(extra=extra))
 
-    def over_rows(state, change):
-        def changed(rows):
-            if isinstance(rows.theta, tuple):
-                return rows
-            return rows._replace(theta=jax.vmap(change)(rows.theta))
-
-        rows = tuple(changed(rows) for rows in state.extra.rows)
-        return state._replace(theta=change(state.theta), extra=state.extra._replace(rows=rows))
-
-    def expert(state, g):
-        form, place = places[g]
-        rows = jax.tree.map(lambda x: x[place], state.extra.rows[form])
-        return learners[g], expert_state(state, rows)
-
-    places = [(f, g) for f, form in enumerate(forms) for g in range(len(form.settings))]
-    itself = Mixing(
-        experts=tuple(f"{forms[f].name}({forms[f].said(forms[f].settings[g])})" for f, g in places),
-        prior=tuple(np.exp(log_prior).tolist()),
-        alpha=alpha,
-        beta=beta,
-        expert=expert,
-    )
     return Learner(
         name="mixture",
         init=init,
         act=act,
         update=update,
-        logits=logits,
         scores=scores,
-        chances=None if shown_of is None else chances,
-        mixing=itself,
-        blend=blend,
-        over_rows=over_rows,
+        logits=logits,
+        probabilities=None if policy_probabilities is None else probabilities,
+        structure=blend,
     )
 
 
-def heaviest(learner: Learner, state: State) -> tuple[Learner, State]:
-    """The expert that a mixture believes most: its learner, and its own state.
-
-    One matrix of rows and one query map stand for it alone, never for the mixture.
-    """
-    if learner.mixing is None:
-        raise ValueError(f"learner {learner.name!r} is no mixture: it has no experts")
-    g = int(np.argmax(state.extra.log_weights))
-    chosen, own = learner.mixing.expert(state, g)
-    return chosen._replace(name=f"{learner.name}: {learner.mixing.experts[g]}"), own
-
-
 def default_experts(*, map_every: int = 1) -> list[LearnerGrid]:
-    """The experts of `mixture`, for every data set and encoder.
+    """Returns the experts of `mixture`, the same for every data set and encoder.
 
     Args:
-      map_every: rounds between two moves of their query maps; of a multiple of 8, the mixture has
-        a blocked form (`jaxret.simulation.blocked.simulate`).
+      map_every: rounds between two moves of the experts' query maps; with a multiple of 8 the
+        mixture has a blocked form (`jaxret.simulation.blocked.simulate`).
     """
     replayed = {"tau": [0.02], "eta": [6e-4], "map_every": map_every}
     return [
@@ -245,13 +315,212 @@ def default_experts(*, map_every: int = 1) -> list[LearnerGrid]:
     ]
 
 
+def blend_of(learner: Learner) -> Blend | None:
+    """Returns the structure of a mixture, also inside wrappers; None for any other learner.
+
+    Args:
+      learner: any.
+    """
+    structure = learner.structure
+    while structure is not None and not isinstance(structure, Blend):
+        inner = getattr(structure, "inner", None)
+        structure = None if inner is None else inner.structure
+    return structure
+
+
+def heaviest(learner: Learner, state: State) -> tuple[Learner, State]:
+    """Returns the expert with the largest weight, and its own state.
+
+    One matrix of rows and one query map can describe an expert, never the mixture.
+
+    Args:
+      learner: a mixture, or wrappers around one.
+      state: its state.
+
+    Raises:
+      ValueError: for a learner that is no mixture.
+    """
+    if (blend := blend_of(learner)) is None:
+        raise ValueError(f"learner {learner.name!r} is no mixture: it has no experts")
+    _, state = innermost(learner, state)
+    g = int(np.argmax(state.extra.log_weights))
+    chosen, own = blend.expert(state, g)
+    return chosen._replace(name=f"{learner.name}: {blend.experts[g]}"), own
+
+
+def expert_logits(logits: Float[Array, "G I"], axis: Axis) -> Float[Array, "G I"]:
+    """Returns ``logit p_g(a)`` of every expert and item, with p_g the softmax of an expert.
+
+    Args:
+      logits: of the experts [G, I].
+      axis: the mesh axis of the items, or None.
+
+    Returns:
+      [G, I].
+    """
+    return logit(jax.vmap(partial(over_items.softmax, axis=axis))(logits))
+
+
+def mixed_logits(
+    extra: MixtureExtra, predicted: Float[Array, "G I"], available: Bool[Array, " I"]
+) -> Float[Array, " I"]:
+    """Returns ``ln sum_g w_g P_g(a)`` of every item.
+
+    Args:
+      extra: of the mixture.
+      predicted: `expert_logits` [G, I].
+      available: [I].
+
+    Returns:
+      logits [I], minus infinity where an item is absent.
+    """
+    probabilities = jax.vmap(calibrate)(extra.calibration.line, predicted)
+    return masked_log(jnp.exp(extra.log_weights) @ probabilities, available)
+
+
+def update_weights(
+    blend: Blend, extra: MixtureExtra, predicted: Float[Array, "G *k"], y: Float[Array, "*k"]
+) -> MixtureExtra:
+    """Updates weights, losses and calibration by the reward of a round; rows stay as they are.
+
+    Args:
+      blend: alpha, beta, floor and the prior.
+      extra: before the round.
+      predicted: `expert_logits` of the item shown [G], or of each of k items [G, k].
+      y: the rewards [] or [k].
+    """
+    floor = blend.floor
+    p = jnp.clip(jax.vmap(calibrate)(extra.calibration.line, predicted), floor, 1 - floor)
+    log_p = jax.vmap(lambda p: (y * jnp.log(p) + (1 - y) * jnp.log1p(-p)).sum())(p)
+    joint = extra.log_weights + log_p
+    new_losses = -jnp.concatenate([jax.nn.logsumexp(joint)[None], log_p])
+    losses, rounding = _add(extra.losses, extra.rounding, new_losses)
+    weights = jax.nn.log_softmax(extra.log_weights + blend.beta * log_p)
+    back = jnp.asarray(blend.log_prior, weights.dtype)
+    weights = jnp.logaddexp(jnp.log1p(-blend.alpha) + weights, jnp.log(blend.alpha) + back)
+    works = jnp.exp(extra.log_weights) @ p >= 0.5
+    sure = jnp.stack([works, works & (y < 0.5)])
+    return extra._replace(
+        log_weights=weights,
+        losses=losses,
+        rounding=rounding,
+        calibration=jax.vmap(newton_step, (0, 0, None))(extra.calibration, predicted, y),
+        sure=extra.sure + sure.reshape(2, -1).sum(axis=1).astype(extra.sure.dtype),
+    )
+
+
+def expert_state(state: State, rows: ExpertRows) -> State:
+    """Returns the state of one expert: its own rows, and the items and round of the mixture.
+
+    Args:
+      state: of the mixture.
+      rows: of the expert, without the axis [g].
+    """
+    theta = state.theta if isinstance(rows.theta, tuple) else rows.theta
+    return State(theta=theta, available=state.available, t=state.t, extra=rows.extra)
+
+
+def is_frozen(form: LearnerGrid) -> bool:
+    """Returns whether no expert of a form ever moves from the documents.
+
+    Args:
+      form: of a mixture.
+    """
+    rules = [rule_of(form.learner(g)) for g in range(len(form.settings))]
+    return all(
+        rule is not None
+        and rule.rows_alone
+        and rule.projection.name == "none"
+        and rule.estimator.name == "none"
+        for rule in rules
+    )
+
+
+def masked_log(p: Float[Array, "*n I"], available: Bool[Array, " I"]) -> Float[Array, "*n I"]:
+    """Returns logarithms of probabilities that may be 0; minus infinity where an item is absent.
+
+    Args:
+      p: probabilities [..., I].
+      available: [I].
+
+    Returns:
+      logits [..., I].
+    """
+    return jnp.where(available, jnp.log(jnp.maximum(p, SMALLEST)), -jnp.inf)
+
+
+def first_calibration(experts: int, trust: float, dtype: Any) -> Calibration:
+    """Returns u = 1 and v = 0 of every expert.
+
+    Args:
+      experts: G.
+      trust: precision of the Gaussian prior.
+      dtype: of the arrays.
+    """
+    line = jnp.tile(jnp.array([1.0, 0.0], dtype), (experts, 1))
+    precision = jnp.tile(trust * jnp.eye(2, dtype=dtype), (experts, 1, 1))
+    return Calibration(line=line, precision=precision)
+
+
+def newton_step(
+    calibration: Calibration, predicted: Float[Array, "*k"], y: Float[Array, "*k"]
+) -> Calibration:
+    """Moves u and v of one expert by a Newton step of the logistic loss.
+
+    Args:
+      calibration: of one expert: line [2], precision [2, 2].
+      predicted: its logits of the items shown [] or [k].
+      y: their rewards [] or [k].
+    """
+    line, precision = calibration
+    x = jnp.stack([predicted, jnp.ones_like(predicted)], axis=-1).reshape(-1, 2)  # [k, 2]
+    p = calibrate(line, predicted).reshape(-1)
+    precision = precision + jnp.einsum("k,ki,kj->ij", p * (1 - p), x, x)
+    (a, b), (_, d) = precision
+    along, down = x.T @ (jnp.reshape(y, -1) - p)
+    step = jnp.stack([d * along - b * down, a * down - b * along]) / (a * d - b * b)
+    return Calibration(jnp.maximum(line + step, LEAST), precision)
+
+
+def calibrate(line: Float[Array, " 2"], predicted: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    """Returns ``sigmoid(u predicted + v)``.
+
+    Args:
+      line: u and v [2].
+      predicted: logits [...].
+
+    Returns:
+      probabilities [...].
+    """
+    return jax.nn.sigmoid(line[0] * predicted + line[1])
+
+
+def logit(p: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    """Returns ``ln(p / (1 - p))``, with p clipped to `SOFTMAX_RANGE`.
+
+    Args:
+      p: probabilities [...].
+
+    Returns:
+      logits [...].
+    """
+    p = jnp.clip(p, *SOFTMAX_RANGE)
+    return jnp.log(p) - jnp.log1p(-p)
+
+
+def _add(
+    sums: Float[Array, "*n"], lost: Float[Array, "*n"], more: Float[Array, "*n"]
+) -> tuple[Float[Array, "*n"], Float[Array, "*n"]]:
+    """Adds to sums of many numbers without losing small ones to rounding (Kahan 1965)."""
+    more = more - lost
+    new = sums + more
+    return new, (new - sums) - more
+
+
 def _require_expert(learner: Learner) -> None:
-    if learner.oracle:
-        raise ValueError(f"expert {learner.name!r} is an oracle: a mixture learns from bits")
+    if learner.facts.oracle:
+        raise ValueError(f"expert {learner.name!r} is an oracle: a mixture learns from rewards")
     if learner.logits is None:
         raise ValueError(
-            f"expert {learner.name!r} has no softmax: it says nothing of how probable a bit is"
+            f"expert {learner.name!r} has no softmax: it does not predict how probable a reward is"
         )
-    rule = learner.rule if learner.replay is None else learner.replay.rule
-    if rule is not None and rule.rounding is not None:
-        raise ValueError(f"expert {learner.name!r} has bfloat16 rows: a mixture's are float32")

@@ -1,18 +1,21 @@
-"""Learners by name, with settings that serve: one place for the names.
+"""Presets: rank-one learners by name, with default settings.
 
-    learner = greedy()                       every argument has a default
-    learner = orag(tau=0.05, eta=1e-3)       the settings are those of `rank_one`
+    learner = greedy()                       every setting has a default
+    learner = orag(tau=0.05, eta=1e-3)
 
-Defaults are for rows and queries of length 1 and some hundreds of tools. The paper has tau = 1 and
-eta from 1e-8 to 1e-5, with which nothing moves: that is `paper_sgd` and `paper_adamw`. Those that
-learn a query map move it once in ``map_every`` rounds; multiples of 8 have a blocked form.
+The defaults are for rows and queries of length 1 and some hundreds of items. The paper's own
+settings (tau = 1, eta from 1e-8 to 1e-5) are `paper_sgd` and `paper_adamw`; they need thousands of
+updates. The same settings give the same object, and other numbers compile nothing.
 """
+
+from typing import Any
 
 from jaxret.learners import adamw
 from jaxret.learners.learner import Learner
 from jaxret.learners.rank_one import rank_one
 from jaxret.learners.registry import preset
-from jaxret.learners.wrappers import with_experience_replay, with_preconditioner, with_query_map
+from jaxret.learners.replay import with_experience_replay
+from jaxret.learners.wrappers import with_preconditioner, with_query_map
 from jaxret.rules import estimators, policies, preconditioners, projections, query_maps, schedules
 from jaxret.rules.estimators import Estimator
 from jaxret.rules.policies import Policy
@@ -25,7 +28,11 @@ SPHERE = projections.sphere()
 
 @preset
 def frozen(*, tau: float = 0.02) -> Learner:
-    """Static retrieval: the best item by Theta_1, for ever."""
+    """Static retrieval: shows the best item by Theta_1 and learns nothing.
+
+    Args:
+      tau: temperature of the softmax that is reported, > 0.
+    """
     return rank_one("frozen", estimator=estimators.none(), policy=policies.greedy(), tau=tau, eta=0)
 
 
@@ -39,18 +46,25 @@ def orag(
     projection: Projection = SPHERE,
     schedule: Schedule | None = None,
 ) -> Learner:
-    """ORAG Algorithm 1: items drawn from p, Eq. (4); with k > 1 Algorithm 2.
+    """ORAG Algorithm 1: draws items from p and steps by Eq. (4); with k > 1 Algorithm 2.
 
     Args:
-      tau: temperature; the paper's is 1.
-      eta: step size.
-      k: items shown to the environment's reranker.
+      tau: temperature, > 0; the paper's is 1.
+      eta: step size, >= 0.
+      k: items shown to the environment's reranker, >= 1.
       divide_by: 'propensity', or 'model' for Algorithm 2 as the paper writes it.
-      projection: where rows may lie.
-      schedule: factor of eta by round; None is constant.
+      projection: of the rows, after each step.
+      schedule: factor of eta by round; None: constant.
     """
-    estimator = estimators.importance_weighted(divide_by=divide_by)
-    return _rank_one("orag", estimator, policies.softmax(k=k), tau, eta, projection, schedule)
+    return _softmax(
+        "orag",
+        estimators.importance_weighted(divide_by=divide_by),
+        tau,
+        eta,
+        projection,
+        schedule,
+        k,
+    )
 
 
 @preset
@@ -61,9 +75,15 @@ def chosen_only(
     projection: Projection = SPHERE,
     schedule: Schedule | None = None,
 ) -> Learner:
-    """ORAG App. B.2: as ORAG, but only the chosen row moves."""
-    estimator = estimators.chosen_only()
-    return _rank_one("chosen_only", estimator, policies.softmax(), tau, eta, projection, schedule)
+    """ORAG App. B.2: as `orag`, but only the row of the item shown moves.
+
+    Args:
+      tau: temperature, > 0.
+      eta: step size, >= 0.
+      projection: of the rows, after each step.
+      schedule: factor of eta by round; None: constant.
+    """
+    return _softmax("chosen_only", estimators.chosen_only(), tau, eta, projection, schedule)
 
 
 @preset
@@ -75,9 +95,16 @@ def clipped(
     projection: Projection = SPHERE,
     schedule: Schedule | None = None,
 ) -> Learner:
-    """ORAG with max(pi, floor) below the line: a little bias for much less variance."""
-    estimator = estimators.clipped(floor=floor)
-    return _rank_one("clipped", estimator, policies.softmax(), tau, eta, projection, schedule)
+    """ORAG with max(pi, floor) in the denominator: a small bias for much less variance.
+
+    Args:
+      tau: temperature, > 0.
+      eta: step size, >= 0.
+      floor: smallest denominator, in (0, 1].
+      projection: of the rows, after each step.
+      schedule: factor of eta by round; None: constant.
+    """
+    return _softmax("clipped", estimators.clipped(floor=floor), tau, eta, projection, schedule)
 
 
 @preset
@@ -89,9 +116,17 @@ def debiased(
     projection: Projection = SPHERE,
     schedule: Schedule | None = None,
 ) -> Learner:
-    """ORAG put right on average for labels that are wrong with a known probability."""
+    """ORAG, unbiased for rewards that are flipped with a known probability.
+
+    Args:
+      noise_rate: probability that a reward is flipped, in [0, 0.5).
+      tau: temperature, > 0.
+      eta: step size, >= 0.
+      projection: of the rows, after each step.
+      schedule: factor of eta by round; None: constant.
+    """
     estimator = estimators.debiased(noise_rate=noise_rate)
-    return _rank_one("debiased", estimator, policies.softmax(), tau, eta, projection, schedule)
+    return _softmax("debiased", estimator, tau, eta, projection, schedule)
 
 
 @preset
@@ -103,10 +138,17 @@ def implicit_exploration(
     projection: Projection = SPHERE,
     schedule: Schedule | None = None,
 ) -> Learner:
-    """ORAG with pi + gamma below the line (Neu 2015)."""
+    """ORAG with pi + gamma in the denominator (Neu 2015).
+
+    Args:
+      gamma: added to the propensity, >= 0.
+      tau: temperature, > 0.
+      eta: step size, >= 0.
+      projection: of the rows, after each step.
+      schedule: factor of eta by round; None: constant.
+    """
     estimator = estimators.implicit_exploration(gamma=gamma)
-    policy = policies.softmax()
-    return _rank_one("implicit_exploration", estimator, policy, tau, eta, projection, schedule)
+    return _softmax("implicit_exploration", estimator, tau, eta, projection, schedule)
 
 
 @preset
@@ -119,9 +161,25 @@ def greedy(
     projection: Projection = SPHERE,
     schedule: Schedule | None = None,
 ) -> Learner:
-    """Shows the best item and learns by the likelihood of the bit, which needs no exploration."""
-    estimator = estimator or estimators.bandit_likelihood()
-    return _rank_one("greedy", estimator, policies.greedy(k=k), tau, eta, projection, schedule)
+    """Shows the best item and learns by the likelihood of the reward; needs no exploration.
+
+    Args:
+      tau: temperature, > 0.
+      eta: step size, >= 0.
+      k: items shown to the environment's reranker, >= 1.
+      estimator: None: `estimators.bandit_likelihood`.
+      projection: of the rows, after each step.
+      schedule: factor of eta by round; None: constant.
+    """
+    return rank_one(
+        "greedy",
+        estimator=estimator or estimators.bandit_likelihood(),
+        policy=policies.greedy(k=k),
+        tau=tau,
+        eta=eta,
+        projection=projection,
+        schedule=schedule,
+    )
 
 
 @preset
@@ -132,16 +190,37 @@ def full_information(
     projection: Projection = SPHERE,
     schedule: Schedule | None = None,
 ) -> Learner:
-    """The oracle: acts greedily, is given the labels, follows the gradient itself."""
-    estimator, policy = estimators.full_information(), policies.greedy()
-    return _rank_one("full_information", estimator, policy, tau, eta, projection, schedule)
+    """An oracle: shows the best item, is given the labels, and follows the gradient itself.
+
+    Args:
+      tau: temperature, > 0.
+      eta: step size, >= 0.
+      projection: of the rows, after each step.
+      schedule: factor of eta by round; None: constant.
+    """
+    return rank_one(
+        "full_information",
+        estimator=estimators.full_information(),
+        policy=policies.greedy(),
+        tau=tau,
+        eta=eta,
+        projection=projection,
+        schedule=schedule,
+    )
 
 
 @preset
 def mapped(
     *, tau: float = 0.02, eta: float = 6e-4, rate: float = 3.0, map_every: int = 1
 ) -> Learner:
-    """`greedy` with a linear map of the queries that all tools learn together."""
+    """`greedy` with a linear map of the queries that all items learn together.
+
+    Args:
+      tau: temperature, > 0.
+      eta: step size of the rows, >= 0.
+      rate: step size of the map relative to that of the rows, > 0.
+      map_every: rounds between two moves of the map; multiples of 8 have a blocked form.
+    """
     return _mapped("mapped", query_maps.linear(rate=rate), tau, eta, map_every)
 
 
@@ -149,7 +228,14 @@ def mapped(
 def centred(
     *, tau: float = 0.02, eta: float = 6e-4, rate: float = 3.0, map_every: int = 1
 ) -> Learner:
-    """`mapped`, of queries less most of their running mean."""
+    """`mapped`, with most of the queries' running mean subtracted first.
+
+    Args:
+      tau: temperature, > 0.
+      eta: step size of the rows, >= 0.
+      rate: step size of the map relative to that of the rows, > 0.
+      map_every: rounds between two moves of the map; multiples of 8 have a blocked form.
+    """
     return _mapped("centred", query_maps.mean_centred(rate=rate), tau, eta, map_every)
 
 
@@ -162,86 +248,131 @@ def low_rank(
     rank: int = 32,
     map_every: int = 1,
 ) -> Learner:
-    """`mapped`, with a map of low rank."""
-    query_map = query_maps.low_rank(rate=rate, rank=rank)
-    return _mapped("low_rank", query_map, tau, eta, map_every)
+    """`mapped`, with a map of low rank.
+
+    Args:
+      tau: temperature, > 0.
+      eta: step size of the rows, >= 0.
+      rate: step size of the map relative to that of the rows, > 0.
+      rank: of the map, >= 1.
+      map_every: rounds between two moves of the map; multiples of 8 have a blocked form.
+    """
+    return _mapped("low_rank", query_maps.low_rank(rate=rate, rank=rank), tau, eta, map_every)
 
 
 @preset
 def whitened(*, tau: float = 0.02, eta: float = 2e-3, ridge: float = 1000.0) -> Learner:
-    """`greedy`, rows moving along A q with A the inverse second moment of the queries so far."""
+    """`greedy`, with steps along A q, A the inverse second moment of the queries so far.
+
+    Args:
+      tau: temperature, > 0.
+      eta: step size, >= 0.
+      ridge: weight of the identity, in rounds, > 0.
+    """
     preconditioner = preconditioners.second_moment(ridge=ridge)
     return with_preconditioner(greedy(tau=tau, eta=eta), preconditioner)._replace(name="whitened")
 
 
 @preset
 def row_steps(*, tau: float = 0.02, eta: float = 2e-3) -> Learner:
-    """`greedy`, each tool with its own step size: Adagrad with one number a row."""
+    """`greedy`, with a step size per item: Adagrad with one number per row.
+
+    Args:
+      tau: temperature, > 0.
+      eta: step size, >= 0.
+    """
     learner = with_preconditioner(greedy(tau=tau, eta=eta), preconditioners.by_row())
     return learner._replace(name="row_steps")
 
 
 @preset
 def greedy_replayed(*, tau: float = 0.02, eta: float = 6e-4, per_round: int = 8) -> Learner:
-    """`greedy` with experience replay: each bit is learnt from again and again."""
-    learner = with_experience_replay(greedy(tau=tau, eta=eta), per_round=per_round)
-    return learner._replace(name="greedy_replayed")
+    """`greedy` with experience replay.
+
+    Args:
+      tau: temperature, > 0.
+      eta: step size, >= 0.
+      per_round: past rounds replayed after each round, >= 1.
+    """
+    return _replayed("greedy_replayed", greedy(tau=tau, eta=eta), per_round)
 
 
 @preset
 def mapped_replayed(
     *, tau: float = 0.02, eta: float = 6e-4, per_round: int = 8, map_every: int = 1
 ) -> Learner:
-    """`mapped` with experience replay."""
+    """`mapped` with experience replay.
+
+    Args:
+      tau: temperature, > 0.
+      eta: step size of the rows, >= 0.
+      per_round: past rounds replayed after each round, >= 1.
+      map_every: rounds between two moves of the map; multiples of 8 have a blocked form.
+    """
     inner = mapped(tau=tau, eta=eta, map_every=map_every)
-    learner = with_experience_replay(inner, per_round=per_round)
-    return learner._replace(name="mapped_replayed")
+    return _replayed("mapped_replayed", inner, per_round)
 
 
 @preset
 def centred_replayed(
     *, tau: float = 0.02, eta: float = 6e-4, per_round: int = 8, map_every: int = 1
 ) -> Learner:
-    """`centred` with experience replay."""
+    """`centred` with experience replay.
+
+    Args:
+      tau: temperature, > 0.
+      eta: step size of the rows, >= 0.
+      per_round: past rounds replayed after each round, >= 1.
+      map_every: rounds between two moves of the map; multiples of 8 have a blocked form.
+    """
     inner = centred(tau=tau, eta=eta, map_every=map_every)
-    learner = with_experience_replay(inner, per_round=per_round)
-    return learner._replace(name="centred_replayed")
+    return _replayed("centred_replayed", inner, per_round)
 
 
 @preset
 def paper_sgd(*, tau: float = 1.0, eta: float = 1e-5) -> Learner:
-    """ORAG with the numbers of its text: no temperature, free rows, 1/sqrt(t)."""
-    policy, projection = policies.softmax(), projections.none()
-    estimator, schedule = estimators.importance_weighted(), schedules.inverse_sqrt()
-    return _rank_one("paper_sgd", estimator, policy, tau, eta, projection, schedule)
+    """ORAG with the settings of its text: no temperature, no projection, 1/sqrt(t).
+
+    Args:
+      tau: temperature; the paper has none, which is 1.
+      eta: step size, >= 0.
+    """
+    none, schedule = projections.none(), schedules.inverse_sqrt()
+    return _softmax("paper_sgd", estimators.importance_weighted(), tau, eta, none, schedule)
 
 
 @preset
 def paper_adamw(*, tau: float = 1.0, eta: float = 1e-5, batch: int = 40) -> Learner:
-    """The trainer of ORAG's experiments (C.2): AdamW over batches, 1/sqrt(t)."""
+    """The trainer of ORAG's experiments (C.2): AdamW over batches, 1/sqrt(t).
+
+    Args:
+      tau: temperature; the paper has none, which is 1.
+      eta: initial learning rate per coordinate, >= 0.
+      batch: rounds between two updates, >= 1.
+    """
     return adamw.minibatch_adamw(tau=tau, eta=eta, batch=batch)._replace(name="paper_adamw")
 
 
-def _rank_one(
+def _softmax(
     name: str,
     estimator: Estimator,
-    policy: Policy,
     tau: float,
     eta: float,
     projection: Projection,
     schedule: Schedule | None,
+    k: int = 1,
 ) -> Learner:
-    return rank_one(
-        name,
-        estimator=estimator,
-        policy=policy,
-        tau=tau,
-        eta=eta,
-        projection=projection,
-        schedule=schedule,
-    )
+    """A learner that draws items from its softmax."""
+    parts: dict[str, Any] = {"projection": projection, "schedule": schedule}
+    policy: Policy = policies.softmax(k=k)
+    return rank_one(name, estimator=estimator, policy=policy, tau=tau, eta=eta, **parts)
 
 
 def _mapped(name: str, query_map: QueryMap, tau: float, eta: float, map_every: int) -> Learner:
+    """`greedy` with a query map."""
     learner = with_query_map(greedy(tau=tau, eta=eta), query_map, map_every=map_every)
     return learner._replace(name=name)
+
+
+def _replayed(name: str, inner: Learner, per_round: int) -> Learner:
+    return with_experience_replay(inner, per_round=per_round)._replace(name=name)

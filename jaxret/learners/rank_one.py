@@ -1,4 +1,4 @@
-"""The rank-one learner: ORAG (Algorithm 1) and its rivals, built from parts.
+"""The rank-one learner: ORAG (Algorithm 1) and its relatives, built from parts.
 
 A learner acts, sees one bit and moves Theta:
 
@@ -7,30 +7,88 @@ A learner acts, sees one bit and moves Theta:
     slate ~ policy(p);  a, y from the environment       line 4
     Theta <- project(Theta - eta_t c u^T / tau)         lines 5-6, c from the estimator
 
-The paper has no temperature (tau = 1); on unit vectors that makes p nearly uniform. Here
-q / tau takes the place of q everywhere, in the theory too: the gradient of the loss is
-``c q^T / tau``, and eta / tau is how far one unit of coefficient moves a row.
+The paper has no temperature (tau = 1), and on unit vectors p is then nearly uniform. Here q / tau
+takes the place of q everywhere, in the theory too: the gradient of the loss is ``c q^T / tau``, and
+``eta / tau`` is how far one unit of coefficient moves a row.
 
 Letters: I items, d width, n past rounds, k items shown.
 """
+
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from jaxret.learners import narrow_rows
-from jaxret.learners.learner import Learner, Rule, where_observed
-from jaxret.rules import map_tiles, projections, schedules
+from jaxret.learners.learner import ChangeRows, Facts, Learner, where_observed
+from jaxret.rules import projections, query_maps, schedules
 from jaxret.rules.estimators import Estimator, Observation
-from jaxret.rules.policies import Policy
+from jaxret.rules.policies import Policy, by_position
 from jaxret.rules.preconditioners import Preconditioner
 from jaxret.rules.projections import Projection
+from jaxret.rules.query_maps import QueryMap
 from jaxret.rules.schedules import Schedule
 from jaxret.runtime import over_items
 from jaxret.runtime.over_items import Axis
 from jaxret.runtime.validate import require
-from jaxret.types import Choice, Feedback, State
+from jaxret.types import Choice, Feedback, Slate, State
+
+TILE = 8  # rounds in a tile of the blocked form
+
+
+class Rule(NamedTuple):
+    """The parts of a rank-one learner.
+
+    Attributes:
+      policy: from logits to the items shown.
+      estimator: from one reward to the coefficients c [I].
+      projection: of the rows, after each step.
+      schedule: factor of ``eta`` by round.
+      tau: temperature, > 0.
+      eta: step size, >= 0.
+      query_map: learnt by all items together; None: queries are used as they are.
+      map_every: rounds between two moves of the query map.
+      preconditioner: of the rows' steps; None: none.
+    """
+
+    policy: Policy
+    estimator: Estimator
+    projection: Projection
+    schedule: Schedule
+    tau: float | Float[Array, ""]
+    eta: float | Float[Array, ""]
+    query_map: QueryMap | None = None
+    map_every: int = 1
+    preconditioner: Preconditioner | None = None
+
+    @property
+    def rows_alone(self) -> bool:
+        """Whether the rows are all that is learnt, along the queries as they are."""
+        return self.query_map is None and self.preconditioner is None
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the exact blocked form exists: a map has to be constant for whole tiles."""
+        constant = self.query_map is None or self.map_every % TILE == 0
+        return constant and (self.preconditioner is None or self.preconditioner.by_row)
+
+    def change_rows(self, state: State, change: ChangeRows) -> State:
+        """Applies a function [I, d] -> [I, d] to Theta."""
+        return state._replace(theta=change(state.theta))
+
+    def map_queries(self, state: State, queries: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
+        """Returns the queries as the rows are compared with them."""
+        return self.queries_at(state, queries, state.t)
+
+    def queries_at(
+        self, state: State, queries: Float[Array, "*n d"], t: Int[Array, ""]
+    ) -> Float[Array, "*n d"]:
+        """Maps queries by the query map of round t."""
+        if self.query_map is None:
+            return queries
+        params = query_maps.params_at(state.extra[0], t, self.map_every)
+        return self.query_map.apply(params, queries)
 
 
 def rank_one(
@@ -47,12 +105,15 @@ def rank_one(
 
     Args:
       name: shown in tables.
-      estimator: what one bit says.
-      policy: who is shown.
-      projection: where rows may lie; None is free.
-      schedule: factor of eta by round; None is constant.
+      estimator: from one reward to the coefficients c [I].
+      policy: from logits to the items shown.
+      projection: of the rows, after each step; None: none.
+      schedule: factor of ``eta`` by round; None: constant.
       tau: temperature, > 0; may be traced.
       eta: step size, >= 0; may be traced.
+
+    Raises:
+      ValueError: for a temperature or step size out of its range.
     """
     require("tau", tau, "> 0", lambda x: x > 0)
     require("eta", eta, ">= 0", lambda x: x >= 0)
@@ -68,140 +129,188 @@ def rank_one(
 
 
 def from_rule(name: str, rule: Rule) -> Learner:
-    """The learner that follows a rule; its ``extra`` is (query map, preconditioner's memory).
+    """Builds the learner of a rule.
 
-    Where the map stands still for tiles of rounds, that is a `jaxret.rules.map_tiles.Tile`.
+    ``State.extra`` is (query map, memory of the preconditioner), or () where the rows are all that
+    is learnt. The query map is a `jaxret.rules.query_maps.Tile` where it moves once per tile.
+
+    Args:
+      name: shown in tables.
+      rule: its parts.
     """
-    query_map, every, preconditioner = rule.query_map, rule.map_every, rule.preconditioner
-    policy_chances = rule.policy.chances
+    policy_probabilities = rule.policy.probabilities
 
     def init(theta, available=None):
-        theta = projections.project(rule.projection, narrow_rows.wide(theta))
+        theta = projections.project(rule.projection, theta)
         maps, memory = (), ()
-        if query_map is not None:
-            maps = map_tiles.begun(query_map.init(theta.shape[1], theta.dtype), every)
-        if preconditioner is not None:
-            memory = preconditioner.init(*theta.shape, theta.dtype)
-        extra = () if rule.rows_alone else (maps, memory)
-        here = jnp.ones(len(theta), bool) if available is None else available
-        if rule.rounding is not None:
-            theta = theta.astype(narrow_rows.NARROW)
-        return State(theta=theta, available=here, t=jnp.zeros((), jnp.int32), extra=extra)
-
-    def mapped(state, queries, t=None):
-        if query_map is None:
-            return queries
-        t = state.t if t is None else t
-        return query_map.apply(map_tiles.current(state.extra[0], t, every), queries)
+        if rule.query_map is not None:
+            params = rule.query_map.init(theta.shape[1], theta.dtype)
+            maps = query_maps.start_tile(params, rule.map_every)
+        if rule.preconditioner is not None:
+            memory = rule.preconditioner.init(*theta.shape, theta.dtype)
+        return State(
+            theta=theta,
+            available=jnp.ones(len(theta), bool) if available is None else available,
+            t=jnp.zeros((), jnp.int32),
+            extra=() if rule.rows_alone else (maps, memory),
+        )
 
     def logits(state, query):
-        return masked_logits(state, mapped(state, query), rule.tau)
+        return masked_logits(state, rule.map_queries(state, query), rule.tau)
 
     def scores(state, queries):
-        return scores_by_rows(state, mapped(state, queries))
+        return scores_by_rows(state, rule.map_queries(state, queries))
 
     def act(state, query, key):
         return rule.policy.show(key, logits(state, query), None)
 
-    def chances(state, query):
-        assert policy_chances is not None
-        return policy_chances(logits(state, query))
-
-    def moved(state, t, queries, u, step, c):
-        """The map moves before the rows do; ``c`` and ``u`` are of round t or of n past ones."""
-        maps, memory = state.extra or ((), ())
-        rows = narrow_rows.wide(state.theta)
-        if query_map is not None:
-            pull = step * (rows.T @ c) if c.ndim == 1 else step * c @ rows
-            change = query_map.change(map_tiles.current(maps, t, every), queries, pull)
-            maps = map_tiles.moved(maps, t, every, change)
-        if preconditioner is not None:
-            memory, c, u = conditioned(preconditioner, memory, c, u)
-        theta = rows - (_outer(step * c, u) if c.ndim == 1 else step * c.T @ u)
-        theta = projections.project(rule.projection, theta)
-        if rule.rounding is not None:
-            asked = (step * c != 0).reshape(-1, len(rows)).any(axis=0)
-            writing = narrow_rows.writing(rule.rounding, state, None, again=c.ndim > 1)
-            ids = jnp.arange(len(rows))
-            bits = narrow_rows.written(writing, theta, narrow_rows.bits(state.theta), asked, ids)
-            theta = narrow_rows.unpacked(state._replace(theta=bits)).theta
-        extra = () if rule.rows_alone else (maps, memory)
-        return state._replace(theta=theta, extra=extra)
+    def probabilities(state, query):
+        assert policy_probabilities is not None
+        return policy_probabilities(logits(state, query))
 
     def update(state, query, choice, feedback):
-        u = mapped(state, query)
+        u = rule.map_queries(state, query)
         z = masked_logits(state, u, rule.tau)
         c = coefficients(rule.estimator, z, choice, feedback, None)
-        new = moved(state, state.t, query, u, step_length(rule, state.t), c)
+        new = step(rule, state, state.t, query, u, c)
         return where_observed(feedback, state, new)
-
-    def relearn(state, queries, choices, rewards, counts):
-        t = jnp.maximum(state.t - 1, 0)  # the past belongs to the round that has just been
-        u = mapped(state, queries, t)
-
-        def one(u, choice, reward, count):
-            z = masked_logits(state, u, rule.tau)
-            return count * coefficients(rule.estimator, z, choice, Feedback(reward), None)
-
-        c = jax.vmap(one)(u, choices, rewards, counts)
-        return moved(state, t, queries, u, step_length(rule, state.t), c)
 
     return Learner(
         name=name,
         init=init,
         act=act,
         update=update,
+        scores=scores_by_rows if rule.query_map is None else scores,  # one program for all such
         logits=logits,
-        scores=scores_by_rows if query_map is None else scores,  # one, whose program all share
-        oracle=not rule.estimator.bandit,
-        map_queries=None if query_map is None else mapped,
-        chances=None if policy_chances is None else chances,
-        relearn=relearn if rule.estimator.bandit else None,
-        rule=rule,
+        probabilities=None if policy_probabilities is None else probabilities,
+        structure=rule,
+        facts=Facts(oracle=not rule.estimator.bandit),
     )
 
 
+def rule_of(learner: Learner) -> Rule | None:
+    """Returns the rule of a rank-one learner, None for any other.
+
+    Args:
+      learner: any.
+    """
+    return learner.structure if isinstance(learner.structure, Rule) else None
+
+
+def relearn(
+    rule: Rule,
+    state: State,
+    queries: Float[Array, "n d"],
+    choices: Choice,
+    rewards: Float[Array, " n"],
+    counts: Float[Array, " n"],
+) -> State:
+    """Replays n past rounds at the current parameters; does not advance ``t``.
+
+    Args:
+      rule: of the learner.
+      state: after the update of the round that has just ended.
+      queries: of the past rounds [n, d].
+      choices: of the past rounds, fields [n].
+      rewards: of the past rounds [n].
+      counts: [n], 1 for a round that is replayed and 0 for one that is skipped.
+    """
+    t = jnp.maximum(state.t - 1, 0)  # the query map of the round that has just ended
+    u = rule.queries_at(state, queries, t)
+
+    def one(u, choice, reward, count):
+        z = masked_logits(state, u, rule.tau)
+        return count * coefficients(rule.estimator, z, choice, Feedback(reward), None)
+
+    c = jax.vmap(one)(u, choices, rewards, counts)
+    return step(rule, state, t, queries, u, c)
+
+
+def step(
+    rule: Rule,
+    state: State,
+    t: Int[Array, ""],
+    queries: Float[Array, "*n d"],
+    u: Float[Array, "*n d"],
+    c: Float[Array, "*n I"],
+) -> State:
+    """Moves the query map, then the rows, by one round or by n rounds at once.
+
+    Args:
+      rule: of the learner.
+      state: before the step.
+      t: the round whose query map made ``u`` [].
+      queries: [d] or [n, d].
+      u: the mapped queries [d] or [n, d].
+      c: coefficients [I] or [n, I].
+    """
+    maps, memory = state.extra or ((), ())
+    length, single = step_length(rule, state.t), c.ndim == 1
+    if rule.query_map is not None:
+        pull = length * (state.theta.T @ c) if single else length * c @ state.theta
+        params = query_maps.params_at(maps, t, rule.map_every)
+        change = rule.query_map.change(params, queries, pull)
+        maps = query_maps.add_change(maps, t, rule.map_every, change)
+    if rule.preconditioner is not None:
+        memory, c, u = conditioned(rule.preconditioner, memory, c, u)
+    change = (length * c)[:, None] * u[None, :] if single else length * c.T @ u
+    theta = projections.project(rule.projection, state.theta - change)
+    return state._replace(theta=theta, extra=() if rule.rows_alone else (maps, memory))
+
+
 def scores_by_rows(state: State, queries: Float[Array, "n d"]) -> Float[Array, "n I"]:
-    """``Theta q``, by which items are ranked; minus infinity where one is absent.
+    """Returns ``Theta q``, minus infinity where an item is absent.
+
+    Args:
+      state: of any learner; its ``extra`` is not read.
+      queries: [n, d].
 
     Returns:
       [n, I].
     """
     # Full precision: the faster default of accelerators would round scores into ties.
-    bits = narrow_rows.bits(state.theta)
-    rows = narrow_rows.products(queries, bits, precision=lax.Precision.HIGHEST)
-    return jnp.where(state.available, rows, -jnp.inf)
+    scores = jnp.matmul(queries, state.theta.T, precision=lax.Precision.HIGHEST)
+    return jnp.where(state.available, scores, -jnp.inf)
 
 
-def masked_logits(state: State, query: Float[Array, " d"], tau) -> Float[Array, " I"]:
-    """``Theta q / tau``, minus infinity where an item is absent.
+def masked_logits(
+    state: State, query: Float[Array, " d"], tau: float | Float[Array, ""]
+) -> Float[Array, " I"]:
+    """Returns ``Theta q / tau``, minus infinity where an item is absent.
+
+    Args:
+      state: of any learner; its ``extra`` is not read.
+      query: [d].
+      tau: temperature.
 
     Returns:
       [I].
     """
-    bits = narrow_rows.bits(state.theta)
-    narrow = bits.dtype == jnp.uint16
-    rows = narrow_rows.products(query[None], bits)[0] if narrow else state.theta @ query
-    return over_items.masked(rows / tau, state.available)
+    return over_items.masked(state.theta @ query / tau, state.available)
 
 
 def coefficients(
     estimator: Estimator, z: Float[Array, " I"], choice: Choice, feedback: Feedback, axis: Axis
 ) -> Float[Array, " I"]:
-    """The estimator's c, from logits and what came back.
+    """Computes the coefficients c of a round from its logits and feedback.
 
-    Where each item of a slate has its own reward, what they say is added up; what the estimator
-    says of a round whoever was shown (the ``p`` of Eq. 4) counts once.
+    Where each item of a slate has a reward of its own, the contributions of the rewards are added;
+    the part of an estimator that does not depend on the item shown (the ``p`` of Eq. 4) counts
+    once.
 
     Args:
-      estimator: what a reward says.
-      z: logits, minus infinity where an item is absent.
+      estimator: from a reward to coefficients.
+      z: logits [I], minus infinity where an item is absent.
       choice: of one item, or fields [k].
-      feedback: its reward has the shape of the choice; labels where the estimator is an oracle.
+      feedback: its reward has the shape of the choice; it has labels where the estimator is an
+        oracle.
       axis: the mesh axis of the items, or None.
 
     Returns:
       c [I].
+
+    Raises:
+      ValueError: for an oracle without labels.
     """
     probs = over_items.softmax(z, axis)
     target = None
@@ -210,7 +319,7 @@ def coefficients(
             raise ValueError(f"{estimator.name!r} is an oracle: it needs Feedback.labels")
         target = over_items.one_hot(feedback.labels, z, axis) * jnp.isfinite(z)
         target = target / jnp.maximum(over_items.total(target, axis), 1.0)
-    nobody = Observation(
+    none_shown = Observation(
         probs=probs,
         chosen=jnp.zeros_like(z),
         best=over_items.one_hot(over_items.argmax(z, axis), z, axis),
@@ -222,7 +331,7 @@ def coefficients(
 
     def shown(item, propensity, reward):
         return estimator.coefficients(
-            nobody._replace(
+            none_shown._replace(
                 chosen=over_items.one_hot(item, z, axis),
                 p_chosen=over_items.take(probs, item, axis),
                 propensity=propensity,
@@ -233,12 +342,16 @@ def coefficients(
     if choice.item.ndim == 0:
         return shown(choice.item, choice.propensity, feedback.reward)
     each = jax.vmap(shown)(choice.item, choice.propensity, feedback.reward)
-    anyway = estimator.coefficients(nobody)
-    return anyway + (each - anyway[None]).sum(axis=0)
+    common = estimator.coefficients(none_shown)
+    return common + (each - common[None]).sum(axis=0)
 
 
 def step_length(rule: Rule, t: Int[Array, ""]) -> Float[Array, ""]:
-    """How far one unit of coefficient moves a row in round t: ``eta_t / tau``.
+    """Returns ``eta_t / tau``, how far one unit of coefficient moves a row in round t.
+
+    Args:
+      rule: of the learner.
+      t: the round [].
 
     Returns:
       [].
@@ -246,12 +359,23 @@ def step_length(rule: Rule, t: Int[Array, ""]) -> Float[Array, ""]:
     return jnp.asarray(rule.eta * rule.schedule(t) / rule.tau)
 
 
-def _outer(c: Float[Array, " I"], u: Float[Array, " d"]) -> Float[Array, "I d"]:
-    return c[:, None] * u[None, :]
+def conditioned(
+    preconditioner: Preconditioner,
+    memory: Any,
+    c: Float[Array, "*n I"],
+    u: Float[Array, "*n d"],
+) -> tuple[Any, Float[Array, "*n I"], Float[Array, "*n d"]]:
+    """Preconditions the step ``c u^T`` of one round, or of n rounds one after the other.
 
+    Args:
+      preconditioner: of the rule.
+      memory: of the preconditioner.
+      c: coefficients [I] or [n, I].
+      u: directions [d] or [n, d].
 
-def conditioned(preconditioner: Preconditioner, memory, c, u):
-    """Steps as the preconditioner has them, of one round or of n one after the other."""
+    Returns:
+      the new memory, coefficients and directions.
+    """
     if c.ndim == 1:
         return preconditioner.apply(memory, c, u)
 
@@ -261,3 +385,26 @@ def conditioned(preconditioner: Preconditioner, memory, c, u):
 
     memory, (c, u) = lax.scan(next_round, memory, (c, u))
     return memory, c, u
+
+
+def position_probabilities(
+    learner: Learner, state: State, query: Float[Array, " d"], slate: Slate
+) -> Float[Array, " k"]:
+    """Returns the probability of each position of a slate, given the positions above it.
+
+    Args:
+      learner: that showed the slate.
+      state: in which it was shown.
+      query: [d].
+      slate: of k items.
+
+    Returns:
+      [k]; NaN where the learner does not draw a slate position by position (`Policy.drawn_from`).
+    """
+    if len(slate.items) == 1:
+        return slate.propensity
+    rule = rule_of(learner)
+    drawn_from = None if rule is None else rule.policy.drawn_from
+    if drawn_from is None or learner.logits is None:
+        return jnp.full_like(slate.propensity, jnp.nan)
+    return by_position(drawn_from(learner.logits(state, query)), slate.items)

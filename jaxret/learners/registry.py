@@ -1,9 +1,15 @@
-"""How a learner was made: the name of its preset and its settings, as JSON can hold them.
+"""Presets by name: every learner that `jr.learners()` lists.
 
-An index on disk holds this in place of functions (`jaxret.serving.files`).
+    learners()                  the presets, each with the first line of its docstring
+    factories()["greedy"](tau=.05)
+
+A preset returns the same object for the same settings, and knows the name and the settings it was
+made with: an index on disk holds these in place of functions (`jaxret.serving.files`), and learners
+that differ in numbers alone share a compiled program (`jaxret.learners.grid.traced`).
 """
 
 import functools
+import importlib
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec
@@ -11,47 +17,77 @@ from typing import Any, ParamSpec
 from jaxret.learners.learner import Learner
 from jaxret.rules import projections
 from jaxret.rules.projections import Projection
+from jaxret.runtime.memo import memoized
 
 P = ParamSpec("P")
-REGISTRY: dict[
-    str, Callable[..., Learner]
-] = {}  # name -> factory, as `jaxret.learners.presets` has
+REGISTRY: dict[str, Callable[..., Learner]] = {}  # name -> factory, filled by `preset`
+MODULES = ("presets", "mixture", "bandits")  # of jaxret.learners, whose presets have a name
 
 
 def preset(factory: Callable[P, Learner]) -> Callable[P, Learner]:
-    """Enters a factory in the registry; what it makes knows where it comes from."""
+    """Registers a factory of learners under its name.
 
+    Args:
+      factory: settings, as keywords with defaults -> learner.
+
+    Returns:
+      the factory; its learners have ``facts.origin``, and equal settings give the same object.
+    """
     name = getattr(factory, "__name__", "")
 
+    @memoized
     @functools.wraps(factory)
     def made(*args: P.args, **settings: P.kwargs) -> Learner:
         learner = factory(*args, **settings)
-        return learner._replace(origin=_origin(name, settings))
+        facts = learner.facts._replace(origin=_origin(name, settings))
+        return learner._replace(facts=facts)
 
     REGISTRY[name] = made
     return made
 
 
-def remade(name: str, origin: tuple[str, str] | None) -> Learner:
-    """Makes a learner again.
+def factories() -> dict[str, Callable[..., Learner]]:
+    """Returns every preset by its name."""
+    for module in MODULES:
+        importlib.import_module(f"jaxret.learners.{module}")
+    return REGISTRY
+
+
+class Listing(dict[str, str]):
+    """Names, each with a line of description; prints itself as a table."""
+
+    def __repr__(self) -> str:
+        width = max(map(len, self), default=0)
+        return "\n".join(f"{name:{width}}  {line}" for name, line in self.items())
+
+
+def learners() -> Listing:
+    """Lists the presets, each with the first line of its docstring."""
+    return Listing(
+        (name, (factory.__doc__ or "").splitlines()[0]) for name, factory in factories().items()
+    )
+
+
+def made_again(name: str, origin: tuple[str, str] | None) -> Learner:
+    """Makes a learner from its origin.
 
     Args:
       name: of the learner.
-      origin: `Learner.origin` of it.
+      origin: its ``facts.origin``.
 
     Raises:
-      ValueError: for one that no preset makes under this name.
+      ValueError: where no preset makes a learner of this name.
     """
     preset, settings = origin or ("", "{}")
-    if preset in REGISTRY:
-        learner = REGISTRY[preset](**_revived(settings))
+    if preset in factories():
+        learner = REGISTRY[preset](**revived(settings))
         if learner.name == name:
             return learner
     raise ValueError(f"learner {name!r} is no preset, and must be given")
 
 
 def _origin(name: str, settings: Mapping[str, Any]) -> tuple[str, str] | None:
-    """What JSON can hold of a call; None where it cannot. Text, so that learners can be hashed."""
+    """The settings as JSON; None where JSON cannot hold one. Text can be hashed, a dict cannot."""
     words: dict[str, Any] = {}
     for key, value in settings.items():
         if isinstance(value, Projection):
@@ -63,8 +99,8 @@ def _origin(name: str, settings: Mapping[str, Any]) -> tuple[str, str] | None:
     return name, json.dumps(words)
 
 
-def _revived(settings: str) -> dict[str, Any]:
-    """The settings that `Learner.origin` holds, as arguments of the preset."""
+def revived(settings: str) -> dict[str, Any]:
+    """The settings of an origin as arguments of the preset."""
 
     def argument(value):
         if not isinstance(value, Mapping):

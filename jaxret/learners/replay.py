@@ -1,25 +1,36 @@
-"""What experience replay remembers, and which of it a round is reminded of.
+"""Experience replay: a ring buffer of past rounds, a few of which are replayed in each round.
 
-Past rounds stand in a ring of C. Which slots a round draws depends on its number and on how many
-rounds were answered before it, never on what was learnt. Where every round is answered the draws of
-a block are known before its first round, and so are their queries, of rounds in the block too; the
-bits of these come one by one (`jaxret.simulation.blocked.rank_one`).
+    with_experience_replay(greedy(), per_round=8)
 
-Letters: C rounds remembered, d width, B rounds a block, n past rounds a round.
+A reward is expensive and a gradient step is cheap. A learner whose estimator is a likelihood may
+learn from a reward any number of times: the gradient of ``-log P(y | q, a)`` at the current Theta
+needs no new feedback, and vanishes where the model has come to agree with the reward. (Eq. (4) does
+not: after a success it is ``p - 1 / pi`` however large p has grown, and unprojected rows diverge.)
+
+The buffer holds the last C rounds. The slots that a round draws depend on its number and on how
+many rounds were observed before it, never on what was learnt. Where every round is observed, the
+draws of a block are therefore known before its first round, and so are their queries, also those of
+rounds in the block itself; the rewards of these arrive one by one
+(`jaxret.simulation.blocked.rank_one`).
+
+Letters: C rounds in the buffer, d width, B rounds a block, n past rounds a round.
 """
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxret.learners.learner import Replay
-from jaxret.types import Choice, PRNGKey
+from jaxret.learners.learner import ChangeRows, Learner, where_observed
+from jaxret.learners.rank_one import Rule, relearn, rule_of
+from jaxret.runtime.validate import require
+from jaxret.types import Choice, PRNGKey, State
 
 
-class Past(NamedTuple):
-    """Rounds that have been; a ring, the oldest is overwritten first."""
+class ReplayBuffer(NamedTuple):
+    """The last C observed rounds; the oldest is overwritten first."""
 
     query: Float[Array, "C d"]
     item: Int[Array, " C"]
@@ -27,8 +38,8 @@ class Past(NamedTuple):
     reward: Float[Array, " C"]
 
 
-class Bits(NamedTuple):
-    """`Past` without its queries."""
+class Rewards(NamedTuple):
+    """A `ReplayBuffer` without its queries."""
 
     item: Int[Array, " C"]
     propensity: Float[Array, " C"]
@@ -36,22 +47,159 @@ class Bits(NamedTuple):
 
 
 class Slots(NamedTuple):
-    """Places in the ring."""
+    """Slots of the buffer.
 
-    own: Int[Array, " B"]  # where the round itself is written
+    Attributes:
+      own: the slot into which each round is written [B].
+      drawn: the slots that each round replays [B, n].
+    """
+
+    own: Int[Array, " B"]
     drawn: Int[Array, "B n"]
 
 
-def draw_key(seed: int, t: Int[Array, ""]) -> PRNGKey:
-    """The key of round t's draws from the past: they do not depend on what the policy draws.
+class Replay(NamedTuple):
+    """The structure of a rank-one learner with experience replay.
+
+    ``State.extra`` is (the extra of the rule, `ReplayBuffer`, the number of observed rounds []).
+
+    Attributes:
+      rule: of the learner.
+      per_round: n, past rounds a round.
+      capacity: C, rounds in the buffer.
+      seed: of the draws.
+    """
+
+    rule: Rule
+    per_round: int
+    capacity: int
+    seed: int
+
+    def change_rows(self, state: State, change: ChangeRows) -> State:
+        """Applies a function [I, d] -> [I, d] to Theta."""
+        return state._replace(theta=change(state.theta))
+
+    def map_queries(self, state: State, queries: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
+        """Returns the queries as the rows are compared with them."""
+        return self.rule.map_queries(without_buffer(state), queries)
+
+
+def with_experience_replay(
+    learner: Learner, *, per_round: int = 8, capacity: int = 4096, seed: int = 0
+) -> Learner:
+    """Replays ``per_round`` past rounds after each new one.
+
+    The past rounds are replayed together, at the Theta that the new round has left: they cost one
+    more step.
+
+    Args:
+      learner: a rank-one learner that learns from rewards, best by a likelihood.
+      per_round: n >= 1, past rounds a round, drawn uniformly from the buffer.
+      capacity: C >= 1, rounds in the buffer.
+      seed: of the draws.
+
+    Raises:
+      ValueError: for an oracle, and for a learner that is not rank one.
+    """
+    if learner.facts.oracle:
+        raise ValueError(f"learner {learner.name!r} is an oracle, and the buffer holds no labels")
+    if (rule := rule_of(learner)) is None:
+        raise ValueError(
+            f"learner {learner.name!r} is not rank one: experience replay needs the parts of a "
+            "rank-one learner"
+        )
+    require("per_round", per_round, ">= 1", lambda x: x >= 1)
+    require("capacity", capacity, ">= 1", lambda x: x >= 1)
+
+    def init(theta, available=None):
+        inner = learner.init(theta, available)
+        buffer = ReplayBuffer(
+            query=jnp.zeros((capacity, theta.shape[1]), theta.dtype),
+            item=jnp.zeros(capacity, jnp.int32),
+            propensity=jnp.ones(capacity, theta.dtype),
+            reward=jnp.zeros(capacity, theta.dtype),
+        )
+        return inner._replace(extra=(inner.extra, buffer, jnp.zeros((), jnp.int32)))
+
+    def update(state, query, choice, feedback):
+        inner = learner.update(without_buffer(state), query, choice, feedback)
+        buffer, count = push(*state.extra[1:], query, choice, feedback.reward)
+        known = jnp.minimum(count, capacity)
+        drawn = jax.random.randint(draw_key(seed, state.t), (per_round,), 0, known)
+        # A loop: XLA would fuse a gather with the writing above, and copy the whole buffer for it.
+        old = lax.map(lambda i: jax.tree.map(lambda x: x[i], buffer), drawn)
+        available = state.available[old.item]  # rounds of items that are absent are skipped
+        choices = Choice(item=old.item, propensity=old.propensity)
+        counts = available.astype(old.reward.dtype)
+        inner = relearn(rule, inner, old.query, choices, old.reward, counts)
+        return where_observed(feedback, state, inner._replace(extra=(inner.extra, buffer, count)))
+
+    def of_inner(function):
+        return None if function is None else lambda s, *args: function(without_buffer(s), *args)
+
+    return Learner(
+        name=f"{learner.name}+replay",
+        init=init,
+        act=of_inner(learner.act),
+        update=update,
+        scores=of_inner(learner.scores),
+        logits=of_inner(learner.logits),
+        probabilities=of_inner(learner.probabilities),
+        structure=Replay(rule, per_round, capacity, seed),
+    )
+
+
+def without_buffer(state: State) -> State:
+    """Returns the state of the learner inside.
+
+    Args:
+      state: of a learner with experience replay.
+    """
+    return state._replace(extra=state.extra[0])
+
+
+def push(
+    buffer: ReplayBuffer,
+    count: Int[Array, ""],
+    query: Float[Array, " d"],
+    choice: Choice,
+    reward: Float[Array, "*k"],
+) -> tuple[ReplayBuffer, Int[Array, ""]]:
+    """Writes a round into the buffer, or one entry per item of a slate.
+
+    Args:
+      buffer: before the round.
+      count: entries written so far [].
+      query: [d].
+      choice: of one item, or fields [k].
+      reward: in the shape of the choice.
 
     Returns:
-      a key [].
+      the buffer, and the new count [].
+    """
+    capacity, k = len(buffer.item), choice.item.size
+    require("capacity", capacity, f">= {k}, the items of a slate", lambda x: x >= k)
+    slot = (count + jnp.arange(k)) % capacity if choice.item.ndim else count % capacity
+    buffer = ReplayBuffer(
+        query=buffer.query.at[slot].set(query),
+        item=buffer.item.at[slot].set(choice.item),
+        propensity=buffer.propensity.at[slot].set(choice.propensity),
+        reward=buffer.reward.at[slot].set(reward),
+    )
+    return buffer, count + k
+
+
+def draw_key(seed: int, t: Int[Array, ""]) -> PRNGKey:
+    """Returns the key of round t's draws, which do not depend on the key of the policy.
+
+    Args:
+      seed: of the draws.
+      t: the round [].
     """
     return jax.random.fold_in(jax.random.key(seed), t)
 
 
-def drawn(
+def sample_block(
     replay: Replay,
     past: Float[Array, "C d"],
     count: Int[Array, ""],
@@ -59,18 +207,18 @@ def drawn(
     real: Bool[Array, " B"],
     queries: Float[Array, "B d"],
 ) -> tuple[Slots, Float[Array, "B n d"]]:
-    """What the rounds of a block are reminded of.
+    """Draws what the rounds of a block replay, before the block is simulated.
 
     Args:
-      replay: how many, and of which seed.
-      past: the queries in the ring before the block.
-      count: rounds remembered so far.
-      t: the rounds.
-      real: which of them are; these stand together.
-      queries: of the rounds.
+      replay: structure of the learner.
+      past: the queries in the buffer before the block [C, d].
+      count: rounds observed before the block [].
+      t: the number of each round [B].
+      real: [B], False where a block is padded; real rounds are contiguous.
+      queries: of the rounds [B, d].
 
     Returns:
-      the slots of each round, and their queries [B, n, d].
+      the slots of each round, and the queries that it replays [B, n, d].
     """
     before = jnp.cumsum(real, dtype=count.dtype) - real  # rounds of the block
     counts, capacity = count + before, replay.capacity
@@ -81,39 +229,54 @@ def drawn(
 
     slots = jax.vmap(draw)(t, counts)
     ago = (counts[:, None] - slots) % capacity  # rounds since the slot was written
-    place = jnp.argmax(real) + before[:, None] - ago  # in the block
+    position = jnp.argmax(real) + before[:, None] - ago  # in the block
     in_block = (ago <= before[:, None])[..., None]
-    old = jnp.where(in_block, queries[jnp.maximum(place, 0)], past[slots])
+    old = jnp.where(in_block, queries[jnp.maximum(position, 0)], past[slots])
     return Slots(own=counts % capacity, drawn=slots), old
 
 
-def written(
-    bits: Bits,
+def push_reward(
+    rewards: Rewards,
     slot: Int[Array, ""],
     real: Bool[Array, ""],
     choice: Choice,
     reward: Float[Array, ""],
-) -> Bits:
-    """The bits with that of one round more, where it is a round."""
-    new = Bits(choice.item, choice.propensity, reward)
-    return jax.tree.map(lambda x, y: x.at[slot].set(jnp.where(real, y, x[slot])), bits, new)
+) -> Rewards:
+    """Writes the reward of one round of a block.
+
+    Args:
+      rewards: so far.
+      slot: into which the round is written [].
+      real: whether it is a round at all [].
+      choice: of the round.
+      reward: of the round [].
+    """
+    new = Rewards(choice.item, choice.propensity, reward)
+    return jax.tree.map(lambda x, y: x.at[slot].set(jnp.where(real, y, x[slot])), rewards, new)
 
 
-def remembered(
-    past: Past,
-    bits: Bits,
+def push_block(
+    buffer: ReplayBuffer,
+    rewards: Rewards,
     count: Int[Array, ""],
     real: Bool[Array, " B"],
     queries: Float[Array, "B d"],
-) -> tuple[Past, Int[Array, ""]]:
-    """The past with a block more, whose bits are written.
+) -> tuple[ReplayBuffer, Int[Array, ""]]:
+    """Writes the queries of a block whose rewards are written already.
+
+    Args:
+      buffer: before the block.
+      rewards: after the block.
+      count: rounds observed before the block [].
+      real: [B], False where a block is padded.
+      queries: of the rounds [B, d].
 
     Returns:
-      the past, and how many rounds it has seen [].
+      the buffer, and the new count [].
     """
-    capacity, new = len(past.item), real.sum(dtype=count.dtype)
+    capacity, new = len(buffer.item), real.sum(dtype=count.dtype)
     before = jnp.cumsum(real, dtype=count.dtype) - real
-    stays = real & (before >= new - capacity)  # is not overwritten by the same block
-    slot = jnp.where(stays, (count + before) % capacity, capacity)
-    query = past.query.at[slot].set(queries, mode="drop")
-    return Past(query, *bits), count + new
+    kept = real & (before >= new - capacity)  # not overwritten by the same block
+    slot = jnp.where(kept, (count + before) % capacity, capacity)
+    query = buffer.query.at[slot].set(queries, mode="drop")
+    return ReplayBuffer(query, *rewards), count + new

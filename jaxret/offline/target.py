@@ -89,14 +89,14 @@ def first_chances(learner: Learner) -> OfQuery:
     Raises:
       ValueError: for a learner that does not know them.
     """
-    if learner.chances is not None:
-        return learner.chances
+    if learner.probabilities is not None:
+        return learner.probabilities
     drawn_from = None if learner.rule is None else learner.rule.policy.drawn_from
     logits = learner.logits
     if drawn_from is None or logits is None:
         raise ValueError(
             f"learner {learner.name!r} does not say with which chance it shows each tool: without "
-            "`Learner.chances` nothing can be said of it from a log"
+            "`Learner.probabilities` nothing can be said of it from a log"
         )
     return lambda state, query: drawn_from(logits(state, query))
 

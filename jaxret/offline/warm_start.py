@@ -39,7 +39,7 @@ def warm_start(log: Log, learner: Learner | Snapshot) -> Snapshot:
       ValueError: for an oracle, and where a learner needs a propensity that is not known.
     """
     start = snapshot(log, learner)
-    if start.learner.oracle:
+    if start.learner.facts.oracle:
         raise ValueError(f"learner {start.learner.name!r} is an oracle: a log has no labels for it")
     update: Any = start.learner.update
     learn, state = _learning(update), start.state

@@ -28,6 +28,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from jaxret.runtime.memo import memoized
 from jaxret.runtime.validate import require
 
 
@@ -66,6 +67,7 @@ class Estimator(NamedTuple):
     noise_rate: float | Float[Array, ""] = 0.0  # for which ``unbiased`` is claimed
 
 
+@memoized
 def importance_weighted(*, divide_by: str = "propensity") -> Estimator:
     """ORAG Eq. (4): every item pays ``p_i``, the chosen one is repaid ``y / pi``.
 
@@ -82,6 +84,7 @@ def importance_weighted(*, divide_by: str = "propensity") -> Estimator:
     return Estimator("importance_weighted", coefficients, unbiased=True)
 
 
+@memoized
 def chosen_only() -> Estimator:
     """ORAG App. B.2: one row moves a round, whatever the size of the catalogue."""
 
@@ -91,6 +94,7 @@ def chosen_only() -> Estimator:
     return Estimator("chosen_only", coefficients, unbiased=True)
 
 
+@memoized
 def full_information() -> Estimator:
     """The gradient of the cross-entropy averaged over the labels: what a teacher would allow."""
 
@@ -100,6 +104,7 @@ def full_information() -> Estimator:
     return Estimator("full_information", coefficients, unbiased=True, bandit=False)
 
 
+@memoized
 def debiased(*, noise_rate: float) -> Estimator:
     """Eq. (4) with the bit put right on average: ``(y - rho) / (1 - 2 rho)``.
 
@@ -118,6 +123,7 @@ def debiased(*, noise_rate: float) -> Estimator:
     return Estimator("debiased", coefficients, unbiased=True, noise_rate=noise_rate)
 
 
+@memoized
 def implicit_exploration(*, gamma: float = 0.1) -> Estimator:
     """Eq. (4) with ``pi + gamma`` below the line (Neu 2015): no step exceeds 1 / gamma.
 
@@ -132,6 +138,7 @@ def implicit_exploration(*, gamma: float = 0.1) -> Estimator:
     return Estimator("implicit_exploration", coefficients, unbiased=False)
 
 
+@memoized
 def clipped(*, floor: float = 0.1) -> Estimator:
     """Eq. (4) with ``max(pi, floor)`` below the line: exact where pi >= floor.
 
@@ -146,6 +153,7 @@ def clipped(*, floor: float = 0.1) -> Estimator:
     return Estimator("clipped", coefficients, unbiased=False)
 
 
+@memoized
 def bandit_likelihood(*, floor: float = 1e-6) -> Estimator:
     """Gradient of ``-y log p_a - (1 - y) log(1 - p_a)``: no division by a propensity.
 
@@ -164,6 +172,7 @@ def bandit_likelihood(*, floor: float = 1e-6) -> Estimator:
     return Estimator("bandit_likelihood", coefficients, unbiased=False)
 
 
+@memoized
 def banditron() -> Estimator:
     """Kakade, Shalev-Shwartz and Tewari (2008): unbiased for ``1[argmax] - 1[i*]``."""
 
@@ -173,6 +182,7 @@ def banditron() -> Estimator:
     return Estimator("banditron", coefficients, unbiased=False)
 
 
+@memoized
 def none() -> Estimator:
     """Learns nothing: the frozen baseline."""
     return Estimator("none", lambda obs: jnp.zeros_like(obs.probs), unbiased=False)

@@ -1,4 +1,4 @@
-"""Who is shown: from logits to a slate of items, each with its propensity.
+"""Policies: from logits to the items shown, with propensities.
 
     softmax         p_i, or p_i sharpened by a temperature of its own     ORAG Eq. (3)
     greedy          the k best                                            plain retrieval
@@ -20,9 +20,10 @@ from typing import NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxret.runtime import over_items
+from jaxret.runtime.memo import memoized
 from jaxret.runtime.over_items import Axis
 from jaxret.runtime.validate import require
 from jaxret.types import PRNGKey, Slate
@@ -34,36 +35,47 @@ class Show(Protocol):
     Args:
       key: consumed.
       logits: [I], minus infinity where an item is absent; absent items are never shown. Where
-        fewer than k are available, the first of the slate stands in it again.
+        fewer than k are available, the first item of the slate fills the rest.
       axis: the mesh axis over which the items are split, or None.
     """
 
     def __call__(self, key: PRNGKey, logits: Float[Array, " I"], axis: Axis) -> Slate: ...
 
 
-class Chances(Protocol):
-    """The probability that each item is shown: logits [I] -> [I], sum 1; for k = 1."""
+class Probabilities(Protocol):
+    """Returns the probability [I] that each item is shown, from logits [I]; sums to 1."""
 
     def __call__(self, logits: Float[Array, " I"], axis: Axis = None) -> Float[Array, " I"]: ...
 
 
 class Policy(NamedTuple):
-    """A named way to choose k items."""
+    """A way to choose k items.
+
+    Attributes:
+      name: shown in tables.
+      show: chooses the slate.
+      k: items on a slate.
+      probabilities: logits [I] -> probability [I] of each item; None where k > 1.
+      drawn_from: logits [I] -> p [I], where a slate is drawn position by position from p without
+        replacement; None where it is not.
+      temperature: of the draw, relative to the model's own.
+    """
 
     name: str
     show: Show
     k: int
-    chances: Chances | None = None  # for exact averages; None where k > 1 or nobody wrote them
-    drawn_from: Chances | None = None  # p of a slate drawn place by place from what is left of p
-    temperature: float = 1.0  # of a draw from p, relative to the model's own
+    probabilities: Probabilities | None = None
+    drawn_from: Probabilities | None = None
+    temperature: float = 1.0
 
 
+@memoized
 def softmax(*, temperature: float = 1.0, k: int = 1) -> Policy:
-    """Draws in proportion to ``exp(logits / temperature)``, without replacement.
+    """Draws k items without replacement, in proportion to ``exp(logits / temperature)``.
 
     Args:
-      temperature: relative to the model's own: 1 acts with the probabilities it learns with.
-      k: items shown, at least 1.
+      temperature: relative to the model's own, > 0; 1 draws from the model's softmax itself.
+      k: items shown, >= 1.
     """
     require("temperature", temperature, "> 0", lambda x: x > 0)
     require("k", k, ">= 1", lambda x: x >= 1)
@@ -83,16 +95,21 @@ def softmax(*, temperature: float = 1.0, k: int = 1) -> Policy:
         chance = -jnp.expm1(-jnp.exp(over_items.take(log_p, items, axis) - kappa))
         return Slate(items=items, propensity=chance)
 
-    def chances(logits, axis=None):
+    def probabilities(logits, axis=None):
         return over_items.softmax(_sharpened(logits, temperature), axis)
 
     if k == 1:
-        return Policy("softmax", one, k, chances, temperature=temperature)
-    return Policy("softmax", many, k, drawn_from=chances, temperature=temperature)
+        return Policy("softmax", one, k, probabilities, temperature=temperature)
+    return Policy("softmax", many, k, drawn_from=probabilities, temperature=temperature)
 
 
+@memoized
 def greedy(*, k: int = 1) -> Policy:
-    """The k largest logits, with propensity 1."""
+    """Shows the k largest logits, with propensity 1.
+
+    Args:
+      k: items shown, >= 1.
+    """
     require("k", k, ">= 1", lambda x: x >= 1)
 
     def show(key, logits, axis):
@@ -100,86 +117,131 @@ def greedy(*, k: int = 1) -> Policy:
         items = _best(logits, k, axis)
         return Slate(items=items, propensity=jnp.ones(k, logits.dtype))
 
-    def chances(logits, axis=None):
+    def probabilities(logits, axis=None):
         return over_items.one_hot(over_items.argmax(logits, axis), logits, axis)
 
-    return Policy("greedy", show, k, chances if k == 1 else None)
+    return Policy("greedy", show, k, probabilities if k == 1 else None)
 
 
+@memoized
 def epsilon_greedy(*, epsilon: float = 0.05, k: int = 1) -> Policy:
-    """The k best; with probability epsilon k items drawn evenly from all that are available.
+    """Shows the k best items, or with probability epsilon k items drawn uniformly.
 
-    The propensity is that of standing in the slate:
-    ``(1 - epsilon) 1[i among the k best] + epsilon k / available``.
+    The propensity of an item is ``(1 - epsilon) 1[i among the k best] + epsilon k / available``.
+
+    Args:
+      epsilon: share of uniform draws, in [0, 1].
+      k: items shown, >= 1.
     """
     require("epsilon", epsilon, "in [0, 1]", lambda x: 0 <= x <= 1)
     require("k", k, ">= 1", lambda x: x >= 1)
 
     def show(key, logits, axis):
         coin, key = jax.random.split(key)
-        here = jnp.isfinite(logits)
+        available = jnp.isfinite(logits)
         best = _best(logits, k, axis)
         if k == 1:
-            weights = here.astype(logits.dtype)
+            weights = available.astype(logits.dtype)
             uniform = jax.random.uniform(key, dtype=logits.dtype)
             any_k = over_items.draw(weights, uniform, axis)[None]
         else:
-            any_k = _best(jnp.where(here, _gumbel(key, logits, axis), -jnp.inf), k, axis)
+            any_k = _best(jnp.where(available, _gumbel(key, logits, axis), -jnp.inf), k, axis)
         explore = jax.random.uniform(coin, dtype=logits.dtype) < epsilon
         items = jnp.where(explore, any_k, best)
         among_best = (items[:, None] == best[None, :]).any(axis=1)
-        share = jnp.minimum(k / over_items.total(here.astype(logits.dtype), axis), 1.0)
+        share = jnp.minimum(k / over_items.total(available.astype(logits.dtype), axis), 1.0)
         return Slate(items=items, propensity=(1 - epsilon) * among_best + epsilon * share)
 
-    def chances(logits, axis=None):
+    def probabilities(logits, axis=None):
         best = over_items.one_hot(over_items.argmax(logits, axis), logits, axis)
-        here = jnp.isfinite(logits).astype(logits.dtype)
-        return (1 - epsilon) * best + epsilon * here / over_items.total(here, axis)
+        available = jnp.isfinite(logits).astype(logits.dtype)
+        return (1 - epsilon) * best + epsilon * available / over_items.total(available, axis)
 
-    return Policy("epsilon_greedy", show, k, chances if k == 1 else None)
+    return Policy("epsilon_greedy", show, k, probabilities if k == 1 else None)
 
 
+@memoized
 def exploring(policy: Policy, *, epsilon: float) -> Policy:
-    """Any policy of one item that knows its chances; with probability epsilon a random item.
+    """Mixes a policy of one item with a uniform draw.
 
-    The propensity is exact, whichever of the two chose: ``(1 - epsilon) chance + epsilon / I``
-    over the available items.
+    The propensity is exact, ``(1 - epsilon) p_i + epsilon / available``.
+
+    Args:
+      policy: of one item a round, with `Policy.probabilities`.
+      epsilon: share of uniform draws, in [0, 1].
+
+    Raises:
+      ValueError: for a policy without `Policy.probabilities`.
     """
     require("epsilon", epsilon, "in [0, 1]", lambda x: 0 <= x <= 1)
-    if (inner := policy.chances) is None:
+    if (inner := policy.probabilities) is None:
         raise ValueError(
-            f"policy {policy.name!r} with k={policy.k} does not say with which chance it shows "
-            "each item: exploration needs one item a round and `Policy.chances`"
+            f"policy {policy.name!r} with k={policy.k} does not give the probability of each item: "
+            "exploration needs one item a round and `Policy.probabilities`"
         )
 
-    def chances(logits, axis=None):
-        here = jnp.isfinite(logits).astype(logits.dtype)
-        return (1 - epsilon) * inner(logits, axis) + epsilon * here / over_items.total(here, axis)
+    def probabilities(logits, axis=None):
+        available = jnp.isfinite(logits).astype(logits.dtype)
+        return (1 - epsilon) * inner(logits, axis) + epsilon * available / over_items.total(
+            available, axis
+        )
 
     def show(key, logits, axis):
         coin, lot, key = jax.random.split(key, 3)
         slate = policy.show(key, logits, axis)
-        here = jnp.isfinite(logits)
-        return explored(coin, lot, slate, chances(logits, axis), here, epsilon, axis)
+        available = jnp.isfinite(logits)
+        return explored(coin, lot, slate, probabilities(logits, axis), available, epsilon, axis)
 
-    return Policy(f"{policy.name}+exploration", show, 1, chances)
+    return Policy(f"{policy.name}+exploration", show, 1, probabilities)
 
 
 def explored(
     coin: PRNGKey,
     lot: PRNGKey,
     slate: Slate,
-    chances: Float[Array, " I"],
+    probabilities: Float[Array, " I"],
     available: Bool[Array, " I"],
     epsilon: float,
     axis: Axis,
 ) -> Slate:
-    """The slate, or with probability epsilon one available item; ``chances`` count both in."""
-    weights = available.astype(chances.dtype)
+    """Replaces a slate of one item by a uniform draw with probability epsilon.
+
+    Args:
+      coin: key of the decision.
+      lot: key of the draw.
+      slate: of one item.
+      probabilities: of both together [I].
+      available: [I].
+      epsilon: share of uniform draws.
+      axis: the mesh axis of the items, or None.
+    """
+    weights = available.astype(probabilities.dtype)
     any_one = over_items.draw(weights, jax.random.uniform(lot, dtype=weights.dtype), axis)
     explore = jax.random.uniform(coin, dtype=weights.dtype) < epsilon
     items = jnp.where(explore, any_one, slate.items)
-    return Slate(items=items, propensity=over_items.take(chances, items, axis))
+    return Slate(items=items, propensity=over_items.take(probabilities, items, axis))
+
+
+def by_position(p: Float[Array, " I"], items: Int[Array, " k"]) -> Float[Array, " k"]:
+    """Returns the probability of each position of a slate, given the positions above it.
+
+    The product over positions is the probability of the slate in its order, which off-policy
+    evaluation divides by. `Slate.propensity` is another number: the probability that an item is on
+    the slate at all.
+
+    Args:
+      p: [I], from which items are drawn without replacement.
+      items: the slate, in the order of the draws.
+
+    Returns:
+      ``p_j / (1 - sum of p above)`` [k]; the difference is computed as the sum of what is left, so
+      that it does not cancel; NaN where nothing is left.
+    """
+
+    def draw(left, item):
+        return left.at[item].set(0.0), left[item] / left.sum()
+
+    return lax.scan(draw, p, items)[1]
 
 
 def _sharpened(logits, temperature):
@@ -187,7 +249,7 @@ def _sharpened(logits, temperature):
 
 
 def _best(values, k, axis):
-    """Positions of the k largest; where fewer are available, the best stands again."""
+    """Positions of the k largest; where fewer are available, the best fills the rest."""
     if k == 1:
         return over_items.argmax(values, axis)[None]
     largest, items = over_items.top_k(values, k, axis)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jaxret.runtime.memo import memoized
 from jaxret.runtime.validate import require
 
 
@@ -36,6 +37,7 @@ class Preconditioner(NamedTuple):
     by_row: bool = False  # u stays as it is, and the memory is one number a row
 
 
+@memoized
 def second_moment(*, ridge: float = 1000.0) -> Preconditioner:
     """``A = (ridge + t) (ridge I + d sum_s u_s u_s^T)^-1``, the current u counted in.
 
@@ -61,6 +63,7 @@ def second_moment(*, ridge: float = 1000.0) -> Preconditioner:
     return Preconditioner("second_moment", init, apply)
 
 
+@memoized
 def by_row() -> Preconditioner:
     """Adagrad with one number a row (Duchi, Hazan and Singer 2011), the current step counted in."""
 

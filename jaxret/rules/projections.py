@@ -15,6 +15,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jaxret.runtime.memo import memoized
 from jaxret.runtime.validate import require
 
 
@@ -27,11 +28,13 @@ class Projection(NamedTuple):
     radius: float | None = None
 
 
+@memoized
 def none() -> Projection:
     """Rows move freely: Algorithm 1 without its optional step."""
     return Projection("none", None, convex=True)
 
 
+@memoized
 def ball(*, radius: float = 1.0) -> Projection:
     """Rows longer than ``radius`` are shortened to it."""
     require("radius", radius, "> 0", lambda x: x > 0)
@@ -42,6 +45,7 @@ def ball(*, radius: float = 1.0) -> Projection:
     return Projection("ball", factor, convex=True, radius=radius)
 
 
+@memoized
 def sphere(*, radius: float = 1.0) -> Projection:
     """Every row but a zero row gets length ``radius``."""
     require("radius", radius, "> 0", lambda x: x > 0)

@@ -1,43 +1,53 @@
-"""Maps of the query that all tools share and learn together.
+"""Query maps: a map of the query that all items share and learn together.
 
     logits = Theta u / tau      u = q                none: every other learner
                                 u = q + M q          linear, M [d, d]
                                 u = q + A (B q)      low rank, A [d, r], B [r, d]
                                 u = x + M x          mean-centred, x = q less most of the mean
 
-A row learns from the rounds of its own tool alone, a map from all of them. For any coefficients c
+A row learns from the rounds of its own item alone, a map from all of them. For any coefficients c
 the gradient by u is ``Theta^T c / tau``, so that of M is ``(Theta^T c) q^T / tau``: rank one too.
-What all queries have in common tells no tool from another, but tools that lie near it are shown for
-everything; to take it out needs no feedback at all.
-(ORAG leaves the queries alone, since their encoder may serve others; M belongs to this catalogue
-and the encoder is not touched.)
+The mean of the queries tells no item from another, but items near it are retrieved for every query;
+subtracting it needs no feedback. (ORAG leaves the queries alone, since their encoder may serve
+other catalogues; M belongs to this catalogue, and the encoder is not touched.)
 
-Letters: I items, d width, r rank.
+A map may move once per tile of B rounds (``map_every``), by the sum of what its rounds ask for:
+
+    u_t = A_k q_t                                   k = t // B, the tile of round t
+    A_{k+1} = A_k + sum_{t in tile k} change_t      change_t taken at A_k and at Theta_t
+
+Rows move every round; the map, and the mean of a `mean_centred` one, are constant within a tile.
+Tiles are counted in rounds, ``State.t``, not in observed rewards. A tile is closed when the map is
+read in a later tile, because a round without feedback must leave the state as it is, and may be the
+last of a tile. So a run resumes from any round bit for bit.
+
+Letters: I items, d width, r rank, B rounds in a tile.
 """
 
 from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
+from jaxret.runtime.memo import memoized
 from jaxret.runtime.validate import require
 
 
 class Apply(Protocol):
-    """Turns queries ``[..., d]`` into what the rows are compared with, ``[..., d]``."""
+    """Maps queries [..., d] to the vectors [..., d] that rows are compared with."""
 
     def __call__(self, params: Any, queries: Float[Array, "*n d"]) -> Float[Array, "*n d"]: ...
 
 
 class Change(Protocol):
-    """What is added to the map for one round, or for n together; like params.
+    """Returns the change of the parameters for one round, or the sum over n rounds.
 
     Args:
       params: of the map.
       query: [d] or [n, d].
-      pull: ``step Theta^T c`` of each, by which u should move down; 0 for one that is left out.
-      counts: [n], whether each is a round at all, 0 or 1; None: all are.
+      pull: ``step Theta^T c`` of each round, [d] or [n, d]; 0 for a round that does not count.
+      counts: [n], 1 for a round that counts and 0 for one that does not; None: all count.
     """
 
     def __call__(
@@ -50,16 +60,24 @@ class Change(Protocol):
 
 
 class QueryMap(NamedTuple):
-    """A named map, and how it is learnt."""
+    """A query map and its update.
+
+    Attributes:
+      name: shown in tables.
+      init: (width d, dtype) -> the first parameters.
+      apply: maps queries.
+      change: the step of the parameters.
+    """
 
     name: str
-    init: Any  # d, dtype -> params
+    init: Any
     apply: Apply
     change: Change
 
 
+@memoized
 def linear(*, rate: float = 3.0) -> QueryMap:
-    """``q + M q``, M from zero.
+    """Maps q to ``q + M q``, with M = 0 at first.
 
     Args:
       rate: step size of M relative to that of the rows, > 0.
@@ -67,7 +85,7 @@ def linear(*, rate: float = 3.0) -> QueryMap:
     require("rate", rate, "> 0", lambda x: x > 0)
 
     def change(params, query, pull, counts=None):
-        del params, counts  # a round that is left out pulls nowhere
+        del params, counts  # the pull of a round that does not count is 0
         return -rate * _outer(pull, query)
 
     return QueryMap(
@@ -78,13 +96,14 @@ def linear(*, rate: float = 3.0) -> QueryMap:
     )
 
 
+@memoized
 def low_rank(*, rate: float = 3.0, rank: int = 32, seed: int = 0) -> QueryMap:
-    """``q + A (B q)``, A from zero and B from noise, as LoRA has it.
+    """Maps q to ``q + A (B q)``, with A = 0 and B random at first, as in LoRA.
 
     Args:
       rate: step size of A and B relative to that of the rows, > 0.
       rank: r, >= 1.
-      seed: of the noise, N(0, 1/r).
+      seed: of the noise N(0, 1/r) in B.
     """
     require("rate", rate, "> 0", lambda x: x > 0)
     require("rank", rank, ">= 1", lambda x: x >= 1)
@@ -106,13 +125,14 @@ def low_rank(*, rate: float = 3.0, rank: int = 32, seed: int = 0) -> QueryMap:
     )
 
 
+@memoized
 def mean_centred(*, rate: float = 3.0, share: float = 0.8, count: float = 20.0) -> QueryMap:
-    """`linear`, of queries less most of their running mean.
+    """Maps x to ``x + M x``, where x is the query minus a share of the running mean.
 
     Args:
-      rate: of the linear map.
-      share: of the mean that is taken out, in [0, 1].
-      count: queries at the origin that the mean begins with, > 0.
+      rate: step size of M relative to that of the rows, > 0.
+      share: of the mean that is subtracted, in [0, 1].
+      count: pseudo-queries at the origin with which the mean starts, > 0.
     """
     require("share", share, "in [0, 1]", lambda x: 0 <= x <= 1)
     require("count", count, "> 0", lambda x: x > 0)
@@ -144,6 +164,62 @@ def mean_centred(*, rate: float = 3.0, share: float = 0.8, count: float = 20.0) 
 def _outer(pull: Float[Array, "*n a"], queries: Float[Array, "*n b"]) -> Float[Array, "a b"]:
     """``pull queries^T``, summed over rounds if there are several."""
     return pull[:, None] * queries[None, :] if pull.ndim == 1 else pull.T @ queries
+
+
+class Tile(NamedTuple):
+    """A map that moves once per tile of B > 1 rounds, in ``State.extra``.
+
+    Attributes:
+      params: the map's parameters when the tile began.
+      change: the sum of the changes that the tile's rounds have asked for; like ``params``.
+      number: the number of the last tile that had an observed round [].
+    """
+
+    params: Any
+    change: Any
+    number: Int[Array, ""]
+
+
+def start_tile(params: Any, every: int) -> Any:
+    """Returns what ``State.extra`` holds of a map before the first round.
+
+    Args:
+      params: of the map.
+      every: B, rounds between two moves of the map; with 1 the parameters are all there is.
+    """
+    if every == 1:
+        return params
+    return Tile(params, jax.tree.map(jnp.zeros_like, params), jnp.zeros((), jnp.int32))
+
+
+def params_at(maps: Any, t: Int[Array, ""], every: int) -> Any:
+    """Returns the parameters that serve round t.
+
+    Args:
+      maps: from `start_tile` or `add_change`.
+      t: the round [].
+      every: B.
+    """
+    if every == 1:
+        return maps
+    over = t // every > maps.number
+    return jax.tree.map(lambda p, c: jnp.where(over, p + c, p), maps.params, maps.change)
+
+
+def add_change(maps: Any, t: Int[Array, ""], every: int, change: Any) -> Any:
+    """Returns the map after round t.
+
+    Args:
+      maps: from `start_tile` or `add_change`.
+      t: the round [].
+      every: B.
+      change: what the round asks for; like the parameters.
+    """
+    if every == 1:
+        return jax.tree.map(jnp.add, maps, change)
+    over = t // every > maps.number
+    change = jax.tree.map(lambda old, new: jnp.where(over, 0, old) + new, maps.change, change)
+    return Tile(params_at(maps, t, every), change, t // every)
 
 
 REGISTRY = {f.__name__: f for f in (linear, low_rank, mean_centred)}

@@ -9,21 +9,25 @@ from typing import TypeAlias
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from jaxret.runtime.memo import memoized
 from jaxret.runtime.validate import require
 
 Schedule: TypeAlias = Callable[[Int[Array, ""]], Float[Array, ""]]
 
 
+@memoized
 def constant() -> Schedule:
     """eta, always: what Theorem 5.1 is about."""
     return lambda t: jnp.ones_like(t, jnp.result_type(float))
 
 
+@memoized
 def inverse_sqrt() -> Schedule:
     """eta / sqrt(t + 1)."""
     return lambda t: 1.0 / jnp.sqrt(t + 1.0)
 
 
+@memoized
 def cosine(*, rounds: int) -> Schedule:
     """Half a cosine from eta down to 0 at ``rounds``, and 0 from there on."""
     require("rounds", rounds, ">= 1", lambda x: x >= 1)

@@ -1,7 +1,7 @@
-"""A catalogue whose tools come, go and change while a learner keeps what it has learnt.
+"""A live catalogue: tools are added, removed and redescribed while a learner keeps its state.
 
-The learner's state has a row for each tool that ever was, and some to spare: a tool that goes is
-absent, and its row stays where it was. Growing copies everything that is learnt, bit for bit.
+The state has a row for each tool that was ever added, and spare rows: a removed tool is absent, and
+its row is kept. Growing copies the whole state, bit for bit.
 
 Letters: I rows, d width.
 """
@@ -17,8 +17,7 @@ from jaxtyping import Array, Float
 
 from jaxret import encoders
 from jaxret.data.templates import normalise
-from jaxret.learners.learner import Learner
-from jaxret.learners.narrow_rows import wide
+from jaxret.learners.learner import Learner, change_rows
 from jaxret.runtime.validate import require, require_different
 from jaxret.task import Task
 from jaxret.types import State
@@ -28,7 +27,7 @@ Descriptions: TypeAlias = ArrayLike | Sequence[str]  # a vector [d] or a text fo
 
 
 class LiveCatalogue:
-    """A learner's state, and the tools that its rows stand for.
+    """A learner's state, and the tools of its rows.
 
     Args:
       learner: whose state it is.
@@ -44,22 +43,22 @@ class LiveCatalogue:
         self.learner, self.encoder = learner, task.encoder
         self.names: list[str] = list(task.ids)  # of each row, also of tools that have gone
         self.state: State = learner.init(jnp.asarray(task.theta), jnp.asarray(here))
-        self.starts = np.array(wide(self.state.theta))  # what each row began with
+        self.starts = np.array(self.state.theta)  # what each row began with
 
     @property
     def ids(self) -> list[str]:
-        """The tools that are there."""
+        """The tools that are available."""
         return [one for one, here in zip(self.names, self._available, strict=False) if here]
 
     def add(self, ids: Sequence[str], descriptions: Descriptions) -> None:
         """Adds tools, at the end; one that was removed comes back with its new description.
 
         Args:
-          ids: of the tools, none of which is there.
+          ids: of the tools, none of which is available.
           descriptions: a text or a vector [d] for each.
 
         Raises:
-          ValueError: for an id that is there, or comes twice.
+          ValueError: for an id that is available already, or comes twice.
         """
         ids = _listed(ids)
         rows = self._encode(descriptions, "document", len(ids))
@@ -74,10 +73,13 @@ class LiveCatalogue:
         self._describe([places[one] for one in ids], rows, "reset")
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Takes tools out; open tickets that name them teach nothing any more.
+        """Removes tools; feedback on open tickets that name them changes nothing.
+
+        Args:
+          ids: tools that are available.
 
         Raises:
-          ValueError: for a tool that is not there.
+          ValueError: for a tool that is not available.
         """
         available = self.state.available.at[jnp.asarray(self._rows(ids))].set(False)
         self.state = self.state._replace(available=available)
@@ -88,13 +90,13 @@ class LiveCatalogue:
         """Gives tools other descriptions.
 
         Args:
-          ids: tools that are there.
+          ids: tools that are available.
           descriptions: a text or a vector [d] for each.
-          how: what becomes of what was learnt: ``keep`` leaves the rows, ``reset`` begins anew at
-            the description, ``carry`` adds what was learnt so far to it.
+          how: ``keep`` leaves the rows as they are, ``reset`` starts from the new description,
+            ``carry`` adds the difference that was learnt so far to it.
 
         Raises:
-          ValueError: for a tool that is not there, or another ``how``.
+          ValueError: for a tool that is not available, or another ``how``.
         """
         require("how", how, "keep, reset or carry", lambda x: x in ("keep", "reset", "carry"))
         rows = self._rows(ids)
@@ -132,7 +134,7 @@ class LiveCatalogue:
         return [known[one] for one in ids]
 
     def _grow(self, needed: int) -> None:
-        """Makes room: what is learnt keeps its place in arrays that have more rows."""
+        """Makes room: copies the state into arrays that have more rows."""
         have, width = self.starts.shape
         if needed <= have:
             return
@@ -148,22 +150,20 @@ class LiveCatalogue:
         self.state, self.starts = jax.tree.map(keep, self.state, larger), starts
 
     def _describe(self, rows: list[int], descriptions: np.ndarray, how: How) -> None:
-        """Moves where rows begin, as the learner's projection wants it; and the rows themselves."""
+        """Changes the starting rows, as projected by the learner; and the rows themselves."""
         where, theta = jnp.asarray(rows), self.state.theta
-        starts = self._projected(wide(theta).at[where].set(descriptions))[where]
-        starts = np.asarray(wide(starts))
+        starts = self._projected(theta.at[where].set(descriptions))[where]
+        starts = np.asarray(starts)
         before = self.starts[rows]
 
         def described(theta):
             moved = starts if how == "reset" else starts + theta[where] - before
-            new = self._projected(wide(theta).at[where].set(moved))[where]
-            return theta.at[where].set(new.astype(theta.dtype))
+            new = self._projected(theta.at[where].set(moved))[where]
+            return theta.at[where].set(new)
 
-        state, over_rows = self.state, self.learner.over_rows
-        if how != "keep" and over_rows is not None:
-            state = over_rows(state, described)
-        elif how != "keep":
-            state = state._replace(theta=described(theta))
+        state = self.state
+        if how != "keep":
+            state = change_rows(self.learner, state, described)
         self.starts[rows] = starts
         self.state = state._replace(available=state.available.at[where].set(True))
 

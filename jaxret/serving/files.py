@@ -1,10 +1,10 @@
-"""An index on disk: its arrays, its open tickets, and how to make its learner again.
+"""An index on disk: its arrays, its open tickets, and the preset of its learner.
 
     index.json        ids, open tickets, learner, encoder, version, and which arrays go with them
     arrays-<n>.npz    the learner's state, where rows began, the queries of open tickets
 
 The description is replaced last and at once, so that an interrupted save leaves the old index. A
-preset is made again from its name and settings; a rule of one's own must be given to `load`.
+preset is made again from its name and settings; a rule of your own must be given to `load`.
 """
 
 import json
@@ -20,22 +20,46 @@ from jaxtyping import Float
 from jaxret import encoders
 from jaxret.encoders import TextEncoder
 from jaxret.learners.learner import Learner
-from jaxret.learners.narrow_rows import NARROW
-from jaxret.learners.registry import remade
-from jaxret.serving.tickets import Open
+from jaxret.learners.registry import made_again
 from jaxret.types import State
 
 VERSION = 1
 
 
+class Open(NamedTuple):
+    """A ticket without feedback so far.
+
+    Attributes:
+      query: [d].
+      rows: of the tools on the ticket.
+      propensities: of the tools on the ticket.
+    """
+
+    query: Float[np.ndarray, " d"]
+    rows: list[int]
+    propensities: list[float]
+
+
 class Stored(NamedTuple):
-    """All that an index is: I rows of width d, and what waits for feedback."""
+    """The contents of an index of I rows.
+
+    Attributes:
+      learner: that serves.
+      encoder: of texts; None: vectors are searched.
+      state: of the learner.
+      names: the tool of each row, also of removed tools.
+      starts: the row of each description, as projected [I, d].
+      tickets: number -> ticket without feedback.
+      next_ticket: number of the next ticket.
+      seed: of the learner's draws.
+      log: the file to which searches and feedback are appended.
+    """
 
     learner: Learner
     encoder: TextEncoder | None
     state: State
-    names: list[str]  # of each row, also of tools that have gone
-    starts: Float[np.ndarray, "I d"]  # what each row began with
+    names: list[str]
+    starts: Float[np.ndarray, "I d"]
     tickets: dict[int, Open]
     next_ticket: int
     seed: int
@@ -43,13 +67,18 @@ class Stored(NamedTuple):
 
 
 def save(index: Stored, folder: Path) -> None:
-    """Writes an index; what was there before is replaced."""
+    """Writes an index.
+
+    Args:
+      index: its contents.
+      folder: an index that it holds is replaced, at once.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     tickets = index.tickets
     queries = [ticket.query for ticket in tickets.values()]
     leaves = jax.tree.leaves(index.state)
     arrays = {
-        **{f"state_{i}": np.asarray(leaf, _on_disk(leaf.dtype)) for i, leaf in enumerate(leaves)},
+        **{f"state_{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)},
         "starts": index.starts,
         "queries": np.array(queries, np.float32).reshape(-1, index.starts.shape[1]),
     }
@@ -65,7 +94,7 @@ def save(index: Stored, folder: Path) -> None:
             {"number": number, "rows": ticket.rows, "propensities": ticket.propensities}
             for number, ticket in tickets.items()
         ],
-        "learner": {"name": index.learner.name, "origin": index.learner.origin},
+        "learner": {"name": index.learner.name, "origin": index.learner.facts.origin},
         "encoder": None if index.encoder is None else _encoder_words(index.encoder),
     }
     np.savez(folder / name, allow_pickle=False, **arrays)
@@ -79,6 +108,11 @@ def save(index: Stored, folder: Path) -> None:
 
 def load(folder: Path, learner: Learner | None, encoder: TextEncoder | None) -> Stored:
     """Reads what `save` wrote.
+
+    Args:
+      folder: of the index.
+      learner: needed for a rule of your own; None: the preset that the index names.
+      encoder: in place of the one that the index names.
 
     Raises:
       FileNotFoundError: where there is none.
@@ -119,7 +153,7 @@ def _learner(folder: Path, named: dict[str, Any], given: Learner | None) -> Lear
             raise ValueError(f"{folder} holds a state of {name!r}, not of {given.name!r}")
         return given
     try:
-        return remade(name, named["origin"])
+        return made_again(name, named["origin"])
     except ValueError as error:
         raise ValueError(f"{error}: Index.load(folder, learner)") from error
 
@@ -129,18 +163,13 @@ def _state(folder: Path, learner: Learner, arrays: dict[str, np.ndarray]) -> Sta
     theta, available = jnp.asarray(arrays["starts"]), jnp.zeros(len(arrays["starts"]), bool)
     blank = jax.eval_shape(learner.init, theta, available)
     own, tree = jax.tree.flatten(blank)
-    kind = [(leaf.shape, _on_disk(leaf.dtype)) for leaf in own]
+    kind = [(leaf.shape, leaf.dtype) for leaf in own]
     count = sum(name.startswith("state_") for name in arrays)
     leaves = [arrays[f"state_{i}"] for i in range(count)]
     if kind != [(leaf.shape, leaf.dtype) for leaf in leaves]:
         raise ValueError(f"{folder} holds another state than {learner.name!r} has: other settings?")
     pairs = zip(leaves, own, strict=True)
     return jax.tree.unflatten(tree, [jnp.asarray(leaf, one.dtype) for leaf, one in pairs])
-
-
-def _on_disk(dtype: np.dtype) -> np.dtype:
-    """NumPy's files do not know bfloat16: float32 holds the same numbers."""
-    return np.dtype(np.float32) if dtype == NARROW else dtype
 
 
 def _encoder_words(encoder: TextEncoder) -> dict[str, str | None]:

@@ -1,22 +1,22 @@
-"""A live catalogue that learns: search, use what was found, say whether it worked.
+"""A live index: search, use a tool, report whether it worked; the learner learns from that.
 
     index = Index(greedy(), task)
     ticket = index.search("is the 8:40 to Basel late?", k=3)      ids and scores, best first
     index.feedback(ticket, worked=True)                          of the first; item= for another
     index.add(ids, texts); index.remove(ids); index.redescribe(ids, texts, how="carry")
     index.save(folder); index = Index.load(folder)
-    Index(greedy(), task, log="log.jsonl")                       writes down what it shows and hears
+    Index(greedy(), task, log="log.jsonl")                       logs searches and feedback
 
-The first place of a ticket is the learner's own choice by its policy, the rest are the best by
-score. A ticket is answered once, however late: the learner moves from where it is then. One
-process, in memory; the catalogue may grow, and rows of tools that have gone stay where they were.
+The first position of a ticket is the learner's own choice by its policy, the rest are the best by
+score. A ticket is answered once, however late: the update starts from the state at that time. One
+process, in memory; the catalogue may grow, and the rows of removed tools are kept.
 
 Letters: I items, d width, k items shown.
 """
 
 import math
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -27,26 +27,43 @@ from jaxtyping import Float, Int
 from jaxret import logs
 from jaxret.encoders import TextEncoder
 from jaxret.learners.learner import Learner
-from jaxret.learners.places import place_chances
+from jaxret.learners.rank_one import position_probabilities
 from jaxret.logs import LogWriter
 from jaxret.runtime.validate import require
 from jaxret.serving import files
 from jaxret.serving.catalogue import LiveCatalogue
-from jaxret.serving.files import Stored
-from jaxret.serving.tickets import Open, Ticket
+from jaxret.serving.files import Open, Stored
 from jaxret.task import Task
 from jaxret.types import Choice, Feedback
 
 
+class Ticket(NamedTuple):
+    """The result of a search, and the number under which its feedback comes back.
+
+    Attributes:
+      number: of the ticket.
+      ids: k tools, the learner's own choice first.
+      scores: of the tools.
+      propensities: the probability of the first tool to be chosen; of the others, to be on the
+        ticket.
+    """
+
+    number: int
+    ids: list[str]
+    scores: list[float]
+    propensities: list[float]
+
+
 class Index(LiveCatalogue):
-    """A learner that serves.
+    """A learner that serves searches and learns from their feedback.
 
     Args:
-      learner: a preset or a rule of one's own, which learns from bits.
-      task: its catalogue and, where texts are searched, its encoder. Its queries are not read.
+      learner: a preset, or a rule of your own, that learns from rewards.
+      task: for its catalogue and, where texts are searched, its encoder; its queries are not read.
       seed: of the learner's draws.
-      log: a file that searches and answers are appended to (`jaxret.logs`), vectors and not texts;
-        on the list of a ticket the places after the learner's own follow from them: chance 1.
+      log: a file to which searches and feedback are appended (`jaxret.logs`), vectors and not
+        texts; the positions of a ticket after the learner's own are determined by it: they have
+        probability 1.
 
     Raises:
       ValueError: for an oracle, a task without vectors, or a log of another learner.
@@ -55,7 +72,7 @@ class Index(LiveCatalogue):
     def __init__(
         self, learner: Learner, task: Task, *, seed: int = 0, log: str | Path | None = None
     ):
-        if learner.oracle:
+        if learner.facts.oracle:
             raise ValueError(f"{learner.name!r} is an oracle: live use has no labels for it")
         super().__init__(learner, task)
         self.seed = seed
@@ -68,7 +85,7 @@ class Index(LiveCatalogue):
 
         Args:
           query: a text, where the task has an encoder, or a vector [d].
-          k: tools on the ticket; fewer where fewer are there.
+          k: tools on the ticket; fewer where fewer are available.
 
         Raises:
           ValueError: for a query of another width, or a k below the learner's own slate.
@@ -79,34 +96,35 @@ class Index(LiveCatalogue):
             raise ValueError("the catalogue is empty: add tools first")
         key = jax.random.fold_in(jax.random.key(self.seed), self.next_ticket)
         answer = jax.device_get(self._search(self.state, jnp.asarray(vector), key))
-        (items, chance), scores, chances, by_place = answer
-        own = {int(row): float(p) for row, p in reversed([*zip(items, chance, strict=True)])}
+        (items, propensity), scores, p, by_position = answer
+        own = {int(row): float(x) for row, x in reversed([*zip(items, propensity, strict=True)])}
         own = {row: own[row] for row in dict.fromkeys(items.tolist())}  # of a short slate, once
         if k < len(own):
             raise ValueError(f"{self.learner.name!r} shows {len(own)} tools: k must be as many")
         ranked = np.argsort(-scores, kind="stable")[: int(self._available.sum())]
         rest = [int(row) for row in ranked if row not in own][: k - len(own)]
-        listed = {row: _on_the_list(row, ranked, chances, k) for row in rest}
+        listed = {row: _on_ticket(row, ranked, p, k) for row in rest}
         rows, propensities = [*own, *rest], [*own.values(), *listed.values()]
         ids, number = [self.names[row] for row in rows], self.next_ticket
         if self.log is not None:
-            places = [*by_place[: len(own)].tolist(), *(1.0 for _ in rest)]
-            self.log.append([logs.shown(number, vector, ids, places, int(self.state.t))])
+            positions = [*by_position[: len(own)].tolist(), *(1.0 for _ in rest)]
+            self.log.append([logs.shown(number, vector, ids, positions, int(self.state.t))])
         self.next_ticket = number + 1
         self.tickets[number] = Open(vector, rows, propensities)
         return Ticket(number, ids, [float(scores[row]) for row in rows], propensities)
 
     def feedback(self, ticket: Ticket, worked: float, item: str | None = None) -> None:
-        """Learns from what came of a ticket; what is refused leaves the ticket open.
+        """Learns from the outcome of a ticket; feedback that is refused leaves the ticket open.
 
         Args:
-          ticket: from `search`; it is answered once. A tool that was removed since teaches nothing.
+          ticket: from `search`; it is answered once. Feedback on a removed tool changes nothing.
           worked: whether the tool worked, or how well, in [0, 1].
           item: the id of the tool that was used; None: the first of the ticket.
 
         Raises:
           ValueError: for a number outside of [0, 1], an item that is not on the ticket, a ticket
-            that was answered before or is of another index, or a chance that is not known.
+            that was answered before or is of another index, or a probability that is not
+            known.
         """
         reward = float(worked)
         require("worked", reward, "in [0, 1]", lambda x: 0 <= x <= 1)
@@ -117,26 +135,30 @@ class Index(LiveCatalogue):
             raise ValueError(f"ticket {ticket.number} comes from another index")
         if item is not None and item not in ticket.ids:
             raise ValueError(f"item must be on the ticket, one of {ticket.ids}, got {item!r}")
-        place = 0 if item is None else ticket.ids.index(item)
+        position = 0 if item is None else ticket.ids.index(item)
         dtype = self.starts.dtype
         choice = Choice(
-            jnp.asarray(rows[place], jnp.int32), jnp.asarray(propensities[place], dtype)
+            jnp.asarray(rows[position], jnp.int32), jnp.asarray(propensities[position], dtype)
         )
-        feedback = Feedback(jnp.asarray(reward, dtype), self.state.available[rows[place]])
+        feedback = Feedback(jnp.asarray(reward, dtype), self.state.available[rows[position]])
         new = self._update(self.state, jnp.asarray(query), choice, feedback)
-        if math.isnan(propensities[place]) and _has_nan(new):
+        if math.isnan(propensities[position]) and _has_nan(new):
             raise ValueError(
-                f"{self.learner.name!r} needs the chance of {ticket.ids[place]!r}, which it does "
-                "not know: only what it chose itself, the first of the ticket, can teach it"
+                f"{self.learner.name!r} needs the probability of {ticket.ids[position]!r}, which "
+                "it does not know: give feedback on its own choice, the first of the ticket"
             )
         if self.log is not None:
-            used = ticket.ids[place], propensities[place]
+            used = ticket.ids[position], propensities[position]
             self.log.append([logs.answered(ticket.number, *used, reward)])
         self.state = new
         del self.tickets[ticket.number]
 
     def save(self, folder: str | Path) -> None:
-        """Writes everything, open tickets too; `Index.load` goes on from there."""
+        """Writes the index and its open tickets; `Index.load` goes on from there.
+
+        Args:
+          folder: an index that it holds is replaced.
+        """
         stored = Stored(
             learner=self.learner,
             encoder=self.encoder,
@@ -158,14 +180,14 @@ class Index(LiveCatalogue):
         encoder: TextEncoder | None = None,
         log: str | Path | None = None,
     ) -> Self:
-        """Reads an index.
+        """Reads an index that `save` wrote.
 
         Args:
           folder: that `save` wrote.
-          learner: needed for a rule of one's own; presets are known by their settings.
+          learner: needed for a rule of your own; presets are known by their settings.
           encoder: in place of the one that is named there.
-          log: in place of the one that it wrote, which it goes on with where it finds it, and
-            begins again there where it does not.
+          log: in place of the log that it wrote to; None: goes on with that log, or begins it anew
+            where it is missing.
 
         Raises:
           FileNotFoundError: where there is none.
@@ -191,8 +213,8 @@ class Index(LiveCatalogue):
         def search(state, query, key):
             slate = learner.act(state, query, key)
             scores = learner.scores(state, query[None])[0]
-            chances = None if learner.chances is None else learner.chances(state, query)
-            return slate, scores, chances, place_chances(learner, state, query, slate)
+            p = None if learner.probabilities is None else learner.probabilities(state, query)
+            return slate, scores, p, position_probabilities(learner, state, query, slate)
 
         self._search, self._update = jax.jit(search), jax.jit(learner.update)
 
@@ -201,16 +223,16 @@ def _has_nan(tree: Any) -> bool:
     return any(np.isnan(np.asarray(leaf, np.float64)).any() for leaf in jax.tree.leaves(tree))
 
 
-def _on_the_list(
-    row: int, ranked: Int[np.ndarray, " I"], chances: Float[np.ndarray, " I"] | None, k: int
+def _on_ticket(
+    row: int, ranked: Int[np.ndarray, " I"], p: Float[np.ndarray, " I"] | None, k: int
 ) -> float:
-    """The probability that a tool stands on a list of k: chosen, or among the best of the rest.
+    """The probability that a tool is on a ticket of k: chosen, or among the best of the rest.
 
-    NaN where the learner does not say with which chance it chooses.
+    NaN where the learner does not give the probability of each item.
     """
-    if chances is None:
+    if p is None:
         return math.nan
-    above = ranked[: k - 1]  # on the list whatever is chosen
+    above = ranked[: k - 1]  # on the ticket whatever is chosen
     if row in above:
         return 1.0
-    return float(min(1.0, chances[row] + chances[above].sum()))
+    return float(min(1.0, p[row] + p[above].sum()))

@@ -78,7 +78,7 @@ def _form(grid: LearnerGrid) -> Hashable:
     learner = grid.learner(0)
     if (rule := learner.rule) is None or not _rows_alone(learner, rule):
         return grid
-    known = rule.policy.chances is not None
+    known = rule.policy.probabilities is not None
     return len(grid.names), known, rule.projection.name, rule.projection.radius
 
 
@@ -103,7 +103,7 @@ def _one_of(makes: Sequence[Callable[..., Learner]], which, *numbers) -> Learner
     def coefficients(obs):  # of all: elementwise, they cost less than a branch
         return lax.select_n(which, *[rule.estimator.coefficients(obs) for rule in rules])
 
-    every = [rule.policy.chances for rule in rules]
+    every = [rule.policy.probabilities for rule in rules]
     show = branch([rule.policy.show for rule in rules])
     rule = Rule(
         policy=Policy("one of several", show, 1, None if None in every else branch(every)),

@@ -1,19 +1,18 @@
-"""The program that makes R runs side by side: seeds, and settings of a grid.
+"""Runs R simulations side by side in a compiled program: seeds, and settings of a grid.
 
-All runs of a `Simulation` share one compiled program: settings are data, and streams are cut into
-chunks of one shape. Several learners can share one, too (`jaxret.simulation.branches`). What has a
-blocked form takes it (`jaxret.simulation.blocked.simulate`), a catalogue that is split over devices
-runs on a mesh, all else takes the plain scan, as where the environment intervenes (`deployment`).
+Programs are kept by jax for every `Program` and shape: the numbers of a learner (tau, eta, ..), the
+arrays of the environment, the streams and the seeds are data. Streams are cut into chunks of one
+shape. A learner that has a blocked form takes it (`jaxret.simulation.blocked`), a catalogue that is
+split over devices runs on a mesh, everything else takes the plain scan.
 
-Letters: I items, d width, N queries, L labels, T rounds, R runs, c rounds a chunk, n settings.
+Letters: I items, d width, N queries, L labels, T rounds, R runs, c rounds a chunk, n numbers.
 """
 
-import copy
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,94 +21,167 @@ from jaxtyping import Float, Int
 
 from jaxret.environments.deployment import bare, deployed
 from jaxret.environments.environment import Environment, is_noise
-from jaxret.learners import narrow_rows
-from jaxret.learners.learner import Learner
+from jaxret.learners.grid import Family
+from jaxret.learners.learner import Learner, change_rows
 from jaxret.runtime import distributed, sharding
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require, require_length, require_task
-from jaxret.simulation.blocked.simulate import has_blocked_form, simulate_blocked, simulate_on_mesh
+from jaxret.simulation.blocked.simulate import (
+    has_blocked_form,
+    simulate_blocked,
+    simulate_on_mesh,
+)
 from jaxret.simulation.scan import scan_rounds
 from jaxret.task import Task
 from jaxret.types import Catalogue, PRNGKey, State, Stream, Trace
 
 CHUNK = 2048  # rounds between two points where a run can stop
-SHORTEST = 128  # rounds of a chunk that has to fit a short stream
+SHORTEST = 128  # rounds of the shortest chunk
+Form = Literal["auto", "scan", "blocked"]
+Rounds = Callable[..., tuple[State, Any]]
+
+
+class Program(NamedTuple):
+    """What is compiled: everything that is not data.
+
+    Attributes:
+      family: numbers -> learner.
+      world: the environment without its arrays, from `split_world`.
+      rounds: simulates a chunk of one run, as `scan_rounds`.
+      labels: L.
+      devices: over which the catalogue is split; None: it is not, and runs go side by side.
+    """
+
+    family: Family
+    world: Hashable
+    rounds: Rounds
+    labels: int
+    devices: int | None = None
+
+    def learner(self, numbers: Any, world: Environment, key: PRNGKey) -> Learner:
+        """Returns the learner as it is deployed in an environment."""
+        return deployed(self.family(*numbers), world, key, labels=self.labels)
+
+
+class Data(NamedTuple):
+    """The arrays of a program that all runs share.
+
+    Attributes:
+      catalogue: Theta_1 and which items are available, padded on a mesh.
+      queries: [N, d].
+      labels: [N, L], -1 pads.
+      world: the arrays of the environment, from `split_world`.
+    """
+
+    catalogue: Catalogue
+    queries: Float[jax.Array, "N d"]
+    labels: Int[jax.Array, "N L"]
+    world: tuple[Any, ...]
+
+
+def split_world(environment: Environment) -> tuple[tuple[Any, ...], Hashable]:
+    """Splits an environment into arrays, which are data, and the rest, which is compiled.
+
+    Args:
+      environment: any.
+
+    Returns:
+      the arrays and numbers, and what `join_world` needs beside them.
+    """
+    leaves, tree = jax.tree.flatten(environment)
+    is_data = tuple(isinstance(leaf, jax.Array | np.ndarray | float | int) for leaf in leaves)
+    rest = tuple(None if data else leaf for leaf, data in zip(leaves, is_data, strict=True))
+    return tuple(leaf for leaf, data in zip(leaves, is_data, strict=True) if data), (tree, rest)
+
+
+def join_world(arrays: Sequence[Any], rest: Any) -> Environment:
+    """Puts an environment together again.
+
+    Args:
+      arrays: the first part of what `split_world` returned; they may be traced.
+      rest: the second part.
+    """
+    tree, others = rest
+    arrays = iter(arrays)
+    return jax.tree.unflatten(tree, [next(arrays) if x is None else x for x in others])
 
 
 class Simulation:
-    """R runs of one learner side by side, compiled once for all of its settings.
+    """R runs of a family of learners side by side.
 
     Args:
-      make: numbers of a setting -> learner.
-      task: what is streamed.
-      environment: what responds; a function of the setting where that is data too.
-      seeds: R numbers, which give the draws.
-      example: one setting; all have the same form.
+      family: numbers of a setting -> learner.
+      task: whose queries are streamed.
+      environment: what responds.
+      seeds: R numbers, which decide the draws.
+      example: the numbers of one setting.
       chunk: rounds a chunk, at most: a short stream has a shorter one.
       devices: over which the catalogue is split; None: it is not, and runs go side by side.
-      first: whole numbers that ``make`` takes before those of a setting, the same for all runs.
+      form: 'scan', 'blocked', or 'auto' for the fastest form of the learner.
 
     Raises:
       ValueError: for a task without queries or vectors, an environment of another catalogue, or a
-        learner that cannot be split over devices.
+        learner that has no blocked form where one is needed.
     """
 
     def __init__(
         self,
-        make: Callable[..., Learner],
+        family: Family,
         task: Task,
-        environment: Environment | Callable[..., Environment] | None = None,
+        environment: Environment | None = None,
         *,
         seeds: Sequence[int],
         example: Sequence[float] = (),
         chunk: int = CHUNK,
         devices: int | None = None,
-        first: Sequence[int] = (),
+        form: Form = "auto",
     ):
         task.require_vectors()
         require_task(task.theta, task.queries, task.labels)
         require(f"the queries of {task.name}", len(task), "one or more", lambda n: n >= 1)
         require("chunk", chunk, ">= 1", lambda x: x >= 1)
         require("devices", devices, "None or >= 1", lambda n: n is None or n >= 1)
-        self.task, self.chunk = task, chunk
-        self._seeds, self._devices = jnp.asarray(seeds), devices
-        self._make, self._environment = make, environment
-        learner = self._deployed(first, example, jax.random.key(0))
-        self._blocked = has_blocked_form(learner, self._world(example))
-        if devices is not None and not self._blocked:
+        require("form", form, "auto, scan or blocked", {"auto", "scan", "blocked"}.__contains__)
+        self.task, self.chunk, self.environment = task, chunk, environment or Environment()
+        self._seeds, self._example = jnp.asarray(seeds), tuple(example)
+        self._family = family
+        _check(self.environment, task)
+        learner = family(*example)
+        blocks = has_blocked_form(learner, self.environment)
+        if not blocks and (devices is not None or form == "blocked"):
+            asked = "form='blocked'" if devices is None else f"devices={devices}"
             raise ValueError(
-                f"learner {learner.name!r} has no blocked form here, which alone can split a "
-                f"catalogue over devices={devices}: leave devices out"
+                f"learner {learner.name!r} has no blocked form here, which {asked} needs: "
+                f"leave {asked.partition('=')[0]} out"
             )
+        self._blocked = blocks and form != "scan"
         items = len(task.theta)
         here = np.ones(items, bool) if task.available is None else task.available
         if devices is None:
             catalogue = Catalogue(jax.device_put(task.theta), jnp.asarray(here))  # no copy on CPU
         else:
             catalogue = sharding.split_rows(task.theta, here, sharding.make_mesh(item=devices))
-        self._arrays = (catalogue, jnp.asarray(task.queries), jnp.asarray(task.labels), first)
-        _check(self._world(example), task)
-        self.scores, self.map_queries = learner.scores, learner.map_queries
-        self._over_rows = learner.over_rows
-        self._start = jax.jit(partial(self._over_runs, self._init_one))
-        # In place: two states of all runs would be most of the memory that is used.
-        self._step = jax.jit(partial(self._over_runs, self._run_one), donate_argnums=1)
+        world = _padded(self.environment, len(catalogue.theta))
+        arrays, rest = split_world(world)
+        self._data = Data(catalogue, jnp.asarray(task.queries), jnp.asarray(task.labels), arrays)
+        self._program = Program(family, rest, self._rounds(), task.labels.shape[1], devices)
 
-    def beginning_with(self, *first: int) -> Self:
-        """A simulation by the same program, of what ``make`` makes of other first numbers."""
-        other = copy.copy(self)
-        other._arrays = (*self._arrays[:3], first)
-        return other
+    def _rounds(self) -> Rounds:
+        """How a chunk of one run is simulated."""
+        return simulate_blocked if self._blocked else scan_rounds
 
     @property
     def how(self) -> str:
-        """In which form rounds are simulated."""
-        if self._devices is not None:
-            return f"mesh of {self._devices} devices"
+        """The form in which rounds are simulated."""
+        if self._program.devices is not None:
+            return f"mesh of {self._program.devices} devices"
         return "blocked" if self._blocked else "scan"
 
     def setting(self, *numbers: float) -> Float[np.ndarray, "R n"]:
-        """The same numbers for every run.
+        """Repeats the numbers of a setting for every run.
+
+        Args:
+          *numbers: n numbers.
 
         Returns:
           [R, n].
@@ -117,44 +189,60 @@ class Simulation:
         return np.tile(np.array(numbers, np.float32), (len(self._seeds), 1))
 
     def start(self, settings: Float[np.ndarray, "R n"]) -> State:
-        """The states of all runs, of the learners as they are deployed.
+        """Returns the first states of all runs, of the learners as they are deployed.
 
-        In the blocked form, rows in bfloat16 are packed (`jaxret.learners.narrow_rows.packed`).
+        Args:
+          settings: the numbers of each run [R, n].
         """
-        return self._start(self._arrays, jnp.asarray(settings, jnp.float32), self._seeds)
+        return _start(self._program, self._data, _numbers(settings), self._seeds)
 
     def step(
         self, states: State, settings: Float[np.ndarray, "R n"], order: Int[np.ndarray, "R c"]
     ) -> tuple[State, Trace]:
-        """One chunk: the new states, in place of the old ones, and its `Trace` in every process."""
-        return self._chunk(states, jnp.asarray(settings, jnp.float32), order)
+        """Simulates one chunk.
+
+        Args:
+          states: from `start` or an earlier call; their memory is used for the new ones.
+          settings: the numbers of each run [R, n].
+          order: positions of the queries [R, c], -1 where a stream has ended.
+
+        Returns:
+          the new states, and the trace of the chunk in every process.
+        """
+        return self._chunk(states, _numbers(settings), order)
 
     def _chunk(self, states, numbers, order) -> tuple[State, Trace]:
-        """What `step` does; simulations that log, or are selected outside, do more or otherwise."""
-        states, trace = self._step(self._arrays, states, numbers, order, self._seeds)
+        """`step`; simulations that log or that are selected outside override it."""
+        states, trace = _step(self._program, self._data, states, numbers, order, self._seeds)
         return states, distributed.fetch(trace)
 
     def fingerprint(
         self, settings: Float[np.ndarray, "R n"], orders: Int[np.ndarray, "R T"]
     ) -> str:
-        """A hash of all that decides the runs: the program with its constants, and its data."""
-        numbers = jnp.asarray(settings, jnp.float32)
-        states = jax.eval_shape(self._start, self._arrays, numbers, self._seeds)
+        """Hashes everything that decides the runs: the programs and their data.
+
+        Args:
+          settings: the numbers of each run [R, n].
+          orders: the stream of each run [R, T].
+        """
+        numbers = _numbers(settings)
+        states = jax.eval_shape(partial(_start, self._program), self._data, numbers, self._seeds)
         chunk = self.cut(orders)[0]
-        program = self._step.lower(self._arrays, states, numbers, chunk, self._seeds)
-        digest = hashlib.sha256(program.as_text().encode())
-        start = self._start.lower(self._arrays, numbers, self._seeds)
-        digest.update(start.as_text().encode())
-        arrays = jax.tree.leaves(distributed.fetch(self._arrays))
-        for array in (*arrays, numbers, orders, self._seeds):
+        step = _step.lower(self._program, self._data, states, numbers, chunk, self._seeds)
+        start = _start.lower(self._program, self._data, numbers, self._seeds)
+        digest = hashlib.sha256(step.as_text().encode() + start.as_text().encode())
+        for array in jax.tree.leaves(distributed.fetch((self._data, numbers, orders, self._seeds))):
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 
     def cut(self, orders: Int[np.ndarray, "R T"]) -> list[Int[np.ndarray, "R c"]]:
-        """Cuts streams into chunks of one shape; -1, where nothing happens, fills the last one.
+        """Cuts streams into chunks of one shape; -1, where nothing happens, pads the last one.
 
-        A stream shorter than a chunk has one of its own, of a power of two: short streams do not
-        cost long ones' time, and few sizes are compiled.
+        A stream shorter than a chunk has a chunk of its own, whose length is a power of two: few
+        sizes are compiled.
+
+        Args:
+          orders: the stream of each run [R, T].
 
         Returns:
           chunks [R, c].
@@ -176,8 +264,8 @@ class Simulation:
         """Simulates whole streams.
 
         Args:
-          settings: the numbers of each run.
-          orders: the stream of each run.
+          settings: the numbers of each run [R, n].
+          orders: the stream of each run [R, T].
           resume: folder of checkpoints: after SIGTERM or Ctrl-C the same call goes on.
           title: of the progress bar, which shows only where it takes long.
 
@@ -205,50 +293,57 @@ class Simulation:
 
             state = _loop(resume, len(chunks), start, step)
         trace = Trace._make(part[:, :rounds] for part in state["trace"])
-        return self._unpadded(narrow_rows.unpacked(bare(state["learner"]))), trace
-
-    def _world(self, setting) -> Environment:
-        environment = self._environment
-        if environment is None or isinstance(environment, Environment):
-            return environment or Environment()
-        return environment(*setting)
-
-    def _deployed(self, first, setting, key: PRNGKey) -> Learner:
-        """The learner as the environment treats it; the forms of rounds do so by themselves."""
-        labels, learner = self.task.labels.shape[1], self._make(*first, *setting)
-        return deployed(learner, self._world(setting), key, labels=labels)
-
-    def _init_one(self, arrays, setting, seed):
-        catalogue, *_, first = arrays
-        state = self._deployed(first, setting, jax.random.key(seed)).init(*catalogue)
-        return narrow_rows.packed(state) if self._blocked else state
-
-    def _run_one(self, arrays, state, setting, order, seed):
-        catalogue, queries, labels, first = arrays
-        stream = Stream(queries=queries, labels=labels, order=order)
-        world = _padded(self._world(setting), len(catalogue.theta))
-        learner = self._make(*first, *setting)
-        return self._form()(learner, state, world, stream, jax.random.key(seed))
-
-    def _form(self):
-        if self._devices is not None:
-            return partial(simulate_on_mesh, mesh=sharding.make_mesh(item=self._devices))
-        return simulate_blocked if self._blocked else scan_rounds
-
-    def _over_runs(self, part, data, *args):
-        run = partial(part, data)
-        if self._devices is None:
-            return sharding.sweep(run, *args, mesh=sharding.run_mesh(len(self._seeds)))
-        return jax.lax.map(lambda one: run(*one), args)  # one run after the other, on all devices
+        return self._unpadded(bare(state["learner"])), trace
 
     def _unpadded(self, states: State) -> State:
         items = len(self.task.theta)
         if items == states.theta.shape[1]:
             return states
+        learner = self._family(*self._example)
         states = states._replace(available=states.available[:, :items])
-        if (over_rows := self._over_rows) is None:
-            return states._replace(theta=states.theta[:, :items])
-        return jax.vmap(lambda one: over_rows(one, lambda rows: rows[:items]))(states)
+        return jax.vmap(lambda one: change_rows(learner, one, lambda rows: rows[:items]))(states)
+
+
+@partial(jax.jit, static_argnames="program")
+def _start(program: Program, data: Data, numbers, seeds) -> State:
+    def one(numbers, seed):
+        world = join_world(data.world, program.world)
+        learner = program.learner(numbers, world, jax.random.key(seed))
+        return learner.init(*data.catalogue)
+
+    return over_runs(program, one, numbers, seeds)
+
+
+# In place: two states of all runs would be most of the memory that is used.
+@partial(jax.jit, static_argnames="program", donate_argnames="states")
+def _step(program: Program, data: Data, states, numbers, order, seeds) -> tuple[State, Any]:
+    def one(state, numbers, order, seed):
+        stream = Stream(queries=data.queries, labels=data.labels, order=order)
+        world = join_world(data.world, program.world)
+        arguments = (program.family(*numbers), state, world, stream, jax.random.key(seed))
+        if program.devices is not None:
+            return simulate_on_mesh(*arguments, mesh=sharding.make_mesh(item=program.devices))
+        return program.rounds(*arguments)
+
+    return over_runs(program, one, states, numbers, order, seeds)
+
+
+def over_runs(program: Program, one: Callable, *args: Any) -> Any:
+    """Maps a function over runs: side by side, or one after another on all devices of a mesh.
+
+    Args:
+      program: of the runs.
+      one: of one run.
+      *args: trees with a leading axis [R].
+    """
+    if program.devices is None:
+        runs = len(jax.tree.leaves(args)[0])
+        return sharding.sweep(one, *args, mesh=sharding.run_mesh(runs))
+    return jax.lax.map(lambda x: one(*x), args)
+
+
+def _numbers(settings: Float[np.ndarray, "R n"]) -> jax.Array:
+    return jnp.asarray(settings, jnp.float32)
 
 
 def _loop(resume: Path | None, chunks: int, start: Callable, step: Callable) -> Any:
@@ -258,7 +353,7 @@ def _loop(resume: Path | None, chunks: int, start: Callable, step: Callable) -> 
         for number in range(chunks):
             state = step(state, number)
         return state
-    from jaxret.runtime.checkpoint import interruptible, run_chunks
+    from jaxret.runtime.checkpoint import interruptible, run_chunks  # orbax: seconds of imports
 
     with interruptible() as interrupted:
         return run_chunks(resume, interrupted, chunks=chunks, start=start, step=step, keep=True)

@@ -1,15 +1,15 @@
-"""A simulation that writes what a live system would: a log a seed, chunk by chunk.
+"""Simulations that write what a live system would: one log per seed, chunk by chunk.
 
     simulate(with_exploration(greedy()), train, seeds=3, log="logs")       logs/seed_0.jsonl, ..
 
-Of one tool a round everything stands in the `Trace`, and the fast forms do; slates are recorded in
-the plain scan. What a log holds already is not written again: a run that is interrupted and resumed
-leaves the log of one that was not.
+For learners that show one item a round the `Trace` has everything that a log needs; slates of
+several items are recorded in the plain scan. Rounds that a log holds already are not written again:
+a run that is interrupted and resumed leaves the log of one that was not.
 
 Letters: R runs, c rounds a chunk, k items shown.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,59 +23,68 @@ from jaxtyping import Array, Float, Int
 from jaxret import logs
 from jaxret.environments.deployment import bare, intervenes
 from jaxret.environments.environment import Environment, asked, available_at
+from jaxret.learners.grid import Family
 from jaxret.learners.learner import Learner
-from jaxret.learners.places import place_chances
+from jaxret.learners.rank_one import position_probabilities
 from jaxret.logs import LogWriter
 from jaxret.runtime import distributed
-from jaxret.simulation.engine import CHUNK, Simulation
-from jaxret.simulation.scan import learn, show_slate
+from jaxret.simulation.engine import Form, Rounds, Simulation
+from jaxret.simulation.scan import learn, show
 from jaxret.task import Task
 from jaxret.types import PRNGKey, State, Stream, Trace
 
 
 class Slates(NamedTuple):
-    """What was shown in c rounds of R runs."""
+    """What was shown in c rounds of R runs.
+
+    Attributes:
+      items: [R, c, k].
+      by_position: the probability of each item, given those above it [R, c, k].
+    """
 
     items: Int[Array, "R c k"]
-    by_place: Float[Array, "R c k"]  # the chance of each given those above it
+    by_position: Float[Array, "R c k"]
 
 
 class LoggedSimulation(Simulation):
-    """A simulation in which run r writes the log of its seed; the rest as `Simulation`.
+    """A `Simulation` in which run r writes the log of its seed.
 
     Args:
-      make: makes the learner; it takes no numbers.
-      task: what is streamed; its ids name tools and queries.
+      family: numbers of a setting -> learner.
+      task: whose queries are streamed; its ids name items and queries.
       environment: what responds.
       seeds: R numbers.
       folder: of the logs.
-      chunk: rounds a chunk, and between two writes.
-      devices: as in `Simulation`; for one tool a round.
+      **settings: of `Simulation`.
 
     Raises:
-      ValueError: as `Simulation`; and for slates of several tools on several devices.
+      ValueError: for slates of several items on several devices, and what `Simulation` refuses.
     """
 
     def __init__(
         self,
-        make: Callable[[], Learner],
+        family: Family,
         task: Task,
         environment: Environment | None = None,
         *,
         seeds: Sequence[int],
         folder: Path,
-        chunk: int = CHUNK,
+        form: Form = "auto",
+        example: Sequence[float] = (),
         devices: int | None = None,
+        **settings: Any,
     ):
-        super().__init__(make, task, environment, seeds=seeds, chunk=chunk, devices=devices)
         self._paths = [folder / f"seed_{seed}.jsonl" for seed in seeds]
-        self._slates = _shows_several(make(), task)
+        self._learner = family(*example)
+        self._slates = _shows_several(self._learner, task)
         if self._slates:
+            form = "scan"
             if devices is not None:
                 raise ValueError(
                     f"slates are logged in the plain scan: leave devices={devices} out"
                 )
-            self._blocked = False
+        more = {"seeds": seeds, "form": form, "example": example, "devices": devices}
+        super().__init__(family, task, environment, **more, **settings)
 
     def run(
         self,
@@ -85,12 +94,21 @@ class LoggedSimulation(Simulation):
         resume: Path | None = None,
         title: str = "simulate",
     ) -> tuple[State, Trace]:
-        """Simulates and logs whole streams; as `Simulation.run`.
+        """Simulates and logs whole streams.
+
+        Args:
+          settings: the numbers of each run [R, n].
+          orders: the stream of each run [R, T].
+          resume: folder of checkpoints: after SIGTERM or Ctrl-C the same call goes on.
+          title: of the progress bar.
+
+        Returns:
+          the last states, of the learners alone, and the trace [R, T].
 
         Raises:
           ValueError: where a log is another run's, or lacks rounds that ``resume`` has behind it.
         """
-        facts = {"learner": self._make().name, "data": self.task.name}
+        facts = {"learner": self._learner.name, "data": self.task.name}
         facts["run"] = self.fingerprint(settings, orders)
         seeds = np.asarray(self._seeds).tolist()
         self._writers = [
@@ -116,17 +134,17 @@ class LoggedSimulation(Simulation):
         return new, trace
 
     def _write(self, writer, first, order, trace, slates):
-        """The rounds of a chunk that the log does not hold yet."""
+        """Writes the rounds of a chunk that the log does not hold yet."""
         _require_rounds(writer, first)
         ids, lines = self.task.ids, []
         rounds = np.flatnonzero(order >= 0)[writer.lines - first :]
         queries = self._queries(first + rounds, order[rounds])
-        # What the world does to a learner decides how much it has learnt, and nobody recorded it.
-        known = not intervenes(self._world(()))
+        # An environment that intervenes decides how many rounds a learner has learnt from.
+        known = not intervenes(self.environment)
         for i, query in zip(rounds.tolist(), queries, strict=True):
-            # Where fewer tools are there than are shown, the first stands again in the rest.
+            # Where fewer items are available than are shown, the first one fills the rest.
             items = list(dict.fromkeys(slates.items[i].tolist()))
-            slate, places = [ids[item] for item in items], slates.by_place[i, : len(items)]
+            slate, places = [ids[item] for item in items], slates.by_position[i, : len(items)]
             version = first + i if known else None
             shown = logs.shown(first + i, query, slate, places.tolist(), version)
             used = ids[trace.item[i]], trace.propensity[i], trace.reward[i]
@@ -134,14 +152,14 @@ class LoggedSimulation(Simulation):
         writer.append(lines)
 
     def _queries(self, t, query) -> Sequence[str] | np.ndarray:
-        """The ids of queries; or the vectors, where the world turns them."""
-        world, task = self._world(()), self.task
+        """The ids of queries; or the vectors, where the environment rotates them."""
+        world, task = self.environment, self.task
         if world.rotation is None:
             return [task.query_ids[one] for one in query]
         return np.asarray(jax.vmap(partial(asked, world))(t, query, task.queries[query]))
 
-    def _form(self):
-        return _scan_slates if self._slates else super()._form()
+    def _rounds(self) -> Rounds:
+        return _scan_slates if self._slates else super()._rounds()
 
 
 def _scan_slates(
@@ -151,16 +169,16 @@ def _scan_slates(
     stream: Stream,
     key: PRNGKey,
 ) -> tuple[State, tuple[Trace, Slates]]:
-    """`scan_rounds` that also records slates."""
+    """Simulates a stream round by round and records slates, too."""
 
     def run_round(state, query):
-        slate = show_slate(learner, state, environment, stream, query, key)
-        here = available_at(environment, state.t, state.available)
-        before = state._replace(available=here)
+        slate = show(learner, state, environment, stream, query, key)
+        available = available_at(environment, state.t, state.available)
+        before = state._replace(available=available)
         vector = asked(environment, state.t, query, stream.queries[query])
-        chances = place_chances(learner, bare(before), vector, slate)
+        p = position_probabilities(learner, bare(before), vector, slate)
         new, line = learn(learner, state, environment, stream, query, key, slate)
-        return new, (line, Slates(slate.items, chances))
+        return new, (line, Slates(slate.items, p))
 
     def skip(state, query):
         line = jax.eval_shape(run_round, state, query)[1]
@@ -173,7 +191,7 @@ def _scan_slates(
 
 
 def _shows_several(learner: Learner, task: Task) -> bool:
-    """Whether a round shows more than one tool."""
+    """Whether a round shows more than one item."""
 
     def act(theta, key):
         return learner.act(learner.init(theta), jnp.zeros_like(theta[0]), key)

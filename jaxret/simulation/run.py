@@ -1,13 +1,14 @@
-"""What a simulation leaves: who learnt on what, every round of every seed, and the last states.
+"""The result of a simulation: the learner, every round of every seed, and the last states.
 
-    print(run)                    who, how many rounds, how, accuracy and its error, seconds
+    print(run)                    learner, rounds, form, accuracy with its error, seconds
     run.accuracy, run.curves      of every seed
-    run.plot().savefig(..)        with seeds as a band
-    run.save("embeddings")        ids, rows and query map of one seed, for whoever serves them
+    run.plot().savefig(..)        with a band over seeds
+    run.save("embeddings")        ids, rows and query map of one seed
 
-Letters: S seeds, T rounds.
+Letters: S seeds, T rounds, N queries, n numbers of a setting.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,13 +16,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxret.embeddings import Embeddings, from_state
+from jaxret.embeddings import Embeddings
 from jaxret.environments.environment import Environment
 from jaxret.evaluation.estimate import Estimate
-from jaxret.learners.learner import Learner
+from jaxret.learners.grid import Family
+from jaxret.learners.learner import Learner, map_queries
+from jaxret.learners.mixture import blend_of, heaviest
+from jaxret.learners.rank_one import rule_of
+from jaxret.runtime import distributed
 from jaxret.runtime.validate import require
 from jaxret.task import Task
 from jaxret.types import State, Trace
@@ -35,55 +41,97 @@ CURVES = ("success", "reward", "loss", "p_success")
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Run:
-    """One learner on a task's stream, with S seeds. Made by `simulate` or a `Sweep`."""
+    """One learner on a task's stream, with S seeds. Made by `simulate` or `Sweep.best`.
+
+    Attributes:
+      learner: of the first seed.
+      family: numbers of a setting -> learner.
+      numbers: of each seed [S, n].
+      task: whose queries were streamed.
+      seeds: S numbers.
+      order: the query of each round [S, T]; -1 where a seed's stream has ended.
+      trace: fields [S, T]; NaN (items: -1) where a seed's stream has ended.
+      states: the last ones; leaves with a leading axis [S].
+      environment: what responded.
+      how: the form: blocked, scan, or mesh of n devices.
+      seconds: of the simulation, compiling included.
+      settings: name -> number, or [S] numbers where each seed chose its own; where a sweep chose.
+    """
 
     learner: Learner
+    family: Family
+    numbers: Float[np.ndarray, "S n"]
     task: Task
     seeds: tuple[int, ...]
-    order: Int[np.ndarray, "S T"]  # the query of each round
-    trace: Trace  # fields [S, T]
-    states: State  # the last ones; leaves with a leading axis of seeds
+    order: Int[np.ndarray, "S T"]
+    trace: Trace
+    states: State
     environment: Environment
-    how: str  # blocked, scan or mesh of n devices
+    how: str
     seconds: float
-    settings: Mapping[str, Any] = field(default_factory=dict)  # where a sweep chose them
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
+        """The learner's name."""
         return self.learner.name
 
     @cached_property
     def accuracy(self) -> Estimate:
-        """Share of rounds in which what was used was right, before the round's update."""
-        return Estimate.of(np.asarray(self.trace.success, np.float64).mean(axis=1))
+        """Share of rounds in which the item used was right, before the round's update."""
+        return Estimate.of(np.nanmean(np.asarray(self.trace.success, np.float64), axis=1))
 
     @cached_property
     def curves(self) -> dict[str, Float[np.ndarray, "S T"]]:
-        """What happened in each round of each seed.
-
-        Returns:
-          ``success``, ``reward``, ``loss`` and ``p_success``, each [S, T].
-        """
+        """``success``, ``reward``, ``loss`` and ``p_success`` of each round, [S, T]."""
         return {name: np.asarray(getattr(self.trace, name)) for name in CURVES}
 
+    def learner_of(self, seed: int) -> Learner:
+        """Returns the learner of one of the seeds, with the setting that the seed chose.
+
+        Args:
+          seed: its number.
+        """
+        learner = self.family(*self.numbers[self._position(seed)].tolist())
+        return learner._replace(name=self.name)
+
     def state(self, seed: int) -> State:
-        """The last state of one of the seeds, by its number."""
-        if seed not in self.seeds:
-            raise ValueError(f"seed must be one of {list(self.seeds)}, got {seed}")
-        place = self.seeds.index(seed)
-        return jax.tree.map(lambda leaf: leaf[place], self.states)
+        """Returns the last state of one of the seeds.
+
+        Args:
+          seed: its number.
+
+        Raises:
+          ValueError: for a seed that was not simulated.
+        """
+        position = self._position(seed)
+        return jax.tree.map(lambda leaf: leaf[position], self.states)
 
     def embeddings(self, seed: int | None = None) -> Embeddings:
-        """What was learnt by one seed, the first where none is named."""
-        state = self.state(self.seeds[0] if seed is None else seed)
-        return from_state(self.learner, state, self.task, settings=self.settings)
+        """Returns the rows and the query map that one seed has learnt.
+
+        Args:
+          seed: its number; None: the first.
+        """
+        seed = self.seeds[0] if seed is None else seed
+        position = self._position(seed)
+        chosen = {
+            name: float(np.broadcast_to(x, len(self.seeds))[position])
+            for name, x in self.settings.items()
+        }
+        return embeddings_of(self.learner_of(seed), self.state(seed), self.task, settings=chosen)
 
     def save(self, folder: str | Path, seed: int | None = None) -> None:
-        """Writes what one seed learnt (`jaxret.embeddings`); the first where none is named."""
+        """Writes what one seed has learnt (`jaxret.embeddings`).
+
+        Args:
+          folder: an existing one is overwritten.
+          seed: its number; None: the first.
+        """
         self.embeddings(seed).save(folder)
 
     def plot(self, curve: str = "success", *, window: int | None = None) -> "Figure":
-        """Draws a running mean of a curve, its seeds as a band.
+        """Draws a running mean of a curve, with a band over seeds.
 
         Args:
           curve: one of `CURVES`.
@@ -92,7 +140,11 @@ class Run:
         return plot([self], curve, window=window)
 
     def frame(self) -> "pandas.DataFrame":
-        """Every round of every seed as a row; needs pandas."""
+        """Returns a table with a row for every round of every seed.
+
+        Raises:
+          ImportError: without pandas.
+        """
         try:
             import pandas
         except ImportError as error:
@@ -108,6 +160,11 @@ class Run:
         }
         return pandas.DataFrame({**index, **columns})
 
+    def _position(self, seed: int) -> int:
+        if seed not in self.seeds:
+            raise ValueError(f"seed must be one of {list(self.seeds)}, got {seed}")
+        return self.seeds.index(seed)
+
     def __repr__(self) -> str:
         seeds, rounds = self.order.shape
         many = f"{seeds} seed{'s' if seeds > 1 else ''}"
@@ -118,7 +175,13 @@ class Run:
 
 
 def plot(runs: Sequence[Run], curve: str = "success", *, window: int | None = None) -> "Figure":
-    """Draws a curve of several runs in one figure; the arguments are those of `Run.plot`."""
+    """Draws a curve of several runs in one figure, with bands over seeds.
+
+    Args:
+      runs: one or more.
+      curve: one of `CURVES`.
+      window: rounds of the running mean; None: a twentieth of the shortest stream.
+    """
     import matplotlib
 
     from jaxret.evaluation import plots
@@ -137,3 +200,49 @@ def plot(runs: Sequence[Run], curve: str = "success", *, window: int | None = No
     if "inline" in matplotlib.get_backend():
         plots.plt.close(figure)  # a notebook shows what a cell returns, and would show it twice
     return figure
+
+
+def embeddings_of(
+    learner: Learner, state: State, task: Task, *, settings: Mapping[str, Any] | None = None
+) -> Embeddings:
+    """Reads the rows and the query map off a state.
+
+    Every query map is affine, so its values at the origin and at the axes determine it. A mixture
+    has no single matrix of rows: the rows are those of the expert with the largest weight.
+
+    Args:
+      learner: whose state it is.
+      state: of one seed.
+      task: whose items the rows stand for.
+      settings: kept with the embeddings, beside those that the learner knows.
+    """
+    from jaxret import __version__
+
+    state = distributed.fetch(state)
+    if blend_of(learner) is not None:
+        learner, state = heaviest(learner, state)
+    width = state.theta.shape[1]
+    points = jnp.asarray(np.concatenate([np.zeros((1, width)), np.eye(width)]), jnp.float32)
+    images, matrix, offset = map_queries(learner, state, points), None, None
+    if images is not points:
+        offset, *axes = np.asarray(images)
+        matrix = np.stack(axes, axis=1) - offset[:, None]
+    rule, origin = rule_of(learner), learner.facts.origin
+    numbers = {} if rule is None else {"tau": float(rule.tau), "eta": float(rule.eta)}
+    given = {} if origin is None else json.loads(origin[1])
+    available = np.asarray(state.available)
+    return Embeddings(
+        ids=list(task.ids),
+        theta=np.asarray(state.theta),
+        query_matrix=matrix,
+        query_offset=offset,
+        available=None if available.all() else available,
+        facts={
+            "learner": learner.name,
+            "settings": {**given, **numbers, **(settings or {})},
+            "encoder": None if task.encoder is None else task.encoder.spec.name,
+            "document": task.document,
+            "data": task.name,
+            "jaxret": __version__,
+        },
+    )

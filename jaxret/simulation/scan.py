@@ -1,21 +1,27 @@
-"""One round in two halves, what is shown and what is learnt; and many rounds, one after another.
+"""A round of a simulation, and many rounds one after another. **Start reading here.**
 
-    slate        <- show_slate(learner, state, ...)
-    state, trace <- learn(learner, state, ..., slate)
+    slate        <- show(learner, state, ...)            the learner chooses what to show
+    state, trace <- learn(learner, state, ..., slate)    the environment responds; then learns
 
-`scan_rounds` runs both inside a compiled program, for any learner. Where something outside of it
-chooses from the slate (a language model, a judge, a person), the halves are compiled apart, and the
-choice comes in as ``position``:
+`scan_rounds` defines what a simulation is: it runs the two halves in a compiled loop, for any
+learner. `jaxret.simulation.blocked` computes the same rounds faster. Where something outside of
+the program chooses from the slate (a language model, a judge, a person), the halves are compiled
+apart (`jaxret.simulation.selected`):
 
-    slate = jit(show_slate)(...)
+    slate = jit(show)(...)
     position = ask(slate.items)
     state, trace = jit(learn)(..., slate, position)
 
-Round t uses ``fold_in(key, t)`` either way, so both give the same run for the same choices. Where
-the environment delays answers, rewrites documents or reloads the learner, ``state`` is that of the
-learner as it is `deployed`, whose ``t`` is the world's round and not the learner's.
+Round t uses ``fold_in(key, 2t)`` to show and ``fold_in(key, 2t + 1)`` to respond, so both give the
+same run for the same choices. Where the environment delays feedback, rewrites documents or reloads
+the learner, ``state`` is that of the learner as it is `deployed`, whose ``t`` counts the rounds of
+the environment.
 
-Letters: T rounds.
+One round of ``jr.greedy()`` is in eight files: this one, `jaxret.types`,
+`jaxret.environments.environment`, `jaxret.learners.presets`, `jaxret.learners.rank_one`,
+`jaxret.rules.policies`, `jaxret.rules.estimators` and `jaxret.rules.projections`.
+
+Letters: T rounds, k items shown, I items.
 """
 
 import jax
@@ -27,11 +33,11 @@ from jaxret.environments import environment as world
 from jaxret.environments.deployment import deployed
 from jaxret.environments.environment import Environment
 from jaxret.learners.learner import Learner
-from jaxret.simulation.trace import measure
+from jaxret.simulation.trace import measure, round_keys
 from jaxret.types import PRNGKey, Slate, State, Stream, Trace
 
 
-def show_slate(
+def show(
     learner: Learner,
     state: State,
     environment: Environment,
@@ -39,21 +45,21 @@ def show_slate(
     query: Int[Array, ""],
     key: PRNGKey,
 ) -> Slate:
-    """The slate of round ``state.t``.
+    """Chooses what to show in round ``state.t``.
 
     Args:
-      learner: its `act` is called as it stands.
+      learner: whose `act` is called.
       state: of the learner, as it is deployed.
-      environment: says which tools are there, and how the query is asked.
-      stream: the queries.
-      query: which of them it is.
+      environment: which items are available, and how queries change.
+      stream: the queries and their labels.
+      query: position of this round's query in the stream's queries [].
       key: of the whole run.
     """
     learner = deployed(learner, environment, key, labels=stream.labels.shape[1])
     act_key, _ = round_keys(key, state.t)
-    here = world.available_at(environment, state.t, state.available)
+    available = world.available_at(environment, state.t, state.available)
     vector = world.asked(environment, state.t, query, stream.queries[query])
-    return learner.act(state._replace(available=here), vector, act_key)
+    return learner.act(state._replace(available=available), vector, act_key)
 
 
 def learn(
@@ -67,18 +73,20 @@ def learn(
     position: Int[Array, ""] | None = None,
     reward: Float[Array, ""] | None = None,
 ) -> tuple[State, Trace]:
-    """What comes back for the slate, and what is learnt from it; measured outside of the learner.
+    """Responds to a slate, updates the learner, and measures the round.
+
+    Loss and success are measured here, outside of the learner; only an oracle is given the labels.
 
     Args:
-      learner: its `update` is called as it stands; labels are given to an oracle alone.
-      state: as in `show_slate`.
-      environment: as in `show_slate`; responds.
-      stream: as in `show_slate`.
-      query: as in `show_slate`.
-      key: as in `show_slate`.
-      slate: what was shown.
-      position: which of the slate was used; None leaves it to the environment's reranker.
-      reward: of a judge, which the labels may contradict; None: the environment's.
+      learner: whose `update` is called.
+      state: of the learner, as it is deployed.
+      environment: what responds.
+      stream: the queries and their labels.
+      query: position of this round's query in the stream's queries [].
+      key: of the whole run.
+      slate: the items shown.
+      position: of the item of the slate that is used []; None: the environment's reranker chooses.
+      reward: given by a judge [], which may contradict the labels; None: by the environment.
 
     Returns:
       the next state, and the `Trace` of the round.
@@ -95,7 +103,7 @@ def learn(
     before = state._replace(available=world.available_at(environment, state.t, available))
     vector = world.asked(environment, state.t, query, stream.queries[query])
     logits = None if learner.logits is None else learner.logits(before, vector)
-    seen = feedback._replace(labels=labels) if learner.oracle else feedback
+    seen = feedback._replace(labels=labels) if learner.facts.oracle else feedback
     new = learner.update(before, vector, choice, seen)
     trace = Trace(
         **choice._asdict(),
@@ -113,24 +121,24 @@ def scan_rounds(
     stream: Stream,
     key: PRNGKey,
 ) -> tuple[State, Trace]:
-    """Simulates the stream round by round: the plain scan, for any learner.
+    """Simulates a stream round by round.
 
     Args:
-      learner: its `act` and `update` are called as they stand.
+      learner: any.
       state: from ``learner.init`` (of the learner as it is `deployed`) or an earlier call;
         ``state.t`` is the first round.
       environment: what responds.
       stream: the queries, their labels, and the order of these T rounds. The first -1 in
-        ``order`` ends them, so that the chunks of a run can share one shape.
+        ``order`` ends the stream, so that the chunks of a run share a shape.
       key: of the whole run; rounds fold in their number.
 
     Returns:
-      the state after the last round, and a `Trace` with fields [T], 0 where there was no round.
+      the last state, and a `Trace` with fields [T], 0 where there was no round.
     """
     order = stream.order
 
     def run_round(state, query):
-        slate = show_slate(learner, state, environment, stream, query, key)
+        slate = show(learner, state, environment, stream, query, key)
         return learn(learner, state, environment, stream, query, key, slate)
 
     def record(i, carry):
@@ -140,13 +148,5 @@ def scan_rounds(
 
     line = jax.eval_shape(run_round, state, jax.ShapeDtypeStruct((), order.dtype))[1]
     blank = jax.tree.map(lambda one: jnp.zeros((len(order), *one.shape), one.dtype), line)
-    rounds = jnp.argmin(jnp.append(order, -1))  # of real numbers and -1s the first -1
+    rounds = jnp.argmin(jnp.append(order, -1))  # the position of the first -1
     return lax.fori_loop(0, rounds, record, (state, blank))
-
-
-def round_keys(key: PRNGKey, t: Int[Array, "*m"]) -> tuple:
-    """The keys of `act` and of `respond` in round t (or in many rounds at once)."""
-    fold = jax.random.fold_in
-    for _ in t.shape:
-        fold = jax.vmap(fold, (None, 0))
-    return fold(key, 2 * t), fold(key, 2 * t + 1)

@@ -1,80 +1,82 @@
-"""Rounds in which something outside the program picks from what is shown.
+"""Simulations in which something outside of the program chooses from each slate.
 
-A reranker with a network of its own, a language model or a judge cannot run inside the compiled
-stream: here each round is two compiled halves (`jaxret.simulation.scan`), with the `Selector`
-between them, for all runs at once.
+A reranker with a network of its own, a language model or a judge cannot run inside a compiled
+stream: each round is two compiled halves (`jaxret.simulation.scan`), with a `Selector` between
+them, for all runs at once.
 
 Letters: R runs, c rounds a chunk.
 """
 
-from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import Int
 
-from jaxret.environments.environment import Environment
-from jaxret.learners.learner import Learner
 from jaxret.runtime import distributed
-from jaxret.simulation.engine import CHUNK, Simulation
-from jaxret.simulation.scan import learn, show_slate
-from jaxret.task import Task
+from jaxret.simulation import scan
+from jaxret.simulation.engine import Data, Program, Simulation, join_world, over_runs
 from jaxret.types import Selector, State, Stream, Trace
 
 
 class SelectedSimulation(Simulation):
-    """A simulation in which ``select`` picks from every slate; the rest as `Simulation`."""
+    """A `Simulation` in which ``select`` chooses from every slate.
 
-    def __init__(
-        self,
-        make: Callable[..., Learner],
-        task: Task,
-        environment: Environment | Callable[..., Environment] | None = None,
-        *,
-        select: Selector,
-        seeds: Sequence[int],
-        example: Sequence[float] = (),
-        chunk: int = CHUNK,
-    ):
-        super().__init__(make, task, environment, seeds=seeds, example=example, chunk=chunk)
+    Args:
+      *args: of `Simulation`.
+      select: chooses from the slates of all runs.
+      **settings: of `Simulation`.
+    """
+
+    def __init__(self, *args: Any, select: Selector, **settings: Any):
+        super().__init__(*args, **settings)
         self._select = select
-        self._show = jax.jit(partial(self._over_runs, partial(self._half, show_slate)))
-        self._learn = jax.jit(partial(self._over_runs, partial(self._half, learn)))
 
     @property
     def how(self) -> str:
+        """The form in which rounds are simulated."""
         return "round by round, selected outside"
 
     def cut(self, orders: Int[np.ndarray, "R T"]) -> list[Int[np.ndarray, "R c"]]:
-        """Chunks; the last one is as long as it is."""
+        """Cuts streams into chunks; the last one is shorter, since nothing is compiled for it.
+
+        Args:
+          orders: the stream of each run [R, T].
+
+        Returns:
+          chunks [R, c].
+        """
         orders = orders.astype(np.int32)
         return [orders[:, i : i + self.chunk] for i in range(0, orders.shape[1], self.chunk)]
 
     def _chunk(self, states, numbers, order) -> tuple[State, Trace]:
-        lines = []
+        lines, data = [], (self._program, self._data)
         for queries in order.T:
-            slate = self._show(self._arrays, states, numbers, self._seeds, queries)
+            slate = _show(*data, states, numbers, self._seeds, queries)
             picked = self._select(queries, np.asarray(distributed.fetch(slate.items)))
             picked = jax.tree.map(distributed.agreed, picked)
             position, reward = picked if isinstance(picked, tuple) else (picked, None)
-            states, line = self._learn(
-                self._arrays, states, numbers, self._seeds, queries, slate, position, reward
+            states, line = _learn(
+                *data, states, numbers, self._seeds, queries, slate, position, reward
             )
             lines.append(jax.tree.map(np.asarray, distributed.fetch(line)))
         return states, jax.tree.map(lambda *x: np.stack(x, axis=1), *lines)
 
-    def _half(self, part, arrays, state, setting, seed, query, *answer):
-        _, queries, labels, _ = arrays
-        stream = Stream(queries=queries, labels=labels, order=query)
-        world = (self._world(setting), stream, query, jax.random.key(seed))
-        return part(self._make(*setting), state, *world, *answer)
+
+@partial(jax.jit, static_argnames="program")
+def _show(program: Program, data: Data, *args):
+    return over_runs(program, partial(_half, scan.show, program, data), *args)
 
 
-def simulation_with(
-    select: Selector | None, make: Callable[..., Learner], *args, **given
-) -> Simulation:
-    """A simulation whose slates a selector picks from; None leaves that to the environment."""
-    if select is None:
-        return Simulation(make, *args, **given)
-    return SelectedSimulation(make, *args, select=select, **given)
+@partial(jax.jit, static_argnames="program")
+def _learn(program: Program, data: Data, *args):
+    return over_runs(program, partial(_half, scan.learn, program, data), *args)
+
+
+def _half(half, program: Program, data: Data, state, numbers, seed, query, *answer):
+    """One half of a round of one run."""
+    stream = Stream(queries=data.queries, labels=data.labels, order=query)
+    world = join_world(data.world, program.world)
+    learner = program.family(*numbers)
+    return half(learner, state, world, stream, query, jax.random.key(seed), *answer)

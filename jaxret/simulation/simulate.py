@@ -1,10 +1,12 @@
-"""Simulating a deployment: a learner on a stream of a task's queries, with several seeds.
+"""Simulates a deployment: a learner on a stream of a task's queries, with several seeds.
 
     run = simulate(greedy(), train, exposures=5, seeds=5)
 
-A seed decides the order of the stream and the draws.
+A seed decides the order of the stream and the draws. What happens in a round is in
+`jaxret.simulation.scan`: start reading there. The second call with a learner of the same structure,
+whatever its numbers, compiles nothing.
 
-Letters: S seeds, T rounds.
+Letters: S seeds, T rounds, N queries, n numbers of a setting.
 """
 
 import json
@@ -15,73 +17,90 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Float, Int
 
 from jaxret.environments.environment import Environment
+from jaxret.learners.grid import Family, traced
 from jaxret.learners.learner import Learner
 from jaxret.runtime import distributed
 from jaxret.runtime.files import write_whole
 from jaxret.runtime.validate import require
 from jaxret.simulation import streams
-from jaxret.simulation.engine import CHUNK, Simulation
+from jaxret.simulation.engine import CHUNK, Form, Simulation
 from jaxret.simulation.logged import LoggedSimulation
 from jaxret.simulation.run import Run
+from jaxret.simulation.selected import SelectedSimulation
 from jaxret.task import Task
+from jaxret.types import Selector, State, Trace
 
 
 def simulate(
-    learner: Learner,
+    learner: Learner | Run,
     task: Task,
     *,
+    part: Bool[np.ndarray, "*S N"] | None = None,
     exposures: int = 1,
+    hops: bool = False,
     seeds: int | Sequence[int] = 1,
     environment: Environment | None = None,
+    form: Form = "auto",
     devices: int | None = None,
+    select: Selector | None = None,
     resume: str | Path | None = None,
     log: str | Path | None = None,
     chunk: int = CHUNK,
 ) -> Run:
     """Simulates a learner on a task's queries.
 
-    What has a blocked form takes it, a catalogue that is split over devices runs on a mesh,
-    everything else takes the plain scan; ``run.how`` says which.
+    What a round is, `jaxret.simulation.scan` says: start reading there. ``run.how`` says which form
+    was used.
 
     Args:
-      learner: a preset, or a rule of one's own.
-      task: its queries are streamed.
+      learner: a preset, or a rule of your own; or a run, for its learner with the settings that
+        each of its seeds has chosen (`Sweep.best`).
+      task: whose queries are streamed.
+      part: which queries are streamed: a mask [N], or one row per seed [S, N] (`Task.parts`);
+        None: all of them.
       exposures: how often each query comes, shuffled anew each time; 1 is a deployment that sees
-        each once.
-      seeds: how many runs (numbered from 0), or their numbers; they differ in order and draws.
-      environment: what responds; None: the truth, everyone there, the first shown is used.
+        each query once.
+      hops: whether the queries of a group are the hops of one task, which come one after the other
+        (ORAG Algorithm 4).
+      seeds: the number of runs (numbered from 0), or their numbers.
+      environment: what responds; None: rewards are the truth, all items are available, the first
+        item shown is used.
+      form: 'scan' for the plain scan, 'blocked' for the exact blocked form, 'auto' for the fastest
+        that the learner has.
       devices: over which the catalogue is split, for large ones, of all processes together; None:
-        seeds side by side.
+        seeds run side by side.
+      select: chooses from each slate outside of the program; None: the environment does.
       resume: a folder: the run can be interrupted (Ctrl-C, SIGTERM), and the same call goes on.
-      log: a folder, to which each seed writes what it shows and what comes back (`jaxret.logs`),
-        as ``seed_<number>.jsonl``; what stands there of this very run is not written twice.
-      chunk: rounds between two points where it can stop.
+      log: a folder to which each seed writes what it shows and what comes back (`jaxret.logs`),
+        as ``seed_<number>.jsonl``; rounds that a log holds already are not written twice.
+      chunk: rounds between two points where the run can stop.
 
     Raises:
       ValueError: for a setting out of its range, or a folder that holds another run.
       Interrupted: where a signal came and the state is saved in ``resume``; it is a SystemExit.
     """
     numbers = seed_numbers(seeds)
-    form = Simulation if log is None else partial(LoggedSimulation, folder=Path(log))
-    simulation = form(
-        lambda: learner, task, environment, seeds=numbers, chunk=chunk, devices=devices
-    )
-    orders = stream_orders(task, exposures, numbers)
-    blank = np.zeros((len(numbers), 0))
+    family, settings = _family_of(learner, len(numbers))
+    one = learner.learner if isinstance(learner, Run) else learner
+    kind = partial(Simulation, family, task, environment, seeds=numbers)
+    if select is not None and (log is not None or devices is not None):
+        raise ValueError("select needs neither log nor devices: leave them out")
+    if log is not None:
+        kind = partial(LoggedSimulation, *kind.args, folder=Path(log), **kind.keywords)
+    if select is not None:
+        kind = partial(SelectedSimulation, *kind.args, select=select, **kind.keywords)
+    example = tuple(settings[0].tolist())
+    simulation = kind(example=example, chunk=chunk, devices=devices, form=form)
+    orders = stream_orders(task, exposures, numbers, part=part, hops=hops)
     begin = time.perf_counter()
-    folder = None
-    if resume is not None:
-        folder = _claimed(Path(resume), learner.name, simulation.fingerprint(blank, orders))
-    try:
-        states, trace = simulation.run(blank, orders, resume=folder, title=learner.name)
-    except SystemExit as stopped:  # a signal came; the state is saved
-        print(f"{learner.name}: {stopped}", file=sys.stderr)
-        raise
+    states, trace = run_streams(simulation, settings, orders, name=one.name, resume=resume)
     return Run(
-        learner=learner,
+        learner=one,
+        family=family,
+        numbers=settings,
         task=task,
         seeds=numbers,
         order=orders,
@@ -90,11 +109,54 @@ def simulate(
         environment=environment or Environment(),
         how=simulation.how,
         seconds=time.perf_counter() - begin,
+        settings=dict(learner.settings) if isinstance(learner, Run) else {},
     )
 
 
+def run_streams(
+    simulation: Simulation,
+    settings: Float[np.ndarray, "S n"],
+    orders: Int[np.ndarray, "S T"],
+    *,
+    name: str,
+    resume: str | Path | None,
+) -> tuple[State, Trace]:
+    """Runs a simulation to its end, or until a signal stops it.
+
+    Args:
+      simulation: of S runs.
+      settings: the numbers of each run [S, n].
+      orders: the stream of each run [S, T], -1 where it has ended.
+      name: of the learner, for the progress bar.
+      resume: folder of checkpoints; None: the run cannot be resumed.
+
+    Returns:
+      the last states, and the trace [S, T], NaN (items: -1) where a stream has ended.
+    """
+    folder = None
+    if resume is not None:
+        folder = _claimed(Path(resume), name, simulation.fingerprint(settings, orders))
+    try:
+        states, trace = simulation.run(settings, orders, resume=folder, title=name)
+    except SystemExit as stopped:  # a signal came; the state is saved
+        print(f"{name}: {stopped}", file=sys.stderr)
+        raise
+    if (orders >= 0).all():
+        return states, trace
+    ended = {key: -1 if key == "item" else np.nan for key in Trace._fields}
+    fields = {key: np.where(orders >= 0, x, ended[key]) for key, x in trace._asdict().items()}
+    return states, Trace(**fields)
+
+
 def seed_numbers(seeds: int | Sequence[int]) -> tuple[int, ...]:
-    """Which seeds are meant: so many, numbered from 0, or these."""
+    """Returns the numbers of the seeds.
+
+    Args:
+      seeds: how many, numbered from 0; or their numbers.
+
+    Raises:
+      ValueError: for no seed, one that comes twice, or a number outside of 0 .. 2^31 - 1.
+    """
     numbers = tuple(range(seeds)) if isinstance(seeds, int | np.integer) else tuple(seeds)
     require(
         "seeds",
@@ -109,14 +171,53 @@ def seed_numbers(seeds: int | Sequence[int]) -> tuple[int, ...]:
     return numbers
 
 
-def stream_orders(task: Task, exposures: int, seeds: Sequence[int]) -> Int[np.ndarray, "S T"]:
-    """The order in which each seed meets the queries of a task.
+def stream_orders(
+    task: Task,
+    exposures: int,
+    seeds: Sequence[int],
+    *,
+    part: Bool[np.ndarray, "*S N"] | None = None,
+    hops: bool = False,
+) -> Int[np.ndarray, "S T"]:
+    """Returns the order in which each seed meets the queries of a task.
+
+    Args:
+      task: N queries.
+      exposures: how often each query comes, >= 1.
+      seeds: S numbers.
+      part: which queries, [N] or [S, N]; None: all.
+      hops: whether the queries of a group come one after the other.
 
     Returns:
-      positions [S, T].
+      positions [S, T]; -1 where a seed's stream has ended before another's.
+
+    Raises:
+      ValueError: for a part of another shape, or one without a query for a seed.
     """
     require("exposures", exposures, "a whole number >= 1", lambda n: n == int(n) and n >= 1)
-    return np.stack([streams.exposures(len(task), int(exposures), seed) for seed in seeds])
+    mask = np.ones(len(task), bool) if part is None else np.asarray(part, bool)
+    shapes = ((len(task),), (len(seeds), len(task)))
+    require("the shape of part", mask.shape, f"{shapes[0]} or {shapes[1]}", shapes.__contains__)
+    require("part", part, "True for a query or more of each seed", lambda _: mask.any(-1).all())
+    groups = task.groups if hops else None
+    return streams.orders(mask, int(exposures), seeds, groups)
+
+
+def _family_of(learner: Learner | Run, seeds: int) -> tuple[Family, Float[np.ndarray, "S n"]]:
+    """The family of a learner, and the numbers of each seed."""
+    if not isinstance(learner, Run):
+        family, numbers = traced(learner)
+        return family, np.tile(np.array(numbers, np.float64), (seeds, 1))
+    chosen = np.unique(learner.numbers, axis=0)
+    if len(chosen) == 1:
+        return learner.family, np.tile(chosen, (seeds, 1))
+    require(
+        "seeds",
+        seeds,
+        f"{len(learner.numbers)}, whose settings were chosen",
+        len(learner.numbers).__eq__,
+    )
+    return learner.family, learner.numbers
 
 
 def _claimed(folder: Path, learner: str, fingerprint: str) -> Path:

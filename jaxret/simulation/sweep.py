@@ -1,140 +1,197 @@
 """Grids of settings as one program, and the setting that does best where it is not reported.
 
-    grid = sweep(greedy, fit, tau=[0.01, 0.03], eta=[0.003, 0.03], seeds=5)
-    best = grid.best(on=validation)            a `Run`, with ``best.settings``
+    swept = sweep(greedy, task, part=parts.training, tau=[0.01, 0.03], eta=[0.003, 0.03], seeds=5)
+    best = swept.best(on=parts.validation)      a `Run`, with ``best.settings``
+    run = simulate(best, task, part=parts.streamed, seeds=5)
 
-The labels of the validation task choose, so that task must not be reported, nor be part of what is
-streamed: `Task.split` cuts both apart.
+The labels of the validation queries choose, so these queries must not be reported.
 
-Letters: G settings, S seeds, T rounds, I items, d width.
+Letters: G settings of n numbers, S seeds, T rounds, N queries.
 """
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from jaxret.environments.environment import Environment
-from jaxret.evaluation.evaluate import evaluate, evaluate_settings
+from jaxret.evaluation.evaluate import evaluate, evaluate_each
 from jaxret.learners import grid as grids
+from jaxret.learners.grid import LearnerGrid
 from jaxret.learners.learner import Learner
-from jaxret.simulation.engine import CHUNK, Simulation
+from jaxret.simulation.engine import CHUNK, Form, Simulation
 from jaxret.simulation.run import Run
-from jaxret.simulation.simulate import seed_numbers, stream_orders
+from jaxret.simulation.simulate import run_streams, seed_numbers, stream_orders
 from jaxret.task import Task
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Sweep:
-    """A run for each setting of a grid. Made by `sweep`."""
+    """A run for each setting of a grid. Made by `sweep`.
 
-    runs: tuple[Run, ...]  # G
-    make: Callable[..., Learner]  # numbers of a setting -> learner
-    points: Float[np.ndarray, "G n"]  # the numbers
+    Attributes:
+      runs: one per setting.
+      grid: the settings.
+    """
 
-    def best(self, *, on: Task, metric: str = "ndcg@10") -> Run:
-        """Chooses the run whose last states rank a task best.
+    runs: tuple[Run, ...]
+    grid: LearnerGrid
 
-        The largest mean over seeds wins, of equals that with the smaller ``eta``.
+    def values(
+        self, *, on: Task | Bool[np.ndarray, "*S N"], metric: str = "ndcg@10"
+    ) -> Float[np.ndarray, "G S"]:
+        """Computes what `best` compares.
+
+        The value of a setting is the metric of the ranking by its last states, plus the success of
+        those queries of ``on`` that were streamed: a setting should serve while it learns, and rank
+        well afterwards.
 
         Args:
-          on: the queries that choose; none of their questions may have been streamed.
-          metric: as in `jaxret.evaluation.evaluate.evaluate`.
+          on: the queries that choose: another part of the task [N], one row per seed [S, N]; or a
+            task of its own, none of whose questions may have been streamed.
+          metric: of `jaxret.evaluation.evaluate.evaluate`.
+
+        Returns:
+          [G, S].
 
         Raises:
-          ValueError: if a question of ``on`` was streamed.
+          ValueError: if a question of a task that chooses was streamed.
         """
-        _refuse_streamed(on, self.runs[0].task)
-        seeds = len(self.runs[0].seeds)
-        states = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *self.states)
-        points = np.repeat(self.points, seeds, axis=0)
-        values = evaluate_settings(self.make, points, states, on, metric).astype(np.float64)
-        means = values.mean(axis=1).reshape(-1, seeds).mean(axis=1)  # NaN: it diverged
-        means = np.where(np.isnan(means), -np.inf, means)
-        etas = [0.0 if (rule := run.learner.rule) is None else rule.eta for run in self.runs]
-        return self.runs[max(range(len(means)), key=lambda g: (means[g], -etas[g]))]
+        return np.stack([_value(run, on, metric) for run in self.runs])
 
-    @property
-    def states(self) -> list[Any]:
-        """The last states of each setting."""
-        return [run.states for run in self.runs]
+    def best(self, *, on: Task | Bool[np.ndarray, "*S N"], metric: str = "ndcg@10") -> Run:
+        """Chooses the setting with the largest value (`values`).
+
+        With one row per seed, each seed chooses for itself: what validates one seed is reported by
+        another. Otherwise the mean over seeds chooses, for all of them. Of equals the first wins.
+
+        Args:
+          on: the queries that choose: another part of the task [N], one row per seed [S, N]; or a
+            task of its own, none of whose questions may have been streamed.
+          metric: of `jaxret.evaluation.evaluate.evaluate`.
+
+        Returns:
+          the run of the chosen settings; ``settings`` names them.
+
+        Raises:
+          ValueError: if a question of a task that chooses was streamed.
+        """
+        values = self.values(on=on, metric=metric)
+        values = np.where(np.isnan(values), -np.inf, values)  # NaN: it diverged
+        if isinstance(on, Task) or np.ndim(on) == 1:
+            g = int(values.mean(axis=1).argmax())
+            return self.runs[g]
+        return self._chosen(values.argmax(axis=0))
+
+    def _chosen(self, best: np.ndarray) -> Run:
+        """The run in which seed s has setting ``best[s]``."""
+        first, seeds = self.runs[0], range(len(self.runs[0].seeds))
+
+        def pick(*leaves):
+            return np.stack([np.asarray(leaves[g][s]) for s, g in zip(seeds, best, strict=True)])
+
+        settings = self.grid.settings[best]
+        return Run(
+            learner=self.grid.learner(best[0]),
+            family=self.grid.make,
+            numbers=settings,
+            task=first.task,
+            seeds=first.seeds,
+            order=first.order,
+            trace=jax.tree.map(pick, *(run.trace for run in self.runs)),
+            states=jax.tree.map(pick, *(run.states for run in self.runs)),
+            environment=first.environment,
+            how=first.how,
+            seconds=sum(run.seconds for run in self.runs),
+            settings=self.grid.columns(settings),
+        )
 
     def __repr__(self) -> str:
         return table(self.runs)
 
 
 def sweep(
-    preset: Callable[..., Learner],
+    preset: Callable[..., Learner] | LearnerGrid,
     task: Task,
     *,
+    part: Bool[np.ndarray, "*S N"] | None = None,
     exposures: int = 1,
+    hops: bool = False,
     seeds: int | Sequence[int] = 1,
     environment: Environment | None = None,
+    form: Form = "auto",
+    resume: str | Path | None = None,
     chunk: int = CHUNK,
     **settings: Any,
 ) -> Sweep:
-    """Simulates every combination of settings, with every seed, as one compiled program.
+    """Simulates every setting of a grid, with every seed, by one compiled program.
 
     Args:
-      preset: makes the learner: ``greedy``, or a function of one's own.
-      task: its queries are streamed.
+      preset: makes the learner: ``jr.greedy``, or a function of your own; or a grid (`jr.grid`).
+      task: whose queries are streamed.
+      part: which queries are streamed: a mask [N], or one row per seed [S, N]; None: all.
       exposures: how often each query comes.
+      hops: whether the queries of a group are the hops of one task.
       seeds: how many, or their numbers; the same for all settings.
       environment: what responds.
-      chunk: rounds between two calls of the program.
-      **settings: of the preset; a list is an axis of the grid (numbers such as tau and eta), the
-        rest is the same for all.
+      form: 'auto', 'scan' or 'blocked'.
+      resume: a folder: the sweep can be interrupted, and the same call goes on.
+      chunk: rounds between two points where the sweep can stop.
+      **settings: of the preset; a list is an axis of the grid (of numbers such as tau and eta),
+        everything else is the same for all.
 
     Raises:
       ValueError: for a setting that the preset refuses, one that cannot vary within a program, or
         where no list is given.
     """
-    grid = grids.grid(preset, **settings)
-    if not grid.names:
+    grid = preset if isinstance(preset, LearnerGrid) else grids.grid(preset, **settings)
+    if not isinstance(preset, LearnerGrid) and not grid.names:
         raise ValueError("a sweep needs a list of values: sweep(greedy, task, tau=[0.01, 0.03])")
+    if isinstance(preset, LearnerGrid) and settings:
+        raise ValueError(f"a grid has its settings already: leave {', '.join(settings)} out")
     numbers, points = seed_numbers(seeds), grid.settings
-    orders = stream_orders(task, exposures, numbers)
-    simulation = Simulation(
-        grid.make,
-        task,
-        environment,
-        seeds=numbers * len(points),
-        example=points[0],
-        chunk=chunk,
-    )
-    begin = time.perf_counter()
-    states, trace = simulation.run(
-        np.repeat(points, len(numbers), axis=0),
-        np.tile(orders, (len(points), 1)),
-        title=f"{grid.name}, {len(points)} settings",
-    )
-    seconds = time.perf_counter() - begin
-
-    def of_setting(tree, g):
-        first = g * len(numbers)
-        return jax.tree.map(lambda leaf: leaf[first : first + len(numbers)], tree)
-
-    runs = tuple(
-        Run(
-            learner=grid.learner(g),
-            task=task,
-            seeds=numbers,
-            order=orders,
-            trace=of_setting(trace, g),
-            states=of_setting(states, g),
-            environment=environment or Environment(),
-            how=simulation.how,
-            seconds=seconds / len(points),
-            settings=dict(zip(grid.names, point, strict=True)),
+    orders = stream_orders(task, exposures, numbers, part=part, hops=hops)
+    # A CPU device takes runs one after another, so that settings in turn cost no more, and share
+    # the program of `simulate`. Accelerators take all runs at once.
+    at_once = 1 if jax.default_backend() == "cpu" or resume is not None else len(points)
+    shared = {"example": points[0].tolist(), "chunk": chunk, "form": form}
+    simulation = Simulation(grid.make, task, environment, seeds=numbers * at_once, **shared)
+    runs = []
+    for first in range(0, len(points), at_once):
+        begin = time.perf_counter()
+        some = points[first : first + at_once]
+        states, trace = run_streams(
+            simulation,
+            np.repeat(some, len(numbers), axis=0),
+            np.tile(orders, (len(some), 1)),
+            name=grid.name if len(points) == 1 else f"{grid.name}, setting {first + 1}",
+            resume=None if resume is None else Path(resume) / str(first),
         )
-        for g, point in enumerate(points.tolist())
-    )
-    return Sweep(runs=runs, make=grid.make, points=points)
+        seconds = (time.perf_counter() - begin) / len(some)
+        for g, point in enumerate(some):
+            rows = slice(g * len(numbers), (g + 1) * len(numbers))
+            runs.append(
+                Run(
+                    learner=grid.make(*point.tolist()),
+                    family=grid.make,
+                    numbers=np.tile(point, (len(numbers), 1)),
+                    task=task,
+                    seeds=numbers,
+                    order=orders,
+                    trace=jax.tree.map(lambda leaf, rows=rows: leaf[rows], trace),
+                    states=jax.tree.map(lambda leaf, rows=rows: leaf[rows], states),
+                    environment=environment or Environment(),
+                    how=simulation.how,
+                    seconds=seconds,
+                    settings=dict(zip(grid.names, point.tolist(), strict=True)),
+                )
+            )
+    return Sweep(runs=tuple(runs), grid=grid)
 
 
 def table(
@@ -142,12 +199,12 @@ def table(
     on: Task | None = None,
     metrics: Sequence[str] = ("ndcg@10",),
 ) -> str:
-    """Runs below one another: accuracy while learning, and how well the last states rank.
+    """Formats runs as a table: accuracy while learning, and how well the last states rank.
 
     Args:
-      runs: any; by name, where the learners' own names do not tell them apart.
+      runs: one or more; by name, where the learners' own names do not tell them apart.
       on: the queries that are ranked; None: accuracy alone.
-      metrics: of the ranking, as in `jaxret.evaluation.evaluate.evaluate`.
+      metrics: of the ranking (`jaxret.evaluation.evaluate.evaluate`).
     """
     lines = [["learner", "online accuracy", *(metrics if on is not None else ()), "rounds", "how"]]
     named = runs.items() if isinstance(runs, Mapping) else ((_named(run), run) for run in runs)
@@ -163,12 +220,29 @@ def table(
 
 
 def _named(run: Run) -> str:
-    settings = ", ".join(f"{name}={value:g}" for name, value in run.settings.items())
+    def said(value):
+        return f"{value:g}" if np.ndim(value) == 0 else ", ".join(f"{x:g}" for x in value)
+
+    settings = ", ".join(f"{name}={said(value)}" for name, value in run.settings.items())
     return f"{run.name} ({settings})" if settings else run.name
 
 
+def _value(run: Run, on: Task | Bool[np.ndarray, "*S N"], metric: str) -> Float[np.ndarray, " S"]:
+    """What `Sweep.values` says of one setting."""
+    if isinstance(on, Task):
+        _refuse_streamed(on, run.task)
+        ranked = evaluate_each(run, on, [metric])[metric].astype(np.float64)
+        return ranked.mean(axis=1)
+    ranked = evaluate_each(run, run.task, [metric], part=on)[metric].astype(np.float64)
+    masks = np.broadcast_to(on, (len(run.seeds), len(run.task)))
+    counts = np.take_along_axis(masks, run.order, axis=1) & (run.order >= 0)
+    success = np.where(counts, np.asarray(run.trace.success, np.float64), 0.0)
+    online = success.sum(axis=1) / np.maximum(counts.sum(axis=1), 1)
+    return np.nanmean(ranked, axis=1) + online
+
+
 def _refuse_streamed(on: Task, streamed: Task) -> None:
-    """Settings are not chosen on questions that the learner was trained on."""
+    """Refuses to choose settings on questions that were streamed."""
     parts_of_one = on.theta is streamed.theta  # parts of a task share its catalogue
     one_source = (
         on.dataset is not None and streamed.dataset is not None and on.name == streamed.name

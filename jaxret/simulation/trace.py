@@ -1,4 +1,4 @@
-"""What can be said of a round by somebody who knows the labels; no learner sees any of it.
+"""What a simulation measures of a round, with the labels that learners are not given.
 
     loss   -log p of the right item, averaged over the labels       ORAG Section 2.2
 
@@ -9,72 +9,73 @@ Letters: I items, L labels.
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from jaxret.runtime import over_items
 from jaxret.runtime.over_items import Axis
+from jaxret.types import PRNGKey
 
 
 class Measured(NamedTuple):
-    """Of one round; scalars."""
+    """Measurements of one round; scalars.
 
-    p_success: Float[Array, ""]  # sum of p over the labels
-    loss: Float[Array, ""]  # -log p, averaged over the labels
-    inverse_p: Float[Array, ""]  # sum_i 1 / p_i
-    logit_label: Float[Array, ""]  # theta . q / tau, averaged over the labels
-    logit_sum: Float[Array, ""]  # sum_i theta_i . q / tau
+    Attributes:
+      p_success: sum of p over the labels.
+      loss: -log p, averaged over the labels.
+      inverse_p: sum_i 1 / p_i.
+      logit_label: theta . q / tau, averaged over the labels.
+      logit_sum: sum_i theta_i . q / tau.
+    """
+
+    p_success: Float[Array, ""]
+    loss: Float[Array, ""]
+    inverse_p: Float[Array, ""]
+    logit_label: Float[Array, ""]
+    logit_sum: Float[Array, ""]
 
 
 def measure(
     logits: Float[Array, " I"] | None, labels: Int[Array, " L"], axis: Axis = None
 ) -> Measured:
-    """Describes a round; 0 throughout where no label is available.
+    """Measures a round; all numbers are 0 where no label is available.
 
     Args:
-      logits: [I], minus infinity where an item is absent; None, of a learner without a softmax,
-        gives NaN throughout.
+      logits: [I], minus infinity where an item is absent; None for a learner without a softmax,
+        whose measurements are NaN.
       labels: [L], -1 pads.
       axis: the mesh axis of the items, or None.
     """
     if logits is None:
         return Measured(*[jnp.asarray(jnp.nan)] * len(Measured._fields))
-    here = jnp.isfinite(logits)
-    finite = jnp.where(here, logits, 0.0)
+    available = jnp.isfinite(logits)
+    finite = jnp.where(available, logits, 0.0)
     top = over_items.maximum(logits, axis)
     log_total = top + jnp.log(over_items.total(jnp.exp(logits - top), axis))
-    counts = (labels >= 0) & (over_items.take(here.astype(logits.dtype), labels, axis) > 0)
-    return measured(
-        over_items.take(finite, labels, axis),
-        counts,
-        log_total,
-        over_items.total(jnp.where(here, jnp.exp(log_total - finite), 0.0), axis),
-        over_items.total(finite, axis),
-    )
-
-
-def measured(
-    of_labels: Float[Array, " L"],
-    counts: Bool[Array, " L"],
-    log_total: Float[Array, ""],
-    inverse_p: Float[Array, ""],
-    logit_sum: Float[Array, ""],
-) -> Measured:
-    """The same of a round whose logits have been summed up.
-
-    Args:
-      of_labels: logits of the labels.
-      counts: which labels are available.
-      log_total: the logarithm of the sum of the exponentials of all logits.
-      inverse_p: as it is reported.
-      logit_sum: as it is reported.
-    """
+    present = over_items.take(available.astype(logits.dtype), labels, axis) > 0
+    counts = (labels >= 0) & present
+    of_labels = over_items.take(finite, labels, axis)
     n = jnp.maximum(counts.sum(), 1)
     log_p = jnp.where(counts, of_labels - log_total, 0.0)
+    inverse_p = jnp.where(available, jnp.exp(log_total - finite), 0.0)
     return Measured(
         p_success=jnp.where(counts, jnp.exp(log_p), 0.0).sum(),
         loss=-log_p.sum() / n,
-        inverse_p=inverse_p,
+        inverse_p=over_items.total(inverse_p, axis),
         logit_label=jnp.where(counts, of_labels, 0.0).sum() / n,
-        logit_sum=logit_sum,
+        logit_sum=over_items.total(finite, axis),
     )
+
+
+def round_keys(key: PRNGKey, t: Int[Array, "*m"]) -> tuple[PRNGKey, PRNGKey]:
+    """Returns the keys of `act` and of the environment in round t.
+
+    Args:
+      key: of the whole run.
+      t: a round [], or many rounds at once [m].
+    """
+    fold = jax.random.fold_in
+    for _ in t.shape:
+        fold = jax.vmap(fold, (None, 0))
+    return fold(key, 2 * t), fold(key, 2 * t + 1)

@@ -247,11 +247,11 @@ def _wrong(evidence: Evidence) -> Estimate:
 
 
 def _chances(policy: Policy, sharpness: float = 1.0) -> Float[Array, " I"]:
-    if policy.chances is None:
+    if policy.probabilities is None:
         raise ValueError(
             f"policy {policy.name!r} does not say with which chance it shows each item"
         )
-    return policy.chances(sharpness * _PROBE)
+    return policy.probabilities(sharpness * _PROBE)
 
 
 def _explores(policy: Policy) -> float:

@@ -49,7 +49,7 @@ def moments(
     Raises:
       ValueError: if the policy cannot say with which chance it shows each item.
     """
-    chances = rule.policy.chances
+    chances = rule.policy.probabilities
     if chances is None:
         raise ValueError(
             f"policy {rule.policy.name!r} with k={rule.policy.k} has no `chances`: exact averages "

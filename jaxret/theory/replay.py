@@ -95,7 +95,7 @@ def replay(run: Run, start: Any, look: Look) -> tuple[Any, Any]:
             query, item, propensity, reward = place
             line = Line(queries[query], labels[query], item, propensity, reward)
             gathered, said = look(gathered, state, line)
-            feedback = Feedback(reward, labels=line.labels if learner.oracle else None)
+            feedback = Feedback(reward, labels=line.labels if learner.facts.oracle else None)
             state = learner.update(state, line.query, Choice(item, propensity), feedback)
             return (gathered, state), said
 

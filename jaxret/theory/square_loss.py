@@ -77,7 +77,7 @@ class History(NamedTuple):
 
 def is_squarecb(learner: Learner) -> bool:
     """Whether the preset of that name made it."""
-    return learner.origin is not None and learner.origin[0] == squarecb.__name__
+    return learner.facts.origin is not None and learner.facts.origin[0] == squarecb.__name__
 
 
 def statements(run: Run) -> list[Measured]:
@@ -165,9 +165,9 @@ def _right_bits(run: Run) -> Assumption:
 
 def _settings(learner: Learner) -> tuple[float, float]:
     """gamma / K and eta."""
-    if not is_squarecb(learner) or learner.origin is None:
+    if not is_squarecb(learner) or learner.facts.origin is None:
         raise ValueError(f"learner {learner.name!r} was not made by the preset squarecb")
-    given = json.loads(learner.origin[1])
+    given = json.loads(learner.facts.origin[1])
     standard = {name: p.default for name, p in inspect.signature(squarecb).parameters.items()}
     settings = standard | given
     return float(settings["gamma"]), float(settings["eta"])

@@ -17,7 +17,7 @@ from jaxret.runtime.checkpoint import Interrupted
 from jaxret.simulation.blocked.simulate import simulate_blocked, simulate_on_mesh
 from jaxret.simulation.engine import Simulation
 from jaxret.simulation.scan import scan_rounds
-from jaxret.testing_case import quick_jit
+from jaxret.testing import quick_jit
 from jaxret.types import Catalogue, Stream
 
 ITEMS, QUERIES, ROUNDS = 16, 20, 60

@@ -13,7 +13,7 @@ from experiments.forgetting import __main__ as forgetting
 from experiments.forgetting import curves as measures
 from experiments.forgetting import follow, moves
 from jaxret.data.masks import draw_parts
-from jaxret.learners.specs import learner_grid
+from experiments.common.learners import learner_grid
 from jaxret.runtime.checkpoint import Interrupted
 from jaxret.simulation.engine import Simulation
 from jaxret.simulation.ranker import Ranker

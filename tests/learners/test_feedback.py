@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxret.environments.environment import Environment
-from jaxret.learners import adamw, names, presets
+from jaxret.learners import presets, registry
 from jaxret.learners.rank_one import coefficients, rank_one
 from jaxret.learners.wrappers import (
     with_experience_replay,
@@ -125,7 +125,7 @@ WRAPPED = [
     with_query_map(presets.full_information(**STEPS)),
     BATCHES,
 ]
-EVERYONE = [make() for make in names.REGISTRY.values()] + WRAPPED
+EVERYONE = [make() for make in registry.factories().values()] + WRAPPED
 
 
 def some_rounds(n, seed=0):

@@ -11,30 +11,30 @@ from jaxret.learners import names, registry
 ELSEWHERE = {"frozen": "none", "paper_sgd": "none", "paper_adamw": "none", "gaptron": "ball"}
 
 
-@pytest.mark.parametrize("name", names.REGISTRY)
+@pytest.mark.parametrize("name", registry.factories())
 def test_every_argument_has_a_default_and_the_learner_bears_its_name(name):
-    make = names.REGISTRY[name]
+    make = registry.factories()[name]
     defaults = [one.default for one in inspect.signature(make).parameters.values()]
     assert inspect.Parameter.empty not in defaults
     assert make().name == name
 
 
-@pytest.mark.parametrize("name", names.REGISTRY)
+@pytest.mark.parametrize("name", registry.factories())
 def test_rows_lie_on_the_sphere_where_nobody_says_otherwise(name):
-    rule = names.REGISTRY[name]().rule
+    rule = registry.factories()[name]().rule
     if rule is not None:
         assert rule.projection.name == ELSEWHERE.get(name, "sphere")
 
 
 def test_all_are_listed_with_one_line_each():
     lines = names.learners()
-    assert list(lines) == list(names.REGISTRY)
+    assert list(lines) == list(registry.factories())
     assert all(line.endswith((".", ":")) and len(line) > 20 for line in lines.values()), lines
 
 
-@pytest.mark.parametrize("name", names.REGISTRY)
+@pytest.mark.parametrize("name", registry.factories())
 def test_a_learner_can_be_a_static_argument_of_a_compiled_function(name):
-    make = names.REGISTRY[name]
+    make = registry.factories()[name]
     arguments = inspect.signature(make).parameters.values()
     number = next(one.name for one in arguments if isinstance(one.default, float))
     learner = make(**{number: 0.1})

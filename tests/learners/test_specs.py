@@ -6,7 +6,7 @@ import pytest
 
 from jaxret.environments.environment import environment_from
 from jaxret.learners import grid, presets, specs
-from jaxret.learners.specs import learner_grid, shared_grid
+from experiments.common.learners import learner_grid, shared_grid
 
 GREEDY = {
     "policy": "greedy",

@@ -6,7 +6,7 @@ import pytest
 import jaxret as jr
 from jaxret.environments import delay
 from jaxret.environments.environment import Environment
-from jaxret.learners.specs import learner_grid
+from experiments.common.learners import learner_grid
 from jaxret.rules import projections, schedules
 from jaxret.simulation import streams
 from jaxret.simulation.branches import make_simulations

@@ -22,10 +22,10 @@ import jax.numpy as jnp
 
 from jaxret.learners.bandits import rows
 from jaxret.learners.bandits.rows import Start
-from jaxret.learners.learner import Learner, where_observed
+from jaxret.learners.learner import CustomStructure, Learner, where_observed
 from jaxret.learners.presets import greedy
 from jaxret.learners.registry import preset
-from jaxret.learners.wrappers import draw_key
+from jaxret.learners.replay import draw_key
 from jaxret.rules import projections
 from jaxret.runtime.validate import require
 from jaxret.types import Slate
@@ -70,7 +70,7 @@ def bootstrapped(
         values = rows.where_available(state, state.extra @ query)
         return jnp.argmax(values, axis=1).astype(jnp.int32)
 
-    def chances(state, query):
+    def probabilities(state, query):
         votes = jnp.zeros(len(state.theta), query.dtype)
         return votes.at[shown_by_each(state, query)].add(1.0 / heads)
 
@@ -94,7 +94,7 @@ def bootstrapped(
         )
         return where_observed(feedback, state, new)
 
-    def over_rows(state, change):
+    def change_rows(state, change):
         return state._replace(theta=change(state.theta), extra=jax.vmap(change)(state.extra))
 
     def scores(state, queries):
@@ -107,6 +107,6 @@ def bootstrapped(
         update=update,
         logits=None,
         scores=scores,
-        chances=chances,
-        over_rows=over_rows,
+        probabilities=probabilities,
+        structure=CustomStructure(change_rows),
     )

@@ -56,12 +56,12 @@ def fastcb(
         theta = projections.project(BALL, rows.first_rows(start, theta))
         return rows.begin(theta, available, first)
 
-    def chances(state, query):
+    def probabilities(state, query):
         means = jax.nn.sigmoid((state.theta @ query - state.extra) / tau)
         return inverse_gap.inverse_gap(means, state.available, gamma, reweighted=True)
 
     def act(state, query, key):
-        return inverse_gap.drawn(key, chances(state, query))
+        return inverse_gap.drawn(key, probabilities(state, query))
 
     def update(state, query, choice, feedback):
         row = state.theta[choice.item]
@@ -82,5 +82,5 @@ def fastcb(
         update=update,
         logits=None,
         scores=scores,
-        chances=chances,
+        probabilities=probabilities,
     )

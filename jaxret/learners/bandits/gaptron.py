@@ -91,9 +91,9 @@ def gap_map(*, gamma: float) -> Policy:
     def show(key, logits, axis):
         return at(logits, axis).show(key, logits, axis)
 
-    def chances(logits, axis=None):
-        inner = at(logits, axis).chances
+    def probabilities(logits, axis=None):
+        inner = at(logits, axis).probabilities
         assert inner is not None
         return inner(logits, axis)
 
-    return Policy("gap_map", show, 1, chances)
+    return Policy("gap_map", show, 1, probabilities)

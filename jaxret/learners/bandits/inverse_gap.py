@@ -31,7 +31,7 @@ def inverse_gap(
     """The chance with which each tool is shown.
 
     Args:
-      means: predicted chances of success, in [0, 1]; of equals the first is b.
+      means: predicted probabilities of success, in [0, 1]; of equals the first is b.
       available: who is there, at least one.
       gamma_over_k: gamma / K, > 0.
       reweighted: as FastCB has it: little is explored where the best hardly ever fails.
@@ -49,7 +49,7 @@ def inverse_gap(
     return others.at[best].set(1.0 - others.sum())
 
 
-def drawn(key: PRNGKey, chances: Float[Array, " I"]) -> Slate:
+def drawn(key: PRNGKey, probabilities: Float[Array, " I"]) -> Slate:
     """One tool drawn by its chance, which is its propensity. ``key`` is consumed."""
-    item = over_items.draw(chances, jax.random.uniform(key, dtype=chances.dtype), None)
-    return Slate(items=item[None], propensity=chances[item][None])
+    item = over_items.draw(probabilities, jax.random.uniform(key, dtype=probabilities.dtype), None)
+    return Slate(items=item[None], propensity=probabilities[item][None])

@@ -42,10 +42,15 @@ def linucb_shared(*, alpha: float = 0.1, ridge: float = 1.0, start: Start = "doc
     def act(state, query, key):
         return greedy.show(key, upper(state, query), None)
 
-    def chances(state, query):
-        assert greedy.chances is not None
-        return greedy.chances(upper(state, query))
+    def probabilities(state, query):
+        assert greedy.probabilities is not None
+        return greedy.probabilities(upper(state, query))
 
     return shared_learner(
-        "linucb_shared", base=constant, start=start, ridge=ridge, act=act, chances=chances
+        "linucb_shared",
+        base=constant,
+        start=start,
+        ridge=ridge,
+        act=act,
+        probabilities=probabilities,
     )

@@ -69,9 +69,9 @@ def logistic_ucb(
     def act(state, query, key):
         return policy.show(key, upper(state, query), None)
 
-    def chances(state, query):
-        assert policy.chances is not None
-        return policy.chances(upper(state, query))
+    def probabilities(state, query):
+        assert policy.probabilities is not None
+        return policy.probabilities(upper(state, query))
 
     def update(state, query, choice, feedback):
         variance = state.extra[choice.item]
@@ -97,7 +97,7 @@ def logistic_ucb(
         update=update,
         logits=None,
         scores=scores,
-        chances=chances,
+        probabilities=probabilities,
     )
 
 

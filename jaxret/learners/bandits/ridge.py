@@ -109,7 +109,7 @@ def ridge_learner(
     require("scale", scale, "> 0", lambda x: x > 0)
     require("capacity", capacity, ">= 1", lambda x: x >= 1)
     rows.require_start(start)
-    policy_chances = policy.chances
+    policy_chances = policy.probabilities
 
     def init(theta, available=None):
         factors = no_factors(capacity, theta.shape[1], theta.dtype)
@@ -121,7 +121,7 @@ def ridge_learner(
     def act(state, query, key):
         return policy.show(key, shown_by(state, query), None)
 
-    def chances(state, query):
+    def probabilities(state, query):
         assert policy_chances is not None
         return policy_chances(shown_by(state, query))
 
@@ -141,5 +141,5 @@ def ridge_learner(
         update=update,
         logits=None,
         scores=scores,
-        chances=None if policy_chances is None else chances,
+        probabilities=None if policy_chances is None else probabilities,
     )

@@ -23,7 +23,7 @@ from jaxtyping import Array, Float
 
 from jaxret.learners.bandits import posterior, rows
 from jaxret.learners.bandits.rows import Start
-from jaxret.learners.learner import Act, Learner, OfQuery, where_observed
+from jaxret.learners.learner import Act, CustomStructure, Learner, OfQuery, where_observed
 from jaxret.runtime.validate import require
 
 Base: TypeAlias = Callable[[Float[Array, "*n d"]], Float[Array, "*n b"]]
@@ -93,7 +93,7 @@ def shared_learner(
     start: Start,
     ridge: float,
     act: Act,
-    chances: OfQuery | None = None,
+    probabilities: OfQuery | None = None,
     shape: float = 1.0,
     rate: float = 1.0,
 ) -> Learner:
@@ -105,7 +105,7 @@ def shared_learner(
       start: of the weights.
       ridge: precision of the prior, > 0; may be traced.
       act: who is shown.
-      chances: with which each is shown, where it is known.
+      probabilities: with which each is shown, where it is known.
       shape: of the noise, see `jaxret.learners.bandits.posterior`.
       rate: of the noise.
     """
@@ -133,8 +133,10 @@ def shared_learner(
         update=update,
         logits=None,
         scores=scores,
-        map_queries=lambda state, queries: mapped(state.extra.mean, queries),
-        chances=chances,
+        structure=CustomStructure(
+            map_queries=lambda state, queries: mapped(state.extra.mean, queries)
+        ),
+        probabilities=probabilities,
     )
 
 

@@ -69,9 +69,9 @@ def soba(
     def act(state, query, key):
         return policy.show(key, margins(state, query), None)
 
-    def chances(state, query):
-        assert policy.chances is not None
-        return policy.chances(margins(state, query))
+    def probabilities(state, query):
+        assert policy.probabilities is not None
+        return policy.probabilities(margins(state, query))
 
     def update(state, query, choice, feedback):
         others = margins(state, query).at[choice.item].set(-jnp.inf)
@@ -104,5 +104,5 @@ def soba(
         update=update,
         logits=None,
         scores=scores,
-        chances=chances,
+        probabilities=probabilities,
     )

@@ -43,12 +43,12 @@ def squarecb(*, gamma: float = 100.0, eta: float = 0.1, start: Start = "document
         theta = projections.project(BALL, rows.first_rows(start, theta))
         return rows.begin(theta, available, jnp.zeros((), theta.dtype))
 
-    def chances(state, query):
+    def probabilities(state, query):
         means = jnp.clip(state.theta @ query + state.extra, 0.0, 1.0)
         return inverse_gap.inverse_gap(means, state.available, gamma)
 
     def act(state, query, key):
-        return inverse_gap.drawn(key, chances(state, query))
+        return inverse_gap.drawn(key, probabilities(state, query))
 
     def update(state, query, choice, feedback):
         row = state.theta[choice.item]
@@ -70,5 +70,5 @@ def squarecb(*, gamma: float = 100.0, eta: float = 0.1, start: Start = "document
         update=update,
         logits=None,
         scores=scores,
-        chances=chances,
+        probabilities=probabilities,
     )

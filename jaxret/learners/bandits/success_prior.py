@@ -80,9 +80,9 @@ def success_prior(
     def act(state, query, key):
         return policy.show(key, logits(state, query), None)
 
-    def chances(state, query):
-        assert policy.chances is not None
-        return policy.chances(logits(state, query))
+    def probabilities(state, query):
+        assert policy.probabilities is not None
+        return policy.probabilities(logits(state, query))
 
     def update(state, query, choice, feedback):
         c = coefficients(estimator, logits(state, query), choice, feedback, None)
@@ -105,5 +105,5 @@ def success_prior(
         update=update,
         logits=logits,
         scores=scores,
-        chances=chances,
+        probabilities=probabilities,
     )

@@ -1,9 +1,9 @@
 """A mixture in a block of rounds: the kernels of its experts, side by side.
 
-Experts share what is asked, shown and answered, and nothing else. So a round mixes their logits
-(`jaxret.learners.mixing`), and the bit of what was shown is pending in each of them, as it would be
-if it were alone (`jaxret.simulation.blocked.rank_one`, whose functions these are, over experts).
-Those of one form go together; those that never move share one product with the documents.
+Experts share the queries, the items shown and the rewards, and nothing else. So a round mixes their
+logits (`jaxret.learners.mixture`), and the reward of the item shown is pending in each of them, as
+it would be if it were alone (`jaxret.simulation.blocked.rank_one`, mapped over experts). Experts of
+one form are one program; experts that never move share one product with the documents.
 
 Letters: I items, d width, B rounds a block, b rounds a tile, G experts, g of one form.
 """
@@ -16,9 +16,17 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from jaxret.learners import mixing
-from jaxret.learners.learner import Blend, Learner
-from jaxret.learners.mixing import Mixed, Rows, expert_state, stays
+from jaxret.learners.learner import Learner
+from jaxret.learners.mixture import (
+    Blend,
+    ExpertRows,
+    MixtureExtra,
+    expert_logits,
+    expert_state,
+    is_frozen,
+    mixed_logits,
+    update_weights,
+)
 from jaxret.rules.policies import Policy
 from jaxret.runtime import over_items
 from jaxret.runtime.over_items import Axis
@@ -26,53 +34,68 @@ from jaxret.simulation.blocked import rank_one
 from jaxret.simulation.blocked.rank_one import Rounds, Turn
 from jaxret.types import Choice, Feedback, State
 
-Forms = tuple[Any, ...]  # of each form what `block` has of one expert [g, ..]; () of one that stays
+Forms = tuple[Any, ...]  # per form, what `rank_one` has of an expert [g, ..]; () if frozen
 
 
 class Still(NamedTuple):
-    """What stands still for a block."""
+    """What is constant within a block.
 
-    documents: Float[Array, "B I"]  # queries with the documents
+    Attributes:
+      documents: inner products of queries and documents [B, I].
+      forms: `rank_one.Still` of each form.
+    """
+
+    documents: Float[Array, "B I"]
     forms: Forms
 
 
 class Lines(NamedTuple):
-    """The same of a tile."""
+    """The lines of a tile.
+
+    Attributes:
+      documents: inner products of queries and documents [b, I].
+      forms: `rank_one.Lines` of each form.
+    """
 
     documents: Float[Array, "b I"]
     forms: Forms
 
 
 class Moving(NamedTuple):
-    """What changes within a block."""
+    """What changes within a block.
 
-    mixed: Mixed  # without rows
+    Attributes:
+      mixed: of the mixture, without rows.
+      forms: `rank_one.Moving` of each form.
+    """
+
+    mixed: MixtureExtra
     forms: Forms
 
 
 def policy(learner: Learner) -> Policy:
-    """Who is shown, of the mixed probabilities."""
+    """Returns the policy of the mixture."""
     return _blend(learner).policy
 
 
 def begin(learner: Learner, state: State, rounds: Rounds) -> tuple[Still, Moving]:
-    """`rank_one.begin` of every expert."""
+    """Computes the products of every expert with the queries; nothing is pending."""
 
-    def one(expert, rows, asked):
-        return rank_one.begin(expert, expert_state(state, rows), rounds._replace(asked=asked))
+    def one(expert, rows, vectors):
+        return rank_one.begin(expert, expert_state(state, rows), rounds._replace(vectors=vectors))
 
-    # Asked of each, though all are asked the same: for one product XLA would copy every Theta.
+    # A copy for each, though all are equal: for one product XLA would copy every Theta.
     sizes = [len(form.settings) for form in _blend(learner).forms]
-    asked = [jnp.broadcast_to(rounds.asked, (size, *rounds.asked.shape)) for size in sizes]
-    still, moving = _of_two(_experts(learner, state.theta.dtype, one, state.extra.rows, asked))
-    documents = rounds.asked @ state.theta.T
+    vectors = [jnp.broadcast_to(rounds.vectors, (size, *rounds.vectors.shape)) for size in sizes]
+    still, moving = _of_two(_experts(learner, state.theta.dtype, one, state.extra.rows, vectors))
+    documents = rounds.vectors @ state.theta.T
     return Still(documents, still), Moving(state.extra._replace(rows=()), moving)
 
 
 def open(
     learner: Learner, still: Still, moving: Moving, first: Int[Array, ""], tile: int
 ) -> tuple[Lines, Moving]:
-    """`rank_one.open` of every expert."""
+    """Returns the lines of the tile whose first round is ``first``, of every expert."""
 
     def one(expert, still, moving):
         return rank_one.open(expert, still, moving, first, tile)
@@ -85,26 +108,29 @@ def open(
 def logits(
     learner: Learner, moving: Moving, lines: Lines, turn: Turn, axis: Axis
 ) -> tuple[Float[Array, " I"], Any]:
-    """The logarithms of the mixed probabilities.
+    """Computes the logarithms of the mixed probabilities.
 
     Returns:
-      logits [I], and what every expert said.
+      logits [I], and what `learn` needs of every expert.
     """
 
     def one(expert, moving, lines):
         return rank_one.logits(expert, moving, lines, turn, axis)
 
-    told, said = _of_two(_experts(learner, _dtype(moving), one, moving.forms, lines.forms))
-    plain = lines.documents[turn.place]
+    of_experts, computed = _of_two(
+        _experts(learner, _dtype(moving), one, moving.forms, lines.forms)
+    )
+    plain = lines.documents[turn.position]
 
-    def at_the_documents(form):
+    def of_documents(form):
         taus = [rank_one.parts(form.learner(g))[0].tau for g in range(len(form.settings))]
-        return jnp.stack([over_items.masked(plain / tau, turn.here) for tau in taus])
+        return jnp.stack([over_items.masked(plain / tau, turn.available) for tau in taus])
 
     forms = _blend(learner).forms
-    z = [at_the_documents(form) if stays(form) else z for form, z in zip(forms, told, strict=True)]
-    words = mixing.words(jnp.concatenate(z), axis)
-    return mixing.mixed(moving.mixed, words, turn.here), (words, said)
+    pairs = zip(forms, of_experts, strict=True)
+    z = [of_documents(form) if is_frozen(form) else z for form, z in pairs]
+    predicted = expert_logits(jnp.concatenate(z), axis)
+    return mixed_logits(moving.mixed, predicted, turn.available), (predicted, computed)
 
 
 def learn(
@@ -112,27 +138,27 @@ def learn(
     moving: Moving,
     lines: Lines,
     turn: Turn,
-    said: Any,
+    computed: Any,
     choice: Choice,
     feedback: Feedback,
     axis: Axis,
 ) -> Moving:
-    """Weights and calibration move; every expert learns from the bit of what was shown."""
-    words, said = said
+    """Updates weights and calibration; every expert learns from the reward of the item shown."""
+    predicted, of_experts = computed
 
-    def one(expert, moving, lines, said):
-        return rank_one.learn(expert, moving, lines, turn, said, choice, feedback, axis)
+    def one(expert, moving, lines, computed):
+        return rank_one.learn(expert, moving, lines, turn, computed, choice, feedback, axis)
 
-    forms = _experts(learner, _dtype(moving), one, moving.forms, lines.forms, said)
-    of_shown = jax.vmap(lambda word: over_items.take(word, choice.item, axis))(words)
-    new = mixing.weighed(_blend(learner), moving.mixed, of_shown, feedback.reward)
+    forms = _experts(learner, _dtype(moving), one, moving.forms, lines.forms, of_experts)
+    of_shown = jax.vmap(lambda z: over_items.take(z, choice.item, axis))(predicted)
+    new = update_weights(_blend(learner), moving.mixed, of_shown, feedback.reward)
     moves = turn.real & feedback.observed
     mixed = jax.tree.map(lambda new, old: jnp.where(moves, new, old), new, moving.mixed)
     return Moving(mixed, forms)
 
 
 def close(learner: Learner, moving: Moving, fresh: Moving, first: Int[Array, ""]) -> Moving:
-    """`rank_one.close` of every expert."""
+    """Adds what is pending of a tile to that of the block, for every expert."""
 
     def one(expert, moving, fresh):
         return rank_one.close(expert, moving, fresh, first)
@@ -144,11 +170,11 @@ def close(learner: Learner, moving: Moving, fresh: Moving, first: Int[Array, ""]
 def end(
     learner: Learner, state: State, still: Still, moving: Moving, rounds: Rounds, axis: Axis
 ) -> State:
-    """The state after a block; the documents, in ``theta``, are what they were."""
+    """Returns the state after a block; ``theta`` holds the documents and does not change."""
 
     def one(expert, rows, still, moving):
         new = rank_one.end(expert, expert_state(state, rows), still, moving, rounds, axis)
-        return Rows(theta=new.theta, extra=new.extra)
+        return ExpertRows(theta=new.theta, extra=new.extra)
 
     old = state.extra.rows
     new = _experts(learner, state.theta.dtype, one, old, still.forms, moving.forms)
@@ -158,19 +184,19 @@ def end(
 
 
 def _experts(learner: Learner, dtype: Any, function: Callable, *of_forms: Sequence[Any]) -> Forms:
-    """A function of every expert that moves, and of what is its own of each form's."""
+    """Maps a function over the experts that move, and their part of each of ``of_forms``."""
 
     def of_form(form, *own):
         def one(numbers, own):
             return function(form.make(*numbers), *own)
 
-        return () if stays(form) else jax.vmap(one)(jnp.asarray(form.settings, dtype), own)
+        return () if is_frozen(form) else jax.vmap(one)(jnp.asarray(form.settings, dtype), own)
 
     return tuple(of_form(*one) for one in zip(_blend(learner).forms, *of_forms, strict=True))
 
 
 def _of_two(pairs: Forms) -> tuple[Forms, Forms]:
-    """Pairs of forms, as two."""
+    """Unzips the pairs of all forms."""
     firsts, seconds = zip(*(pair or ((), ()) for pair in pairs), strict=True)
     return firsts, seconds
 
@@ -180,5 +206,5 @@ def _dtype(moving: Moving) -> Any:
 
 
 def _blend(learner: Learner) -> Blend:
-    assert learner.blend is not None
-    return learner.blend
+    assert isinstance(learner.structure, Blend)
+    return learner.structure

@@ -1,5 +1,4 @@
-"""What a query map learns from a block of rounds: the part of `jaxret.simulation.blocked.rank_one`
-that it needs.
+"""What a query map needs of a block of rounds (`jaxret.simulation.blocked.rank_one`).
 
 Letters: I items, d width, B rounds a block, m lines a round, n lines.
 """
@@ -11,26 +10,43 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxret.learners.learner import Rule
+from jaxret.learners.rank_one import Rule
 from jaxret.runtime.over_items import Axis
 
 
 class Asks(NamedTuple):
-    """What is asked of a map by every line so far."""
+    """The steps that lines have asked of a map so far.
 
-    f_e: Float[Array, "Bm I"]  # factors when its round began, times e before a preconditioner
+    Attributes:
+      f_e: the rows' factors when the line's round began, times e before a preconditioner [Bm, I].
+      moves: whether the line counts [Bm].
+    """
+
+    f_e: Float[Array, "Bm I"]
     moves: Bool[Array, " Bm"]
 
 
 def nothing(rule: Rule, scores: Float[Array, "n I"]) -> Any:
-    """Of n lines, before they are known; () without a map."""
+    """Returns the `Asks` of n lines that are not known yet; () without a map.
+
+    Args:
+      rule: of the learner.
+      scores: of the lines [n, I], for their shape.
+    """
     if rule.query_map is None:
         return ()
     return Asks(jnp.zeros_like(scores), jnp.zeros(len(scores), bool))
 
 
-def asked(asks: Any, f_e: Float[Array, "n I"], moves: Bool[Array, ""], line: Int[Array, ""]) -> Any:
-    """With n lines more, from ``line`` on, that move or do not."""
+def add(asks: Any, f_e: Float[Array, "n I"], moves: Bool[Array, ""], line: Int[Array, ""]) -> Any:
+    """Adds n lines.
+
+    Args:
+      asks: so far; () without a map.
+      f_e: of the lines [n, I].
+      moves: whether they count [].
+      line: position of the first [].
+    """
     if not asks:
         return ()
     return Asks(
@@ -47,7 +63,15 @@ def pulls(
     m: int,
     axis: Axis,
 ) -> Float[Array, "Bm d"]:
-    """``Theta_s^T e_s`` of every line, from ``Theta^T f_s e_s`` and what was pending in each.
+    """Computes ``Theta_s^T e_s`` of every line from ``Theta^T f_s e_s`` and what was pending in it.
+
+    Args:
+      sums: ``Theta^T f_s e_s`` [Bm, d].
+      u: direction of each line [Bm, d].
+      pending: P [Bm, I].
+      f_e: f_s e_s [Bm, I].
+      m: lines a round.
+      axis: the mesh axis of the items, or None.
 
     Returns:
       [Bm, d], the same on all devices.

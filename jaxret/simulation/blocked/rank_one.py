@@ -1,4 +1,4 @@
-"""One learner in a block of rounds: the exact kernel behind `jaxret.simulation.blocked.simulate`.
+"""A rank-one learner in a block of rounds: the exact kernel of the blocked form.
 
 A round read naively touches Theta three times (logits; read and write for the update). But
 within a block of B rounds the pending updates have rank B, so
@@ -11,29 +11,30 @@ the scan but for rounding. Projections stay exact: a row's norm follows from its
 (`jaxret.rules.projections`), so a row carries a running factor f, and what is pending is
 divided by it. Inside a block, tiles of a few rounds keep the work of a round in cache.
 
-A query map that stands still for the block (`jaxret.rules.map_tiles`) puts u_t = A q_t in the
-place of q_t, and asks at the block's end for ``Theta_s^T e_s`` of every round. With P_r what is
-pending of round r, and f_s the rows' factors when round s begins,
+A query map that is constant within the block (`jaxret.rules.query_maps`) replaces q_t by
+u_t = A q_t and needs at the block's end ``Theta_s^T e_s`` of every round. With P_r what is pending
+of round r, and f_s the rows' factors when round s begins,
 
     Theta_s       = f_s (Theta - sum_{r < s in block} P_r u_r^T)
     Theta_s^T e_s = Theta^T (f_s e_s) - sum_{r < s in block} (P_r . f_s e_s) u_r
 
-is one matrix product more. The sum is there since rows move while the map stands still.
+is one more matrix product. The sum is needed because rows move while the map is constant.
 
-With experience replay a round has n past bits more, learnt from at once when it is over. Which
-they are is drawn before anything is known (`jaxret.learners.replay`), so a round brings m = 1 + n
-lines of u, the present one first; "earlier" then goes by phases, two a round.
+With experience replay a round also replays n past rounds when it is over. Which rounds these are is
+drawn before the block begins (`jaxret.learners.replay`), so a round has m = 1 + n lines of u, its
+own first; "earlier" then goes by phases, two per round.
 
-`jaxret.simulation.blocked.rounds` plays the rounds, and asks here what a learner makes of them:
+`jaxret.simulation.blocked.rounds` runs the rounds, and calls:
 
     begin      S and the Gram matrix of the block
-    open       those of a tile's lines, less what is pending of the tiles before
-    logits     of a round, less what is pending of its own tile
-    learn      a round's coefficients are pending, too
-    close      what the tile leaves pending goes to that of the block
+    open       those of a tile's lines, minus what is pending from earlier tiles
+    logits     of a round, minus what is pending from its own tile
+    learn      adds a round's coefficients to what is pending
+    close      adds what is pending of the tile to that of the block
     end        the products that end the block
 
-Letters: I items, d width, B rounds a block, b rounds a tile, m lines a round, n past bits of them.
+Letters: I items, d width, B rounds a block, b rounds a tile, m lines a round, n past
+rounds of them.
 """
 
 from typing import Any, NamedTuple
@@ -43,107 +44,152 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxret.learners import narrow_rows
-from jaxret.learners import replay as recall
-from jaxret.learners.learner import Learner, Replay, Rule
-from jaxret.learners.rank_one import coefficients, conditioned, step_length
-from jaxret.learners.replay import Bits
-from jaxret.rules import map_tiles
+from jaxret.learners.learner import Learner
+from jaxret.learners.rank_one import Rule, coefficients, conditioned, step_length
+from jaxret.learners.replay import Replay, Rewards, push_block, push_reward, sample_block
 from jaxret.rules.policies import Policy
+from jaxret.rules.query_maps import add_change, params_at
 from jaxret.runtime import over_items
 from jaxret.runtime.over_items import Axis
 from jaxret.simulation.blocked import query_maps
-from jaxret.simulation.blocked.settling import settled
 from jaxret.types import Choice, Feedback, State
 
 _NOTHING: Any = (None, None)
+PART = 2048  # rows of Theta that are updated at a time
 
 
 class Rounds(NamedTuple):
-    """What is known of a block's rounds before they are played; fields [B]."""
+    """What is known of a block's rounds before they are simulated; fields [B].
+
+    Attributes:
+      t: the number of each round.
+      query: position in the stream's queries.
+      vectors: the queries [B, d].
+      labels: the right items [B, L], -1 pads.
+      keys: of `act` and of the environment.
+      real: False where the block is padded: nothing happens.
+    """
 
     t: Int[Array, " B"]
     query: Int[Array, " B"]
-    asked: Float[Array, "B d"]
+    vectors: Float[Array, "B d"]
     labels: Int[Array, "B L"]
     keys: tuple
-    real: Bool[Array, " B"]  # False where there is no query: nothing moves
+    real: Bool[Array, " B"]
 
 
 class Turn(NamedTuple):
-    """A round that is being played."""
+    """A round that is being simulated.
 
-    place: Int[Array, ""]  # in its tile
+    Attributes:
+      position: in its tile [].
+      t: the number of the round [].
+      real: False where the block is padded [].
+      available: the items that are available [I].
+    """
+
+    position: Int[Array, ""]
     t: Int[Array, ""]
     real: Bool[Array, ""]
-    here: Bool[Array, " I"]  # the items that are there
+    available: Bool[Array, " I"]
 
 
 class Still(NamedTuple):
-    """What stands still for a block."""
+    """What is constant within a block.
 
-    params: Any  # of the query map; () without one
-    lines: Float[Array, "Bm d"]  # queries as they are asked
-    u: Float[Array, "Bm d"]  # as the rows are compared with them
-    scores: Float[Array, "Bm I"]  # S
+    Attributes:
+      params: of the query map; () without one.
+      lines: the queries [Bm, d].
+      u: the queries as the rows are compared with them [Bm, d].
+      scores: S [Bm, I].
+      gram: of u [Bm, Bm].
+      slots: `replay.Slots`; () without experience replay.
+    """
+
+    params: Any
+    lines: Float[Array, "Bm d"]
+    u: Float[Array, "Bm d"]
+    scores: Float[Array, "Bm I"]
     gram: Float[Array, "Bm Bm"]
-    slots: Any  # `replay.Slots`; () without experience replay
+    slots: Any
 
 
 class Lines(NamedTuple):
-    """The same of a tile; or of one of its rounds, m lines for the bm."""
+    """The lines of a tile, or the m lines of one round.
 
-    scores: Float[Array, "bm I"]  # less what was pending when the tile began
-    gram: Float[Array, "bm bm"]  # with all lines of the tile
+    Attributes:
+      scores: minus what was pending when the tile began [bm, I].
+      gram: with all lines of the tile [bm, bm].
+      u: [bm, d].
+      slots: `replay.Slots`; () without experience replay.
+    """
+
+    scores: Float[Array, "bm I"]
+    gram: Float[Array, "bm bm"]
     u: Float[Array, "bm d"]
     slots: Any
 
 
 class Moving(NamedTuple):
-    """What changes within a block, per row: ``theta_i = factor_i (row_i - pending)``."""
+    """What changes within a block, per row: ``theta_i = factor_i (row_i - pending)``.
 
-    pending: Float[Array, "Bm I"]  # P: e_s / factor, one for each line so far; of a tile [bm, I]
-    factor: Float[Array, " I"]  # f
-    norm2: Float[Array, " I"]  # squared norms of theta, as projected
-    memory: Any  # [I], of a preconditioner by row; or ()
-    bits: Any  # `replay.Bits`, of experience replay; or ()
-    asks: Any  # `query_maps.Asks`; () without a query map
+    Attributes:
+      pending: P, e_s / factor of each line so far [Bm, I]; of a tile [bm, I].
+      factor: f [I].
+      norm2: squared norms of theta, as projected [I].
+      memory: of a preconditioner by row [I]; or ().
+      rewards: `replay.Rewards`, of experience replay; or ().
+      asks: `query_maps.Asks`; () without a query map.
+    """
+
+    pending: Float[Array, "Bm I"]
+    factor: Float[Array, " I"]
+    norm2: Float[Array, " I"]
+    memory: Any
+    rewards: Any
+    asks: Any
 
 
 def parts(learner: Learner) -> tuple[Rule, Replay | None]:
-    """The rule of a learner that has the blocked form, and how it learns from past bits again."""
-    rule = learner.rule if learner.replay is None else learner.replay.rule
-    assert rule is not None
-    return rule, learner.replay
+    """Returns the rule of a rank-one learner, and its experience replay.
+
+    Args:
+      learner: one that has the blocked form.
+    """
+    structure = learner.structure
+    if isinstance(structure, Replay):
+        return structure.rule, structure
+    assert isinstance(structure, Rule)
+    return structure, None
 
 
 def policy(learner: Learner) -> Policy:
-    """Who is shown."""
+    """Returns the policy of the learner."""
     return parts(learner)[0].policy
 
 
 def begin(learner: Learner, state: State, rounds: Rounds) -> tuple[Still, Moving]:
-    """S and the Gram matrix of a block; nothing is pending."""
+    """Computes S and the Gram matrix of a block; nothing is pending."""
     rule, replay = parts(learner)
     own, past, count = state.extra if replay else (state.extra, *_NOTHING)
     maps, memory = own or _NOTHING
-    slots, bits, lines = (), (), rounds.asked
+    slots, rewards, lines = (), (), rounds.vectors
     if replay:
-        slots, old = recall.drawn(replay, past.query, count, rounds.t, rounds.real, lines)
-        bits = Bits(past.item, past.propensity, past.reward)
+        slots, old = sample_block(replay, past.query, count, rounds.t, rounds.real, lines)
+        rewards = Rewards(past.item, past.propensity, past.reward)
         lines = jnp.concatenate([lines[:, None], old], axis=1).reshape(-1, lines.shape[1])
     params, u = (), lines
     if rule.query_map is not None:
-        params = map_tiles.current(maps, state.t, rule.map_every)
+        params = params_at(maps, state.t, rule.map_every)
         u = rule.query_map.apply(params, lines)
-    scores = narrow_rows.products(u, state.theta)
+    scores = u @ state.theta.T
     blank, free = jnp.zeros_like(scores[0]), rule.projection.factor is None
     moving = Moving(
         pending=jnp.zeros_like(scores),
         factor=jnp.ones_like(blank),
-        norm2=blank if free else narrow_rows.squared_norms(state.theta, u.dtype),
+        norm2=blank if free else jnp.sum(state.theta**2, axis=1),
         memory=memory,
-        bits=bits,
+        rewards=rewards,
         asks=query_maps.nothing(rule, scores),
     )
     return Still(params, lines, u, scores, u @ u.T, slots), moving
@@ -152,7 +198,7 @@ def begin(learner: Learner, state: State, rounds: Rounds) -> tuple[Still, Moving
 def open(
     learner: Learner, still: Still, moving: Moving, first: Int[Array, ""], tile: int
 ) -> tuple[Lines, Moving]:
-    """The lines of the tile whose first round is ``first``, and nothing pending in it."""
+    """Returns the lines of the tile whose first round is ``first``; nothing of it is pending."""
     m = _lines_a_round(learner)
     start, length = first * m, tile * m
     gram = lax.dynamic_slice_in_dim(still.gram, start, length)  # [bm, Bm]
@@ -168,16 +214,16 @@ def open(
 def logits(
     learner: Learner, moving: Moving, lines: Lines, turn: Turn, axis: Axis
 ) -> tuple[Float[Array, " I"], Any]:
-    """The logits of a round, minus infinity where an item is absent.
+    """Computes the logits of a round, minus infinity where an item is absent.
 
     Returns:
-      logits [I], and what `learn` wants of them.
+      logits [I], and what `learn` needs of them.
     """
     del axis
     rule, _ = parts(learner)
     own = _of_round(learner, lines, turn)
     plain = moving.factor * (own.scores[0] - own.gram[0] @ moving.pending)  # theta . u
-    z = over_items.masked(plain / rule.tau, turn.here)
+    z = over_items.masked(plain / rule.tau, turn.available)
     return z, (z, plain)
 
 
@@ -186,33 +232,33 @@ def learn(
     moving: Moving,
     lines: Lines,
     turn: Turn,
-    said: Any,
+    computed: Any,
     choice: Choice,
     feedback: Feedback,
     axis: Axis,
 ) -> Moving:
-    """A round more is pending; nothing of one that is none, or that had no answer."""
+    """Adds the step of a round to what is pending; nothing without feedback."""
     rule, replay = parts(learner)
-    (z, plain), own = said, _of_round(learner, lines, turn)
+    (z, plain), own = computed, _of_round(learner, lines, turn)
     moves = turn.real if feedback.observed is True else turn.real & feedback.observed
-    line = turn.place * len(own.u)
+    line = turn.position * len(own.u)
     c = coefficients(rule.estimator, z, choice, feedback, axis)
     step = step_length(rule, turn.t)
     f_e = moving.factor * jnp.where(moves, step * c, 0.0)
-    moving = moving._replace(asks=query_maps.asked(moving.asks, f_e[None], moves, line))
+    moving = moving._replace(asks=query_maps.add(moving.asks, f_e[None], moves, line))
     moving, c = _conditioned(rule, moving, moves, c, own.u[0])
     e = jnp.where(moves, step * c, 0.0)
     pending = lax.dynamic_update_index_in_dim(moving.pending, e / moving.factor, line, 0)
     norm2 = moving.norm2 - 2 * e * plain + e**2 * own.gram[0, line]
     moving = _projected(rule, moving._replace(pending=pending), moves, norm2)
     if replay:
-        bits = recall.written(moving.bits, own.slots.own, turn.real, choice, feedback.reward)
-        moving = _relearn(rule, moving._replace(bits=bits), own, turn, line + 1, axis)
+        rewards = push_reward(moving.rewards, own.slots.own, turn.real, choice, feedback.reward)
+        moving = _relearn(rule, moving._replace(rewards=rewards), own, turn, line + 1, axis)
     return moving
 
 
 def close(learner: Learner, moving: Moving, fresh: Moving, first: Int[Array, ""]) -> Moving:
-    """What is pending of a block, with that of the tile whose first round is ``first``."""
+    """Adds what is pending of the tile whose first round is ``first`` to that of the block."""
     start = first * _lines_a_round(learner)
 
     def put(whole, part):
@@ -225,58 +271,57 @@ def close(learner: Learner, moving: Moving, fresh: Moving, first: Int[Array, ""]
 def end(
     learner: Learner, state: State, still: Still, moving: Moving, rounds: Rounds, axis: Axis
 ) -> State:
-    """The state after a block."""
+    """Returns the state after a block."""
     rule, replay = parts(learner)
     own, past, count = state.extra if replay else (state.extra, *_NOTHING)
     (maps, _), m = own or _NOTHING, _lines_a_round(learner)
     factor = None if rule.projection.factor is None else moving.factor
-    writing = narrow_rows.writing(rule.rounding, state, axis)
     f_e, moves = moving.asks or _NOTHING
-    theta, sums = settled(state.theta, moving.pending, still.u, factor, f_e, writing=writing)
+    theta, sums = apply_pending(state.theta, moving.pending, still.u, factor, f_e)
     if rule.query_map is not None:
         pulls = query_maps.pulls(sums, still.u, moving.pending, f_e, m, axis)
         change = rule.query_map.change(still.params, still.lines, pulls, moves.astype(pulls.dtype))
-        new = map_tiles.moved(maps, state.t, rule.map_every, change)
+        new = add_change(maps, state.t, rule.map_every, change)
         maps = jax.tree.map(lambda new, old: jnp.where(moves.any(), new, old), new, maps)
     extra = () if rule.rows_alone else (maps, moving.memory)
     if replay:
-        extra = (extra, *recall.remembered(past, moving.bits, count, rounds.real, rounds.asked))
+        extra = (extra, *push_block(past, moving.rewards, count, rounds.real, rounds.vectors))
     t = state.t + rounds.real.sum(dtype=state.t.dtype)
     return state._replace(theta=theta, t=t, extra=extra)
 
 
 def _lines_a_round(learner: Learner) -> int:
     """m."""
-    return 1 if learner.replay is None else 1 + learner.replay.per_round
+    return 1 + getattr(learner.structure, "per_round", 0)
 
 
 def _of_round(learner: Learner, lines: Lines, turn: Turn) -> Lines:
-    """Those of a tile's lines that are the round's."""
-    slots = jax.tree.map(lambda x: x[turn.place], lines.slots)
+    """The lines of one round of a tile."""
+    slots = jax.tree.map(lambda x: x[turn.position], lines.slots)
     m = _lines_a_round(learner)
-    of_lines = (lax.dynamic_slice_in_dim(x, turn.place * m, m) for x in lines[:3])
+    of_lines = (lax.dynamic_slice_in_dim(x, turn.position * m, m) for x in lines[:3])
     return Lines(*of_lines, slots)
 
 
 def _relearn(
     rule: Rule, moving: Moving, own: Lines, turn: Turn, line: Int[Array, ""], axis: Axis
 ) -> Moving:
-    """The past bits of a round, all at the Theta that the round itself has left."""
+    """Replays past rounds, all at the Theta that the round itself has left."""
     z, gram, u = own.scores[1:], own.gram[1:], own.u[1:]
-    here, factor = turn.here, moving.factor[None]
+    available, factor = turn.available, moving.factor[None]
     plain = factor * (z - gram @ moving.pending)  # [n, I]
-    item, propensity, reward = (x[own.slots.drawn] for x in moving.bits)
-    counts = over_items.take(here.astype(reward.dtype), item, axis)  # not of a tool that has gone
+    item, propensity, reward = (x[own.slots.drawn] for x in moving.rewards)
+    counts = over_items.take(available.astype(reward.dtype), item, axis)  # not of absent items
 
     def one(plain, item, propensity, reward, count):
-        logits = over_items.masked(plain / rule.tau, here)
+        logits = over_items.masked(plain / rule.tau, available)
         choice, feedback = Choice(item=item, propensity=propensity), Feedback(reward)
         return count * coefficients(rule.estimator, logits, choice, feedback, axis)
 
     c = jax.vmap(one)(plain, item, propensity, reward, counts)
     step = step_length(rule, turn.t + 1)
     f_e = factor * jnp.where(turn.real, step * c, 0.0)
-    moving = moving._replace(asks=query_maps.asked(moving.asks, f_e, turn.real, line))
+    moving = moving._replace(asks=query_maps.add(moving.asks, f_e, turn.real, line))
     moving, c = _conditioned(rule, moving, turn.real, c, u)
     e = jnp.where(turn.real, step * c, 0.0)
     pending = lax.dynamic_update_slice_in_dim(moving.pending, e / factor, line, 0)
@@ -286,7 +331,7 @@ def _relearn(
 
 
 def _conditioned(rule: Rule, moving: Moving, moves: Bool[Array, ""], c, u):
-    """Coefficients as a preconditioner by row has them, which remembers them."""
+    """Preconditions coefficients by row."""
     if rule.preconditioner is None:
         return moving, c
     memory, c, _ = conditioned(rule.preconditioner, moving.memory, c, u)
@@ -296,8 +341,56 @@ def _conditioned(rule: Rule, moving: Moving, moves: Bool[Array, ""], c, u):
 def _projected(
     rule: Rule, moving: Moving, moves: Bool[Array, ""], norm2: Float[Array, " I"]
 ) -> Moving:
-    """Rows that have moved to these squared norms, back where they may lie."""
+    """Projects rows that have moved to the squared norms ``norm2``."""
     if (project := rule.projection.factor) is None:
         return moving
     shrink = jnp.where(moves, project(norm2), 1.0)
     return moving._replace(factor=moving.factor * shrink, norm2=norm2 * shrink**2)
+
+
+def apply_pending(
+    theta: Float[Array, "I d"],
+    pending: Float[Array, "B I"],
+    u: Float[Array, "B d"],
+    factor: Float[Array, " I"] | None,
+    weights: Float[Array, "B I"] | None = None,
+    *,
+    part: int = PART,
+) -> tuple[Float[Array, "I d"], Float[Array, "B d"]]:
+    """Computes ``Theta <- f (Theta - P^T u)`` in place, and sums over the old rows.
+
+    A product of all rows at once needs room for a second Theta, most of the memory of a run of a
+    large catalogue. Updating some rows at a time needs none, and takes no more time, because the
+    product is bound by reading. The sums over the old rows, ``W Theta``, are computed first: XLA
+    would copy the rows otherwise.
+
+    Args:
+      theta: rows when the block began [I, d].
+      pending: P, the step of each line for each row [B, I].
+      u: the direction of each line [B, d].
+      factor: f, by which projections have scaled the rows [I]; None: they have not.
+      weights: W, of each row in each line [B, I]; None: no sums are needed.
+      part: rows at a time, where there are twice as many or more.
+
+    Returns:
+      theta [I, d], and the sums [B, d], zero where none are needed.
+    """
+    items = len(theta)
+    sums = jnp.zeros_like(u) if weights is None else weights @ theta
+    if items < 2 * part:
+        moved = theta - pending.T @ u
+        return moved if factor is None else moved * factor[:, None], sums
+
+    def update(i, carry):
+        theta, sums = carry
+        first = jnp.minimum(i * part, items - part)
+        fresh = first + jnp.arange(part) >= i * part  # the last part overlaps the one before
+        own = lax.dynamic_slice_in_dim(theta, first, part)
+        moved = own - lax.dynamic_slice_in_dim(pending, first, part, axis=1).T @ u
+        if factor is not None:
+            moved = moved * lax.dynamic_slice_in_dim(factor, first, part)[:, None]
+        moved = jnp.where(fresh[:, None], moved, own)
+        theta = lax.dynamic_update_slice_in_dim(theta, moved, first, 0)
+        return theta, jnp.where(i < 0, 0, sums)  # never 0: keeps the sums before the updates
+
+    return lax.fori_loop(0, -(-items // part), update, (theta, sums))

@@ -1,11 +1,11 @@
-"""The rounds of one block, played: what is asked, what is shown, what comes back.
+"""The rounds of one block: queries, items shown, feedback.
 
-Of a learner it knows a kernel alone, by whose functions a round goes:
+A block knows a learner by its kernel alone, whose functions a round calls:
 
-    z, said     <- logits      shown by the learner's policy, and answered by the environment
-    pending     <- learn       from what came back
+    z, computed <- logits      then the learner's policy shows items, and the environment responds
+    pending     <- learn       from the feedback
 
-A rank-one learner's kernel is `jaxret.simulation.blocked.rank_one`, a mixture's
+The kernel of a rank-one learner is `jaxret.simulation.blocked.rank_one`, that of a mixture
 `jaxret.simulation.blocked.mixture`. Tiles of a few rounds keep the work of a round in cache.
 
 Letters: I items, d width, B rounds a block, b rounds a tile.
@@ -22,6 +22,7 @@ from jaxtyping import Array, Bool, Int
 from jaxret.environments import environment as world
 from jaxret.environments.environment import Environment
 from jaxret.learners.learner import Learner
+from jaxret.learners.mixture import Blend
 from jaxret.runtime.over_items import Axis
 from jaxret.simulation.blocked import mixture, rank_one
 from jaxret.simulation.blocked.rank_one import Rounds, Turn
@@ -40,17 +41,17 @@ def run_block(
     tile: int,
     axis: Axis,
 ) -> tuple[State, Trace]:
-    """One block.
+    """Simulates one block.
 
     Args:
-      learner: as in `jaxret.simulation.blocked.simulate.simulate_blocked`.
-      state: as there; its round lies in the block.
-      environment: as there.
-      stream: as there, but for its order.
-      key: as there.
-      order: [B] queries, -1 where there is no round.
-      tile: b, as there.
-      axis: as there.
+      learner: one that has the blocked form.
+      state: before the block; ``state.t`` is its first round.
+      environment: what responds.
+      stream: the queries and their labels.
+      key: of the whole run.
+      order: queries [B], -1 where there is no round.
+      tile: b, rounds between two reads of what is pending; divides B.
+      axis: the mesh axis of the items, inside shard_map; else None.
 
     Returns:
       the state after the block, and its trace [B].
@@ -84,18 +85,18 @@ def _play(
     moving: Any,
     xs: tuple,
 ) -> tuple[Any, tuple]:
-    """One round; what is pending in ``moving`` is that of its tile."""
+    """Simulates one round; ``moving.pending`` is that of its tile."""
     kernel = _kernel(learner)
-    place, now = xs
+    position, now = xs
     act_key, respond_key = now.keys
-    turn = Turn(place, now.t, now.real, world.available_at(environment, now.t, available))
-    logits, said = kernel.logits(learner, moving, lines, turn, axis)
+    turn = Turn(position, now.t, now.real, world.available_at(environment, now.t, available))
+    logits, computed = kernel.logits(learner, moving, lines, turn, axis)
     slate = kernel.policy(learner).show(act_key, logits, axis)
     choice, feedback, success = world.respond(
         environment, respond_key, slate, now.labels, now.query
     )
-    seen = feedback._replace(labels=now.labels) if learner.oracle else feedback
-    moving = kernel.learn(learner, moving, lines, turn, said, choice, seen, axis)
+    seen = feedback._replace(labels=now.labels) if learner.facts.oracle else feedback
+    moving = kernel.learn(learner, moving, lines, turn, computed, choice, seen, axis)
     return moving, (logits, choice, world.reported(feedback), success)
 
 
@@ -106,13 +107,13 @@ def _rounds(
     key: PRNGKey,
     order: Int[Array, " B"],
 ) -> Rounds:
-    """What can be said of a block's rounds in advance."""
+    """What is known of a block's rounds in advance."""
     real, query = order >= 0, jnp.maximum(order, 0)
     t = state.t + jnp.cumsum(real, dtype=state.t.dtype) - real
     labels = jax.vmap(partial(world.right_tools, environment))(t, query, stream.labels[query])
-    asked = jax.vmap(partial(world.asked, environment))(t, query, stream.queries[query])
-    return Rounds(t, query, asked, labels, round_keys(key, t), real)
+    vectors = jax.vmap(partial(world.asked, environment))(t, query, stream.queries[query])
+    return Rounds(t, query, vectors, labels, round_keys(key, t), real)
 
 
 def _kernel(learner: Learner):
-    return rank_one if learner.blend is None else mixture
+    return mixture if isinstance(learner.structure, Blend) else rank_one

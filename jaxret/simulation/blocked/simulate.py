@@ -1,18 +1,21 @@
-"""Many rounds in one program: the exact blocked form, on one device and on a mesh.
+"""The exact blocked form: the rounds of `jaxret.simulation.scan`, computed block by block.
 
-A stream is cut into blocks of B rounds, each of which reads Theta twice or three times where the
-scan reads it three times a round (`jaxret.simulation.blocked.rank_one`: the kernel, and why it is
-exact; of a mixture `jaxret.simulation.blocked.mixture`).
+A stream is cut into blocks of B rounds, each of which reads Theta two or three times, where the
+scan reads it three times a round (`jaxret.simulation.blocked.rank_one` has the kernel, and why it
+is exact; `jaxret.simulation.blocked.mixture` that of a mixture).
 
-The kernel is written once. On a mesh it runs inside shard_map with the rows of Theta split
-over the axis ``item``: a round exchanges a maximum, a few sums and the chosen entry; a block
-with a query map also what the map learns, [B, d].
+The kernel is written once. On a mesh it runs inside shard_map with the rows of Theta split over the
+axis ``item``: a round exchanges a maximum, a few sums and the chosen entry; a block with a query
+map also what the map learns, [B, d].
 
-Round t uses ``fold_in(key, t)``: a run cut at any multiple of the block and resumed from its
-state goes on bit for bit. With a query map or experience replay, blocks lie at multiples of B in t.
+Round t uses ``fold_in(key, t)``: a run that is cut at any multiple of the block and resumed from
+its state goes on bit for bit. With a query map or experience replay, blocks begin at multiples of B
+in t.
 
 Letters: I items, d width, B rounds a block, b rounds a tile, T rounds.
 """
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,10 +26,11 @@ from jaxtyping import Array, Int
 
 from jaxret.environments.deployment import intervenes
 from jaxret.environments.environment import Environment
-from jaxret.learners import narrow_rows
 from jaxret.learners.grid import LearnerGrid
-from jaxret.learners.learner import TILE, Learner, Replay, Rule
-from jaxret.learners.mixing import Mixed, Rows, stays
+from jaxret.learners.learner import Learner
+from jaxret.learners.mixture import Blend, ExpertRows, MixtureExtra, is_frozen
+from jaxret.learners.rank_one import TILE, Rule
+from jaxret.learners.replay import Replay
 from jaxret.runtime.over_items import Axis
 from jaxret.runtime.validate import require
 from jaxret.simulation.blocked.rank_one import parts
@@ -34,28 +38,36 @@ from jaxret.simulation.blocked.rounds import run_block
 from jaxret.types import PRNGKey, State, Stream, Trace
 
 BLOCK = 128
-BLOCK_REPLAYED = 16  # of nine lines a round: what is pending stays about as large
+BLOCK_REPLAYED = 16  # with nine lines a round, what is pending is about as large
 
 
 def has_blocked_form(learner: Learner, environment: Environment) -> bool:
-    """Whether `simulate_blocked` can run it; what cannot takes the scan.
+    """Returns whether `simulate_blocked` can simulate a learner.
 
-    A rank-one learner whose rows move along the queries, or along a map of them that stands still
-    for a multiple of eight rounds, each row at a step size of its own or not; and such a learner
-    with experience replay, where every round is answered. A mixture of learners all of which have
-    that form. Nothing may happen to the learner itself.
+    These can: a rank-one learner whose rows move along the queries, or along a query map that is
+    constant for a multiple of eight rounds, with or without a step size per row; such a learner
+    with experience replay, where every round is observed; and a mixture of such learners. The
+    environment must not intervene on the learner itself.
+
+    Args:
+      learner: any.
+      environment: what responds.
     """
 
-    def moves(one):
-        rule = one.rule if one.replay is None else one.replay.rule
-        known = one.replay is None or environment.censoring is None  # the draws of a block
-        return rule is not None and rule.blocked and known
+    def blocks(one):
+        if isinstance(structure := one.structure, Replay):  # its draws need observed rounds
+            return structure.rule.blocked and environment.censoring is None
+        return isinstance(structure, Rule) and structure.blocked
 
-    return all(map(moves, _movers(learner))) and not intervenes(environment)
+    return all(map(blocks, _movers(learner))) and not intervenes(environment)
 
 
 def parts_of_all(learner: Learner) -> list[tuple[Rule, Replay | None]]:
-    """The parts of a learner that has the blocked form; of a mixture those of each form."""
+    """Returns rule and replay of a learner; of a mixture those of each form that moves.
+
+    Args:
+      learner: one that has the blocked form.
+    """
     return [parts(one) for one in _movers(learner)]
 
 
@@ -70,23 +82,26 @@ def simulate_blocked(
     tile: int = TILE,
     axis: Axis = None,
 ) -> tuple[State, Trace]:
-    """The same rounds in blocks: two matrix products for every ``block`` rounds.
+    """Simulates a stream in blocks: two matrix products per ``block`` rounds.
 
     Args:
       learner: one that `has_blocked_form`.
-      state: as in `jaxret.simulation.scan.scan_rounds`.
-      environment: as there, but for what happens to the learner itself (delay, rewriting, restart).
-      stream: as there. Where ``order`` is -1 nothing happens (its line of the trace means
-        nothing), so that the chunks of a run can share one shape. With a query map or experience
-        replay the first -1 ends it, as in the scan.
-      key: as there.
+      state: from ``learner.init`` or an earlier call; ``state.t`` is the first round.
+      environment: what responds; it must not intervene on the learner.
+      stream: the queries, their labels, and the order of these T rounds. Where ``order`` is -1
+        nothing happens (its line of the trace means nothing), so that the chunks of a run share a
+        shape. With a query map or experience replay the first -1 ends the stream, as in the scan.
+      key: of the whole run.
       block: B, rounds between two reads of Theta; divides ``map_every`` where there is a query
-        map. None: the largest that fits, 128 at most, or 16 with experience replay.
+        map. None: the largest that fits, at most 128, or 16 with experience replay.
       tile: b, rounds between two reads of what is pending; divides B.
       axis: the mesh axis of the items, inside shard_map; else None.
 
     Returns:
-      as there.
+      the last state, and the trace [T].
+
+    Raises:
+      ValueError: for a learner or environment without a blocked form, and sizes that do not fit.
     """
     if intervenes(environment):
         raise ValueError("delay, rewriting and restart have no blocked form: use scan_rounds")
@@ -107,9 +122,7 @@ def simulate_blocked(
     def run_if_any(state, order):
         return lax.cond((order >= 0).any(), run, skip, state, order)
 
-    kind, packed = state.theta.dtype, narrow_rows.packed(state)
-    packed, trace = lax.scan(run_if_any, packed, blocks)
-    state = packed if kind == packed.theta.dtype else narrow_rows.unpacked(packed)
+    state, trace = lax.scan(run_if_any, state, blocks)
     rounds = stream.order.shape[0]
     trace = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x.reshape(-1), first, rounds), trace)
     return state, trace
@@ -126,9 +139,23 @@ def simulate_on_mesh(
     block: int | None = None,
     tile: int = TILE,
 ) -> tuple[State, Trace]:
-    """`simulate_blocked` with the catalogue split over the mesh axis ``item``.
+    """Simulates a stream in blocks, with the catalogue split over the mesh axis ``item``.
 
-    The number of items must be a multiple of the axis (`jaxret.runtime.sharding.padded`).
+    Args:
+      learner: one that `has_blocked_form`.
+      state: its number of items is a multiple of the axis (`jaxret.runtime.sharding.padded`).
+      environment: what responds; it must not intervene on the learner.
+      stream: the queries, their labels, and the order of these T rounds.
+      key: of the whole run.
+      mesh: has an axis ``item``.
+      block: B, as `simulate_blocked` takes it.
+      tile: b, as `simulate_blocked` takes it.
+
+    Returns:
+      the last state, and the trace [T].
+
+    Raises:
+      ValueError: for items that do not divide over the axis, and what `simulate_blocked` refuses.
     """
     items, devices = state.theta.shape[0], mesh.shape["item"]
     if items % devices:
@@ -136,7 +163,7 @@ def simulate_on_mesh(
             f"{items} items do not divide over {devices} devices: pad the catalogue with"
             f" jaxret.runtime.sharding.padded(catalogue, {devices})"
         )
-    states = State._make((P("item", None), P("item"), P(), _extra_lies(learner)))
+    states = State._make((P("item", None), P("item"), P(), extra_specs(learner)))
     reranker, bare = environment.reranker, environment._replace(reranker=None)
     split = {"arrives": P("item"), "leaves": P("item")}  # the rest is copied to every device
     worlds = Environment._make(
@@ -160,13 +187,13 @@ def simulate_on_mesh(
 
 def _movers(learner: Learner) -> list[Learner]:
     """A learner alone; of a mixture an expert of each form that moves."""
-    if learner.blend is None:
-        return [learner]
-    return [form.learner(0) for form in learner.blend.forms if not stays(form)]
+    if isinstance(learner.structure, Blend):
+        return [form.learner(0) for form in learner.structure.forms if not is_frozen(form)]
+    return [learner]
 
 
 def _largest_block(learner: Learner, tile: int) -> int:
-    """Rounds for which Theta may be left alone: as many as serve, that a map's tile is made of."""
+    """The largest block, at most 128, of which the tiles of all query maps are multiples."""
     found = parts_of_all(learner)
     replays = any(replay is not None for _, replay in found)
     most = max(tile, BLOCK_REPLAYED) if replays else BLOCK
@@ -176,7 +203,7 @@ def _largest_block(learner: Learner, tile: int) -> int:
 
 
 def _cut(learner: Learner, state: State, order: Int[Array, " T"], block: int):
-    """The stream in blocks [n, B], filled up with -1, and where in them it begins."""
+    """Cuts the stream into blocks [n, B], padded with -1; returns where in them it begins, too."""
     found, fill = parts_of_all(learner), -len(order) % block
     if all(rule.query_map is None and replay is None for rule, replay in found):
         return 0, jnp.pad(order, (0, fill), constant_values=-1).reshape(-1, block)
@@ -190,19 +217,25 @@ def _cut(learner: Learner, state: State, order: Int[Array, " T"], block: int):
     return first, lax.dynamic_update_slice_in_dim(empty, order, first, 0).reshape(-1, block)
 
 
-def _extra_lies(learner: Learner, rows: tuple = ("item",)):
-    """Where on the mesh `State.extra` lies: what is of rows with them, the rest everywhere."""
-    if learner.blend is not None:
-        lies = {"rows": tuple(map(_form_lies, learner.blend.forms))}
-        return Mixed._make(lies.get(name, P()) for name in Mixed._fields)
+def extra_specs(learner: Learner, rows: tuple = ("item",)) -> Any:
+    """Returns PartitionSpecs of ``State.extra``: per-item arrays are sharded like Theta, the rest
+    is replicated.
+
+    Args:
+      learner: one that has the blocked form.
+      rows: the spec of an array with one number per item.
+    """
+    if isinstance(learner.structure, Blend):
+        forms = {"rows": tuple(map(_form_specs, learner.structure.forms))}
+        return MixtureExtra._make(forms.get(name, P()) for name in MixtureExtra._fields)
     rule, replay = parts(learner)
     memory = () if rule.preconditioner is None else P(*rows)
     own = () if rule.rows_alone else (P(), memory)
     return own if replay is None else (own, P(), P())
 
 
-def _form_lies(form: LearnerGrid) -> Rows:
-    """The same of the experts of one form."""
-    if stays(form):
-        return Rows((), ())
-    return Rows(P(None, "item", None), _extra_lies(form.learner(0), (None, "item")))
+def _form_specs(form: LearnerGrid) -> ExpertRows:
+    """PartitionSpecs of the experts of one form."""
+    if is_frozen(form):
+        return ExpertRows((), ())
+    return ExpertRows(P(None, "item", None), extra_specs(form.learner(0), (None, "item")))

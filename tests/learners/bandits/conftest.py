@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.testing_case import quick_jit
+from jaxret.testing import quick_jit
 from jaxret.types import Choice, Feedback, State
 
 

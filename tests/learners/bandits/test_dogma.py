@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxret.learners.bandits.banditron import banditron
 from jaxret.learners.bandits.soba import soba
-from jaxret.testing_case import quick_jit
+from jaxret.testing import quick_jit
 from jaxret.types import Choice, Feedback
 
 RNG = np.random.default_rng(9)

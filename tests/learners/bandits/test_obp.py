@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxret.learners.bandits.logistic_ucb import logistic_ucb
-from jaxret.testing_case import quick_jit
+from jaxret.testing import quick_jit
 from jaxret.types import Choice, Feedback
 
 RNG = np.random.default_rng(0)

@@ -9,7 +9,7 @@ import pytest
 
 from jaxret.learners import bandits
 from jaxret.learners.names import REGISTRY
-from jaxret.testing_case import quick_jit
+from jaxret.testing import quick_jit
 from jaxret.types import Choice, Feedback
 
 NAMES = bandits.__all__

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from jaxret.learners import adamw, names
+from jaxret.learners import adamw
 from jaxret.learners.grid import LearnerGrid, grid
 from jaxret.learners.rank_one import rank_one
 from jaxret.learners.wrappers import with_experience_replay, with_preconditioner, with_query_map
@@ -120,8 +120,8 @@ def shared_grid(
 def _of_preset(name: str, spec: Mapping[str, Any]) -> LearnerGrid:
     """A preset by its name in the registry."""
     settings = dict(spec)
-    if (preset := names.REGISTRY.get(settings.pop("preset"))) is None:
-        known = ", ".join(names.REGISTRY)
+    if (preset := registry.factories().get(settings.pop("preset"))) is None:
+        known = ", ".join(registry.factories())
         raise ValueError(f"learner {name!r}: unknown preset {spec['preset']!r}; known: {known}")
     try:
         inspect.signature(preset).bind(**settings)

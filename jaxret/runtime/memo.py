@@ -1,0 +1,54 @@
+"""Memoization of factories: equal settings give the same object.
+
+jax compiles a program for each function object that it is given. A factory that returns the same
+functions for the same settings therefore lets a second call share the programs of the first.
+"""
+
+import functools
+import inspect
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def memoized(factory: Callable[P, T], *, kept: int = 256) -> Callable[P, T]:
+    """Makes a factory return the same object for equal settings.
+
+    Settings that cannot be hashed (traced numbers, arrays, lists) are not memoized.
+
+    Args:
+      factory: a pure function of its settings.
+      kept: the number of results that are remembered; the least recently used is forgotten first.
+    """
+    found: OrderedDict[Hashable, T] = OrderedDict()
+    signature = inspect.signature(factory)
+
+    @functools.wraps(factory)
+    def made(*args: P.args, **settings: P.kwargs) -> T:
+        try:
+            bound = signature.bind(*args, **settings)
+            bound.apply_defaults()
+            key = tuple((name, _typed(value)) for name, value in bound.arguments.items())
+            if key in found:
+                found.move_to_end(key)
+                return found[key]
+        except TypeError:  # cannot be hashed, or the factory says what is wrong with the call
+            return factory(*args, **settings)
+        result = factory(*args, **settings)
+        found[key] = result
+        if len(found) > kept:
+            found.popitem(last=False)
+        return result
+
+    return made
+
+
+def _typed(value: Any) -> Hashable:
+    """A key that tells 1 from 1.0 and from True."""
+    if isinstance(value, dict):  # of a ``**settings`` parameter
+        return tuple((name, _typed(one)) for name, one in sorted(value.items()))
+    hash(value)
+    return type(value), value
