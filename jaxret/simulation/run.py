@@ -8,6 +8,7 @@
 Letters: S seeds, T rounds.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,13 +16,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxret.embeddings import Embeddings, from_state
+from jaxret.embeddings import Embeddings
 from jaxret.environments.environment import Environment
 from jaxret.evaluation.estimate import Estimate
 from jaxret.learners.learner import Learner
+from jaxret.learners.mixture import heaviest
+from jaxret.learners.narrow_rows import wide
+from jaxret.runtime import distributed
 from jaxret.runtime.validate import require
 from jaxret.task import Task
 from jaxret.types import State, Trace
@@ -74,7 +79,14 @@ class Run:
         return jax.tree.map(lambda leaf: leaf[place], self.states)
 
     def embeddings(self, seed: int | None = None) -> Embeddings:
-        """What was learnt by one seed, the first where none is named."""
+        """Returns the embeddings that one seed learned.
+
+        Args:
+          seed: one of ``seeds``; None: the first.
+
+        Raises:
+          ValueError: for a seed that did not run.
+        """
         state = self.state(self.seeds[0] if seed is None else seed)
         return from_state(self.learner, state, self.task, settings=self.settings)
 
@@ -115,6 +127,55 @@ class Run:
             f"{self.name} on {self.task.name}: {rounds:,} rounds x {many} ({self.how}, "
             f"{self.seconds:.1f} s), accuracy {self.accuracy}"
         )
+
+
+def from_state(
+    learner: Learner, state: State, task: Task, *, settings: Mapping[str, Any] | None = None
+) -> Embeddings:
+    """Reads rows and query map off the state of a learner.
+
+    Every query map is affine, so the images of the origin and of the axes determine it. Of a
+    mixture, rows and map are those of the expert with the largest weight.
+
+    Args:
+      learner: that the state belongs to.
+      state: of one seed.
+      task: names ids, encoder, template and data set.
+      settings: kept with the learner's own settings in ``facts``; None: nothing more.
+
+    Returns:
+      the embeddings.
+    """
+    state = distributed.fetch(state)
+    if learner.mixing is not None:
+        learner, state = heaviest(learner, state)
+    matrix = offset = None
+    width = state.theta.shape[1]
+    if learner.map_queries is not None:
+        points = np.concatenate([np.zeros((1, width)), np.eye(width)])
+        offset, *axes = np.asarray(learner.map_queries(state, jnp.asarray(points, jnp.float32)))
+        matrix = np.stack(axes, axis=1) - offset[:, None]
+    rule, origin = learner.rule, learner.origin
+    numbers = {} if rule is None else {"tau": float(rule.tau), "eta": float(rule.eta)}
+    given = {} if origin is None else json.loads(origin[1])
+    available = np.asarray(state.available)
+    from jaxret import __version__
+
+    return Embeddings(
+        ids=list(task.ids),
+        theta=np.asarray(wide(state.theta)),
+        query_matrix=matrix,
+        query_offset=offset,
+        available=None if available.all() else available,
+        facts={
+            "learner": learner.name,
+            "settings": {**given, **numbers, **(settings or {})},
+            "encoder": None if task.encoder is None else task.encoder.spec.name,
+            "document": task.document,
+            "data": task.name,
+            "jaxret": __version__,
+        },
+    )
 
 
 def plot(runs: Sequence[Run], curve: str = "success", *, window: int | None = None) -> "Figure":
