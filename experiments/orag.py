@@ -44,7 +44,6 @@ from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import print_table, results_table
 from jaxret.data import near_duplicates
 from jaxret.data.masks import Masks, draw_parts_each
-from jaxret.embeddings import from_state
 from jaxret.environments.environment import environment_from
 from jaxret.learners.learner import Learner
 from jaxret.runtime.progress import Progress
@@ -53,6 +52,7 @@ from jaxret.simulation.branches import make_simulations
 from jaxret.simulation.choosing import choose, tune
 from jaxret.simulation.ranker import METRICS, Mask, Ranker, catalogues
 from jaxret.simulation.recording import record
+from jaxret.simulation.run import from_state
 from jaxret.simulation.streams import by_task, orders
 from jaxret.task import Task
 from jaxret.theory.comparators import proximal_losses

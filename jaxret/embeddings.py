@@ -1,12 +1,12 @@
-"""What was learnt, on disk: for whoever serves it, with jaxret's help or without.
+"""Learned embeddings of tools, in memory and on disk; the files can be read without jaxret.
 
     theta.npy                [I, d], the rows in the order of the ids
-    embeddings.safetensors   theta; query_matrix [d, d] and query_offset [d] where a map was learnt;
+    embeddings.safetensors   theta; query_matrix [d, d] and query_offset [d] of a learned map;
                              available [I] where some tools are absent
     embeddings.json          ids, learner, settings, encoder, template of the documents, version
 
-A query q is ranked by ``Theta (query_matrix q + query_offset)``, or by ``Theta q`` without a map,
-over the tools that are available.
+A query q ranks the available tools by ``Theta (query_matrix q + query_offset)``, or by ``Theta q``
+where no map was learned.
 
 Letters: I items, d width, N queries, k items retrieved.
 """
@@ -17,39 +17,39 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int
 
-from jaxret.evaluation import metrics
-from jaxret.learners.learner import Learner
-from jaxret.learners.mixture import heaviest
-from jaxret.learners.narrow_rows import wide
 from jaxret.runtime import distributed
 from jaxret.runtime.validate import require
-from jaxret.task import Task
-from jaxret.types import State
+from jaxret.task import tie_order
 
 _FILE = "embeddings"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Embeddings:
-    """Rows, and the map of queries that they were learnt with."""
+    """Embeddings of tools, and the map of queries that was learned with them."""
 
     ids: list[str]  # I
     theta: Float[np.ndarray, "I d"]
     query_matrix: Float[np.ndarray, "d d"] | None = None
     query_offset: Float[np.ndarray, " d"] | None = None
-    available: Bool[np.ndarray, " I"] | None = None  # None: every tool is there
+    available: Bool[np.ndarray, " I"] | None = None  # None: every tool is available
     facts: Mapping[str, Any] = field(default_factory=dict)  # learner, settings, encoder, document
 
     def map_queries(self, queries: Float[ArrayLike, "N d"]) -> Float[np.ndarray, "N d"]:
-        """Queries as the rows are compared with them.
+        """Applies the learned map of queries; without one, returns the queries.
+
+        Args:
+          queries: [N, d].
 
         Returns:
-          [N, d].
+          the vectors that are compared with the rows [N, d].
+
+        Raises:
+          ValueError: for vectors of another width.
         """
         queries = np.asarray(queries, np.float32)
         if queries.ndim != 2 or queries.shape[1] != self.theta.shape[1]:
@@ -60,29 +60,43 @@ class Embeddings:
         return queries @ self.query_matrix.T + self.query_offset
 
     def scores(self, queries: Float[ArrayLike, "N d"]) -> Float[np.ndarray, "N I"]:
-        """Inner products of mapped queries and rows.
+        """Computes the inner products of mapped queries and rows.
+
+        Args:
+          queries: [N, d], before the map.
 
         Returns:
-          [N, I], minus infinity where a tool is absent.
+          scores [N, I], minus infinity for absent tools.
         """
         scores = self.map_queries(queries) @ self.theta.T
         return scores if self.available is None else np.where(self.available, scores, -np.inf)
 
     def rank(self, queries: Float[ArrayLike, "N d"], k: int = 10) -> Int[np.ndarray, "N k"]:
-        """The k best rows of each query, best first; ties as trec_eval has them.
+        """Ranks the available tools and returns the first k; ties are ordered as trec_eval does.
+
+        Args:
+          queries: [N, d], before the map.
+          k: length of the rankings, at most the number of available tools.
 
         Returns:
-          positions [N, k].
+          positions in ``ids`` [N, k], best first.
+
+        Raises:
+          ValueError: for k out of its range, or vectors of another width.
         """
         there = len(self.ids) if self.available is None else int(self.available.sum())
         require("k", k, f"in 1 .. {there}, the tools that are there", lambda k: 1 <= k <= there)
-        place = metrics.tie_order(self.ids)
+        place = tie_order(self.ids)
         return np.stack([np.lexsort((place, -row))[:k] for row in self.scores(queries)])
 
     def faiss(self) -> Any:
-        """Makes a FAISS index of inner products, which answers with positions in ``ids``.
+        """Builds a FAISS index of inner products over the available tools.
 
-        Ask it for mapped queries (`map_queries`). It needs faiss.
+        The index must be searched with mapped queries (`map_queries`) and returns positions in
+        ``ids``.
+
+        Raises:
+          ImportError: where faiss is not installed.
         """
         try:
             import faiss
@@ -97,7 +111,11 @@ class Embeddings:
         return index
 
     def save(self, folder: str | Path) -> None:
-        """Writes the three files; an existing folder is overwritten."""
+        """Writes the three files, and overwrites those in an existing folder.
+
+        Args:
+          folder: is created where it does not exist.
+        """
         if not distributed.leads():
             return
         from safetensors.numpy import save_file
@@ -117,11 +135,17 @@ class Embeddings:
 
 
 def load_embeddings(folder: str | Path) -> Embeddings:
-    """Reads what `Run.save` wrote.
+    """Reads embeddings that `Run.save` or `Embeddings.save` wrote.
+
+    Args:
+      folder: with the files.
+
+    Returns:
+      the embeddings.
 
     Raises:
-      FileNotFoundError: where there is none.
-      ValueError: where ids and rows do not go together, or a file is damaged.
+      FileNotFoundError: where the folder holds no embeddings.
+      ValueError: where the numbers of ids and rows differ, or a file is damaged.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
@@ -144,44 +168,4 @@ def load_embeddings(folder: str | Path) -> Embeddings:
         query_offset=arrays.get("query_offset"),
         available=arrays.get("available"),
         facts=facts,
-    )
-
-
-def from_state(
-    learner: Learner, state: State, task: Task, *, settings: Mapping[str, Any] | None = None
-) -> Embeddings:
-    """Reads the rows and the query map off a state.
-
-    Every map of queries is affine, so the images of the origin and of the axes say all of it. A
-    mixture has no one matrix of rows: what is read is that of the expert it believes most.
-    """
-    state = distributed.fetch(state)
-    if learner.mixing is not None:
-        learner, state = heaviest(learner, state)
-    matrix = offset = None
-    width = state.theta.shape[1]
-    if learner.map_queries is not None:
-        points = np.concatenate([np.zeros((1, width)), np.eye(width)])
-        offset, *axes = np.asarray(learner.map_queries(state, jnp.asarray(points, jnp.float32)))
-        matrix = np.stack(axes, axis=1) - offset[:, None]
-    rule, origin = learner.rule, learner.origin
-    numbers = {} if rule is None else {"tau": float(rule.tau), "eta": float(rule.eta)}
-    given = {} if origin is None else json.loads(origin[1])
-    available = np.asarray(state.available)
-    from jaxret import __version__
-
-    return Embeddings(
-        ids=list(task.ids),
-        theta=np.asarray(wide(state.theta)),
-        query_matrix=matrix,
-        query_offset=offset,
-        available=None if available.all() else available,
-        facts={
-            "learner": learner.name,
-            "settings": {**given, **numbers, **(settings or {})},
-            "encoder": None if task.encoder is None else task.encoder.spec.name,
-            "document": task.document,
-            "data": task.name,
-            "jaxret": __version__,
-        },
     )

@@ -10,6 +10,7 @@ part of a task shares the catalogue with the whole.
 Letters: I items (tools), d width, N queries, L labels a query (padded with -1).
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -25,15 +26,35 @@ from jaxret.data import split as own
 from jaxret.data.dataset import Dataset, Document, select, split_by_group
 from jaxret.data.templates import normalise, template
 from jaxret.encoders import TextEncoder
-from jaxret.evaluation import metrics
 from jaxret.runtime.validate import (
     label_rows,
     matrix_of,
     require,
     require_different,
+    require_labels,
     require_length,
     require_task,
 )
+
+
+def tie_order(tool_ids: Sequence[str]) -> Int[np.ndarray, "I"]:
+    """Ranks tools of equal scores as trec_eval does: by descending id (bytes of the UTF-8 string).
+
+    Args:
+      tool_ids: I ids, all different.
+
+    Returns:
+      the position of each tool among tools of equal scores [I], 0 first.
+
+    Raises:
+      ValueError: if an id occurs twice, because the order of the two is then undefined.
+    """
+    if twice := [name for name, count in Counter(tool_ids).items() if count > 1]:
+        raise ValueError(f"tool ids must differ, but {twice[:5]} occur more than once")
+    descending = sorted(range(len(tool_ids)), key=lambda i: tool_ids[i].encode(), reverse=True)
+    place = np.empty(len(tool_ids), np.int32)
+    place[descending] = np.arange(len(tool_ids))
+    return place
 
 
 class Split(NamedTuple):
@@ -94,7 +115,7 @@ class Task:
         theta, queries = matrix_of("theta", theta), matrix_of("queries", queries)
         labels = label_rows(labels)
         require_task(theta, queries, labels)
-        metrics.check_labels(labels, len(theta))
+        require_labels(labels, len(theta))
         ids = tuple(map(str, range(len(theta)) if ids is None else ids))
         require_length("ids", ids, len(theta))
         require_different("ids", ids)
@@ -133,7 +154,7 @@ class Task:
         Returns:
           [I].
         """
-        return metrics.tie_order(self.ids)
+        return tie_order(self.ids)
 
     def select(self, rows: ArrayLike | Sequence[int] | Sequence[bool]) -> Self:
         """Keeps some queries and the whole catalogue.
@@ -249,7 +270,7 @@ def encoded(
     cache: str | Path | None = None,
 ) -> Task:
     """A data set as a task; the arguments are those of `load_task`."""
-    metrics.check_labels(dataset.labels, len(dataset.tool_ids))
+    require_labels(dataset.labels, len(dataset.tool_ids))
     render = template(document) if isinstance(document, str) else document
     documents = tuple(render(one) for one in dataset.documents)
     texts = tuple(normalise(query) for query in dataset.queries)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jaxret as jr
-from jaxret.evaluation import metrics
+from jaxret.task import tie_order
 from tests import tiny
 
 SETTINGS = {"tau": 0.2, "eta": 0.01}
@@ -25,7 +25,7 @@ LEARNERS = {
 
 def ranked(learner, state, task):
     """By the learner's own scores, ties as trec_eval has them."""
-    place = metrics.tie_order(task.ids)
+    place = tie_order(task.ids)
     scores = np.asarray(learner.scores(state, jnp.asarray(task.queries)))
     return np.stack([np.lexsort((place, -row)) for row in scores])
 

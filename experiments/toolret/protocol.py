@@ -20,6 +20,7 @@ from jaxret.evaluation import metrics
 from jaxret.retrieval.ranking import Ranking, in_trec_order
 from jaxret.retrieval.retriever import Retriever, Texts, search
 from jaxret.runtime import sharding
+from jaxret.task import tie_order
 
 SETTINGS = ("with", "without")  # instruction
 POOLS = ("all", "category")
@@ -48,7 +49,7 @@ class World:
         self.models: dict[str, dict[str, Any]] = plain(cfg.models)
         self.documents = [str(text) for text in benchmark.dataset.documents]
         self.tool_ids, self.labels = benchmark.dataset.tool_ids, benchmark.dataset.labels
-        self.tie_order = metrics.tie_order(self.tool_ids)
+        self.tie_order = tie_order(self.tool_ids)
         self.cache: Path | None = cache_folder(cfg)
         split = np.asarray(benchmark.dataset.split)
         self.rows = {task: self._drawn(np.flatnonzero(split == task)) for task in benchmark.tasks}

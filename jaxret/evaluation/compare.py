@@ -1,27 +1,29 @@
-"""Is one run better than another? Differences with intervals, by resampling queries and seeds.
+"""Compares two rankings or two runs: a difference, its interval and its p-value.
 
     print(compare(run, other))                        accuracy while learning
     print(compare(run, other, "ndcg@10", on=test))    ranking by the last states
-    print(compare_all([a, b, c], against=base))       p after Holm, for there are several
+    print(compare(retriever, run, on=test))           anything that `evaluate` takes
+    print(compare_all([a, b, c], against=base))       p-values corrected by Holm's procedure
 
-Both runs met the same queries in the same order, so their difference is taken query by query and
-seed by seed. Other queries might have come, and other seeds: a resample draws questions and seeds
-anew, both at once (the crossed bootstrap; queries of one question stay together). With S seeds it
-takes their spread for (S - 1) / S of what it is: with few of them an interval is a little short.
+The difference is taken query by query and seed by seed, which needs runs that met the same queries
+in the same order. The interval and the p-value come from a crossed bootstrap: each resample draws
+seeds and questions with replacement, independently of each other, and queries of one question stay
+together. The bootstrap estimates the variance between S seeds as (S - 1) / S of its value, so
+intervals from few seeds are slightly too short.
 
 Letters: S seeds, N queries, T rounds, B resamples, C questions.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxret.evaluation.evaluate import evaluate_each
+from jaxret.evaluation.evaluate import Lists, Ranked, evaluate_each, is_run, name_of
 from jaxret.evaluation.statistics import holm
 from jaxret.runtime.validate import require
-from jaxret.simulation.run import Run
 from jaxret.task import Task
 
 ONLINE = "accuracy"
@@ -29,16 +31,16 @@ ONLINE = "accuracy"
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The difference of two runs."""
+    """The mean difference ``name - other`` of a metric."""
 
     name: str
     other: str
     metric: str
     difference: float
-    low: float  # of the interval
-    high: float
-    p: float  # two-sided, of no difference
-    confidence: float = 0.95
+    low: float  # end of the interval
+    high: float  # end of the interval
+    p: float  # two-sided, of the hypothesis that there is no difference
+    confidence: float = 0.95  # of the interval
 
     def __str__(self) -> str:
         interval = f"({self.low:+.3f} to {self.high:+.3f})"
@@ -49,7 +51,7 @@ class Comparison:
 
 
 class Comparisons(tuple[Comparison, ...]):
-    """Several, below one another."""
+    """Several comparisons; prints one a line."""
 
     def __str__(self) -> str:
         return "\n".join(map(str, self))
@@ -58,39 +60,53 @@ class Comparisons(tuple[Comparison, ...]):
 
 
 def compare(
-    run: Run,
-    other: Run,
+    run: Ranked,
+    other: Ranked,
     metric: str = ONLINE,
     *,
     on: Task | None = None,
+    first: Lists | None = None,
     confidence: float = 0.95,
     resamples: int = 2_000,
     seed: int = 0,
 ) -> Comparison:
-    """Holds two runs against each other.
+    """Compares two runs, or two things that rank.
 
     Args:
-      run: of the same task, seeds and exposures as ``other``.
-      other: from which it is taken.
-      metric: ``accuracy`` of what was shown while learning; or a metric of `evaluate`, on a task.
-      on: the queries that the last states rank; None: accuracy while learning.
+      run: a run; with ``on``, anything that `evaluate` takes. Two runs must share task, seeds and
+        order of queries. What is not a run has the same ranking for every seed.
+      other: is subtracted from ``run``.
+      metric: ``accuracy``, or with ``on`` any ranking metric of `evaluate`.
+      on: the queries to rank; None compares the accuracy of two runs while they learned.
+      first: the `Ranking` of a first stage on the queries of ``on``, for rerankers.
       confidence: of the interval, in (0, 1).
       resamples: B, >= 100.
       seed: of the resamples.
 
+    Returns:
+      the comparison.
+
     Raises:
-      ValueError: for runs that cannot be paired, or a ranking metric without a task.
+      ValueError: for runs that cannot be paired, for a ranking metric without ``on``, and without
+        ``on`` for what is not a run.
     """
+    mine: Any = run
+    both_run = is_run(run) and is_run(other)
     if on is None and metric != ONLINE:
         raise ValueError(f"{metric} needs the queries to rank: compare(a, b, {metric!r}, on=test)")
-    _require_pair(run, other)
+    if on is None and not both_run:
+        raise ValueError("accuracy while learning needs two runs; rank queries with on=test")
+    if both_run:
+        _require_pair(run, other)
     if on is None:
-        values, groups = _online(run) - _online(other), run.task.groups
+        values, groups = _online(run) - _online(other), mine.task.groups
     else:
-        mine, theirs = (evaluate_each(one, on, [metric])[metric] for one in (run, other))
-        values, groups = mine.astype(np.float64) - theirs, on.groups
+        ours, theirs = (
+            evaluate_each(one, on, [metric], first=first)[metric] for one in (run, other)
+        )
+        values, groups = ours.astype(np.float64) - theirs, on.groups
     more = {"confidence": confidence, "resamples": resamples, "seed": seed}
-    return paired(values, groups, name=run.name, other=other.name, metric=metric, **more)
+    return paired(values, groups, name=name_of(run), other=name_of(other), metric=metric, **more)
 
 
 def paired(
@@ -104,17 +120,23 @@ def paired(
     resamples: int = 2_000,
     seed: int = 0,
 ) -> Comparison:
-    """Tells a difference from chance, where the pairs are at hand already.
+    """Tests whether paired differences have the mean 0.
 
     Args:
-      values: of each seed and query, those of ``other`` subtracted; NaN where there is none.
-      groups: the question of each query.
+      values: differences of each seed and query [S, N]; NaN where a query has none.
+      groups: the question of each query [N].
       name: of what is better where values are above 0.
-      other: what was subtracted.
-      metric: what was measured.
-      confidence: as in `compare`.
-      resamples: as in `compare`.
-      seed: as in `compare`.
+      other: of what was subtracted.
+      metric: that was measured.
+      confidence: of the interval, in (0, 1).
+      resamples: B, >= 100.
+      seed: of the resamples.
+
+    Returns:
+      the comparison.
+
+    Raises:
+      ValueError: for a confidence or a number of resamples out of its range.
     """
     require("confidence", confidence, "in (0, 1)", lambda x: 0 < x < 1)
     require("resamples", resamples, ">= 100", lambda n: n >= 100)
@@ -134,16 +156,27 @@ def paired(
 
 
 def compare_all(
-    runs: Sequence[Run], against: Run, metric: str = ONLINE, *, on: Task | None = None, **more
+    runs: Sequence[Ranked],
+    against: Ranked,
+    metric: str = ONLINE,
+    *,
+    on: Task | None = None,
+    **more: Any,
 ) -> Comparisons:
-    """Holds several runs against one; p-values are corrected for their number (Holm 1979).
+    """Compares several runs with one and corrects the p-values for their number (Holm 1979).
 
     Args:
       runs: one or more; ``against`` itself is left out.
-      against: the run that the others are held against.
-      metric: as in `compare`.
-      on: as in `compare`.
-      **more: ``confidence``, ``resamples`` and ``seed`` of `compare`; intervals stay as they are.
+      against: is subtracted from each of ``runs``.
+      metric: ``accuracy``, or with ``on`` any ranking metric of `evaluate`.
+      on: the queries to rank; None compares accuracy while learning.
+      **more: ``first``, ``confidence``, ``resamples`` and ``seed``; intervals are not corrected.
+
+    Returns:
+      a comparison for each run.
+
+    Raises:
+      ValueError: where no run is left, or two of them cannot be compared.
     """
     others = [run for run in runs if run is not against]
     require("runs", len(others), "one or more beside the one they are held against", bool)
@@ -153,8 +186,8 @@ def compare_all(
     return Comparisons(replace(one, p=p) for one, p in pairs)
 
 
-def _online(run: Run) -> Float[np.ndarray, "S N"]:
-    """How often each query succeeded, averaged over its exposures; NaN where it never came."""
+def _online(run: Any) -> Float[np.ndarray, "S N"]:
+    """The share of a query's exposures that succeeded; NaN for queries that never came."""
     n, success = len(run.task), np.asarray(run.trace.success, np.float64)
     with np.errstate(invalid="ignore"):
         return np.stack(
@@ -168,14 +201,14 @@ def _online(run: Run) -> Float[np.ndarray, "S N"]:
 def _resampled(
     values: Float[np.ndarray, "S N"], groups: Int[np.ndarray, " N"], resamples: int, seed: int
 ) -> Float[np.ndarray, " B"]:
-    """Means of resamples: seeds and questions are drawn with replacement, independently."""
+    """Means of B resamples, each of seeds and questions drawn with replacement."""
     seeds = len(values)
     questions, place = np.unique(groups, return_inverse=True)
-    there = np.isfinite(values)
-    known = np.where(there, values, 0.0)
+    finite = np.isfinite(values)
+    known = np.where(finite, values, 0.0)
     sums, counts = (  # of each question [S, C]
         np.stack([np.bincount(place, line, minlength=len(questions)) for line in table])
-        for table in (known, there.astype(np.float64))
+        for table in (known, finite.astype(np.float64))
     )
     rng = np.random.default_rng(seed)
     means = []
@@ -188,7 +221,7 @@ def _resampled(
     return np.array(means)
 
 
-def _require_pair(run: Run, other: Run) -> None:
+def _require_pair(run: Any, other: Any) -> None:
     if run.task.ids != other.task.ids or len(run.task) != len(other.task):
         raise ValueError(f"{run.name} and {other.name} ran on different tasks: no pairs")
     if run.seeds != other.seeds or not np.array_equal(run.order, other.order):

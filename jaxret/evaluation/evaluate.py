@@ -1,44 +1,115 @@
-"""How well rows rank a task's queries, over the seeds of a run.
+"""Evaluates rankings of a task's tools, whatever makes them.
 
-    evaluate(run, test)["ndcg@10"]                  0.490 ± 0.003
-    evaluate(task.theta, test)                      a matrix ranks as one seed
-    evaluate(run, test, by=test.groups)             the same for each group of queries
+    evaluate(run, test)["ndcg@10"]                  0.490 ± 0.003, over the seeds of a run
+    evaluate(task.theta, test)                      rows [I, d], as one seed
+    evaluate(retriever, test)                       a first stage, on the task's texts
+    evaluate(reranker, test, first=ranking)         a second stage, on the first stage's lists
+    evaluate(positions, test)                       lists of tools [N, k], best first
+    evaluate(run, test, by=test.groups)             each group of queries by itself
+
+Runs, retrievers and rerankers are known by the attributes that are read of them (`RunLike`,
+`Searches`, `Refines`): this package imports none of the packages that make them.
 
 Letters: I items, d width, N queries, S seeds, k cut.
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeAlias, overload
+from typing import Any, Protocol, TypeAlias, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from jaxret.embeddings import Embeddings
 from jaxret.evaluation import metrics
 from jaxret.evaluation.estimate import Estimate
-from jaxret.learners.learner import Learner
 from jaxret.runtime import distributed
-from jaxret.simulation.run import Run
 from jaxret.task import Task
-from jaxret.types import State
+from jaxret.types import State, Trace
 
 METRICS = ("accuracy", "recall@10", "ndcg@10", "completeness@10")
-Ranked: TypeAlias = Run | Embeddings | Float[ArrayLike, "I d"]
+
+
+class Scorer(Protocol):
+    """A learner, of which only ``scores(state, queries)`` -> [N, I] is used."""
+
+    @property
+    def scores(self) -> Callable[..., Any]: ...
+
+
+class RunLike(Protocol):
+    """The parts of a `jaxret.simulation.run.Run` that are evaluated."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def learner(self) -> Scorer: ...
+    @property
+    def task(self) -> Task: ...
+    @property
+    def seeds(self) -> tuple[int, ...]: ...
+    @property
+    def order(self) -> Int[np.ndarray, "S T"]: ...
+    @property
+    def trace(self) -> Trace: ...
+    @property
+    def states(self) -> State: ...
+
+
+class Lists(Protocol):
+    """Rankings with their scores, such as a `jaxret.retrieval.ranking.Ranking`."""
+
+    @property
+    def items(self) -> Int[np.ndarray, "N k"]: ...
+    @property
+    def scores(self) -> Float[np.ndarray, "N k"]: ...
+
+
+class Searches(Protocol):
+    """A first stage, such as a `jaxret.retrieval.retriever.Retriever`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def items(self) -> int: ...
+    def search(self, texts: Any, k: int, *, tie_order: Any, progress: bool) -> Lists: ...
+
+
+class Refines(Protocol):
+    """A second stage, such as a `jaxret.retrieval.retriever.Reranker`."""
+
+    @property
+    def name(self) -> str: ...
+    def refine(self, texts: Any, ranking: Any, *, progress: bool) -> Lists: ...
+
+
+Ranked: TypeAlias = (
+    RunLike | Embeddings | Searches | Refines | Lists | ArrayLike | Sequence[Sequence[int]]
+)
 
 
 @overload
 def evaluate(
-    ranked: Ranked, task: Task, metrics: Sequence[str] = ..., by: None = None
+    ranked: Ranked,
+    task: Task,
+    metrics: Sequence[str] = ...,
+    by: None = None,
+    *,
+    first: Lists | None = None,
 ) -> dict[str, Estimate]: ...
 
 
 @overload
 def evaluate(
-    ranked: Ranked, task: Task, metrics: Sequence[str] = ..., *, by: ArrayLike | Sequence
+    ranked: Ranked,
+    task: Task,
+    metrics: Sequence[str] = ...,
+    *,
+    by: ArrayLike | Sequence,
+    first: Lists | None = None,
 ) -> dict[Any, dict[str, Estimate]]: ...
 
 
@@ -47,23 +118,37 @@ def evaluate(
     task: Task,
     metrics: Sequence[str] = METRICS,
     by: ArrayLike | Sequence | None = None,
+    *,
+    first: Lists | None = None,
 ) -> dict[Any, Any]:
-    """Ranks a task's queries and averages metrics over them.
+    """Averages ranking metrics over the queries of a task.
+
+    Absent tools are not ranked. A run and embeddings have their own absent tools; everything else
+    takes the absent tools of the task.
 
     Args:
-      ranked: a run, whose last states rank; embeddings; or a matrix [I, d]. Tools that are absent
-        are not ranked: a run and embeddings know them, a matrix takes them from the task.
-      task: whose queries are ranked, with the same catalogue.
+      ranked: one of
+        a run, whose last states rank, one seed each;
+        `Embeddings`;
+        rows of floats [I, d], which rank by inner product;
+        a retriever (`jaxret.retrieval`, `jaxret.methods`), given the texts of the task, or its
+        vectors where the task has no texts;
+        a reranker, given ``first``;
+        lists of tools, best first: a `Ranking`, or integers [N, k] that are positions in
+        ``task.ids``, -1 pads; lists may differ in length.
+      task: the queries and their labels; its tools must be those that are ranked.
       metrics: ``accuracy``, or ``recall@k``, ``ndcg@k`` and ``completeness@k`` for any k.
-      by: a group of each query [N]: the result then has a dict for each group.
+      by: the group of each query [N]; None: all queries together.
+      first: the `Ranking` of a first stage on the same queries, for a reranker.
 
     Returns:
-      metric -> `Estimate`; or group -> metric -> `Estimate`.
+      metric -> `Estimate`; with ``by``, group -> metric -> `Estimate`.
 
     Raises:
-      ValueError: for an unknown metric, or a task with another catalogue.
+      ValueError: for an unknown metric, a task with other tools, an object that does not rank, a
+        reranker without ``first``, or lists that are too short for a metric.
     """
-    values = evaluate_each(ranked, task, metrics)
+    values = evaluate_each(ranked, task, metrics, first=first)
     if by is None:
         return {name: Estimate.of(_mean(x)) for name, x in values.items()}
     groups = np.asarray(by)
@@ -76,39 +161,55 @@ def evaluate(
 
 
 def evaluate_each(
-    ranked: Ranked, task: Task, names: Sequence[str] = METRICS
+    ranked: Ranked, task: Task, names: Sequence[str] = METRICS, *, first: Lists | None = None
 ) -> dict[str, Float[np.ndarray, "S N"]]:
-    """Metrics of every query and seed; the arguments are those of `evaluate`.
+    """Computes ranking metrics of every query and seed.
+
+    Args:
+      ranked: a run, embeddings, rows, a retriever, a reranker or lists.
+      task: the queries and their labels.
+      names: of the metrics.
+      first: the `Ranking` of a first stage, for a reranker.
 
     Returns:
-      metric -> [S, N].
+      metric -> values [S, N]; S is 1 for everything but a run.
+
+    Raises:
+      ValueError: for an unknown metric, a task with other tools, or an object that does not rank.
     """
     if isinstance(names, str):
         raise ValueError(f"metrics must be a list of names, got the single string {names!r}")
     cuts = sorted({_cut(name) for name in names})
-    of_cut = _of_run(ranked, task) if isinstance(ranked, Run) else _of_rows(ranked, task)
-    values = {k: of_cut(k=k) for k in cuts}
-    return {name: np.asarray(distributed.fetch(values[_cut(name)][name])) for name in names}
+    if is_run(ranked):
+        values = _each_cut(_of_run(ranked, task), cuts)
+    elif isinstance(ranked, Embeddings):
+        values = _each_cut(_of_embeddings(ranked, task), cuts)
+    else:
+        values = _of_others(ranked, task, cuts, first)
+    return {name: np.asarray(distributed.fetch(values[name])) for name in names}
 
 
 def evaluate_settings(
-    make: Callable[..., Learner],
+    make: Callable[..., Scorer],
     settings: Float[np.ndarray, "R n"],
     states: State,
     task: Task,
     metric: str,
 ) -> Float[np.ndarray, "R N"]:
-    """One metric of R states whose learners differ in numbers alone, as one program.
+    """Computes one metric of R states in one program; their learners differ in numbers alone.
 
     Args:
-      make: numbers of a setting -> learner.
-      settings: those of each state.
-      states: with a leading axis [R].
-      task: whose queries are ranked.
-      metric: as in `evaluate`.
+      make: returns a learner for the n numbers of a setting.
+      settings: the numbers of each state.
+      states: leaves with a leading axis [R].
+      task: the queries and their labels.
+      metric: ``accuracy``, ``recall@k``, ``ndcg@k`` or ``completeness@k``.
 
     Returns:
-      [R, N].
+      values [R, N].
+
+    Raises:
+      ValueError: for an unknown metric, or rows of another shape than the task's.
     """
 
     @jax.jit
@@ -125,7 +226,30 @@ def evaluate_settings(
     return np.asarray(distributed.fetch(values))
 
 
-def _of_run(run: Run, task: Task) -> Callable:
+def name_of(ranked: Ranked) -> str:
+    """Returns the name that tables show for something that ranks."""
+    if isinstance(ranked, Embeddings):
+        return str(ranked.facts.get("learner", "embeddings"))
+    name = getattr(ranked, "name", None)
+    if isinstance(name, str):
+        return name
+    return "ranking" if _is_lists(ranked) or _integers(_array(ranked)) else "rows"
+
+
+def is_run(ranked: Any) -> bool:
+    """Returns whether an object is a run: it has a learner and that learner's last states."""
+    return hasattr(ranked, "states") and hasattr(ranked, "learner")
+
+
+def _is_lists(ranked: Any) -> bool:
+    return isinstance(getattr(ranked, "items", None), np.ndarray | jax.Array)
+
+
+def _each_cut(of_cut: Callable, cuts: Sequence[int]) -> dict[str, Any]:
+    return {name: values for k in cuts for name, values in of_cut(k=k).items()}
+
+
+def _of_run(run: Any, task: Task) -> Callable:
     """Metrics [S, N] of a run's last states."""
     _require_ids(run.task.ids, task)
     _require_shape(run.task.theta.shape, task)
@@ -133,17 +257,103 @@ def _of_run(run: Run, task: Task) -> Callable:
     return partial(_rank_by_states, *arrays, scores=run.learner.scores)
 
 
-def _of_rows(rows: Embeddings | Float[ArrayLike, "I d"], task: Task) -> Callable:
-    """Metrics [1, N] of embeddings or of a matrix."""
-    queries, available = task.queries, task.available
-    if isinstance(rows, Embeddings):
-        _require_ids(rows.ids, task)
-        theta, queries, available = rows.theta, rows.map_queries(queries), rows.available
-    else:
-        theta = np.asarray(rows, np.float32)
+def _of_embeddings(found: Embeddings, task: Task) -> Callable:
+    _require_ids(found.ids, task)
+    return _of_rows(found.theta, found.map_queries(task.queries), task, found.available)
+
+
+def _of_rows(theta, queries, task: Task, available) -> Callable:
+    """Metrics [1, N] of rows."""
     _require_shape(theta.shape, task)
     arrays = (jnp.asarray(theta), jnp.asarray(queries), task.labels, task.tie_order, available)
     return partial(_rank_by_rows, *arrays)
+
+
+def _of_others(ranked: Any, task: Task, cuts: Sequence[int], first: Lists | None) -> dict[str, Any]:
+    """Metrics [1, N] of retrievers, rerankers, lists and rows."""
+    texts = task.queries if task.texts is None else list(task.texts)
+    items, longest = len(task.ids), cuts[-1]
+    if callable(getattr(ranked, "search", None)):
+        if ranked.items != items:
+            raise ValueError(f"{ranked.name} has {ranked.items} tools and {task.name} {items}")
+        absent = 0 if task.available is None else int((~task.available).sum())
+        k = min(items, longest + absent)
+        lists = ranked.search(texts, k, tie_order=task.tie_order, progress=False).items
+    elif callable(getattr(ranked, "refine", None)):
+        if not _is_lists(first):
+            raise ValueError(
+                f"{ranked.name} sorts the candidates of a first stage: give their Ranking, "
+                "first=search(retriever, texts, k)"
+            )
+        lists = ranked.refine(texts, first, progress=False).items
+    elif _is_lists(ranked):
+        lists = ranked.items
+    else:
+        lists = _array(ranked)
+        if not _integers(lists):
+            rows = lists.astype(np.float32)
+            return _each_cut(_of_rows(rows, task.queries, task, task.available), cuts)
+    values = metrics.evaluate_ranking(_checked(np.asarray(lists), task, longest), task.labels, cuts)
+    return {name: each[None] for name, each in values.items()}
+
+
+def _array(ranked: Any) -> np.ndarray:
+    """Reads rows of floats, or lists of positions, which are padded to one length with -1."""
+    plain = isinstance(ranked, list | tuple) and not hasattr(ranked, "_fields")
+    try:
+        if plain and len({np.size(row) for row in ranked}) > 1:
+            longest = max(np.size(row) for row in ranked)
+            array = np.full((len(ranked), longest), -1)
+            for row, found in zip(array, ranked, strict=True):
+                row[: np.size(found)] = [int(item) for item in map(_integer, found)]
+        else:
+            array = np.asarray(ranked)
+            array = array if _integers(array) else array.astype(np.float32)
+    except (TypeError, ValueError):
+        array = np.zeros(0)
+    if array.ndim != 2:
+        raise ValueError(
+            f"{type(ranked).__name__} does not rank: give a run, embeddings, rows of floats "
+            "[I, d], a retriever, a reranker with first=, or lists of positions [N, k]"
+        )
+    return array
+
+
+def _integer(item: Any) -> int:
+    if not isinstance(item, int | np.integer):
+        raise TypeError(item)
+    return int(item)
+
+
+def _integers(array: np.ndarray) -> bool:
+    return np.issubdtype(array.dtype, np.integer)
+
+
+def _checked(lists: Int[np.ndarray, "N k"], task: Task, longest: int) -> Int[np.ndarray, "N k"]:
+    """Lists without absent tools; those of the whole catalogue are padded to the longest cut."""
+    items = len(task.ids)
+    if len(lists) != len(task):
+        raise ValueError(
+            f"there are {len(lists)} lists of positions and {len(task)} queries in {task.name}; "
+            "integers are positions of tools, and rows of embeddings must be floats"
+        )
+    outside = ((lists < -1) | (lists >= items)).any(axis=1)
+    in_order = np.sort(lists, axis=1)
+    twice = ((in_order[:, 1:] == in_order[:, :-1]) & (in_order[:, 1:] >= 0)).any(axis=1)
+    for wrong, what in (
+        (outside, f"a position outside -1 .. {items - 1}"),
+        (twice, "a tool twice"),
+    ):
+        if wrong.any():
+            raise ValueError(f"the list of query {wrong.argmax()} has {what}")
+    if task.available is not None:
+        gone = (lists < 0) | ~task.available[lists]
+        order = np.argsort(gone, axis=1, kind="stable")
+        lists = np.take_along_axis(np.where(gone, -1, lists), order, axis=1)
+    short = longest - lists.shape[1]
+    if short > 0 and lists.shape[1] == items:
+        lists = np.pad(lists, ((0, 0), (0, short)), constant_values=-1)
+    return lists
 
 
 @partial(jax.jit, static_argnames=("scores", "k"))

@@ -22,7 +22,6 @@ such as a `jaxret.retrieval.ranking.Ranking` holds.
 Letters: I items, d width, N queries, L labels a query, k cut (or length of a list).
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 import jax
@@ -32,47 +31,6 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
 UNRANKED = np.iinfo(np.int32).max  # the rank of a padded or absent label: beyond every cut
-
-
-def tie_order(tool_ids: Sequence[str]) -> Int[np.ndarray, "I"]:
-    """Ranks items by their ids, in descending order: who goes first among equal scores.
-
-    Returns:
-      the place [I] of each item.
-
-    Raises:
-      ValueError: if an id occurs twice, because the order of the two is then undefined.
-    """
-    if twice := [name for name, count in Counter(tool_ids).items() if count > 1]:
-        raise ValueError(f"tool ids must differ, but {twice[:5]} occur more than once")
-    descending = sorted(range(len(tool_ids)), key=lambda i: tool_ids[i].encode(), reverse=True)
-    place = np.empty(len(tool_ids), np.int32)
-    place[descending] = np.arange(len(tool_ids))
-    return place
-
-
-def check_labels(labels: Int[np.ndarray, "N L"], num_items: int) -> None:
-    """Refuses labels that have no meaning, on the host, before anything is computed.
-
-    Raises:
-      ValueError: naming the first query that has no label, a label outside
-        ``[-1, num_items)``, or the same label twice.
-    """
-    labels = np.asarray(labels)
-    ordered = np.sort(labels, axis=1)
-    repeated = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
-    outside = (labels < -1) | (labels >= num_items)
-    problems = {
-        "has no label; drop it or give it one": (labels < 0).all(axis=1),
-        f"has a label outside [-1, {num_items})": outside.any(axis=1),
-        "names a label twice": repeated.any(axis=1),
-    }
-    for problem, where in problems.items():
-        if where.any():
-            first = int(where.argmax())
-            raise ValueError(
-                f"query {first} {problem}: {labels[first].tolist()} ({where.sum()} such queries)"
-            )
 
 
 def ranks(

@@ -22,7 +22,7 @@ class Ranking(NamedTuple):
 def in_trec_order(ranking: Ranking, tie_order: Int[np.ndarray, " I"]) -> Ranking:
     """The same lists as trec_eval reads them: by score, and equal scores by descending id.
 
-    A list that was searched with `jaxret.evaluation.metrics.tie_order` is in this order. One that
+    A list that was searched with `jaxret.task.tie_order` is in this order. One that
     was reranked or comes from a file need not be.
     """
     place = np.where(ranking.items < 0, len(tie_order), tie_order[ranking.items])

@@ -56,6 +56,10 @@ class Retriever(NamedTuple):
     encoder: TextEncoder | None = None  # of the queries, where they become vectors
     config: Any = None  # of the method that made it
 
+    def search(self, texts: Texts, k: int, **options: Any) -> Ranking:
+        """Calls the function `search` with this retriever; `jaxret.evaluate` reads its ranking."""
+        return search(self, texts, k, **options)
+
 
 class Reranker(NamedTuple):
     """A second stage. What it returns for candidate -1, which is no item, is not looked at."""
@@ -66,6 +70,10 @@ class Reranker(NamedTuple):
     score: Callable[[Params, Features, Int[Array, "B k"]], Float[Array, "B k"]]
     prior: float = 0.0  # weight of the first stage's score, which is added
     config: Any = None  # of the method that made it
+
+    def refine(self, texts: Texts, ranking: Ranking, **options: Any) -> Ranking:
+        """Calls the function `refine` with this reranker; `jaxret.evaluate` reads its ranking."""
+        return refine(self, texts, ranking, **options)
 
 
 def search(
@@ -85,7 +93,7 @@ def search(
       texts: N queries, of the kind that ``retriever.read`` reads.
       k: how many items, at most I.
       tie_order: equal scores are ranked as trec_eval ranks them, with the array of
-        `jaxret.evaluation.metrics.tie_order`; by row of the catalogue without it.
+        `jaxret.task.tie_order`; by row of the catalogue without it.
       mesh: devices over whose axis ``item`` the catalogue is split; one device without it.
       chunk: B, queries scored together; B x I / n scores are in the memory of a device.
       progress: whether to show a bar.

@@ -75,6 +75,34 @@ def require_task(theta: ArrayLike, queries: ArrayLike, labels: ArrayLike) -> Non
         raise ValueError(f"query {row} has the labels {theirs}: outside -1 .. {items - 1}")
 
 
+def require_labels(labels: Int[np.ndarray, "N L"], num_items: int) -> None:
+    """Raises ValueError for the first query whose labels have no meaning.
+
+    Args:
+      labels: [N, L], rows of the catalogue, -1 pads.
+      num_items: I.
+
+    Raises:
+      ValueError: for a query that has no label, a label outside ``[-1, num_items)``, or the same
+        label twice.
+    """
+    labels = np.asarray(labels)
+    ordered = np.sort(labels, axis=1)
+    repeated = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+    outside = (labels < -1) | (labels >= num_items)
+    problems = {
+        "has no label; drop it or give it one": (labels < 0).all(axis=1),
+        f"has a label outside [-1, {num_items})": outside.any(axis=1),
+        "names a label twice": repeated.any(axis=1),
+    }
+    for problem, where in problems.items():
+        if where.any():
+            first = int(where.argmax())
+            raise ValueError(
+                f"query {first} {problem}: {labels[first].tolist()} ({where.sum()} such queries)"
+            )
+
+
 def require_reward(reward: ArrayLike) -> None:
     """Raises ValueError unless every bit is a finite number; for rewards that come from outside.
 

@@ -12,8 +12,7 @@ Letters: n queries, L labels a query (padded with -1), I tools, m negatives a pa
 import numpy as np
 from jaxtyping import Int
 
-from jaxret.evaluation.metrics import check_labels
-from jaxret.runtime.validate import require
+from jaxret.runtime.validate import require, require_labels
 
 
 def random_negatives(
@@ -35,7 +34,7 @@ def random_negatives(
       ValueError: naming the first query whose labels are no labels of this catalogue.
     """
     require("count", count, ">= 1", lambda m: m >= 1)
-    check_labels(labels, items)
+    require_labels(labels, items)
     rng = np.random.default_rng(seed)
 
     def draw(row):

@@ -16,8 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from jaxret.evaluation.metrics import check_labels
-from jaxret.runtime.validate import require
+from jaxret.runtime.validate import require, require_labels
 
 _CHUNK = 512  # anchors whose similarities to all queries are in memory at once
 
@@ -106,7 +105,7 @@ def query2desc(
       ValueError: naming the first query whose labels are no labels of this catalogue.
     """
     require("negatives", negatives, ">= 1", lambda x: x >= 1)
-    check_labels(labels, items)
+    require_labels(labels, items)
     rng = np.random.default_rng(seed)
     found = [np.empty((0, 3), np.int64)]
     for query, row in enumerate(labels):

@@ -1,11 +1,14 @@
 """Differences of runs: pairing, intervals that cover, and p-values that are not too small."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 
 import jaxret as jr
 from jaxret.evaluation import compare
+from jaxret.retrieval.dense import inner_product
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +61,21 @@ def test_the_interval_is_that_of_a_normal_mean_where_queries_are_independent():
     np.testing.assert_allclose(drawn.std(), values.std() / 20, rtol=0.05)
 
 
+@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.99])
+def test_an_interval_is_as_wide_as_its_confidence_says(confidence):
+    """Half a width of z standard errors, which tells 90 % (1.64) from 95 % (1.96)."""
+    values = np.random.default_rng(4).normal(0.1, 1.0, (1, 900))
+    given = {} if confidence == 0.95 else {"confidence": confidence}  # 95 % unless told otherwise
+    found = compare.paired(
+        values, np.arange(900), name="a", other="b", resamples=8_000, seed=1, **given
+    )
+    assert found.confidence == confidence
+    z = stats.norm.ppf((1 + confidence) / 2)
+    half = (found.high - found.low) / 2 / (values.std() / 30)
+    assert half == pytest.approx(z, rel=0.06)
+    np.testing.assert_allclose((found.low + found.high) / 2, values.mean(), atol=0.01)
+
+
 def test_queries_of_one_question_stay_together():
     """Twenty copies of each of twenty numbers are twenty numbers, not four hundred."""
     values = np.repeat(np.random.default_rng(2).normal(size=20), 20)[None]
@@ -93,6 +111,40 @@ def test_several_are_corrected_for_their_number(runs):
     least = min(one.p for one in single)
     assert min(one.p for one in found) == pytest.approx(min(1.0, 2 * least))
     assert len(str(found).splitlines()) == 2
+
+
+def test_retrievers_rows_and_lists_are_compared_with_runs_and_with_each_other(runs):
+    (frozen, greedy, _), test = runs
+    retriever, rows = inner_product("dense", test.theta), test.theta
+    lists = np.argsort(-test.queries @ test.theta.T, axis=1)
+    for ranked, name in ((retriever, "dense"), (rows, "rows"), (lists, "ranking")):
+        found = jr.compare(greedy, ranked, "ndcg@10", on=test)
+        same = jr.compare(greedy, frozen, "ndcg@10", on=test)  # frozen has these rows, in each seed
+        assert (found.name, found.other) == ("greedy", name)
+        np.testing.assert_allclose(found.difference, same.difference, atol=1e-6)
+        back = jr.compare(ranked, greedy, "ndcg@10", on=test)
+        np.testing.assert_allclose(back.difference, -found.difference, atol=1e-6)
+        assert jr.compare(ranked, retriever, "ndcg@10", on=test).difference == 0
+    embeddings = greedy.embeddings()
+    found = jr.compare_all([greedy, embeddings], against=retriever, on=test)
+    assert [one.name for one in found] == ["greedy", "greedy"]
+    with pytest.raises(ValueError, match=r"accuracy while learning needs two runs; rank queries"):
+        jr.compare(greedy, retriever)
+
+
+def test_runs_of_other_seeds_or_another_order_are_not_paired(runs):
+    """Each by itself: the same order under other seeds, and the same seeds in another order."""
+    (frozen, greedy, _), test = runs
+    others = [
+        replace(frozen, seeds=(4, 5, 6, 7)),
+        replace(frozen, order=frozen.order[:, ::-1]),
+        replace(frozen, order=frozen.order[::-1]),
+        jr.simulate(jr.frozen(), frozen.task, exposures=3, seeds=(4, 5, 6, 7)),
+    ]
+    for other in others:
+        for options in ({}, {"metric": "ndcg@10", "on": test}):
+            with pytest.raises(ValueError, match=r"other queries or another order \(seeds \(0, 1,"):
+                jr.compare(greedy, other, **options)
 
 
 def test_what_cannot_be_paired_is_refused(runs):

@@ -1,12 +1,17 @@
-"""Rankings of a run, of embeddings and of a matrix, against ir-measures and against one another."""
+"""Rankings of all that ranks, against ir-measures, against trec_eval and against one another."""
+
+from dataclasses import replace
 
 import ir_measures
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from ir_measures import R, Success, nDCG
 
 import jaxret as jr
 from jaxret.evaluation.evaluate import evaluate_each
+from jaxret.retrieval import Ranking, Reranker
+from jaxret.retrieval.dense import inner_product
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +69,85 @@ def test_absent_tools_are_not_ranked(small):
         np.testing.assert_allclose(of_run[name], of_matrix[name])
         np.testing.assert_allclose(of_run[name], of_embeddings[name])
     assert of_run["recall@12"][:, ~absent].all()
+
+
+def test_embeddings_have_their_own_absent_tools(run, small):
+    """The task has every tool, or lacks others: neither changes what the embeddings rank."""
+    away = np.arange(12) % 4 == 1
+    task = small()
+    saved = replace(run.embeddings(), available=~away)
+    scores = task.queries.astype(np.float64) @ np.asarray(run.states.theta[0], np.float64).T
+    kept = np.where(away, -np.inf, scores)
+    hit = kept.argmax(axis=1) == task.labels[:, 0]
+    assert hit.any()
+    assert (hit != (scores.argmax(axis=1) == task.labels[:, 0])).any()
+    for other in (task, small(available=np.arange(12) % 4 != 2), small(available=~away)):
+        np.testing.assert_array_equal(evaluate_each(saved, other, ["accuracy"])["accuracy"][0], hit)
+
+
+def full_lists(task, theta):
+    """All tools of each query by inner product, ties as trec_eval has them."""
+    scores = task.queries @ theta.T
+    return np.stack([np.lexsort((task.tie_order, -row)) for row in scores])
+
+
+@pytest.mark.parametrize("available", [None, np.arange(12) % 3 > 0])
+def test_retrievers_and_lists_are_ranked_as_rows_are(small, available):
+    task = small(available=available)
+    names = ("accuracy", "recall@3", "ndcg@10", "completeness@20")
+    want = evaluate_each(task.theta, task, names)
+    lists = full_lists(task, task.theta)
+    ranking = Ranking(lists.astype(np.int32), np.zeros(lists.shape, np.float32))
+    for ranked in (inner_product("dense", task.theta), lists, jnp.asarray(lists), ranking):
+        found = evaluate_each(ranked, task, names)
+        for name in names:
+            np.testing.assert_allclose(found[name], want[name], atol=1e-6)
+    whole = jr.evaluate(lists.tolist(), task, metrics=("recall@12",))["recall@12"].mean
+    assert whole == jr.evaluate(task.theta, task, metrics=("recall@12",))["recall@12"].mean
+
+
+def test_lists_may_differ_in_length(task):
+    lists = [[int(row[0])] * (n % 2) for n, row in enumerate(task.labels)]  # every second is empty
+    found = jr.evaluate(lists, task, metrics=("accuracy", "recall@1"))
+    assert found["accuracy"].mean == found["recall@1"].mean == 0.5
+
+
+def test_a_reranker_sorts_the_lists_of_its_first_stage(task):
+    """It prefers tools of high number: with three candidates a label leads if it is their last."""
+    lists = full_lists(task, task.theta)[:, :3].astype(np.int32)
+    first = Ranking(lists, np.zeros(lists.shape, np.float32))
+    reranker = Reranker("last", np.asarray, (), lambda params, features, items: 1.0 * items)
+    found = evaluate_each(reranker, task, ("accuracy", "recall@3"), first=first)
+    np.testing.assert_array_equal(found["accuracy"][0], lists.max(axis=1) == task.labels[:, 0])
+    right = (lists == task.labels[:, :1]).any(axis=1)
+    np.testing.assert_array_equal(found["recall@3"][0], right)
+    with pytest.raises(ValueError, match=r"last sorts the candidates of a first stage: give their"):
+        jr.evaluate(reranker, task)
+    with pytest.raises(ValueError, match=r"cuts \[10\] do not fit lists of 3 items: retrieve more"):
+        jr.evaluate(reranker, task, first=first)
+
+
+def test_what_does_not_rank_is_named_in_a_line(task):
+    lists = full_lists(task, task.theta)
+    twice, outside = lists.copy(), lists.copy()
+    twice[4, 1] = twice[4, 0]
+    outside[7, 2] = 12
+    cases = {
+        "Learner does not rank: give a run, embeddings, rows of floats": jr.greedy(),
+        "str does not rank": "greedy",
+        "list does not rank": [[0.5, 1.0], [0.25]],
+        "ndarray does not rank": task.theta[0],
+        "dict does not rank": {"theta": task.theta},
+        "there are 3 lists of positions and 60 queries in small; integers are": lists[:3],
+        "the list of query 4 has a tool twice": twice,
+        r"the list of query 7 has a position outside -1 \.\. 11": outside,
+        "less has 5 tools and small 12": inner_product("less", task.theta[:5]),
+        r"cuts \[10\] do not fit lists of 4 items": lists[:, :4],
+    }
+    for message, ranked in cases.items():
+        with pytest.raises(ValueError, match=message) as error:
+            jr.evaluate(ranked, task)
+        assert "\n" not in str(error.value)
 
 
 def test_what_cannot_be_ranked_is_refused(run, task, small):

@@ -8,7 +8,6 @@ from ir_measures import R, Success, nDCG
 from jaxret.evaluation.metrics import (
     UNRANKED,
     accuracy,
-    check_labels,
     completeness_at_k,
     evaluate,
     evaluate_ranking,
@@ -16,8 +15,8 @@ from jaxret.evaluation.metrics import (
     ranks,
     ranks_in,
     recall_at_k,
-    tie_order,
 )
+from jaxret.task import tie_order
 
 # Case, digits, prefixes, accents and characters beyond the 16-bit plane: what real ids hold.
 AWKWARD = [
@@ -140,28 +139,6 @@ def test_evaluate_agrees_with_trec_eval_for_every_chunk(tied, chunk, share_avail
     np.testing.assert_allclose(got["ndcg@10"], expected[nDCG @ K], atol=1e-6)
     np.testing.assert_array_equal(got["accuracy"], expected[Success @ 1])
     np.testing.assert_array_equal(got["completeness@10"], expected[R @ K] == 1.0)
-
-
-def test_tool_ids_must_differ():
-    with pytest.raises(ValueError, match=r"\['b'\] occur more than once"):
-        tie_order(["a", "b", "b"])
-
-
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
-        ([[0, 1], [-1, -1]], r"query 1 has no label; drop it or give it one: \[-1, -1\]"),
-        ([[0, 1], [2, 3]], r"query 1 has a label outside \[-1, 3\): \[2, 3\] \(1 such"),
-        ([[2, 2], [0, -1]], r"query 0 names a label twice: \[2, 2\]"),
-    ],
-)
-def test_meaningless_labels_are_refused_by_query(labels, message):
-    with pytest.raises(ValueError, match=message):
-        check_labels(np.array(labels), num_items=3)
-
-
-def test_labels_with_padding_are_accepted():
-    check_labels(np.array([[0, -1, -1], [2, 1, -1]]), num_items=3)
 
 
 def lists_of(scores, k):

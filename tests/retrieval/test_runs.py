@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from ir_measures import R, nDCG
 
-from jaxret.evaluation.metrics import evaluate_ranking, tie_order
+from jaxret.evaluation.metrics import evaluate_ranking
 from jaxret.retrieval.dense import inner_product
 from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import search
 from jaxret.retrieval.runs import load_run, save_run, word
+from jaxret.task import tie_order
 
 QUERY_IDS = ["q1", "frage ü", "q3"]
 TOOL_IDS = ["a", "GET /tv/popular", "b", "GET /tv", "查询天气", "c%20d"]

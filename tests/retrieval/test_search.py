@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from jaxret.evaluation.metrics import tie_order
 from jaxret.retrieval.dense import inner_product
 from jaxret.retrieval.retriever import Retriever, best_items, search
 from jaxret.runtime import sharding
+from jaxret.task import tie_order
 
 I, D, N = 43, 4, 30  # 8 does not divide 43
 TOOL_IDS = [f"tool{i * 37 % 101}" for i in range(I)]

@@ -2,7 +2,13 @@ import jax
 import numpy as np
 import pytest
 
-from jaxret.runtime.validate import matrix_of, require, require_reward, require_task
+from jaxret.runtime.validate import (
+    matrix_of,
+    require,
+    require_labels,
+    require_reward,
+    require_task,
+)
 
 THETA, QUERIES = np.ones((3, 2)), np.ones((4, 2))
 LABELS = np.array([[0, -1], [2, 1], [1, -1], [0, 2]])
@@ -57,3 +63,20 @@ def test_a_matrix_is_a_copy_that_nobody_can_change_and_lies_as_jax_wants_it():
 def test_complex_numbers_are_refused():
     with pytest.raises(ValueError, match="theta must be a matrix of numbers: complex"):
         matrix_of("theta", [[1j, 2.0]])
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([[0, 1], [-1, -1]], r"query 1 has no label; drop it or give it one: \[-1, -1\]"),
+        ([[0, 1], [2, 3]], r"query 1 has a label outside \[-1, 3\): \[2, 3\] \(1 such"),
+        ([[2, 2], [0, -1]], r"query 0 names a label twice: \[2, 2\]"),
+    ],
+)
+def test_meaningless_labels_are_refused_by_query(labels, message):
+    with pytest.raises(ValueError, match=message):
+        require_labels(np.array(labels), num_items=3)
+
+
+def test_labels_with_padding_are_accepted():
+    require_labels(np.array([[0, -1, -1], [2, 1, -1]]), num_items=3)
