@@ -57,6 +57,25 @@ def tie_order(tool_ids: Sequence[str]) -> Int[np.ndarray, "I"]:
     return place
 
 
+class Parts(NamedTuple):
+    """Parts of a task's queries, as masks with one row per seed; no question is in two parts.
+
+    Attributes:
+      training: streamed before the held-out queries are ranked [S, N].
+      validation: chooses settings [S, N].
+      heldout: never streamed in the held-out protocol [S, N].
+    """
+
+    training: Bool[np.ndarray, "S N"]
+    validation: Bool[np.ndarray, "S N"]
+    heldout: Bool[np.ndarray, "S N"]
+
+    @property
+    def streamed(self) -> Bool[np.ndarray, "S N"]:
+        """All queries but those that choose settings [S, N]."""
+        return ~self.validation
+
+
 class Split(NamedTuple):
     """What is fitted, what chooses settings, what is reported."""
 
@@ -201,6 +220,37 @@ class Task:
           seed: of the cut.
         """
         return tuple(self.select(rows) for rows in split_by_group(self.groups, shares, seed))
+
+    def parts(
+        self,
+        *,
+        validation: float = 0.1,
+        heldout: float = 0.2,
+        seeds: int | Sequence[int] = 1,
+    ) -> Parts:
+        """Cuts the queries by question, anew for each seed.
+
+        Means over seeds are then means over splits, too.
+
+        Args:
+          validation: share of the queries that choose settings, in (0, 1).
+          heldout: share of the rest that is never streamed, in (0, 1).
+          seeds: how many, numbered from 0; or their numbers.
+
+        Raises:
+          ValueError: for a share out of its range, or too few questions.
+        """
+        require("validation", validation, "in (0, 1)", lambda x: 0 < x < 1)
+        require("heldout", heldout, "in (0, 1)", lambda x: 0 < x < 1)
+        shares = ((1 - validation) * (1 - heldout), validation, (1 - validation) * heldout)
+        order = (1, 2, 0)  # validation, held-out, training: the order in which queries are cut
+        numbers = range(seeds) if isinstance(seeds, int | np.integer) else seeds
+        masks = np.zeros((3, len(numbers), len(self)), bool)
+        for s, seed in enumerate(numbers):
+            cut = split_by_group(self.groups, tuple(shares[i] for i in order), seed)
+            for i, rows in zip(order, cut, strict=True):
+                masks[i, s, rows] = True
+        return Parts(*masks)
 
     def own_split(self, *, validation: float = 0.1, test: float = 0.2, seed: int = 0) -> Split:
         """Cuts the queries by the data set's own split where it has one, else by question.

@@ -6,9 +6,9 @@
     reset     rows of rewritten documents begin anew at them
     carry     what was learnt is added to them: after + (theta - before)
 
-It happens before the round ``at``, to all rows that stand for the tool (`jaxret.learners.learner.change_rows`). Rows
-of documents that stay the same stay, whatever ``how`` says. A live index does it tool by tool
-(`jaxret.serving.catalogue`).
+It happens before the round ``at``, to all rows that stand for the tool
+(`jaxret.learners.learner.change_rows`). Rows of documents that stay the same stay, whatever ``how``
+says. A live index does it tool by tool (`jaxret.serving.catalogue`).
 
 Letters: I items, d width.
 """

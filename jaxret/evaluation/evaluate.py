@@ -6,6 +6,7 @@
     evaluate(reranker, test, first=ranking)         a second stage, on the first stage's lists
     evaluate(positions, test)                       lists of tools [N, k], best first
     evaluate(run, test, by=test.groups)             each group of queries by itself
+    evaluate(run, task, part=parts.heldout)         a part of the queries, one row per seed
 
 Runs, retrievers and rerankers are known by the attributes that are read of them (`RunLike`,
 `Searches`, `Refines`): this package imports none of the packages that make them.
@@ -21,16 +22,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from jaxret.embeddings import Embeddings
 from jaxret.evaluation import metrics
 from jaxret.evaluation.estimate import Estimate
-from jaxret.runtime import distributed
+from jaxret.runtime import distributed, sharding
 from jaxret.task import Task
 from jaxret.types import State, Trace
 
 METRICS = ("accuracy", "recall@10", "ndcg@10", "completeness@10")
+_FEW_SIZES = 64  # parts are padded to multiples, so that few sizes are compiled
 
 
 class Scorer(Protocol):
@@ -46,7 +48,9 @@ class RunLike(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def learner(self) -> Scorer: ...
+    def family(self) -> Callable[..., Scorer]: ...
+    @property
+    def numbers(self) -> Float[np.ndarray, "S n"]: ...
     @property
     def task(self) -> Task: ...
     @property
@@ -98,6 +102,7 @@ def evaluate(
     metrics: Sequence[str] = ...,
     by: None = None,
     *,
+    part: Bool[np.ndarray, "*S N"] | None = None,
     first: Lists | None = None,
 ) -> dict[str, Estimate]: ...
 
@@ -109,6 +114,7 @@ def evaluate(
     metrics: Sequence[str] = ...,
     *,
     by: ArrayLike | Sequence,
+    part: Bool[np.ndarray, "*S N"] | None = None,
     first: Lists | None = None,
 ) -> dict[Any, dict[str, Estimate]]: ...
 
@@ -119,6 +125,7 @@ def evaluate(
     metrics: Sequence[str] = METRICS,
     by: ArrayLike | Sequence | None = None,
     *,
+    part: Bool[np.ndarray, "*S N"] | None = None,
     first: Lists | None = None,
 ) -> dict[Any, Any]:
     """Averages ranking metrics over the queries of a task.
@@ -139,6 +146,8 @@ def evaluate(
       task: the queries and their labels; its tools must be those that are ranked.
       metrics: ``accuracy``, or ``recall@k``, ``ndcg@k`` and ``completeness@k`` for any k.
       by: the group of each query [N]; None: all queries together.
+      part: the queries that are ranked: a mask [N], or one row per seed [S, N] (`Task.parts`);
+        None: all of them.
       first: the `Ranking` of a first stage on the same queries, for a reranker.
 
     Returns:
@@ -148,7 +157,7 @@ def evaluate(
       ValueError: for an unknown metric, a task with other tools, an object that does not rank, a
         reranker without ``first``, or lists that are too short for a metric.
     """
-    values = evaluate_each(ranked, task, metrics, first=first)
+    values = evaluate_each(ranked, task, metrics, part=part, first=first)
     if by is None:
         return {name: Estimate.of(_mean(x)) for name, x in values.items()}
     groups = np.asarray(by)
@@ -161,7 +170,12 @@ def evaluate(
 
 
 def evaluate_each(
-    ranked: Ranked, task: Task, names: Sequence[str] = METRICS, *, first: Lists | None = None
+    ranked: Ranked,
+    task: Task,
+    names: Sequence[str] = METRICS,
+    *,
+    part: Bool[np.ndarray, "*S N"] | None = None,
+    first: Lists | None = None,
 ) -> dict[str, Float[np.ndarray, "S N"]]:
     """Computes ranking metrics of every query and seed.
 
@@ -169,10 +183,12 @@ def evaluate_each(
       ranked: a run, embeddings, rows, a retriever, a reranker or lists.
       task: the queries and their labels.
       names: of the metrics.
+      part: the queries that are ranked [N] or [S, N]; None: all of them.
       first: the `Ranking` of a first stage, for a reranker.
 
     Returns:
-      metric -> values [S, N]; S is 1 for everything but a run.
+      metric -> values [S, N], NaN outside of the part. Without a part S is 1 for everything but a
+      run.
 
     Raises:
       ValueError: for an unknown metric, a task with other tools, or an object that does not rank.
@@ -180,50 +196,17 @@ def evaluate_each(
     if isinstance(names, str):
         raise ValueError(f"metrics must be a list of names, got the single string {names!r}")
     cuts = sorted({_cut(name) for name in names})
+    masks = None if part is None else _masks(part, task)
     if is_run(ranked):
-        values = _each_cut(_of_run(ranked, task), cuts)
+        values = _each_cut(_of_run(ranked, task, masks), cuts)
     elif isinstance(ranked, Embeddings):
         values = _each_cut(_of_embeddings(ranked, task), cuts)
     else:
         values = _of_others(ranked, task, cuts, first)
-    return {name: np.asarray(distributed.fetch(values[name])) for name in names}
-
-
-def evaluate_settings(
-    make: Callable[..., Scorer],
-    settings: Float[np.ndarray, "R n"],
-    states: State,
-    task: Task,
-    metric: str,
-) -> Float[np.ndarray, "R N"]:
-    """Computes one metric of R states in one program; their learners differ in numbers alone.
-
-    Args:
-      make: returns a learner for the n numbers of a setting.
-      settings: the numbers of each state.
-      states: leaves with a leading axis [R].
-      task: the queries and their labels.
-      metric: ``accuracy``, ``recall@k``, ``ndcg@k`` or ``completeness@k``.
-
-    Returns:
-      values [R, N].
-
-    Raises:
-      ValueError: for an unknown metric, or rows of another shape than the task's.
-    """
-
-    @jax.jit
-    def rank(settings, states):
-        def one(run):
-            setting, state = run
-            return _rank_by_state(make(*setting).scores, state, *arrays, k=_cut(metric))[metric]
-
-        return jax.lax.map(one, (settings, states))
-
-    arrays = (task.queries, task.labels, task.tie_order)
-    _require_shape(states.theta.shape[1:], task)
-    values = rank(jnp.asarray(settings, jnp.float32), states)
-    return np.asarray(distributed.fetch(values))
+    found = {name: np.asarray(distributed.fetch(values[name])) for name in names}
+    if masks is None or is_run(ranked):
+        return found
+    return {name: np.where(masks, each, np.nan) for name, each in found.items()}
 
 
 def name_of(ranked: Ranked) -> str:
@@ -238,7 +221,7 @@ def name_of(ranked: Ranked) -> str:
 
 def is_run(ranked: Any) -> bool:
     """Returns whether an object is a run: it has a learner and that learner's last states."""
-    return hasattr(ranked, "states") and hasattr(ranked, "learner")
+    return hasattr(ranked, "states") and hasattr(ranked, "family")
 
 
 def _is_lists(ranked: Any) -> bool:
@@ -249,12 +232,45 @@ def _each_cut(of_cut: Callable, cuts: Sequence[int]) -> dict[str, Any]:
     return {name: values for k in cuts for name, values in of_cut(k=k).items()}
 
 
-def _of_run(run: Any, task: Task) -> Callable:
-    """Metrics [S, N] of a run's last states."""
+def _masks(part: Bool[np.ndarray, "*S N"], task: Task) -> Bool[np.ndarray, "S N"]:
+    """A part as one row per seed, or a single row for all."""
+    masks = np.atleast_2d(np.asarray(part, bool))
+    if masks.ndim != 2 or masks.shape[1] != len(task) or not masks.any(axis=1).all():
+        raise ValueError(
+            f"part must be [{len(task)}] or [S, {len(task)}], True for a query or more of each "
+            f"seed, got the shape {list(np.shape(part))} with {int(np.sum(part))} queries"
+        )
+    return masks
+
+
+def _of_run(run: Any, task: Task, masks: Bool[np.ndarray, "S N"] | None) -> Callable:
+    """Metrics [S, N] of a run's last states, NaN outside of the masks."""
     _require_ids(run.task.ids, task)
     _require_shape(run.task.theta.shape, task)
-    arrays = (run.states, task.queries, task.labels, task.tie_order)
-    return partial(_rank_by_states, *arrays, scores=run.learner.scores)
+    seeds, queries = len(run.seeds), len(task)
+    if masks is None:
+        rows = np.tile(np.arange(queries, dtype=np.int32), (seeds, 1))
+    elif len(masks) in (1, seeds):
+        masks = np.broadcast_to(masks, (seeds, queries))
+        longest = int(masks.sum(axis=1).max())
+        longest = min(queries, longest + -longest % _FEW_SIZES)
+        rows = np.full((seeds, longest), -1, np.int32)
+        for row, mask in zip(rows, masks, strict=True):
+            row[: mask.sum()] = np.flatnonzero(mask)
+    else:
+        raise ValueError(f"part has {len(masks)} rows, and the run has {seeds} seeds")
+    numbers = jnp.asarray(run.numbers, jnp.float32)
+    arrays = (run.states, numbers, rows, task.queries, task.labels, task.tie_order)
+
+    def of_cut(k):
+        values = distributed.fetch(_rank_by_states(*arrays, family=run.family, k=k))
+        spread = {name: np.full((seeds, queries), np.nan) for name in values}
+        for name, found in values.items():
+            for whole, row, own in zip(spread[name], rows, np.asarray(found), strict=True):
+                whole[row[row >= 0]] = own[row >= 0]
+        return spread
+
+    return of_cut
 
 
 def _of_embeddings(found: Embeddings, task: Task) -> Callable:
@@ -356,17 +372,18 @@ def _checked(lists: Int[np.ndarray, "N k"], task: Task, longest: int) -> Int[np.
     return lists
 
 
-@partial(jax.jit, static_argnames=("scores", "k"))
-def _rank_by_states(states, queries, labels, tie_order, *, scores, k):
-    def one(state):
-        return _rank_by_state(scores, state, queries, labels, tie_order, k=k)
+@partial(jax.jit, static_argnames=("family", "k"))
+def _rank_by_states(states, numbers, rows, queries, labels, tie_order, *, family, k):
+    def one(state, numbers, rows):
+        scores = family(*numbers).scores
+        return _rank_by_state(scores, state, queries[rows], labels[rows], tie_order, k=k)
 
-    return jax.lax.map(one, states)
+    return sharding.sweep(one, states, numbers, rows, mesh=sharding.run_mesh(len(rows)))
 
 
 def _rank_by_state(scores, state, queries, labels, tie_order, *, k):
-    by, here = partial(scores, state), state.available
-    return metrics.evaluate_scores(by, queries, labels, tie_order, available=here, k=k)
+    by, available = partial(scores, state), state.available
+    return metrics.evaluate_scores(by, queries, labels, tie_order, available=available, k=k)
 
 
 @partial(jax.jit, static_argnames="k")
@@ -398,4 +415,4 @@ def _require_ids(ids: Sequence[str], task: Task) -> None:
 
 
 def _mean(values: Float[np.ndarray, "S n"]) -> Float[np.ndarray, " S"]:
-    return values.astype(np.float64).mean(axis=1)
+    return np.nanmean(values.astype(np.float64), axis=1)

@@ -145,12 +145,12 @@ def traced(learner: Learner) -> tuple[Family, tuple[float, ...]]:
     if isinstance(rule, Rule) and all(isinstance(x, float | int) for x in (rule.tau, rule.eta)):
         parts, name = rule._replace(tau=0.0, eta=0.0), learner.name
 
-        def make(tau, eta):
+        def make(tau: Any, eta: Any) -> Learner:
             inner = from_rule(name, parts._replace(tau=tau, eta=eta))
             if isinstance(structure, Replay):
-                _, per_round, capacity, seed = structure
-                more = {"per_round": per_round, "capacity": capacity, "seed": seed}
-                inner = with_experience_replay(inner, **more)
+                settings: dict[str, Any] = structure._asdict()
+                del settings["rule"]
+                inner = with_experience_replay(inner, **settings)
             return inner._replace(name=name)
 
         key = (parts, structure[1:] if isinstance(structure, Replay) else None)

@@ -84,7 +84,7 @@ def wrap(
     def update(state, *args):
         return rewrap(state, inner.update(unwrap(state), *args))
 
-    fields = {
+    fields: dict[str, Any] = {
         "init": inner.init,
         "act": forward(inner.act),
         "update": update,

@@ -102,8 +102,8 @@ def join_world(arrays: Sequence[Any], rest: Any) -> Environment:
       rest: the second part.
     """
     tree, others = rest
-    arrays = iter(arrays)
-    return jax.tree.unflatten(tree, [next(arrays) if x is None else x for x in others])
+    given = iter(arrays)
+    return jax.tree.unflatten(tree, [next(given) if x is None else x for x in others])
 
 
 class Simulation:

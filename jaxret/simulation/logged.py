@@ -83,7 +83,12 @@ class LoggedSimulation(Simulation):
                 raise ValueError(
                     f"slates are logged in the plain scan: leave devices={devices} out"
                 )
-        more = {"seeds": seeds, "form": form, "example": example, "devices": devices}
+        more: dict[str, Any] = {
+            "seeds": seeds,
+            "form": form,
+            "example": example,
+            "devices": devices,
+        }
         super().__init__(family, task, environment, **more, **settings)
 
     def run(

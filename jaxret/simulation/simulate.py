@@ -12,7 +12,7 @@ Letters: S seeds, T rounds, N queries, n numbers of a setting.
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -85,15 +85,15 @@ def simulate(
     numbers = seed_numbers(seeds)
     family, settings = _family_of(learner, len(numbers))
     one = learner.learner if isinstance(learner, Run) else learner
-    kind = partial(Simulation, family, task, environment, seeds=numbers)
     if select is not None and (log is not None or devices is not None):
-        raise ValueError("select needs neither log nor devices: leave them out")
+        raise ValueError("select goes with neither log nor devices: leave them out")
+    make: Callable[..., Simulation] = Simulation
     if log is not None:
-        kind = partial(LoggedSimulation, *kind.args, folder=Path(log), **kind.keywords)
+        make = partial(LoggedSimulation, folder=Path(log))
     if select is not None:
-        kind = partial(SelectedSimulation, *kind.args, select=select, **kind.keywords)
-    example = tuple(settings[0].tolist())
-    simulation = kind(example=example, chunk=chunk, devices=devices, form=form)
+        make = partial(SelectedSimulation, select=select)
+    shared = {"chunk": chunk, "devices": devices, "form": form, "seeds": numbers}
+    simulation = make(family, task, environment, example=settings[0].tolist(), **shared)
     orders = stream_orders(task, exposures, numbers, part=part, hops=hops)
     begin = time.perf_counter()
     states, trace = run_streams(simulation, settings, orders, name=one.name, resume=resume)

@@ -159,7 +159,7 @@ def sweep(
     # A CPU device takes runs one after another, so that settings in turn cost no more, and share
     # the program of `simulate`. Accelerators take all runs at once.
     at_once = 1 if jax.default_backend() == "cpu" or resume is not None else len(points)
-    shared = {"example": points[0].tolist(), "chunk": chunk, "form": form}
+    shared: dict[str, Any] = {"example": points[0].tolist(), "chunk": chunk, "form": form}
     simulation = Simulation(grid.make, task, environment, seeds=numbers * at_once, **shared)
     runs = []
     for first in range(0, len(points), at_once):

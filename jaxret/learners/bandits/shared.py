@@ -23,7 +23,7 @@ from jaxtyping import Array, Float
 
 from jaxret.learners.bandits import posterior, rows
 from jaxret.learners.bandits.rows import Start
-from jaxret.learners.learner import Act, CustomStructure, Learner, OfQuery, where_observed
+from jaxret.learners.learner import Act, CustomStructure, Learner, PerItem, where_observed
 from jaxret.runtime.validate import require
 
 Base: TypeAlias = Callable[[Float[Array, "*n d"]], Float[Array, "*n b"]]
@@ -93,7 +93,7 @@ def shared_learner(
     start: Start,
     ridge: float,
     act: Act,
-    probabilities: OfQuery | None = None,
+    probabilities: PerItem | None = None,
     shape: float = 1.0,
     rate: float = 1.0,
 ) -> Learner:
