@@ -3,9 +3,10 @@
     learner = greedy()                       every argument has a default
     learner = orag(tau=0.05, eta=1e-3)       the settings are those of `rank_one`
 
-Defaults are for rows and queries of length 1 and some hundreds of tools. The paper has tau = 1 and
-eta from 1e-8 to 1e-5, with which nothing moves: that is `paper_sgd` and `paper_adamw`. Those that
-learn a query map move it once in ``map_every`` rounds; multiples of 8 have a blocked form.
+Defaults are for rows and queries of length 1 and some hundreds of tools. `paper_sgd` and
+`paper_adamw` have the paper's tau = 1 and eta = 1e-5, which need about as many updates as the paper
+makes (3,000 of AdamW): 50 to 267 change no nDCG@10 by more than 0.001. Learners with a query map
+move it once in ``map_every`` rounds; multiples of 8 have a blocked form.
 """
 
 from jaxret.online import (
