@@ -21,7 +21,8 @@ Standard errors are over tools, whose queries share a document: see `per_tool`.
 (single and multi) nDCG@10 of 0.186, expanded 0.443, for BM25, and 0.384, 0.489 for MiniLM. Tags
 bring most, 0.18 and 0.05 alone, 0.09 and 0.03 beside the others; then function and when_to_use,
 both the same; limitation next to nothing, and beside the others it costs BM25 0.008 (p = 0.001).
-Nothing is diluted: the cosine with the right tool rises by 0.034, with a random wrong one it stays.
+With these profiles, written by the author of the queries, the cosine with the right tool rises by
+0.034 and that with a random wrong one stays; with profiles that an LLM wrote both are said to fall.
 """
 
 from collections.abc import Sequence

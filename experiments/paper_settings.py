@@ -1,11 +1,12 @@
-"""Do the paper's own settings move the embeddings at all?           (ORAG C.2, tau = 1)
+"""How far do the paper's own settings move scores in one pass?           (ORAG C.2, tau = 1)
 
     uv run python -m experiments.paper_settings
     uv run python -m experiments.paper_settings dataset=ultratool dataset.path=FILE \\
         document=orag_ultratool
 
 Every learning rate of the paper's search, and some above it, for its trainer (AdamW over batches of
-40, 1/sqrt(t)) and for Eq. (4) itself (SGD, 1/sqrt(t)), each query once. Of every rate:
+40, 1/sqrt(t)) and for Eq. (4) itself (SGD, 1/sqrt(t)), each query once: on DeskBank 50 updates of
+AdamW, where the paper makes some 3,000. Of every rate:
 
     change      of a score q . theta between first and last embeddings: mean and largest
     bound       on the largest, whatever the feedback is (`jaxret.theory.score_drift`; of SGD the
