@@ -1,141 +1,130 @@
-"""Does retrieval get better from one success bit a query?   (ORAG Sections 3 and 4, C.3, C.5.1)
+"""Does retrieval get better from one success bit per query?   (ORAG Sections 3 and 4, C.3, C.5.1)
 
     uv run python -m experiments.orag                                   # DeskBank, built in
     uv run python -m experiments.orag dataset=ultratool dataset.path=FILE exposures=1
     uv run python -m experiments.orag -m document=terse,full,expanded   # a sweep
 
-Static retrieval, ORAG, its chosen-only variant, a clipped and a greedy rule, Banditron, the
-paper's own settings and the full-information oracle, side by side:
+Static retrieval, ORAG, its chosen-only variant, a clipped and a greedy rule, Banditron, the paper's
+own settings and the full-information oracle, side by side:
 
-    online    success of the item shown, scored before the round's update; regret
-    final     ranking by the final embeddings of the queries that were streamed
-    heldout   ranking of queries never streamed, after a stream of the training part alone, and its
-              gain in nDCG over the documents'; where some are near-duplicates of streamed ones,
-              these (heldout_near) and the others (heldout_new) also apart
+    online    success of the item shown, before the round's update; regret
+    final     ranking of the streamed queries by the final embeddings
+    heldout   ranking of queries that were never streamed, after a stream of the training part, and
+              its gain in nDCG over the documents'; where some are near-duplicates of streamed
+              queries, these (heldout_near) and the others (heldout_new) also apart
 
-Each seed parts the queries anew, by question, into validation, held-out and training parts, has an
-order and draws of its own, and chooses the setting (tau, eta) of each learner on its own validation
-part, which none of its numbers touches: for `heldout` by nDCG after a stream without that part; for
-`online` and `final` by nDCG and success in a stream that holds it. ± therefore covers the split,
-the choice, the order and the draws. ``choosing`` says what that last stream holds: ``all`` queries,
-as in a deployment before the one that is reported, or the ``validation`` part alone, which spends
-no bit of a query that is reported. What the first seed of each learner ends with goes to
-``embeddings/LEARNER``, for `jaxret.load_embeddings`.
+Each seed cuts the queries anew, by question, into validation, held-out and training parts, has its
+own order and draws, and chooses the setting (tau, eta) of each learner on its own validation part:
+for `heldout` by nDCG after a stream without that part; for `online` and `final` by nDCG and success
+in a stream with it. ± therefore covers the split, the choice, the order and the draws.
+``choosing`` says what that second stream holds: ``all`` queries, as in a deployment before the
+reported one, or the ``validation`` part alone, which uses no reward of a reported query. The
+embeddings that the first seed of each learner ends with go to ``embeddings/LEARNER``.
 
 2 cores: DeskBank 55 s in a fresh clone, encoding included. Expect there (five exposures, 5 seeds):
-final nDCG@10 0.379 for frozen, 0.466 for orag, 0.598 for greedy, 1.000 for
-full_information; held-out gains of 0.039, 0.068 and 0.191.
+final nDCG@10 0.379 for frozen, 0.466 for orag, 0.598 for greedy, 1.000 for full_information;
+held-out gains of 0.039, 0.068 and 0.191.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import partial
 
-import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from omegaconf import DictConfig
 
+import jaxret as jr
 from experiments.common.config import learner_grids, plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.figures import learning_figures
-from experiments.common.loading import TextTask, load_task
+from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import print_table, results_table
 from jaxret.data import near_duplicates
-from jaxret.data.masks import Masks, draw_parts_each
 from jaxret.environments.environment import environment_from
-from jaxret.learners.learner import Learner
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
-from jaxret.simulation.branches import make_simulations
-from jaxret.simulation.choosing import choose, tune
-from jaxret.simulation.ranker import METRICS, Mask, Ranker, catalogues
-from jaxret.simulation.recording import record
-from jaxret.simulation.run import from_state
-from jaxret.simulation.streams import by_task, orders
-from jaxret.task import Task
+from jaxret.task import Parts, Task
 from jaxret.theory.comparators import proximal_losses
 from jaxret.theory.regret import regret
-from jaxret.types import State
 
 COLUMNS = ("online/accuracy", "online/regret", "final/recall@{k}", "final/ndcg@{k}")
 COLUMNS += ("online/complete", "heldout/recall@{k}", "heldout/ndcg@{k}", "heldout/gain")
-COLUMNS += ("online/microseconds",)
+METRICS = ("accuracy", "recall@{k}", "ndcg@{k}", "completeness@{k}")
 CHOOSING = ("all", "validation")
 
 
 @experiment("orag")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Streams to every learner in every protocol; writes curves and figures."""
-    grids, task = learner_grids(cfg), load_task(cfg)
-    seeds = range(cfg.seed, cfg.seed + cfg.seeds)
-    parts = draw_parts_each(task.groups, cfg.validation, cfg.heldout, seeds)
-    streamed = ~parts.validation
+    task, seeds = task_of(cfg), range(cfg.seed, cfg.seed + cfg.seeds)
+    parts = task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=seeds)
+    unseen = {"heldout": parts.heldout, **apart(task, parts)}
+    metrics, ndcg = [name.format(k=cfg.k) for name in METRICS], f"ndcg@{cfg.k}"
+    static = jr.evaluate(task.theta, task, [ndcg], part=parts.heldout)[ndcg].values
+    rounds = cfg.exposures * int(parts.streamed.sum(axis=1).max())
+    environment = environment_from(
+        plain(cfg.environment), items=len(task.theta), rounds=rounds, seed=cfg.seed
+    )
     _, comparator = proximal_losses(
         *(task.theta, task.queries, task.labels),
         tau=cfg.comparator.tau,
         eta=cfg.comparator.tau * cfg.comparator.eta_over_tau,
         counts=np.full(len(task.queries), cfg.exposures),
     )
-    tasks = task.groups if cfg.dataset.get("hops") else None
-    training, reported, choosing = (
-        orders(mask, cfg.exposures, seeds, tasks)
-        for mask in (parts.training, streamed, parts.validation | (cfg.choosing == "all"))
-    )
-    unseen = {"heldout": parts.heldout, **apart(task, parts)}
-    ranker = Ranker(task, cfg.k)
-    documents = catalogues(*[task.theta] * cfg.seeds)
-    static = ranker(documents, parts.heldout)[:, METRICS.index("ndcg@{k}")]
-    environment = environment_from(
-        plain(cfg.environment), items=len(task.theta), rounds=reported.shape[1], seed=cfg.seed
-    )
+    hops = bool(cfg.dataset.get("hops"))
+    stream = {"exposures": cfg.exposures, "hops": hops, "seeds": seeds, "chunk": cfg.chunk}
+    stream["environment"] = environment
+
+    def learn(grid):
+        """Chooses settings, streams and ranks, for one learner."""
+        name = grid.name
+        swept = jr.sweep(
+            grid, task, part=parts.training, resume=run.resume(name, "heldout"), **stream
+        )
+        held = best = swept.best(on=parts.validation, metric=ndcg)
+        if len(grid.settings) > 1:
+            part = parts.validation | (cfg.choosing == "all")
+            swept = jr.sweep(grid, task, part=part, resume=run.resume(name, "choice"), **stream)
+            best = swept.best(on=parts.validation, metric=ndcg)
+        online = jr.simulate(
+            best, task, part=parts.streamed, resume=run.resume(name, "online"), **stream
+        )
+        online.save(run.directory / "embeddings" / name)
+        found = {"success": online.trace.success, "loss": online.trace.loss}
+        found |= {"item": online.trace.item, "order": online.order}
+        for protocol, ranked, part in [
+            ("final", online, parts.streamed),
+            *((name, held, part) for name, part in unseen.items()),
+        ]:
+            values = jr.evaluate(ranked, task, metrics, part=part)
+            found |= {f"{protocol}/{metric}": x.values for metric, x in values.items()}
+        for protocol, chosen in (("online", best), ("heldout", held)):
+            columns = grid.columns(chosen.numbers)
+            found |= {f"{protocol}/{number}": x for number, x in columns.items()}
+        return found
+
     results: dict[str, np.ndarray] = {}
     curves: dict[str, dict[str, np.ndarray]] = {}
-    rounds = max(stream.shape[1] for stream in (training, choosing, reported))
-    simulations = make_simulations(
-        grids, task, environment, seeds=seeds, rounds=rounds, chunk=cfg.chunk
-    )
-    bar = Progress(list(zip(grids, simulations, strict=True)), unit="learner")
-    for grid, simulation in bar:
+    bar = Progress(learner_grids(cfg), unit="learner")
+    for grid in bar:
         bar.set_postfix_str(name := grid.name)
-        of_grid, validation = (grid, simulation, ranker), parts.validation
-        held = tune(
-            run.unit(f"{name}-heldout"), *of_grid, training, validation=validation, ranked=unseen
-        )
-        setting = choose(run.unit(f"{name}-choice"), *of_grid, choosing, validation=validation)
-        first = dict(zip(grid.names, setting[0].tolist(), strict=True))
-        learner = grid.make(*setting[0])._replace(name=name)
-        save = partial(save_embeddings, run, task, learner, first | {"seed": cfg.seed})
-
-        def finish(states, save=save, scores=simulation.scores):
-            save(states)
-            return {"final": ranker(states, streamed, scores)}
-
-        online = record(run.unit(f"{name}-online"), simulation, setting, reported, finish)
-        against = regret(online["loss"], comparator, online["order"])
-        distractor = np.where(reported >= 0, ~np.isin(online["item"], task.labels), np.nan)
-        curves[name] = {"success": online["success"], "regret": against, "unneeded": distractor}
-        results |= {
-            f"{name}/online/accuracy": np.nanmean(online["success"], axis=1),
-            f"{name}/online/loss": np.nanmean(online["loss"], axis=1),
-            f"{name}/online/unneeded": np.nanmean(distractor, axis=1),
-            f"{name}/online/regret": against[:, -1],
-            f"{name}/online/microseconds": online["microseconds"],
-            **{f"{name}/online/{number}": x for number, x in grid.columns(setting).items()},
+        found = run.result(name, lambda grid=grid: learn(grid))
+        order, success = found.pop("order"), found.pop("success")
+        loss, item = found.pop("loss"), found.pop("item")
+        against = regret(loss, comparator, order)
+        distractor = np.where(order >= 0, ~np.isin(item, task.labels), np.nan)
+        curves[name] = {"success": success, "regret": against, "unneeded": distractor}
+        found |= {
+            "online/accuracy": np.nanmean(success, axis=1),
+            "online/loss": np.nanmean(loss, axis=1),
+            "online/unneeded": np.nanmean(distractor, axis=1),
+            "online/regret": against[:, -1],
+            "heldout/gain": found[f"heldout/{ndcg}"] - static,
         }
-        if tasks is not None:
-            results[f"{name}/online/complete"] = complete(online, tasks, cfg.exposures)
-        each = np.arange(cfg.seeds)
-        for i, metric in enumerate(METRICS):
-            results[f"{name}/final/{metric.format(k=cfg.k)}"] = online["final"][:, i]
-            for part in unseen:
-                values = held[part][held["best"], each, i]
-                results[f"{name}/{part}/{metric.format(k=cfg.k)}"] = values
-        results[f"{name}/heldout/gain"] = results[f"{name}/heldout/ndcg@{cfg.k}"] - static
-        for number, values in grid.columns(held["setting"]).items():
-            results[f"{name}/heldout/{number}"] = values
-
+        if hops:
+            found["online/complete"] = complete(success, order, task.groups, cfg.exposures)
+        results |= {f"{name}/{key}": value for key, value in found.items()}
     run.save_curves(curves)
     learning_figures(run, curves)
     return results
@@ -151,7 +140,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a line a learner, and what its seeds chose."""
+    """Prints a line per learner, and the settings that its seeds chose."""
     names = list(cfg.learners)
     columns = [column.format(k=cfg.k) for column in COLUMNS]
     columns = [column for column in columns if f"{names[0]}/{column}" in results]
@@ -169,42 +158,35 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def choices(results: Found, name: str, numbers: Sequence[str]) -> str:
-    """The settings that seeds chose, the most frequent first."""
+    """Formats the settings that seeds chose, the most frequent first."""
     settings = zip(*(results[f"{name}/{number}"]["values"] for number in numbers), strict=True)
     words = (", ".join(f"{n} {x:.3g}" for n, x in zip(numbers, s, strict=True)) for s in settings)
     return "\n".join(f"{setting}  x{count}" for setting, count in Counter(words).most_common())
 
 
-def apart(task: TextTask, parts: Masks) -> dict[str, Mask]:
-    """The held-out queries in two: near-duplicates of streamed ones, and new ones.
+def apart(task: Task, parts: Parts) -> Mapping[str, Bool[np.ndarray, "S N"]]:
+    """Splits held-out queries into near-duplicates of streamed ones, and new ones.
 
     Empty where a seed has none of one kind.
     """
     pairs = zip(parts.heldout, parts.training, strict=True)
-    near = np.stack([near_duplicates.near(task.texts, *pair) for pair in pairs])
+    near = np.stack([near_duplicates.near(task.texts or (), *pair) for pair in pairs])
     masks = {"heldout_near": near, "heldout_new": parts.heldout & ~near}
     return masks if all(mask.any(axis=1).all() for mask in masks.values()) else {}
 
 
-def save_embeddings(
-    run: RunDirectory, task: Task, learner: Learner, settings: Mapping[str, float], states: State
-) -> None:
-    """Writes what the first seed ends with, for `jaxret.load_embeddings`."""
-    first = jax.tree.map(lambda leaf: leaf[0], states)
-    learnt = from_state(learner, first, task, settings=settings)
-    learnt.save(run.directory / "embeddings" / learner.name)
-
-
 def complete(
-    online: Mapping[str, np.ndarray], tasks: Int[np.ndarray, " N"], exposures: int
+    success: Float[np.ndarray, "S T"],
+    order: Int[np.ndarray, "S T"],
+    tasks: Int[np.ndarray, " N"],
+    exposures: int,
 ) -> Float[np.ndarray, " S"]:
-    """The share of tasks whose hops all succeeded while they were streamed  (Algorithm 4)."""
+    """Computes the share of tasks whose hops all succeeded while they were streamed."""
     shares = []
-    for success, order in zip(online["success"], online["order"], strict=True):
-        ran = order >= 0
-        visits = zip(*(x[ran].reshape(exposures, -1) for x in (success, order)), strict=True)
-        each = [by_task(bits, tasks[queries]).mean() for bits, queries in visits]
-        shares.append(np.mean(each))
+    for bits, queries in zip(success, order, strict=True):
+        ran = queries >= 0
+        visits = zip(*(x[ran].reshape(exposures, -1) for x in (bits, queries)), strict=True)
+        shares.append(np.mean([jr.by_task(b, tasks[q]).mean() for b, q in visits]))
     return np.array(shares)
 
 

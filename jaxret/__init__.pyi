@@ -17,7 +17,10 @@ from .encoders import (
     load_encoder as load_encoder,
 )
 from .evaluation.estimate import Estimate as Estimate
-from .evaluation.evaluate import evaluate as evaluate
+from .evaluation.evaluate import (
+    evaluate as evaluate,
+    evaluate_each as evaluate_each,
+)
 from .logs import (
     Log as Log,
     load_log as load_log,
@@ -87,6 +90,7 @@ from .learners.presets import (
     implicit_exploration as implicit_exploration,
     low_rank as low_rank,
     mapped as mapped,
+    mapped_full_information as mapped_full_information,
     mapped_replayed as mapped_replayed,
     orag as orag,
     paper_adamw as paper_adamw,
@@ -103,6 +107,7 @@ from .simulation.run import (
     plot as plot,
 )
 from .simulation.simulate import simulate as simulate
+from .simulation.streams import by_task as by_task
 from .simulation.sweep import (
     Sweep as Sweep,
     sweep as sweep,
@@ -114,6 +119,7 @@ from .learners.wrappers import (
     with_query_map as with_query_map,
 )
 from .task import (
+    Parts as Parts,
     Split as Split,
     Task as Task,
     load_task as load_task,

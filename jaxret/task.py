@@ -24,6 +24,7 @@ from jaxtyping import Bool, Float, Int
 from jaxret import data, encoders
 from jaxret.data import split as own
 from jaxret.data.dataset import Dataset, Document, select, split_by_group
+from jaxret.data.hops import as_hops
 from jaxret.data.templates import normalise, template
 from jaxret.encoders import TextEncoder
 from jaxret.runtime.validate import (
@@ -290,6 +291,7 @@ def load_task(
     encoder: str | TextEncoder | None = "minilm",
     document: str | Callable[[Document], str] = "full",
     cache: str | Path | None = None,
+    hops: bool = False,
     **options,
 ) -> Task:
     """Loads a data set and encodes it; vectors come from the cache where they can.
@@ -303,13 +305,17 @@ def load_task(
       document: the template that makes a text of a tool (`jaxret.data.templates.TEMPLATES`), or a
         function of one's own.
       cache: folder of encoded texts; None is ``$JAXRET_CACHE`` or ``~/.cache/jaxret``.
+      hops: whether the steps of each query become queries of their own (ORAG Algorithm 4), for
+        sources with steps.
       **options: of the source.
 
     Raises:
       ValueError: for a name that is unknown, listing those there are.
       FileNotFoundError: where the data or the encoder's weights are missing, saying what to do.
     """
-    return encoded(data.load(name, path, **options), encoder, document=document, cache=cache)
+    dataset = data.load(name, path, **options)
+    dataset = as_hops(dataset) if hops else dataset
+    return encoded(dataset, encoder, document=document, cache=cache)
 
 
 def encoded(

@@ -1,105 +1,79 @@
-"""A learner with a grid of settings, from plain data: names looked up in the registries.
+"""Learners with grids of settings, from lines of ``configs/learners.yaml``.
 
-    grid = learner_grid("greedy", {
-        "policy": "greedy", "estimator": "bandit_likelihood", "projection": "sphere",
-        "schedule": "constant", "tau": [0.02, 0.04], "eta_over_tau": [0.1, 0.3],
-    })
-    grid = learner_grid("mine", {"preset": "mapped", "rate": [1.0, 3.0]})
+    grid = learner_grid("greedy", {"preset": "greedy", "tau": [0.02, 0.04], "eta_over_tau": [0.1]})
+    grid = learner_grid("mine", {"policy": "softmax", "estimator": "clipped", "projection": "ball",
+                                 "schedule": "constant", "tau": 0.02, "eta_over_tau": [0.1, 0.3]})
 
-Nothing is imported by a string: a new estimator, policy, preset, ... is known by its line in a
-registry.
+A line names a preset and its settings, or the four parts of a rank-one learner. A list is an axis
+of the grid. ``eta_over_tau``, how far one unit of coefficient moves a row, takes the place of ``eta``.
+Parts are names of the registries of `jaxret.rules`, or mappings of ``name`` and settings.
 
-Letters: G settings.
+Letters: G settings, n numbers of a setting.
 """
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
-from jaxret.learners import adamw
+from jaxret.learners import registry
 from jaxret.learners.grid import LearnerGrid, grid
+from jaxret.learners.learner import Learner
 from jaxret.learners.rank_one import rank_one
-from jaxret.learners.wrappers import with_experience_replay, with_preconditioner, with_query_map
-from jaxret.rules import estimators, policies, preconditioners, projections, query_maps, schedules
+from jaxret.rules import estimators, policies, projections, schedules
 from jaxret.runtime.validate import from_registry
 
-REGISTRIES = {
+PARTS: dict[str, Mapping[str, Callable]] = {
     "policy": policies.REGISTRY,
     "estimator": estimators.REGISTRY,
     "projection": projections.REGISTRY,
     "schedule": schedules.REGISTRY,
-    "query_map": query_maps.REGISTRY,
-    "preconditioner": preconditioners.REGISTRY,
 }
-NEEDED = ("policy", "estimator", "projection", "schedule", "tau", "eta_over_tau")
-MORE = ("query_map", "map_every", "preconditioner", "experience_replay")
-OF_TRAINER = ("policy", "estimator", "schedule", "batch", "tau", "eta")
 
 
 def learner_grid(name: str, spec: Mapping[str, Any]) -> LearnerGrid:
-    """Reads the settings of a learner.
+    """Reads a learner and its grid.
 
     Args:
       name: of the learner.
-      spec: ``policy``, ``estimator``, ``projection`` and ``schedule``, each a name, or a mapping
-        of ``name`` and settings; ``tau`` and ``eta_over_tau``, numbers or lists, whose product is
-        the grid. ``query_map`` and ``preconditioner`` (likewise) and ``experience_replay`` (its
-        settings) wrap the learner; ``map_every`` says how often a query map moves. With ``batch``
-        it is the paper's trainer, which has ``eta``, its learning rate, in the place of
-        ``eta_over_tau``, and no projection and no wrapper. With ``preset`` it is that preset, and
-        all else are its settings.
+      spec: ``preset`` and its settings; or ``policy``, ``estimator``, ``projection``, ``schedule``,
+        ``tau`` and ``eta_over_tau``.
 
     Raises:
       ValueError: for anything that is unknown, missing, out of range, or does not go together.
     """
-    if "preset" in spec:
-        return _of_preset(name, spec)
-    needed = OF_TRAINER if "batch" in spec else NEEDED
-    known = needed if "batch" in spec else (*NEEDED, *MORE)
-    if unknown := sorted(set(spec) - set(known)):
-        kind = "learner with a batch" if "batch" in spec else "learner"
-        raise ValueError(
-            f"{kind} {name!r} has unknown settings {unknown}; known: {', '.join(known)}"
-        )
-    if missing := [key for key in needed if key not in spec]:
-        raise ValueError(f"learner {name!r} lacks {', '.join(missing)}")
-    if "batch" in spec:
-        return _trainer(name, spec)
-    parts = {
-        kind: from_registry(f"learner {name!r}", kind, registry, spec[kind])
-        for kind, registry in REGISTRIES.items()
-        if kind in spec
+    settings = {
+        key: from_registry(f"learner {name!r}", key, PARTS[key], value)
+        if key in PARTS and value is not None
+        else value
+        for key, value in spec.items()
+        if key != "preset"
     }
-    query_map, preconditioner = (parts.pop(key, None) for key in ("query_map", "preconditioner"))
-    if query_map is None and "map_every" in spec:
-        raise ValueError(f"learner {name!r} has map_every, but no query_map")
-    replay = spec.get("experience_replay")
-    if replay is not None and not parts["estimator"].bandit:
-        raise ValueError(f"learner {name!r} gets labels, and experience replay keeps rewards alone")
-
-    def make(tau, eta):
-        learner = rank_one(name, tau=tau, eta=eta, **parts)
-        if preconditioner is not None:
-            learner = with_preconditioner(learner, preconditioner)
-        if query_map is not None:
-            learner = with_query_map(learner, query_map, map_every=spec.get("map_every", 1))
-        if replay is not None:
-            learner = with_experience_replay(learner, **replay)
-        return learner._replace(name=name)
-
-    settings = _product(name, spec, "eta_over_tau")
-    settings[:, 1] *= settings[:, 0]
-    make(1.0, 1.0)  # refuses what does not go together before anything is computed
-    return LearnerGrid(name, make, settings)
+    make = _preset(name, spec["preset"]) if "preset" in spec else _of_parts(name, spec)
+    ratios = settings.pop("eta_over_tau", None)
+    if ratios is not None:
+        settings["eta"] = ratios
+    try:
+        inspect.signature(make).bind(**settings)
+    except TypeError as error:
+        raise ValueError(f"learner {name!r}: {error}") from error
+    numbers = {key: np.atleast_1d(x) for key, x in settings.items() if _varies(make, key, x)}
+    for key, values in numbers.items():
+        if not values.size or (values < 0).any() or (key == "tau" and (values == 0).any()):
+            low = "tau > 0" if key == "tau" else f"{key} >= 0"
+            raise ValueError(f"learner {name!r} needs {low}, got {key}={values.tolist()}")
+    found = grid(make, **settings | {key: x.tolist() for key, x in numbers.items()})
+    if ratios is not None:
+        tau, eta = found.names.index("tau"), found.names.index("eta")
+        found.settings[:, eta] *= found.settings[:, tau]
+    return found.named(name)
 
 
 def shared_grid(
     specs: Mapping[str, Mapping[str, Any]], shared: Mapping[str, Any]
 ) -> list[LearnerGrid]:
-    """Learners that differ in how they act and what they make of the reward, in nothing else.
+    """Reads learners that differ in policy and estimator alone.
 
     Args:
       specs: name -> ``policy`` and ``estimator``.
@@ -117,40 +91,40 @@ def shared_grid(
     return [learner_grid(name, {**spec, **shared}) for name, spec in specs.items()]
 
 
-def _of_preset(name: str, spec: Mapping[str, Any]) -> LearnerGrid:
-    """A preset by its name in the registry."""
-    settings = dict(spec)
-    if (preset := registry.factories().get(settings.pop("preset"))) is None:
-        known = ", ".join(registry.factories())
-        raise ValueError(f"learner {name!r}: unknown preset {spec['preset']!r}; known: {known}")
-    try:
-        inspect.signature(preset).bind(**settings)
-    except TypeError as error:
-        raise ValueError(f"learner {name!r}: preset {spec['preset']!r}: {error}") from error
-    found = grid(preset, **settings)
-    return found._replace(name=name, make=lambda *numbers: found.make(*numbers)._replace(name=name))
+def _preset(name: str, preset: str) -> Callable[..., Learner]:
+    known = registry.factories()
+    if preset not in known:
+        raise ValueError(f"learner {name!r}: unknown preset {preset!r}; known: {', '.join(known)}")
+    return known[preset]
 
 
-def _trainer(name: str, spec: Mapping[str, Any]) -> LearnerGrid:
-    """The paper's trainer."""
-    parts = {
-        kind: from_registry(f"learner {name!r}", kind, REGISTRIES[kind], spec[kind])
-        for kind in ("policy", "estimator", "schedule")
-    }
-
-    def make(tau, eta):
-        return adamw.minibatch_adamw(tau=tau, eta=eta, batch=spec["batch"], **parts)
-
-    make(1.0, 1.0)
-    return LearnerGrid(name, make, _product(name, spec, "eta"))
-
-
-def _product(name: str, spec: Mapping[str, Any], rate: str) -> Float[np.ndarray, "G 2"]:
-    """Every tau with every rate, as they are given."""
-    taus, rates = (np.atleast_1d(np.asarray(spec[key], np.float64)) for key in ("tau", rate))
-    if (taus <= 0).any() or (rates < 0).any() or not taus.size * rates.size:
+def _of_parts(name: str, spec: Mapping[str, Any]) -> Callable[..., Learner]:
+    """Makes a rank-one learner from its parts."""
+    needed = (*PARTS, "tau", "eta_over_tau")
+    if set(spec) != set(needed):
+        wrong = sorted(set(spec) ^ set(needed))
         raise ValueError(
-            f"learner {name!r} needs tau > 0 and {rate} >= 0, "
-            f"got tau={taus.tolist()}, {rate}={rates.tolist()}"
+            f"learner {name!r} needs a preset, or exactly {', '.join(needed)}; see {wrong}"
         )
-    return np.array([(tau, eta) for tau in taus for eta in rates])
+    return rank_one_named(name)
+
+
+def rank_one_named(name: str) -> Callable[..., Learner]:
+    """Returns `rank_one` with its name given.
+
+    Args:
+      name: of the learners that it makes.
+    """
+
+    def make(*, policy, estimator, projection, schedule, tau, eta):
+        parts = {"policy": policy, "estimator": estimator, "projection": projection}
+        return rank_one(name, schedule=schedule, tau=tau, eta=eta, **parts)
+
+    return make
+
+
+def _varies(make: Callable[..., Learner], key: str, value: Any) -> bool:
+    """Whether a setting is a number of the grid: a list, or tau and eta."""
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        return True
+    return key in ("tau", "eta") and key in inspect.signature(make).parameters

@@ -1,15 +1,14 @@
-"""A run's directory: finished units are kept, the unit at work is checkpointed, all can resume.
+"""A run's directory: finished steps are kept, the step at work is checkpointed, all can resume.
 
-A run is a row of units (a learner on a stream, say), each with a name. The result of a finished
-unit is a file in ``units/``; an interrupted one leaves an orbax checkpoint of its whole state.
-So the same command goes on where the last one stopped, and ends with the same bits. The
-directory is named by the settings, the content of the data and the version of the code, not by the
-clock; a finished run is only read.
+A run is a row of steps (a learner on a stream, say), each with a name. The result of a finished
+step is a file in ``steps/``; an interrupted simulation leaves an orbax checkpoint of its whole state. So
+the same command goes on where the last one stopped, and ends with the same bits. The directory is
+named by the settings, the content of the data and the version of the code, not by the clock; a
+finished run is only read.
 """
 
 import json
 import os
-import platform
 import shutil
 import sys
 import time
@@ -19,27 +18,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 from matplotlib.figure import Figure
 from omegaconf import DictConfig
 
-from experiments.common.config import TRACKING, cache_folder, settings
+from experiments.common.config import TRACKING, settings
 from jaxret.evaluation import plots
 from jaxret.runtime import distributed, memory, sharding, tracking
 from jaxret.runtime.checkpoint import Interrupted, interruptible, run_chunks
 from jaxret.runtime.files import write_whole
-from jaxret.simulation.recording import Unit
 
 
 class RunDirectory:
-    """A directory, a tracker, and units. Made by `open_run`."""
+    """A directory, a tracker and results of steps. Made by `open_run`."""
 
     def __init__(self, cfg: DictConfig, interrupted: Callable[[], bool]):
         self.directory = Path(cfg.directory)
         self.interrupted = interrupted
         self.tracker = _tracker(cfg) if distributed.leads() else tracking.NoopTracker()
-        self.rounds = 0.0  # that were simulated in this process, all seeds and settings together
         self._began = time.perf_counter()
 
     def finish(self, results: Mapping[str, Any]) -> None:
@@ -62,63 +58,55 @@ class RunDirectory:
         self.tracker.figure(title or name, path)
 
     def clock(self) -> None:
-        """Adds this process's rounds and seconds to ``speed.json``."""
+        """Adds the seconds of this process to ``speed.json``."""
         if not distributed.leads():
             return
         path = self.directory / "speed.json"
-        before = json.loads(path.read_text()) if path.exists() else {"rounds": 0, "seconds": 0.0}
+        before = json.loads(path.read_text()) if path.exists() else {"seconds": 0.0}
         seconds = before["seconds"] + time.perf_counter() - self._began
-        speed = {"rounds": before["rounds"] + round(self.rounds), "seconds": seconds}
-        path.write_text(json.dumps(speed) + "\n")
+        path.write_text(json.dumps({"seconds": seconds}) + "\n")
 
     def resumable(self, folder: Path) -> Callable[..., Any]:
-        """`run_chunks` in a folder, stopped by what stops this run."""
+        """Returns `run_chunks` for a folder, stopped by the signals that stop this run.
+
+        Args:
+          folder: of the checkpoints.
+        """
         return partial(run_chunks, folder, self.interrupted)
 
     def pause(self, done: int) -> None:
-        """Raises `Interrupted` if the run was asked to stop: for loops that save by themselves."""
+        """Raises `Interrupted` if the run was asked to stop: for loops that save by themselves.
+
+        Args:
+          done: steps so far, for the message.
+        """
         if self.interrupted():
             raise Interrupted(self.directory, done)
 
     def result(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> dict[str, np.ndarray]:
-        """Arrays that are computed in one go, or read if they were."""
-        path = self.directory / "units" / f"{name}.npz"
+        """Computes the arrays of a step, or reads them if they were computed before.
+
+        Args:
+          name: of the step.
+          compute: returns arrays by name; its simulations resume in `resume` folders of this step,
+            which are deleted when it is finished.
+        """
+        path = self.directory / "steps" / f"{name}.npz"
         if not distributed.agreed(path.exists()):
             _write(path, {key: np.asarray(value) for key, value in compute().items()})
-            distributed.wait()
+            distributed.wait()  # until no process has checkpoints open
+            if distributed.leads():
+                shutil.rmtree(self.resume(name), ignore_errors=True)
         return _read(path)
 
-    def unit(self, name: str) -> Unit:
-        """What computes a unit of this name chunk by chunk, or reads it if it is finished."""
-        return partial(self._compute, name)
+    def resume(self, step: str, simulation: str = "") -> Path:
+        """Returns the folder in which a simulation of a step is checkpointed (``resume=``).
 
-    def _compute(
-        self,
-        name: str,
-        *,
-        chunks: int,
-        start: Callable[[], Any],
-        step: Callable[[Any, int], Any],
-        finish: Callable[[Any], Mapping[str, Any]],
-        keep_state: bool = False,
-        rounds: int = 0,
-    ) -> dict[str, np.ndarray]:
-        path = self.directory / "units" / f"{name}.npz"
-        if distributed.agreed(path.exists()):
-            return _read(path)
-        folder = self.directory / "checkpoints" / name
-
-        def counted(state, number):
-            self.rounds += rounds / chunks
-            return step(state, number)
-
-        state = self.resumable(folder)(chunks=chunks, start=start, step=counted, keep=keep_state)
-        result = {key: np.asarray(value) for key, value in finish(state).items()}
-        _write(path, result)
-        distributed.wait()  # until nobody has the checkpoints open
-        if not keep_state and distributed.leads():
-            shutil.rmtree(folder)
-        return result
+        Args:
+          step: its name, as `result` has it.
+          simulation: a name within the step.
+        """
+        return self.directory / "checkpoints" / step / simulation
 
 
 @contextmanager
@@ -126,11 +114,11 @@ def open_run(cfg: DictConfig) -> Generator[RunDirectory | None]:
     """Opens the directory of a run, to be computed or resumed; None where it is finished.
 
     ``again=true`` empties it first. A directory that was given by hand and holds a run with
-    other settings is refused: its units would be mixed with ours.
+    other settings is refused: its steps would be mixed with ours.
     """
     directory = Path(cfg.directory)
     if cfg.again and distributed.leads():
-        for part in ("units", "checkpoints", "embeddings"):
+        for part in ("steps", "checkpoints", "embeddings"):
             shutil.rmtree(directory / part, ignore_errors=True)
         for part in (
             "results.json",
@@ -156,9 +144,8 @@ def open_run(cfg: DictConfig) -> Generator[RunDirectory | None]:
     directory.mkdir(parents=True, exist_ok=True)
     if distributed.leads():
         write_whole(record, json.dumps(ours, indent=2) + "\n")
-    memory.retain_freed_memory()  # before JAX computes anything, as the next lines
+    memory.retain_freed_memory()  # before JAX computes anything, as the next line
     sharding.one_device_a_core()
-    _keep_programs(cache_folder(cfg))
     with interruptible() as interrupted:
         run = RunDirectory(cfg, interrupted)
         try:
@@ -184,20 +171,12 @@ def _tracker(cfg: DictConfig) -> tracking.Tracker:
     return tracking.CompositeTracker(tracking.JsonlTracker(directory), wandb)
 
 
-def _keep_programs(cache: Path) -> None:
-    """Lets runs find what others have compiled on this machine: a short run mostly compiles."""
-    if jax.config.values["jax_compilation_cache_dir"] is None:
-        folder = cache / "programs" / platform.node()
-        jax.config.update("jax_compilation_cache_dir", str(folder))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
-
-
 def _read(path: Path) -> dict[str, np.ndarray]:
     try:
         with np.load(path) as file:
             return dict(file)
     except Exception as error:  # NumPy raises many kinds for a damaged file
-        raise ValueError(f"{path} cannot be read: delete it, and its unit is repeated") from error
+        raise ValueError(f"{path} cannot be read: delete it, and its step is repeated") from error
 
 
 def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

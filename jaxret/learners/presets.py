@@ -210,6 +210,23 @@ def full_information(
 
 
 @preset
+def mapped_full_information(
+    *, tau: float = 0.02, eta: float = 6e-4, rate: float = 3.0, map_every: int = 1
+) -> Learner:
+    """`full_information` with a linear map of the queries.
+
+    Args:
+      tau: temperature, > 0.
+      eta: step size of the rows, >= 0.
+      rate: step size of the map relative to that of the rows, > 0.
+      map_every: rounds between two moves of the map; multiples of 8 have a blocked form.
+    """
+    query_map, oracle = query_maps.linear(rate=rate), full_information(tau=tau, eta=eta)
+    learner = with_query_map(oracle, query_map, map_every=map_every)
+    return learner._replace(name="mapped_full_information")
+
+
+@preset
 def mapped(
     *, tau: float = 0.02, eta: float = 6e-4, rate: float = 3.0, map_every: int = 1
 ) -> Learner:

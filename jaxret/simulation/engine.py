@@ -38,6 +38,7 @@ from jaxret.types import Catalogue, PRNGKey, State, Stream, Trace
 CHUNK = 2048  # rounds between two points where a run can stop
 SHORTEST = 128  # rounds of the shortest chunk
 Form = Literal["auto", "scan", "blocked"]
+_TEXTS: dict[tuple[Any, str], bytes] = {}  # hashes of programs, which take long to print
 Rounds = Callable[..., tuple[State, Any]]
 
 
@@ -227,10 +228,14 @@ class Simulation:
         """
         numbers = _numbers(settings)
         states = jax.eval_shape(partial(_start, self._program), self._data, numbers, self._seeds)
-        chunk = self.cut(orders)[0]
-        step = _step.lower(self._program, self._data, states, numbers, chunk, self._seeds)
-        start = _start.lower(self._program, self._data, numbers, self._seeds)
-        digest = hashlib.sha256(step.as_text().encode() + start.as_text().encode())
+        chunk, data = self.cut(orders)[0], (self._program, self._data)
+        shapes = jax.tree.map(lambda x: (np.shape(x), np.result_type(x)), (self._data, chunk))
+        key = (self._program, str(shapes))
+        if key not in _TEXTS:
+            step = _step.lower(*data, states, numbers, chunk, self._seeds).as_text()
+            start = _start.lower(*data, numbers, self._seeds).as_text()
+            _TEXTS[key] = hashlib.sha256((step + start).encode()).digest()
+        digest = hashlib.sha256(_TEXTS[key])
         for array in jax.tree.leaves(distributed.fetch((self._data, numbers, orders, self._seeds))):
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
