@@ -71,5 +71,5 @@ def test_an_error_is_one_line():
     )
     for group in ("dataset", "sweep"):
         error = HydraException(text.replace("world", group))
-        assert re.match(f"unknown {group} 'x'; known: .*deskbank|exposures", one_line(error))
+        assert re.match(f"unknown {group} 'x'; known: .*(deskbank|exposures)", one_line(error))
     assert one_line(KeyError("tau")) == "KeyError: 'tau'"
