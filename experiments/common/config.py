@@ -1,9 +1,10 @@
 """Settings: names that stand for blocks of them, configs as plain data, and the name of a run.
 
-``encoder=NAME``, ``environment=NAME`` and ``learner=[NAME, ...]`` are chosen by name on the command
-line; what a name stands for is a line of a table: `ENCODERS` here, ``configs/environments.yaml``
-and ``configs/learners.yaml``. Each setting of a block can be overridden
-(``encoder.path=FOLDER``, ``learners.orag.tau=[0.02]``).
+``dataset=NAME``, ``encoder=NAME``, ``environment=NAME``, ``learner=[NAME, ...]`` and
+``+sweep=NAME`` select blocks of settings on the command line. A block is an entry of a table:
+`ENCODERS` in this module, and ``configs/{datasets,environments,learners,sweeps}.yaml``. Each
+setting of a block can be overridden (``dataset.path=FOLDER``, ``learners.orag.tau=[0.02]``).
+``configs/variants.yaml`` holds whole configs that start from another one, for ``--config-name``.
 """
 
 import hashlib
@@ -122,7 +123,11 @@ def register(group: str, blocks: dict[str, Any], place: Callable[[str], str] | N
         ConfigStore.instance().store(group=group, name=name, node=block, package=package)
 
 
+register("dataset", table("datasets"))
 register("encoder", ENCODERS)
 register("environment", table("environments"))
 register("learner", table("learners"), "learners.{}".format)
+register("sweep", table("sweeps"), lambda name: "_global_")
+for _name, _block in table("variants").items():
+    ConfigStore.instance().store(name=_name, node=_block)
 OmegaConf.register_new_resolver("fingerprint", fingerprint, replace=True)

@@ -5,8 +5,8 @@
                                  "schedule": "constant", "tau": 0.02, "eta_over_tau": [0.1, 0.3]})
 
 A line names a preset and its settings, or the four parts of a rank-one learner. A list is an axis
-of the grid. ``eta_over_tau``, how far one unit of coefficient moves a row, takes the place of ``eta``.
-Parts are names of the registries of `jaxret.rules`, or mappings of ``name`` and settings.
+of the grid. ``eta_over_tau``, how far one unit of coefficient moves a row, takes the place of
+``eta``. Parts are names of the registries of `jaxret.rules`, or mappings of ``name`` and settings.
 
 Letters: G settings, n numbers of a setting.
 """

@@ -46,7 +46,7 @@ def plan(cfg: DictConfig, section: Mapping[str, Any]) -> Iterator[Job]:
     Args:
       cfg: of the report: how data sets are named on a command line.
       section: ``experiment``, ``datasets``; ``config`` if it is not the experiment's own, ``sweep``
-        for a preset of ``configs/sweep``, ``with`` for more overrides.
+        for a preset of ``configs/sweeps.yaml``, ``with`` for more overrides.
     """
     config = section.get("config", section["experiment"])
     sweep = [f"+sweep={section['sweep']}"] if "sweep" in section else []

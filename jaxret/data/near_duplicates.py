@@ -1,42 +1,46 @@
-"""Which queries say nearly what a query of another part says: by the words that they share.
+"""Finds queries that are nearly the same as another query, by the words that they share.
 
-A held-out query that is near one that was streamed is half a repetition, so the two kinds are
-reported apart. Of a hop or a sub-task, which is quoted with its whole task, the sub-task's own
-words count, the number of its step among them. So counted, 27.5 % of UltraTool's held-out
-sub-tasks in `experiments.orag` (seed=0) are near a training one, and 28.7 % of the test part that
-`jaxret.data.split.own_split` cuts.
+A held-out query that is near a streamed one is partly a repetition, so `near` divides a held-out
+part in two. A hop or a sub-task is quoted with its whole task; only the words of the sub-task
+count, the number of its step among them. By this measure 27.5 % of UltraTool's held-out sub-tasks
+in `experiments.orag` (seed=0) are near a training one, and 28.7 % of the test part of
+`jaxret.data.split.own_split`. `NearDuplicates` compares generated queries one by one as they come.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy import sparse
 
-NEAR = 0.8  # share of words from which two queries are near
-BLOCK = 512  # queries that are compared with all others at a time
+from jaxret.runtime.validate import require
+
+NEAR = 0.8  # similarity from which two queries are near
+BLOCK = 512  # queries compared with all others at once
 _SUB_TASK = re.compile(r'(?:substep:"(.*)"\.|\| Focus: (.*))$', re.DOTALL)  # UltraTool; hops
 
 
 def own_words(text: str) -> frozenset[str]:
-    """The words of a query in lower case; of a sub-task, without those of its whole task."""
+    """Returns the words of a query in lower case; those of the sub-task alone if it has one."""
     if sub_task := _SUB_TASK.search(text):
         text = sub_task[1] or sub_task[2] or ""
     return frozenset(re.findall(r"\w+", text.lower()))
 
 
 def shared_words(texts: Sequence[str], others: Sequence[str]) -> Float[np.ndarray, " N"]:
-    """Measures for each text how much of its words the most similar other text has too.
+    """Returns the Jaccard similarity of each text with the most similar other text.
 
-    The measure is Jaccard's: words in both over words in either.
+    The similarity is the number of words in both texts over the number of words in either.
 
     Args:
       texts: N queries.
-      others: queries that they are compared with, one at a time.
+      others: M queries.
 
     Returns:
-      [N], in [0, 1]; 0 where there are no others.
+      Similarities [N] in [0, 1]; 0 where there are no others.
     """
     found = np.zeros(len(texts), np.float32)
     for rows, shares in _shares(texts, others):
@@ -47,15 +51,15 @@ def shared_words(texts: Sequence[str], others: Sequence[str]) -> Float[np.ndarra
 def near(
     texts: Sequence[str], asked: Bool[np.ndarray, " N"], known: Bool[np.ndarray, " N"]
 ) -> Bool[np.ndarray, " N"]:
-    """Marks the queries of a part that are near a query of another part.
+    """Marks the queries of one part that are near a query of another part.
 
     Args:
-      texts: of all N queries.
-      asked: the part that is marked.
-      known: the part that it is compared with.
+      texts: all N queries.
+      asked: mask [N] of the part to mark.
+      known: mask [N] of the part to compare with.
 
     Returns:
-      a mask [N], False outside of ``asked``.
+      A mask [N], False outside of ``asked``.
     """
     rows = np.flatnonzero(asked)
     shares = shared_words([texts[row] for row in rows], [texts[i] for i in np.flatnonzero(known)])
@@ -65,13 +69,13 @@ def near(
 
 
 def near_another(texts: Sequence[str]) -> Bool[np.ndarray, " N"]:
-    """Marks the queries that are near any other one of the list, as those of the same words are.
+    """Marks the queries that are near another query of the list.
 
     Args:
       texts: N queries.
 
     Returns:
-      a mask [N].
+      A mask [N].
     """
     marked = np.zeros(len(texts), bool)
     for rows, shares in _shares(texts, texts):
@@ -80,10 +84,54 @@ def near_another(texts: Sequence[str]) -> Bool[np.ndarray, " N"]:
     return marked
 
 
+class NearDuplicates:
+    """Accepted texts, and a search for one that is nearly the same as a new text.
+
+    Texts are compared by Jaccard similarity of their sets of pairs of neighbouring words, which
+    depends on the order of words and needs no model. An index from pairs to texts limits the
+    comparison to texts that share a pair.
+
+    Args:
+      threshold: similarity from which two texts are nearly the same, in (0, 1].
+
+    Raises:
+      ValueError: the threshold is out of range.
+    """
+
+    def __init__(self, threshold: float):
+        require("threshold", threshold, "in (0, 1]", lambda x: 0 < x <= 1)
+        self._threshold = threshold
+        self._texts: list[str] = []
+        self._sizes: list[int] = []
+        self._holders: dict[tuple[str, ...], list[int]] = {}  # pair -> positions of texts
+
+    def find(self, text: str) -> str | None:
+        """Returns the most similar accepted text above the threshold, the earliest of equals."""
+        pairs = word_pairs(text)
+        shared = Counter(i for pair in pairs for i in self._holders.get(pair, ()))
+        similar = [(both / (len(pairs) + self._sizes[i] - both), -i) for i, both in shared.items()]
+        best, place = max(similar, default=(0.0, 0))
+        return self._texts[-place] if best >= self._threshold else None
+
+    def add(self, text: str) -> None:
+        """Accepts a text."""
+        pairs = word_pairs(text)
+        for pair in pairs:
+            self._holders.setdefault(pair, []).append(len(self._texts))
+        self._texts.append(text)
+        self._sizes.append(len(pairs))
+
+
+def word_pairs(text: str) -> frozenset[tuple[str, ...]]:
+    """Returns the pairs of neighbouring words of a text, or the word of a text with one word."""
+    words = re.findall(r"\w+", text.lower())
+    return frozenset(pairwise(words)) or frozenset([tuple(words)])
+
+
 def _shares(
     texts: Sequence[str], others: Sequence[str]
 ) -> Iterator[tuple[Int[np.ndarray, " n"], Float[np.ndarray, "n M"]]]:
-    """Yields positions in ``texts`` and what each of them shares with each of M others."""
+    """Yields positions of n texts and their similarities [n, M] with the M others."""
     words = [own_words(text) for text in (*texts, *others)]
     column = {word: i for i, word in enumerate(sorted(frozenset().union(*words)))}
     sizes = np.array([len(each) for each in words], np.float32)

@@ -1,32 +1,78 @@
-"""Canonical fields: the names that data sets give to one thing, joined (Tool-REX, A.2, Table 4).
+"""Reads tool documents into named fields, and groups the names that data sets give to one thing.
 
-The paper names its eight groups twice, and differently. Table 4 says tags, function, when-to-use
-and limitations where the list below it ("the following eight canonical fields") says category,
-method, example usage and limitations. The list is right: it defines what the raw names hold
-(``category_name`` is a category, ``api_call`` and ``path`` are how a tool is called, and
-``example_code`` is an example). The table's four are the fields of the *profile* that expansion
-adds, where ``function`` means the opposite of ``path``: a statement of purpose. So the groups
-bear the list's names, `Group.table` keeps the table's, and a profile has rows of its own.
+A document comes in one of six forms (`KINDS`):
 
-Two more places disagree with themselves. Section 2.3 drops ``example_usage`` because of an ablation
-"removing when_to_use"; Section 2.4 shows that ``example_usage`` was meant. And the text writes
-``function_description`` and ``limitations`` where prompts and examples (Figures 6, 9-11) have
-``function`` and ``limitation``; data come with the latter, both are read.
+    object     a dict of fields
+    json       a string that holds a JSON object
+    python     a string that holds a Python dict, as ToolRet stores its documents
+    labelled   ``category_name:Food, tool_name:...``, the running text of ToolLens
+    text       any other text, read as the one field ``documentation``
+    broken     text that begins like an object but cannot be parsed; kept as text
+
+A string may also stand under ``documentation`` beside other fields, as in the data sets of
+`jaxret.data`. OpenAI's wrapper ``{"type": "function", "function": {...}}`` is removed.
+
+Canonical fields (Tool-REX, A.2, Table 4). The paper names its eight groups twice, and differently.
+Table 4 says tags, function, when-to-use and limitations where the list below it says category,
+method, example usage and limitations. The list fits the raw names: ``category_name`` is a category,
+``api_call`` and ``path`` say how a tool is called, ``example_code`` is an example. The table's four
+are fields of the *tool profile* that expansion adds, where ``function`` is a statement of purpose.
+So the groups here bear the list's names, `Group.table` keeps the table's, and the fields of a
+profile are assigned to groups separately (`Group.profile`).
+
+Two more statements of the paper contradict each other. Section 2.3 drops ``example_usage`` because
+of an ablation "removing when_to_use"; Section 2.4 shows that ``example_usage`` was meant. The text
+writes ``function_description`` and ``limitations`` where prompts and examples (Figures 6, 9-11)
+have ``function`` and ``limitation``; published data use the latter, and both are read.
 """
 
+import json
+import re
 from typing import Any, NamedTuple
 
 from jaxret.data.dataset import Document
-from jaxret.documents.reading import is_empty, profile, read
+from jaxret.data.templates import READERS, parse
+
+KINDS = ("object", *READERS, "labelled", "text", "broken")
+ADDED = ("terse", "tool_profile")  # fields that are not part of the original documentation
+LABELS = (  # of ToolLens, in its order
+    "category_name",
+    "tool_name",
+    "api_name",
+    "api_description",
+    "required_params",
+    "optional_params",
+    "return_schema",
+)
+_LABEL = re.compile(rf"(?:^|, )({'|'.join(LABELS)}):\s*")
+
+
+class Reading(NamedTuple):
+    """A document that was read."""
+
+    kind: str  # one of `KINDS`
+    fields: dict[str, Any]  # under the names that the source gives them
 
 
 class Group(NamedTuple):
-    """A canonical field: its name in Table 4, and the raw names that it joins."""
+    """A canonical field and the raw names that belong to it."""
 
-    table: str
-    listed: tuple[str, ...]  # by Table 4, which shows examples only
-    added: tuple[str, ...]  # by us, as the data sets at hand have them
+    table: str  # its name in Table 4
+    listed: tuple[str, ...]  # raw names in Table 4, which gives examples only
+    added: tuple[str, ...]  # raw names of other data sets
     profile: tuple[str, ...] = ()  # fields of a tool profile
+
+
+class Audit(NamedTuple):
+    """Which criteria of completeness a document meets (Tool-REX, A.3)."""
+
+    states_function: bool
+    guides_use: bool
+
+    @property
+    def complete(self) -> bool:
+        """Whether the document meets both criteria."""
+        return self.states_function and self.guides_use
 
 
 GROUPS = {
@@ -101,29 +147,164 @@ BY_NAME = {name: key for key, group in GROUPS.items() for name in group.listed +
 BY_PROFILE = {name: key for key, group in GROUPS.items() for name in group.profile}
 
 
-def canonical_fields(document: Document) -> dict[str, list[Any]]:
-    """Every group's values, in the order of the document; empty ones do not count.
+def read(document: Document | None) -> Reading:
+    """Reads a document in any of its forms.
 
-    A tool profile is opened: its fields count in the groups of `Group.profile`. Give
-    `jaxret.documents.original` of a document to leave it out.
+    Args:
+      document: a dict or a string.
+
+    Returns:
+      The kind of the document and its fields.
 
     Raises:
-      TypeError, ValueError: see `jaxret.documents.read`.
+      TypeError: the document is neither a dict nor a string.
+      ValueError: the document is None or has no content.
+    """
+    if document is not None and not isinstance(document, dict | str):
+        raise TypeError(f"a document must be a dict or a string, got {document!r:.60}")
+    outer = {"documentation": document} if not isinstance(document, dict) else document
+    documentation = outer.get("documentation")
+    beside = {key: value for key, value in outer.items() if key != "documentation"}
+    if isinstance(documentation, str):
+        kind, inside = _read_text(documentation)
+    elif isinstance(documentation, dict):
+        kind, inside = "object", documentation
+    else:
+        kind, inside = "object", {} if documentation is None else {"documentation": documentation}
+    fields = _unwrapped(beside | inside)
+    if is_empty(fields):
+        raise ValueError(f"a document must hold something, got {document!r:.60}")
+    return Reading(kind=kind, fields=fields)
+
+
+def original(document: Document) -> dict[str, Any]:
+    """Returns the fields of the documentation without those that were added to it (`ADDED`).
+
+    Args:
+      document: a dict or a string.
+
+    Raises:
+      TypeError: the document is neither a dict nor a string.
+      ValueError: the document has no content but additions.
+    """
+    return read({k: v for k, v in read(document).fields.items() if k not in ADDED}).fields
+
+
+def profile(document: Document) -> dict[str, Any]:
+    """Returns the fields of the tool profile; an empty dict where the document has none.
+
+    Args:
+      document: a dict or a string.
+
+    Raises:
+      TypeError: the value under ``tool_profile`` is not an object.
+      ValueError: the document has no content.
+    """
+    content = read(document).fields.get("tool_profile") or {}
+    if not isinstance(content, dict):
+        raise TypeError(f"a tool_profile must be an object, got {content!r:.60}")
+    return content
+
+
+def is_empty(value: Any) -> bool:
+    """Returns whether a value is None, blank text or a collection of such; False and 0 are not."""
+    if isinstance(value, dict):
+        return all(map(is_empty, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(is_empty, value))
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def canonical_fields(document: Document) -> dict[str, list[Any]]:
+    """Groups the values of a document by canonical field.
+
+    The fields of a tool profile count in the groups of `Group.profile`; pass `original` of a
+    document to leave the profile out.
+
+    Args:
+      document: a dict or a string.
+
+    Returns:
+      The values that are not empty of every group of `GROUPS`, in the order of the document.
+
+    Raises:
+      TypeError: the document is neither a dict nor a string.
+      ValueError: the document has no content.
     """
     by_group: dict[str, list[Any]] = {group: [] for group in GROUPS}
-    for group, _, value in _sorted(document):
+    for group, _, value in _grouped(document):
         if group is not None:
             by_group[group].append(value)
     return by_group
 
 
 def unknown_fields(document: Document) -> dict[str, Any]:
-    """Fields that hold something and have no group, under their raw names."""
-    return {name: value for group, name, value in _sorted(document) if group is None}
+    """Returns the fields that are not empty and belong to no group, by their raw names."""
+    return {name: value for group, name, value in _grouped(document) if group is None}
 
 
-def _sorted(document: Document) -> list[tuple[str | None, str, Any]]:
-    """(group, raw name, value) of all that is not empty, a profile's fields at the end."""
+def audit(document: Document) -> Audit:
+    """Judges by rules whether a document states its function and guides its use (Tool-REX, A.3).
+
+    A function is stated if the canonical field ``description`` says more than the name. Use is
+    guided if ``example_usage`` or ``limitations`` has a value. The rules see fields, not prose:
+    guidance inside a description is overlooked, so the rules call more documents incomplete than a
+    reader does. The fields of a tool profile count.
+
+    Args:
+      document: a dict or a string.
+
+    Returns:
+      Which of the two criteria the document meets.
+
+    Raises:
+      TypeError: the document is neither a dict nor a string.
+      ValueError: the document has no content.
+    """
+    fields = canonical_fields(document)
+    nothing = {"", *(_letters(name) for name in fields["name"])}
+    return Audit(
+        states_function=any(_letters(text) not in nothing for text in fields["description"]),
+        guides_use=bool(fields["example_usage"] or fields["limitations"]),
+    )
+
+
+def _read_text(text: str) -> Reading:
+    if (parsed := parse(text)) is not None:
+        return Reading(*parsed)
+    if (labelled := _labelled(text)) is not None:
+        return Reading("labelled", labelled)
+    kind = "broken" if text.lstrip().startswith("{") else "text"
+    return Reading(kind, {"documentation": text})
+
+
+def _labelled(text: str) -> dict[str, Any] | None:
+    """Reads ToolLens's labels if the text begins with one and has several, in order."""
+    matches = list(_LABEL.finditer(text))
+    names = [match[1] for match in matches]
+    if len(matches) < 2 or matches[0].start() != 0 or names != [x for x in LABELS if x in names]:
+        return None
+    ends = [match.start() for match in matches[1:]] + [len(text)]
+    return {m[1]: _value(text[m.end() : end]) for m, end in zip(matches, ends, strict=True)}
+
+
+def _value(text: str) -> Any:
+    """Parses lists and objects, so that empty ones are recognised; returns other text unchanged."""
+    try:
+        return json.loads(text) if text.lstrip().startswith(("[", "{")) else text
+    except json.JSONDecodeError:
+        return text
+
+
+def _unwrapped(fields: dict[str, Any]) -> dict[str, Any]:
+    inner = fields.get("function")
+    if not isinstance(inner, dict):
+        return fields
+    return {key: value for key, value in fields.items() if key != "function"} | inner
+
+
+def _grouped(document: Document) -> list[tuple[str | None, str, Any]]:
+    """Lists (group, raw name, value) of all fields that are not empty, the profile's last."""
     fields = {name: x for name, x in read(document).fields.items() if name != "tool_profile"}
     rows = [(BY_NAME.get(_plain(name)), name, value) for name, value in fields.items()]
     for name, value in profile(document).items():
@@ -133,3 +314,7 @@ def _sorted(document: Document) -> list[tuple[str | None, str, Any]]:
 
 def _plain(name: str) -> str:
     return str(name).strip().lower().replace("-", "_").replace(" ", "_")
+
+
+def _letters(value: object) -> str:
+    return re.sub(r"[\W_]+", "", str(value).lower())

@@ -1,4 +1,3 @@
-from . import tiny_qwen3 as tiny_qwen3
 from .cache import cache_directory as cache_directory
 from .encoding import (
     encode as encode,

@@ -1,8 +1,8 @@
-"""Language models behind an OpenAI-compatible endpoint: a client with a memory, prompts as files,
+"""Language models behind an OpenAI-compatible endpoint: a client with a cache, prompts in files,
 and models as stages of a pipeline."""
 
-from jaxret.llm.chat import Chat
-from jaxret.llm.endpoint import (
+from jaxret.llm.chat import (
+    Chat,
     Endpoint,
     Malformed,
     Messages,
@@ -10,11 +10,25 @@ from jaxret.llm.endpoint import (
     Unanswered,
     object_schema,
 )
-from jaxret.llm.estimates import Estimate, announcement, count_tokens
 from jaxret.llm.prompts import Prompt, load_prompt
-from jaxret.llm.stages import OutOfReach, Price, Problem, Stage, without_thoughts
+from jaxret.llm.stages import (
+    Answers,
+    Estimate,
+    OutOfReach,
+    Price,
+    Problem,
+    Stage,
+    Wrong,
+    announcement,
+    ask_checked,
+    count_tokens,
+    json_object,
+    sentence,
+    without_thoughts,
+)
 
 __all__ = [
+    "Answers",
     "Chat",
     "Endpoint",
     "Estimate",
@@ -27,9 +41,13 @@ __all__ = [
     "Schema",
     "Stage",
     "Unanswered",
+    "Wrong",
     "announcement",
+    "ask_checked",
     "count_tokens",
+    "json_object",
     "load_prompt",
     "object_schema",
+    "sentence",
     "without_thoughts",
 ]

@@ -1,54 +1,203 @@
-"""Questions to a language model behind an OpenAI-compatible endpoint.
+"""Asks language models behind an OpenAI-compatible endpoint, and stores their answers on disk.
 
     chat = Chat(Endpoint(model="qwen3:8b", base_url="http://localhost:11434/v1"), cache)
     order = chat.ask(messages, parse)
 
-``parse`` turns the text of an answer into what the caller wants, or raises `Malformed`; then the
-question is asked again, so that nothing which does not parse gets any further. Answers that do are
-kept on disk under the hash of the question: a run that was killed asks nothing twice. Where a word
-is wanted, `Chat.weigh` asks how probable each of a few is: one token in place of a sentence.
+``parse`` turns the text of an answer into a value, or raises `Malformed`; then the question is
+asked again. Answers that parse are stored under the hash of the question, so an interrupted run
+asks no question twice. `Chat.weigh` returns the probabilities of a few words as the first token of
+the answer, which costs one token instead of a sentence.
+
+Time-outs, 429 and server errors are retried with growing pauses by the ``openai`` package (extra
+``llm``).
 """
 
 import hashlib
 import json
+import math
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from jaxret.llm.endpoint import (
-    LIKELIEST,
-    Answer,
-    Connection,
-    Endpoint,
-    Malformed,
-    Messages,
-    Schema,
-    Unanswered,
-)
 from jaxret.runtime.files import write_whole
 from jaxret.runtime.progress import Progress
+from jaxret.runtime.validate import require
 
 T = TypeVar("T")
+Messages: TypeAlias = Sequence[dict[str, str]]  # {"role": .., "content": ..}
+Schema: TypeAlias = dict[str, Any]  # JSON schema of an answer
+FORMATS = ("text", "json", "schema")
+LIKELIEST = 20  # tokens whose probabilities an endpoint gives, at most
+
+
+def object_schema(**fields: Schema) -> Schema:
+    """Returns the schema of an object with exactly these fields, in this order."""
+    return {
+        "type": "object",
+        "properties": fields,
+        "required": list(fields),
+        "additionalProperties": False,
+    }
+
+
+class Malformed(ValueError):
+    """An answer that cannot be used; the message says why."""
+
+
+class Unanswered(RuntimeError):
+    """A question without a valid answer after all attempts."""
+
+
+class Endpoint(NamedTuple):
+    """A model behind an endpoint and the settings of a request.
+
+    ``format`` constrains the answer while it is generated: to nothing, to any JSON object, or to
+    the schema that comes with a question (supported by llama.cpp, vLLM and OpenAI).
+    """
+
+    model: str
+    base_url: str | None = None  # None: OpenAI's
+    key_variable: str = "OPENAI_API_KEY"  # environment variable; a local server accepts any text
+    temperature: float = 0.0
+    max_tokens: int | None = None  # of an answer
+    format: Literal["text", "json", "schema"] = "text"
+    timeout: float = 60.0  # seconds an attempt
+    retries: int = 4  # after time-outs and server errors
+    attempts: int = 3  # at an answer that parses
+    concurrency: int = 8  # questions at a time
+
+    def options(self, schema: Schema | None) -> dict[str, Any]:
+        """Returns the options of a request, without the messages."""
+        options: dict[str, Any] = {"temperature": self.temperature}
+        if self.max_tokens is not None:
+            options["max_tokens"] = self.max_tokens
+        if self.format == "json":
+            options["response_format"] = {"type": "json_object"}
+        if self.format == "schema" and schema is not None:
+            named = {"name": "answer", "strict": True, "schema": schema}
+            options["response_format"] = {"type": "json_schema", "json_schema": named}
+        return options
+
+
+class Answer(NamedTuple):
+    """An answer of the endpoint."""
+
+    text: str
+    usage: dict[str, int]  # tokens used
+    first: dict[str, float]  # likeliest first tokens and their probabilities, if requested
+    retries: int  # after time-outs and server errors
+
+
+class Connection:
+    """A client of an endpoint.
+
+    Args:
+      endpoint: the model and the settings of its requests.
+
+    Raises:
+      ImportError: the package ``openai`` is not installed.
+      ValueError: the variable of the key is not set, or a setting is out of range.
+    """
+
+    def __init__(self, endpoint: Endpoint):
+        for name in ("retries", "temperature"):
+            require(name, getattr(endpoint, name), ">= 0", lambda x: x >= 0)
+        for name in ("attempts", "concurrency"):
+            require(name, getattr(endpoint, name), ">= 1", lambda x: x >= 1)
+        require("timeout", endpoint.timeout, "> 0 seconds", lambda x: x > 0)
+        require("format", endpoint.format, f"one of {FORMATS}", FORMATS.__contains__)
+        try:
+            import openai
+        except ImportError as error:
+            raise ImportError(
+                "a language model is asked through the package openai: install jaxret[llm]"
+            ) from error
+        key = os.environ.get(endpoint.key_variable, "")
+        if not key:
+            raise ValueError(
+                f"no key for {endpoint.base_url or 'api.openai.com'}: set the variable "
+                f"{endpoint.key_variable} (to any text for a local server)"
+            )
+        self._endpoint = endpoint
+        self._error = openai.OpenAIError
+        self._fatal = (
+            openai.AuthenticationError,
+            openai.PermissionDeniedError,
+            openai.NotFoundError,
+            openai.BadRequestError,
+        )
+        client = openai.OpenAI(
+            api_key=key,
+            base_url=endpoint.base_url,
+            timeout=endpoint.timeout,
+            max_retries=endpoint.retries,
+        )
+        self._create: Callable[..., Any] = client.chat.completions.with_raw_response.create
+
+    def __call__(self, messages: Messages, options: dict[str, Any]) -> Answer:
+        """Sends one request.
+
+        Args:
+          messages: the conversation.
+          options: of the request, from `Endpoint.options`.
+
+        Raises:
+          Unanswered: the endpoint refuses or fails.
+        """
+        end = self._endpoint
+        try:
+            response = self._create(model=end.model, messages=list(messages), **options)
+            answer = response.parse()
+        except (self._error, ValueError) as error:  # ValueError: a body that is not JSON
+            where = end.base_url or "api.openai.com"
+            raise Unanswered(f"{end.model} at {where}: {error}") from error
+        usage: dict[str, int] = {}
+        if answer.usage is not None:
+            usage = {
+                "prompt_tokens": answer.usage.prompt_tokens,
+                "completion_tokens": answer.usage.completion_tokens,
+            }
+        choice = answer.choices[0] if answer.choices else None
+        message = choice and choice.message
+        return Answer(
+            text=(message and (message.content or message.refusal)) or "",
+            usage=usage,
+            first=_first(choice),
+            retries=response.retries_taken,
+        )
+
+    def hopeless(self, error: Unanswered) -> bool:
+        """Returns whether every other question would fail too, as with a wrong key."""
+        return isinstance(error.__cause__, self._fatal)
+
+
+def _first(choice) -> dict[str, float]:
+    tokens = getattr(choice and choice.logprobs, "content", None)
+    if not tokens:
+        return {}
+    return {one.token: math.exp(one.logprob) for one in tokens[0].top_logprobs}
 
 
 class Chat:
-    """An endpoint with a memory.
+    """An endpoint with a cache of answers.
 
-    ``counts`` holds how many questions were ``asked`` and how many answers were ``cached``,
-    ``malformed`` or ``unanswered``, the ``retries`` after errors of the transport, and the
-    ``prompt_tokens`` and ``completion_tokens`` that the endpoint says it used; those that an answer
-    from the cache took when it was asked for are ``cached_prompt_tokens`` and so on.
+    ``counts`` holds the numbers of questions ``asked``, of answers ``cached``, ``malformed`` and
+    ``unanswered``, of ``retries``, and of ``prompt_tokens`` and ``completion_tokens`` as reported
+    by the endpoint. ``cached_prompt_tokens`` and ``cached_completion_tokens`` are the tokens that
+    cached answers used when they were generated.
 
     Args:
-      endpoint: who is asked.
-      cache: folder of answers; None keeps none.
+      endpoint: the model and the settings of its requests.
+      cache: folder of answers; None stores none.
 
     Raises:
-      ImportError, ValueError: see `jaxret.llm.endpoint.Connection`.
+      ImportError: the package ``openai`` is not installed.
+      ValueError: the variable of the key is not set, or a setting is out of range.
     """
 
     def __init__(self, endpoint: Endpoint, cache: Path | None = None):
@@ -58,29 +207,33 @@ class Chat:
     def ask(
         self, messages: Messages, parse: Callable[[str], T], *, schema: Schema | None = None
     ) -> T:
-        """The parsed answer to one question.
+        """Returns the parsed answer to one question.
 
         Args:
           messages: the question.
-          parse: see above.
-          schema: of an answer, for an endpoint that writes by one (`Endpoint.format`).
+          parse: turns the text of an answer into a value, or raises `Malformed`.
+          schema: of the answer, used if `Endpoint.format` is ``"schema"``.
 
         Raises:
-          Unanswered: if no attempt gave an answer that parses, or the endpoint refuses or fails:
-            says what came last.
+          Unanswered: no attempt gave an answer that parses, or the endpoint refuses or fails. The
+            message states the last error.
         """
         options = self.endpoint.options(schema)
         return self._remembered(messages, options, lambda answer: parse(answer.text))
 
     def weigh(self, messages: Messages, words: Sequence[str]) -> dict[str, float]:
-        """How probable each of a few words is as the beginning of the answer.
+        """Returns the probabilities of a few words as the first token of the answer.
 
-        A token counts for the word that it is, whatever its capitals and blanks; words that are not
-        among the likeliest `LIKELIEST` tokens have probability 0. They need not sum to one.
+        Capitals and blanks of tokens are ignored. A word that is not among the `LIKELIEST` most
+        probable tokens has probability 0, so the probabilities need not sum to one.
+
+        Args:
+          messages: the question.
+          words: lower-case words.
 
         Raises:
-          Unanswered: as `ask`; also if none of the words is among the likeliest tokens, or the
-            endpoint gives no probabilities.
+          Unanswered: none of the words is among the likeliest tokens, the endpoint returns no
+            probabilities, or it refuses or fails.
         """
         options = self.endpoint.options(None)
         options |= {"max_tokens": 1, "logprobs": True, "top_logprobs": LIKELIEST}
@@ -97,20 +250,25 @@ class Chat:
         before: Callable[[], None] = lambda: None,
         failed: Callable[[Unanswered], T] | None = None,
     ) -> list[T | None]:
-        """The parsed answers to many questions, `Endpoint.concurrency` at a time.
-
-        None stands for a question without a valid answer (``counts["unanswered"]``); what makes
-        every question hopeless, such as a wrong key, is raised.
+        """Returns the parsed answers to many questions, asked `Endpoint.concurrency` at a time.
 
         Args:
-          questions: n of them.
-          parse: one for all, or one a question.
-          schema: of the answers, as in `ask`; one for all, or one a question.
+          questions: n questions.
+          parse: turns the text of an answer into a value, or raises `Malformed`; one function for
+            all questions, or n functions.
+          schema: of the answers, used if `Endpoint.format` is ``"schema"``; one for all questions,
+            or n schemas.
           title: of the progress bar.
-          progress: whether to show it.
-          before: called before each question; what it raises stops them all.
-          failed: gives what stands for a question without a valid answer, whatever the reason, or
-            raises to stop them all.
+          progress: whether to show the progress bar.
+          before: called before each question; an exception that it raises stops all questions.
+          failed: returns the value for a question without a valid answer, or raises to stop all
+            questions. None: the value is None.
+
+        Returns:
+          n values.
+
+        Raises:
+          Unanswered: no question can be answered, as with a wrong key, and ``failed`` is None.
         """
         n = len(questions)
         parsers = [parse] * n if callable(parse) else parse
@@ -130,7 +288,21 @@ class Chat:
         progress: bool = True,
         before: Callable[[], None] = lambda: None,
     ) -> list[dict[str, float] | None]:
-        """`weigh` for many questions, as `ask_all` asks them."""
+        """Returns the probabilities of a few words as the first token of each of many answers.
+
+        Args:
+          questions: n questions.
+          words: lower-case words.
+          title: of the progress bar.
+          progress: whether to show the progress bar.
+          before: called before each question; an exception that it raises stops all questions.
+
+        Returns:
+          n dicts from word to probability; None for a question without a valid answer.
+
+        Raises:
+          Unanswered: no question can be answered, as with a wrong key.
+        """
         jobs = [partial(self.weigh, question, words) for question in questions]
         return self._side_by_side(jobs, title, progress, before, None)
 
@@ -158,7 +330,7 @@ class Chat:
     def _remembered(
         self, messages: Messages, options: dict[str, Any], parse: Callable[[Answer], T]
     ) -> T:
-        """What was answered before, or is now."""
+        """Returns the cached answer if it parses, and asks otherwise."""
         name = self._name(messages, options)
         path = None if self._cache is None else self._cache / f"{name}.json"
         if path is not None and path.exists():
@@ -169,7 +341,7 @@ class Chat:
                 self._count(cached=1, **{f"cached_{name}": used[name] for name in used})
                 return parsed
             except (Malformed, KeyError, json.JSONDecodeError):
-                path.unlink()  # torn, or of an older parser: asked again
+                path.unlink()  # damaged, or written for an older parser
         last: Exception | None = None
         for _ in range(self.endpoint.attempts):
             answer = self._asked(messages, options)

@@ -1,11 +1,11 @@
-"""Prompts as data: a text file with placeholders, checked when it is loaded.
+"""Loads prompts from text files with placeholders.
 
     write = load_prompt(Path(__file__).parent / "prompts" / "write.txt", ("tools", "examples"))
     messages = write.messages(tools=.., examples=..)
 
-A placeholder is ``$name`` or ``${name}``, and ``$$`` is a dollar; braces mean nothing, so that a
-prompt may show JSON. A line of three dashes parts what the system says from what the user says;
-a file without one is the user's message.
+A placeholder is ``$name`` or ``${name}``, and ``$$`` is a dollar sign; braces have no meaning, so
+that a prompt may contain JSON. A line of three dashes separates the system's message from the
+user's; a file without one is the user's message.
 """
 
 from collections.abc import Sequence
@@ -19,14 +19,20 @@ ROLES = ("system", "user")
 
 
 class Prompt(NamedTuple):
-    """The messages of one question, with holes. Make it with `load_prompt`."""
+    """The messages of one question, with placeholders. Create it with `load_prompt`."""
 
     name: str
     placeholders: tuple[str, ...]
     parts: tuple[tuple[str, Template], ...]  # (role, text)
 
     def messages(self, **values: str) -> list[dict[str, str]]:
-        """What is sent; values are put in as they are, so a ``$`` in them is a dollar.
+        """Fills in the placeholders.
+
+        Args:
+          **values: the text of every placeholder; a ``$`` in a text is not a placeholder.
+
+        Returns:
+          Messages with ``role`` and ``content``.
 
         Raises:
           ValueError: a placeholder has no value, or a value no placeholder.
@@ -42,12 +48,12 @@ def load_prompt(path: Path, placeholders: Sequence[str]) -> Prompt:
 
     Args:
       path: the text file.
-      placeholders: every name that the caller fills in.
+      placeholders: the names of all placeholders in the file.
 
     Raises:
       FileNotFoundError: there is no such file.
       ValueError: a lone ``$``; more than one line of dashes; an empty message; placeholders other
-        than the caller's.
+        than the ones named.
     """
     text = existing(path, "a prompt").read_text(encoding="utf-8")
     messages = [part.strip() for part in ("\n" + text).split("\n---\n")]

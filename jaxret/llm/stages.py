@@ -1,22 +1,32 @@
-"""A model as a stage of a pipeline: questions in, answers or problems out, all of them counted.
+"""Uses a language model as a stage of a pipeline: counts its problems, tokens and costs.
+
+`Stage.ask` returns an answer or a `Problem` for each question. Problems have these kinds:
 
     timeout, rate_limit, connection, server_error    after the retries of `jaxret.llm.Endpoint`
-    bad_request     this question alone, as a rule: too long, or stopped by a filter
-    empty           answers without a word
-    other           anything else
+    bad_request     of this question alone, as a rule: too long, or stopped by a filter
+    empty           every answer was blank
+    other           any other error
 
-A problem of these kinds is not remembered, so that the same run asks again; every answer is, valid
-or not, for it has been paid for.
+Problems are not stored, so the same command asks again. Every answer is stored, valid or not,
+because it has been paid for. `ask_checked` checks answers and asks again with the reason where a
+check fails. As the conversation is part of the key of the cache, a resumed run finds the same
+answers and the same faults.
 """
 
+import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from jaxret.llm.chat import Chat
-from jaxret.llm.endpoint import Malformed, Messages, Schema, Unanswered
+from jaxret.llm.chat import Chat, Malformed, Messages, Schema, Unanswered
+from jaxret.llm.prompts import Prompt, load_prompt
+from jaxret.runtime.validate import require
 
+T = TypeVar("T")
+RETRY = load_prompt(Path(__file__).parent / "retry.txt", ("reason",))
+CHARACTERS = 4  # of a token in English, on average
 KINDS = {  # by the cause of an `Unanswered`
     "APITimeoutError": "timeout",
     "RateLimitError": "rate_limit",
@@ -29,38 +39,38 @@ HOPELESS = ("AuthenticationError", "PermissionDeniedError", "NotFoundError")
 
 
 class Problem(NamedTuple):
-    """Why a question has no valid answer."""
+    """The reason why a question has no valid answer."""
 
     kind: str
-    reason: str  # as it is told to whoever answers next
+    reason: str  # as shown to the model that is asked next
 
 
 class OutOfReach(RuntimeError):
-    """The endpoint does not answer at all."""
+    """The endpoint has stopped answering."""
 
 
 class Price(NamedTuple):
-    """Of a million tokens, in any currency; None where it is not known."""
+    """The price of a million tokens, in any currency; None where unknown."""
 
     prompt: float | None = None
     completion: float | None = None
 
     def of(self, prompt_tokens: int, completion_tokens: int) -> float | None:
-        """What so many tokens cost."""
+        """Returns the cost of numbers of tokens, or None where a price is unknown."""
         if self.prompt is None or self.completion is None:
             return None
         return (self.prompt * prompt_tokens + self.completion * completion_tokens) / 1e6
 
 
 class Stage:
-    """One model with its memory.
+    """A model in a pipeline.
 
-    ``problems`` holds how many there were of each kind; what the model costs is in ``chat.counts``.
+    ``problems`` counts the problems of each kind; ``chat.counts`` holds the tokens used.
 
     Args:
-      chat: who is asked.
-      patience: questions in a row that may stay without an answer; with the next one all stops.
-      before: called before each question; what it raises stops all.
+      chat: the model.
+      patience: largest number of successive questions without an answer; one more stops the run.
+      before: called before each question; an exception that it raises stops all questions.
     """
 
     def __init__(
@@ -77,17 +87,21 @@ class Stage:
         *,
         schema: Schema | Sequence[Schema] | None = None,
     ) -> list[str | Problem]:
-        """The answers in order; equal questions are asked once.
+        """Asks questions; equal questions are asked once.
 
         Args:
-          questions: what is asked.
+          questions: n questions.
           title: of the progress bar.
-          schema: of the answers, for an endpoint that writes by one; one for all, or one a question
-            (equal questions have equal ones).
+          schema: of the answers, used if `Endpoint.format` is ``"schema"``; one for all questions,
+            or n schemas, equal for equal questions.
+
+        Returns:
+          n answers or problems, in order.
 
         Raises:
-          OutOfReach: the endpoint has lost the patience; what was answered is kept.
-          Unanswered: the key or the model is wrong.
+          OutOfReach: more than ``patience`` successive questions have no answer. Answers so far are
+            stored.
+          Unanswered: the key or the name of the model is wrong.
         """
         keys = [str(question) for question in questions]
         different = dict(zip(keys, questions, strict=True))
@@ -105,7 +119,7 @@ class Stage:
         return [self.noted(answers[key]) for key in keys]
 
     def noted(self, answer):
-        """The answer itself; a problem is counted."""
+        """Counts a problem; returns the argument unchanged."""
         if isinstance(answer, Problem):
             self.problems[answer.kind] += 1
         return answer
@@ -132,11 +146,170 @@ class Stage:
         return Problem(kind=KINDS.get(cause, "other"), reason=str(error))
 
 
-def without_thoughts(text: str) -> str:
-    """What a reasoning model says in the end; empty if it never came to an end.
+class Wrong(Malformed):
+    """An answer that fails a check; failures are counted by ``kind``."""
 
-    The opening tag may be part of the model's template, and then only the closing one is seen.
+    def __init__(self, kind: str, reason: str):
+        super().__init__(reason)
+        self.kind = kind
+
+
+class Answers(NamedTuple, Generic[T]):
+    """The results of n questions."""
+
+    values: list[T | None]  # n; None: no valid answer in all attempts
+    failures: Counter[str]  # answers by kind; "lost": questions without a value
+
+
+def ask_checked(
+    stage: Stage,
+    questions: Sequence[Messages],
+    checks: Sequence[Callable[[str], T]],
+    *,
+    attempts: int,
+    title: str,
+    schemas: Sequence[Schema] | None = None,
+    retry: Prompt = RETRY,
+) -> Answers[T]:
+    """Asks questions, and asks again where an answer fails its check.
+
+    Args:
+      stage: the model.
+      questions: n questions.
+      checks: n functions, each of which turns the text of an answer into a value or raises `Wrong`.
+      attempts: largest number of answers to a question.
+      title: of the progress bar.
+      schemas: n schemas of the answers, used if `Endpoint.format` is ``"schema"``.
+      retry: the prompt that states why an answer cannot be used.
+
+    Returns:
+      The values, and counts of the failures.
+
+    Raises:
+      ValueError: attempts is below 1.
+      OutOfReach: the endpoint answered none of the questions, or more successive questions than the
+        patience of the stage have no answer.
+      Unanswered: the key or the name of the model is wrong.
+    """
+    require("attempts", attempts, ">= 1", lambda x: x >= 1)
+    values: list[T | None] = [None] * len(questions)
+    conversations, failures = [list(question) for question in questions], Counter()
+    waiting = list(range(len(questions)))
+    for attempt in range(attempts):
+        forms = None if schemas is None else [schemas[i] for i in waiting]
+        replies = stage.ask([conversations[i] for i in waiting], title, schema=forms)
+        problems = [one for one in replies if isinstance(one, Problem)]
+        if attempt == 0 and questions and len(problems) == len(questions):
+            raise OutOfReach(
+                f"{stage.chat.endpoint.model} answered none of {len(questions)} questions "
+                f"({title}); the last: {problems[-1].reason}. What it said before is kept: the "
+                "same command goes on"
+            )
+        wrong = []
+        for i, text in zip(waiting, replies, strict=True):
+            if isinstance(text, Problem):
+                failures[text.kind] += 1
+                continue
+            try:
+                values[i] = checks[i](text)
+            except Wrong as error:
+                failures[error.kind] += 1
+                answer = {"role": "assistant", "content": text}
+                conversations[i] += [answer, *retry.messages(reason=str(error))]
+                wrong.append(i)
+        waiting = wrong
+        if not waiting:
+            break
+    failures["lost"] += sum(value is None for value in values)
+    return Answers(values=values, failures=+failures)
+
+
+def json_object(text: str, fields: Collection[str]) -> dict[str, Any]:
+    """Reads the JSON object in an answer, ignoring the text around it and the model's reasoning.
+
+    Args:
+      text: the answer.
+      fields: the fields that the object must have.
+
+    Raises:
+      Wrong: of kind ``not_json``, or of kind ``fields`` where a field is missing.
+    """
+    text = without_thoughts(text)
+    begin, end = text.find("{"), text.rfind("}")
+    try:
+        content = json.loads(text[begin : end + 1])
+    except json.JSONDecodeError as error:
+        raise Wrong("not_json", f"it holds no valid JSON object ({error.msg})") from error
+    if missing := sorted(set(fields) - set(content)):
+        raise Wrong("fields", f"the JSON object lacks {', '.join(missing)}")
+    return content
+
+
+def sentence(value: Any, field: str) -> str:
+    """Returns a text on one line.
+
+    Args:
+      value: the text.
+      field: its name, for the message.
+
+    Raises:
+      Wrong: of kind ``fields``, if the value is not a text or is blank.
+    """
+    if not isinstance(value, str) or not value.strip():
+        raise Wrong("fields", f"{field} must be a text, got {value!r:.60}")
+    return " ".join(value.split())
+
+
+def without_thoughts(text: str) -> str:
+    """Removes a reasoning model's thoughts; returns an empty text if the thoughts do not end.
+
+    The opening tag may belong to the template of the model, so that only the closing tag is seen.
     """
     _, closed, end = text.rpartition("</think>")
     answer = end if closed else text
     return "" if "<think>" in answer else answer.strip()
+
+
+class Estimate(NamedTuple):
+    """The expected calls of a stage and their tokens in all; answers without reasoning."""
+
+    model: str
+    price: Price
+    calls: int
+    prompt: int
+    answer: int
+
+
+def count_tokens(question: Messages) -> float:
+    """Estimates the number of tokens of a question."""
+    return sum(len(message["content"]) for message in question) / CHARACTERS
+
+
+def announcement(
+    estimates: Mapping[str, Estimate], first: Messages, *, note: str = ""
+) -> tuple[str, dict[str, float]]:
+    """Describes calls, tokens, cost and the first prompt of a run, without sending anything.
+
+    Args:
+      estimates: by stage.
+      first: the first question.
+      note: a line after the estimates.
+
+    Returns:
+      The text, and the numbers ``STAGE/calls`` and ``STAGE/prompt_tokens``.
+    """
+    numbers: dict[str, float] = {}
+    lines = []
+    for name, one in estimates.items():
+        cost = one.price.of(one.prompt, one.answer)
+        lines.append(
+            f"{name}, {one.model}: about {one.calls:,} calls, {one.prompt:,} "
+            f"tokens sent, {one.answer:,} received without thoughts, "
+            f"cost {'unknown' if cost is None else f'{cost:.4f}'}"
+        )
+        numbers |= {f"{name}/calls": float(one.calls), f"{name}/prompt_tokens": float(one.prompt)}
+    lines += [note] if note else []
+    lines.append("the first prompt:\n")
+    lines += [f"[{message['role']}]\n{message['content']}\n" for message in first]
+    lines.append("nothing was sent (dry_run=true)")
+    return "\n".join(lines), numbers

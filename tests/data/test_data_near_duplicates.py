@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from jaxret import data
 from jaxret.data import hops, near_duplicates
+from jaxret.data.near_duplicates import NearDuplicates
 from jaxret.data.ultratool import TEMPLATE
 
 
@@ -57,3 +59,58 @@ def test_every_pair_is_compared_whatever_the_block(block, monkeypatch):
     expected = (pairs >= 0.8).any(axis=1)
     assert 0 < expected.sum() < 30
     assert near_duplicates.near_another(texts).tolist() == expected.tolist()
+
+
+def pairs_of(text):
+    """Neighbouring words, spelled out."""
+    words = "".join(c if c.isalnum() or c == "_" else " " for c in text.lower()).split()
+    return {(words[i], words[i + 1]) for i in range(len(words) - 1)} or {tuple(words)}
+
+
+def jaccard(one, other):
+    return len(pairs_of(one) & pairs_of(other)) / len(pairs_of(one) | pairs_of(other))
+
+
+def test_two_texts_are_near_from_the_threshold_on():
+    one, other = "Sum the sales of May, please.", "sum the SALES of june please"
+    for threshold, expected in ((3 / 7, one), (3 / 7 + 1e-9, None)):
+        near = NearDuplicates(threshold)
+        near.add(one)
+        assert near.find(other) == expected
+    single = NearDuplicates(1.0)
+    single.add("Help!")
+    assert single.find("help") == "Help!"
+
+
+def test_near_finds_the_most_similar_of_all_texts_and_the_first_of_equals():
+    """Queries of DeskBank, with words left out, against every one of them."""
+    random, threshold = np.random.default_rng(0), 0.6
+    texts = list(dict.fromkeys(data.load("deskbank").queries))[:300]
+    near = NearDuplicates(threshold)
+    for text in texts:
+        near.add(text)
+    near.add(texts[0].upper())  # equal to the first, which stays the answer
+    found = 0
+    for text in texts[:60]:
+        words = text.split()
+        drop = random.integers(len(words), size=random.integers(0, 4))
+        changed = " ".join(word for i, word in enumerate(words) if i not in drop)
+        similarities = [jaccard(changed, other) for other in texts]
+        best = int(np.argmax(similarities))
+        expected = texts[best] if similarities[best] >= threshold else None
+        assert near.find(changed) == expected
+        found += expected is not None
+    assert 20 < found < 58
+
+
+@pytest.mark.parametrize("threshold", [0.0, -0.1, 1.1])
+def test_a_threshold_out_of_range_is_refused(threshold):
+    with pytest.raises(ValueError, match=r"threshold must be in \(0, 1\]"):
+        NearDuplicates(threshold)
+
+
+def test_the_same_words_are_near_at_any_threshold():
+    near = NearDuplicates(1.0)
+    near.add("Where is my parcel?")
+    assert near.find("where is MY parcel") == "Where is my parcel?"
+    assert near.find("where is my other parcel") is None

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from jaxret.encoders import cache_directory, encode, load_encoder, tiny_qwen3
+from experiments.tiny_qwen3.network import write as write_tiny_qwen3
+from jaxret.encoders import cache_directory, encode, load_encoder
 from jaxret.encoders import encoding as module
 from jaxret.nn import checkpoints
 from jaxret.nn.tensor_files import load_safetensors
@@ -68,7 +69,7 @@ def test_the_prefix_alone_makes_another_entry(checkpoint, tmp_path, kind):
 
 
 def test_another_instruction_makes_another_entry(tmp_path):
-    tiny_qwen3.write(tmp_path / "qwen3", TEXTS, vocabulary=320, width=16, layers=1)
+    write_tiny_qwen3(tmp_path / "qwen3", TEXTS, vocabulary=320, width=16, layers=1)
 
     def run(instruction, cache):
         encoder = load_encoder("qwen3_0_6b", tmp_path / "qwen3", instruction=instruction)

@@ -9,7 +9,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer, processors
 
-from jaxret.encoders import ENCODERS, TASK, encode, load_encoder, tiny_qwen3
+from experiments.tiny_qwen3.network import write as write_tiny_qwen3
+from jaxret.encoders import ENCODERS, TASK, encode, load_encoder
 from jaxret.runtime.sharding import make_mesh
 
 TEXTS = ["Book a table.", "pay the rent by Friday, please; it is late", "weather " * 30, "x"]
@@ -18,7 +19,7 @@ TEXTS = ["Book a table.", "pay the rent by Friday, please; it is late", "weather
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("tiny")
-    tiny_qwen3.write(path, TEXTS, vocabulary=320, width=16, layers=1)
+    write_tiny_qwen3(path, TEXTS, vocabulary=320, width=16, layers=1)
     return path
 
 

@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from experiments import audit_agreement
-from jaxret.documents import audit
+from experiments.audit_agreement import __main__ as audit_agreement
 from jaxret.evaluation import statistics
 from jaxret.runtime.files import json_lines
 from tests.experiments.configs import config_of
@@ -66,7 +65,7 @@ def configure(folder, url, *more):
 def says(messages, number):
     """Yes to all that is about functions; of guidance it believes the more the longer the text."""
     text = messages[-1]["content"]
-    if audit.CRITERIA["states_function"] in text:
+    if audit_agreement.CRITERIA["states_function"] in text:
         return Reply("yes", first=(("yes", 0.9), ("no", 0.1)))
     p = min(0.9, len(text) / 1000)
     return Reply("no", first=(("Yes", p), ("no", 1 - p)))
@@ -91,7 +90,7 @@ def test_judges_are_held_against_the_reader_by_criterion(folder):
 def test_the_sixty_verdicts_can_be_read():
     rows = list(json_lines(audit_agreement.BY_EYE, holds="verdicts", fields=audit_agreement.FIELDS))
     assert len({(row["dataset"], row["id"], row["expanded"]) for row in rows}) == 60
-    for criterion in audit.CRITERIA:
+    for criterion in audit_agreement.CRITERIA:
         assert {row[criterion] for row in rows} == {True, False}
 
 

@@ -1,6 +1,7 @@
 """Experiments as commands: wrong input ends in one line, in processes of their own."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -62,10 +63,13 @@ def test_programs_are_kept_beside_the_vectors_where_nothing_is_said_of_them(worl
 
 def test_an_error_is_one_line():
     text = (
-        "In 'orag': Could not find 'dataset/x'\n\nAvailable options in 'dataset':\n\tbeir\n\tbfcl\n"
+        "In 'orag': Could not find 'world/x'\n\nAvailable options in 'world':\n\tcalm\n\twild\n"
         "Config search path:\n\tprovider=hydra, path=pkg://hydra.conf"
     )
     assert one_line(HydraException(text)) == (
-        "In 'orag': Could not find 'dataset/x'. Available options in 'dataset': beir, bfcl"
+        "In 'orag': Could not find 'world/x'. Available options in 'world': calm, wild"
     )
+    for group in ("dataset", "sweep"):
+        error = HydraException(text.replace("world", group))
+        assert re.match(f"unknown {group} 'x'; known: .*(deskbank|exposures)", one_line(error))
     assert one_line(KeyError("tau")) == "KeyError: 'tau'"

@@ -1,17 +1,19 @@
 """Names of learners, encoders and environments; the name that a run gets from what it is."""
 
+import inspect
 import shutil
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hydra import compose, initialize_config_dir
 
 from experiments.common import config
 from experiments.common.config import NAMES, learner_grids, plain, settings
 from experiments.report.jobs import composed
 from experiments.retrieval import recipes  # noqa: F401  it registers the group "recipe"
-from jaxret import encoders
+from jaxret import data, encoders
 from jaxret.environments.environment import Environment, environment_from
 from jaxret.simulation.scan import scan_rounds
 from jaxret.types import Stream
@@ -58,6 +60,42 @@ def test_every_environment_of_the_file_can_be_made(name):
     environment_from(plain(cfg.environment), items=20, rounds=100, seed=0)
 
 
+def test_every_data_set_of_the_table_names_a_loader_and_options_of_that_loader():
+    for name, block in NAMES["dataset"].items():
+        options = inspect.signature(data.SOURCES[block["name"]]).parameters
+        assert set(block["options"]) <= set(options), name
+
+
+def test_a_data_set_is_chosen_by_name_and_its_settings_can_be_changed():
+    cfg = configure("dataset=toolbank", "dataset.path=here", "dataset.options.bank=aws")
+    expected = {"name": "toolbank", "path": "here", "options": {"bank": "aws"}}
+    assert plain(cfg.dataset) == expected
+    assert configure(name="document_ablation").dataset.options == {"part": "all"}
+
+
+@pytest.mark.parametrize(
+    ("name", "based_on", "changed"),
+    [
+        ("rules", "orag", {"learners", "exposures"}),
+        ("latency", "baselines", {"experiment", "methods", "queries"}),
+        ("train_refiner", "evaluate_retrieval", {"experiment", "methods", "recipe", "recipes"}),
+    ],
+)
+def test_a_variant_is_another_config_with_some_settings_changed(name, based_on, changed):
+    one, other = (plain(configure(name=x), resolve=False) for x in (name, based_on))
+    differing = {key for key in one if one[key] != other.get(key)}
+    assert differing <= changed
+    assert {"experiment", "methods", "exposures"} & differing
+
+
+def test_a_sweep_changes_learners_and_lists_values():
+    with initialize_config_dir(config.CONFIGS, version_base="1.3"):
+        cfg = compose("orag", ["+sweep=noise"], return_hydra_config=True)
+    assert list(cfg.learners) == ["frozen", "orag", "clipped", "debiased", "greedy"]
+    assert cfg.exposures == 1
+    assert cfg.hydra.sweeper.params == {"environment.noise_rate": "0.0,0.1,0.2,0.3,0.4"}
+
+
 def test_every_encoder_has_a_block_and_its_settings_can_be_changed():
     assert set(encoders.ENCODERS) < set(NAMES["encoder"])
     cfg = configure("encoder=qwen3_4b", "encoder.path=here", "encoder.layers=2")
@@ -94,34 +132,36 @@ def test_unknown_names_are_refused_in_one_sentence(override, message):
     assert "\n" not in str(error.value)
 
 
-@pytest.fixture
-def data(world, tmp_path):
+@pytest.fixture(name="copied")
+def copied_data(world, tmp_path):
     """A copy of the small data set, that can be changed."""
     shutil.copytree(world / "data", tmp_path / "data")
     return tmp_path / "data"
 
 
-def directory(data, *more):
-    return composed("orag", ["dataset=jsonl", f"dataset.path={data}", *more]).directory
+def directory(copied, *more):
+    return composed("orag", ["dataset=jsonl", f"dataset.path={copied}", *more]).directory
 
 
-def test_a_run_is_named_by_its_settings_the_content_of_its_data_and_the_version(data, monkeypatch):
-    first = directory(data)
+def test_a_run_is_named_by_its_settings_the_content_of_its_data_and_the_version(
+    copied, monkeypatch
+):
+    first = directory(copied)
     assert first.startswith("runs/orag/jsonl-")
-    assert directory(data, "again=true", "tracking=files", "cache=there") == first
-    assert directory(data, "seeds=3") != first
-    with (data / "queries.jsonl").open("a") as file:
+    assert directory(copied, "again=true", "tracking=files", "cache=there") == first
+    assert directory(copied, "seeds=3") != first
+    with (copied / "queries.jsonl").open("a") as file:
         file.write("\n")
-    second = directory(data)
+    second = directory(copied)
     assert second != first
     monkeypatch.setattr(config, "__version__", "9.9")
-    assert directory(data) not in (first, second)
+    assert directory(copied) not in (first, second)
 
 
-def test_the_same_data_give_the_same_name_after_they_were_touched(data):
-    first = directory(data)
-    (data / "queries.jsonl").touch()
-    assert directory(data) == first
+def test_the_same_data_give_the_same_name_after_they_were_touched(copied):
+    first = directory(copied)
+    (copied / "queries.jsonl").touch()
+    assert directory(copied) == first
 
 
 def test_built_in_data_have_a_content_too_and_data_that_are_missing_none(tmp_path):

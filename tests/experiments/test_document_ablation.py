@@ -1,11 +1,12 @@
-"""Field ablations, end to end: a tiny encoder, a few of DeskBank's tools."""
+"""Field ablations and dilution: by hand, and end to end with a tiny encoder and a few tools."""
 
 import numpy as np
 import pytest
 
-from experiments import document_ablation
+from experiments.document_ablation import __main__ as document_ablation
+from experiments.document_ablation.dilution import similarity, triples
 from jaxret import data, encoders
-from jaxret.data.templates import template
+from jaxret.data.templates import PROFILE_FIELDS, template, with_profile
 from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of, in_world
 
@@ -136,3 +137,123 @@ def test_figures_are_there_and_a_field_that_nobody_has_is_left_out(finished, wor
 def test_wrong_settings_are_refused(world, tmp_path, override, message):
     with pytest.raises(ValueError, match=message):
         document_ablation.main(configure(world, tmp_path / "run", override))
+
+
+DOCUMENT = {
+    "name": "pay",
+    "description": "Sends money.",
+    "terse": "Payment entity.",
+    "tool_profile": {
+        "function": "Pays.",
+        "tags": ["money", "debt"],
+        "when_to_use": "",
+        "example_usage": [{"query": "pay Ann", "api_call": "pay('Ann')"}],
+    },
+}
+
+
+def test_fields_are_added_in_the_order_given_and_empty_ones_are_not():
+    text = with_profile(("tags", "when_to_use", "function"))(DOCUMENT)
+    assert text == "Name: pay Description: Sends money. Tags: money, debt Function: Pays."
+    assert with_profile(())(DOCUMENT) == template("full")(DOCUMENT)
+    shown = with_profile(("example_usage",), base=template("terse"))(DOCUMENT)
+    assert shown == "pay: Payment entity. Example usage: query: pay Ann, api_call: pay('Ann')"
+
+
+def test_all_four_fields_are_the_template_expanded():
+    for document in data.load("deskbank").documents[:20]:
+        assert with_profile(PROFILE_FIELDS)(document) == template("expanded")(document)
+
+
+def test_only_fields_that_a_document_has_are_ablated():
+    assert document_ablation.present([DOCUMENT]) == ("function", "tags", "example_usage")
+    documents = data.load("deskbank").documents
+    assert document_ablation.present(documents, ("tags", "example_usage")) == ("tags",)
+    with pytest.raises(ValueError, match=r"fields: unknown \['tag'\]; known: function"):
+        document_ablation.present([DOCUMENT], ("tag",))
+    with pytest.raises(ValueError, match="no document has a tool_profile with one of function"):
+        document_ablation.present([{"name": "pay"}])
+
+
+def test_each_protocol_changes_one_field():
+    assert document_ablation.variants(("a", "b", "c")) == {
+        "original": (),
+        "full": ("a", "b", "c"),
+        "add/a": ("a",),
+        "add/b": ("b",),
+        "add/c": ("c",),
+        "out/a": ("b", "c"),
+        "out/b": ("a", "c"),
+        "out/c": ("a", "b"),
+    }
+    gains = document_ablation.gains_of(("a", "b"))
+    assert gains["add/a"] == ("add/a", "original")
+    assert gains["out/b"] == ("full", "out/b")
+
+
+def unit(shape, seed):
+    rows = np.random.default_rng(seed).standard_normal(shape)
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+QUERIES, THETA = unit((40, 8), 0), unit((12, 8), 1)
+LABELS = np.stack(
+    [np.arange(40) % 12, np.where(np.arange(40) % 3, -1, (np.arange(40) + 5) % 12)], 1
+)
+
+
+@pytest.mark.parametrize("negatives", ["random", "hard"])
+def test_the_positive_is_needed_and_the_negative_is_not(negatives):
+    chosen = triples(QUERIES, LABELS, THETA, negatives=negatives)
+    np.testing.assert_array_equal(chosen.query, np.arange(40))
+    for query, positive, negative in zip(*chosen, strict=True):
+        right = set(LABELS[query]) - {-1}
+        assert positive in right
+        assert negative not in right
+        if negatives == "hard":
+            wrong = [tool for tool in range(12) if tool not in right]
+            assert negative == max(wrong, key=lambda tool: QUERIES[query] @ THETA[tool])
+
+
+def test_every_right_and_every_wrong_tool_has_its_chance():
+    labels = np.array([[3, 1, -1]])
+    drawn = [triples(QUERIES[:1], labels, THETA, negatives="random", seed=s) for s in range(300)]
+    assert {int(one.positive[0]) for one in drawn} == {1, 3}
+    assert {int(one.negative[0]) for one in drawn} == set(range(12)) - {1, 3}
+
+
+def test_both_kinds_of_negatives_are_of_the_same_queries_and_positives():
+    easy, hard = (
+        triples(QUERIES, LABELS, THETA, negatives=kind, n=7, seed=3) for kind in ("random", "hard")
+    )
+    assert len(set(easy.query.tolist())) == 7
+    np.testing.assert_array_equal(easy.query, hard.query)
+    np.testing.assert_array_equal(easy.positive, hard.positive)
+
+
+def test_the_change_of_the_cosine_by_hand():
+    queries = np.array([[1.0, 0.0]], np.float32)
+    before = np.array([[0.8, 0.6], [0.6, 0.8]], np.float32)
+    after = np.array([[0.6, 0.8], [0.0, 1.0]], np.float32)
+    chosen = triples(queries, np.array([[0]]), before, negatives="hard")
+    first, then = (similarity(queries, theta, chosen) for theta in (before, after))
+    np.testing.assert_allclose(then.positive - first.positive, [-0.2], atol=1e-7)
+    np.testing.assert_allclose(then.negative - first.negative, [-0.6], atol=1e-7)
+    np.testing.assert_allclose(then.margin - first.margin, [0.4], atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"negatives": "near"}, "negatives must be one of random, hard, got near"),
+        ({"negatives": "hard", "n": 41}, "n must be None or in 1 .. 40, got 41"),
+    ],
+)
+def test_wrong_settings_of_triples_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        triples(QUERIES, LABELS, THETA, **settings)
+
+
+def test_a_query_that_needs_every_tool_has_no_negative():
+    with pytest.raises(ValueError, match="query 1 needs every tool"):
+        triples(QUERIES[:2], np.array([[0, -1], [1, 0]]), THETA[:2], negatives="random")

@@ -1,4 +1,4 @@
-"""What documents say, end to end on DeskBank and a few documents of our own."""
+"""What documents hold: content and audit by hand, and the experiment end to end."""
 
 import json
 
@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from experiments import document_fields
+from experiments.document_fields import __main__ as document_fields
+from experiments.document_fields import audit
+from experiments.document_fields.content import coverage, lengths
 from jaxret import data, encoders
 from jaxret.data.templates import template
+from jaxret.documents import original
+from jaxret.documents.expansion import read_verdict
+from jaxret.llm import Chat, Endpoint
 from tests.experiments.configs import config_of
 from tests.fake_llm import Reply, serving
 
@@ -114,3 +119,124 @@ def test_wrong_settings_are_refused_before_the_run(tmp_path, override, message):
     with pytest.raises(ValueError, match=message):
         document_fields.main(configure(tmp_path / "run", override))
     assert not (tmp_path / "run").exists()
+
+
+DOCUMENTS = (
+    {"name": "a", "description": "One two.", "framework": "x"},
+    "{'name': 'b', 'inputs': [], 'api_call': 'b()', 'framework': 'y', 'year': 1}",
+    "Running text.",
+    {"name": "d", "tool_profile": {"function": "Does it.", "tags": ["x y"]}},
+)
+
+
+def words(text):
+    return len(text.split())
+
+
+def test_shares_are_those_of_a_count_by_hand():
+    found = coverage(DOCUMENTS)
+    assert found.documents == 4
+    assert found.kinds == {"object": 2, "python": 1, "text": 1}
+    expected = {"name": 3 / 4, "description": 3 / 4, "category": 1 / 4, "method": 1 / 4}
+    assert {name: share for name, share in found.share.items() if share} == expected
+    assert list(found.unknown.items()) == [("framework", 2), ("year", 1)]
+
+
+def test_an_empty_document_is_named_by_its_place():
+    with pytest.raises(ValueError, match="document 1 of 2: a document must hold something"):
+        coverage(["text", ""])
+    with pytest.raises(ValueError, match="there are no documents"):
+        coverage([])
+
+
+def test_lengths_add_up_as_in_table_1():
+    found = lengths(DOCUMENTS, words)
+    # "Name: a Description: One two. Framework: x", "Running text.", "Name: d", and the profile
+    # "Function: Does it. Tags: x y".
+    np.testing.assert_array_equal(found.original[[0, 2, 3]], [7, 2, 2])
+    np.testing.assert_array_equal(found.profile, [0, 0, 0, 6])
+    np.testing.assert_array_equal(found.original + found.profile, found.expanded)
+
+
+def test_every_document_of_deskbank_has_what_its_readme_says():
+    documents = data.load("deskbank").documents
+    bare = coverage([original(document) for document in documents]).share
+    full = {name for name, share in bare.items() if share == 1}
+    assert full == {"name", "description", "category", "parameters", "responses"}
+    assert {name for name, share in bare.items() if share == 0} == set(bare) - full
+    grown = coverage(documents).share
+    assert grown["example_usage"] == grown["limitations"] == 1.0
+
+
+def test_figure_1_of_what_toolbench_leaves_out(shared_data):
+    documents = data.load("jsonl", shared_data / "toolbench-stable").documents
+    described = sum(bool(document["api_description"].strip()) for document in documents)
+    found = coverage(documents)
+    assert found.share["description"] == described / len(documents) < 1
+    assert found.share["method"] == 1.0
+    assert not found.unknown
+
+
+SENDING = {"name": "pay", "description": "Sends money to a friend.", "is_transactional": True}
+
+
+def test_the_profile_is_shown_only_for_the_expanded_document():
+    document = SENDING | {"terse": "Pays.", "tool_profile": {"function": 'Pays "anyone" $5.'}}
+    bare, grown = (audit.question(document, expanded=x)[-1]["content"] for x in (False, True))
+    assert json.dumps(SENDING, indent=1) in bare
+    assert json.dumps(SENDING | {"tool_profile": document["tool_profile"]}, indent=1) in grown
+    assert "terse" not in grown
+
+
+def test_a_model_is_asked_and_one_without_a_verdict_is_left_out(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "any")
+
+    def answer(messages, _):
+        text = messages[-1]["content"]
+        return Reply("true" if "fine" in text else "false" if "poor" in text else "who knows")
+
+    documents = [{"description": word} for word in ("fine", "poor", "poor", "odd")]
+    with serving(answer) as server:
+        chat = Chat(Endpoint(model="m", base_url=server.url, attempts=2))
+        asked = [audit.question(document, expanded=False) for document in documents]
+        verdicts = chat.ask_all(asked, read_verdict, progress=False)
+    assert verdicts == [True, False, False, None]
+    found = audit.incomplete(verdicts, range(4), ["web"] * 4)
+    assert found.mean == pytest.approx(2 / 3)
+    assert found.documents == 3
+
+
+def test_a_sample_takes_so_many_of_each_domain_and_all_of_a_small_one():
+    domains = ["web"] * 50 + ["code"] * 3 + ["web"] * 10
+    rows = audit.sample(domains, 5, seed=1)
+    assert [domains[row] for row in rows].count("web") == 5
+    assert set(range(50, 53)) <= set(rows.tolist())
+    assert (np.diff(rows) > 0).all()
+    np.testing.assert_array_equal(rows, audit.sample(domains, 5, seed=1))
+    assert set(rows.tolist()) != set(audit.sample(domains, 5, seed=2).tolist())
+    with pytest.raises(ValueError, match="n must be >= 1, got 0"):
+        audit.sample(domains, 0, seed=1)
+
+
+def test_the_share_is_the_mean_over_domains_and_its_error_that_of_the_draw():
+    """Drawn again and again, the share spreads as the standard error says, on the average."""
+    rng = np.random.default_rng(0)
+    domains = ["web"] * 300 + ["code"] * 60
+    complete = np.concatenate([rng.random(300) < 0.7, rng.random(60) < 0.4])
+    shares, errors = [], []
+    for seed in range(400):
+        rows = audit.sample(domains, 30, seed)
+        found = audit.incomplete(complete[rows].tolist(), rows.tolist(), domains)
+        assert found.documents == 60
+        shares.append(found.mean)
+        errors.append(found.stderr)
+    truth = 1 - (complete[:300].mean() + complete[300:].mean()) / 2
+    assert np.mean(shares) == pytest.approx(truth, abs=0.01)
+    assert np.mean(errors) == pytest.approx(np.std(shares), rel=0.1)
+
+
+def test_whoever_judges_all_has_no_sampling_error_and_of_one_no_error_is_known():
+    assert audit.incomplete([True, False], [0, 1], ["a", "a"]).stderr == 0.0
+    assert audit.incomplete([True], [0], ["a", "a"]).stderr is None
+    with pytest.raises(ValueError, match="no document of domain 'b' was judged"):
+        audit.incomplete([True, None], [0, 1], ["a", "b"])

@@ -8,10 +8,10 @@ import time
 import numpy as np
 import pytest
 
-from experiments import expand_documents
+from experiments.expand_documents import __main__ as expand_documents
+from experiments.review_documents.page import QUESTIONS
 from jaxret import data
 from jaxret.data.templates import template
-from jaxret.documents.review_results import QUESTIONS
 from tests.experiments.configs import config_of
 from tests.experiments.processes import start
 from tests.fake_llm import Reply, serving

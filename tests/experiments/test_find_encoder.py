@@ -6,8 +6,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from experiments.common.loading import find_encoder
+from experiments.tiny_qwen3.network import write as write_tiny_qwen3
 from jaxret import encoders
-from jaxret.encoders import tiny_qwen3
 
 TEXTS = ["send money to a friend", "what is the weather in Basel", "book a table for two"]
 
@@ -15,7 +15,7 @@ TEXTS = ["send money to a friend", "what is the weather in Basel", "book a table
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("qwen3")
-    tiny_qwen3.write(path, TEXTS, vocabulary=300, width=16, layers=1, tied=True, seed=0)
+    write_tiny_qwen3(path, TEXTS, vocabulary=300, width=16, layers=1, tied=True, seed=0)
     return path
 
 

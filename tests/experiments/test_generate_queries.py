@@ -1,12 +1,19 @@
-"""From a catalogue to a data set that learners take as it is, against a local server."""
+"""From a catalogue to a data set; the judge and the statistics alone."""
 
 import json
+import re
 
+import numpy as np
 import pytest
 
-from experiments import build_catalogue, generate_queries, orag
+from experiments import orag
+from experiments.build_catalogue import __main__ as build_catalogue
+from experiments.generate_queries import __main__ as generate_queries
+from experiments.generate_queries import dataset, judge
+from experiments.generate_queries.judge import CRITERIA, Verdicts
 from jaxret import data
 from jaxret.data.split import own_split
+from jaxret.llm import Chat, Endpoint, Stage, Wrong
 from jaxret.runtime.checkpoint import Interrupted
 from tests.experiments.configs import config_of
 from tests.experiments.conftest import TOOLS
@@ -170,3 +177,82 @@ def test_a_catalogue_is_written_with_its_counts_beside_the_authors(tmp_path):
     assert (results["numpy, all/authors"], results["numpy, all/both"]) == (3, 2)
     assert (results["numpy/authors"], results["numpy/both"]) == (2, 1)
     assert results["numpy.linalg/authors"] == results["numpy.linalg/both"] == 1
+
+
+PAIRS = [("Plain words.", "do it"), ("do that", "A longer wish."), ("same", "same"), ("ab", "b")]
+
+
+def verdicts(pick, monkeypatch, pairs=PAIRS):
+    """What is found with a judge: (first, second) -> A, B or tie, or another text."""
+    monkeypatch.setenv("OPENAI_API_KEY", "any")
+
+    def answer(messages, i):
+        said = pick(*re.findall(r"Request [AB]: (.*)", messages[1]["content"]))
+        return Reply(json.dumps(dict.fromkeys(CRITERIA, said)))
+
+    with serving(answer) as server:
+        chat = Chat(Endpoint(model="m", base_url=server.url))
+        found = judge.compare(Stage(chat), pairs, attempts=2)
+    return found, len(server.requests)
+
+
+def rates(found):
+    return {name: rows.tolist() for name, rows in judge.outcomes(found).items()}
+
+
+def test_a_fair_judge_gives_wins_and_losses_in_both_orders(monkeypatch):
+    def longer(a, b):
+        return "tie" if len(a) == len(b) else "A" if len(a) > len(b) else "B"
+
+    found, asked = verdicts(longer, monkeypatch)
+    assert asked == 2 * len(PAIRS) - 1  # (same, same) is one question in both orders
+    for criterion in CRITERIA:
+        assert rates(found)[f"{criterion}/win"] == [1, 0, 0, 1]
+        assert rates(found)[f"{criterion}/loss"] == [0, 1, 0, 0]
+        assert rates(found)[f"{criterion}/tie"] == [0, 0, 1, 0]
+        assert rates(found)[f"{criterion}/position"] == [0, 0, 0, 0]
+
+
+def test_a_judge_that_likes_what_comes_first_decides_nothing_and_is_seen(monkeypatch):
+    found, _ = verdicts(lambda a, b: "A", monkeypatch)
+    assert rates(found)["overall/tie"] == [1, 1, 1, 1]
+    assert rates(found)["overall/position"] == [1, 1, 1, 1]
+
+
+def test_half_a_verdict_is_a_tie_without_bias():
+    forward, backward = (np.array([[v] * 4 for v in some]) for some in ([1, 0, -1], [0, 1, 0]))
+    found = rates(Verdicts(forward, backward, failures={}))
+    assert found["fluency/tie"] == [1, 1, 1]
+    assert found["fluency/win"] == found["fluency/loss"] == found["fluency/position"] == [0, 0, 0]
+
+
+def test_a_judge_that_says_neither_is_asked_again_and_then_its_pair_is_left_out(monkeypatch):
+    def confused(a, b):
+        return "both" if {a, b} == {"ab", "b"} else "A" if a > b else "B"
+
+    found, _ = verdicts(confused, monkeypatch)
+    assert len(found.forward) == 3
+    assert found.failures == {"verdict": 4, "lost": 2}
+
+
+@pytest.mark.parametrize("said", ['{"naturalness": "A"}', "A", '{"overall": 1}'])
+def test_a_verdict_needs_every_criterion(said):
+    with pytest.raises(Wrong):
+        judge.check(said)
+
+
+def test_what_occurs_together_is_counted():
+    labels = [("a", "b"), ("b", "a"), ("a", "c", "d"), ("a", "b", "c")]
+    found = dataset.summary(labels, ["a", "b", "c", "d", "e"])
+    used = np.array([4, 3, 2, 1]) / 10
+    assert found == {
+        "queries": 4,
+        "functions": 2.5,
+        "combinations": 3,
+        "pairs": 5,
+        "covered": 0.8,
+        "evenness": pytest.approx(-(used * np.log(used)).sum() / np.log(5)),
+    }
+    first, second = dataset.tool_pairs(labels)[:2]
+    assert first == {"tools": ["a", "b"], "queries": 3, "lift": 1.0}
+    assert second == {"tools": ["a", "c"], "queries": 2, "lift": 1.0}

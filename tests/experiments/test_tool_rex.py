@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from experiments import evaluate_retrieval, tiny_qwen3
+from experiments import evaluate_retrieval
+from experiments.tiny_qwen3 import __main__ as tiny_qwen3
 from tests.experiments.configs import config_of
 
 LORA = "{rank: 2, alpha: 4, dropout: 0.1, targets: '.*blocks/.*/kernel'}"

@@ -8,9 +8,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from experiments import evaluate_toolret
+from experiments.tiny_qwen3.network import write as write_tiny_qwen3
 from experiments.toolret import stages as toolret_stages
 from jaxret.data.toolret import benchmark
-from jaxret.encoders import load_encoder, tiny_qwen3
+from jaxret.encoders import load_encoder
 from jaxret.methods import cross_encoder, tool_rank_model
 from jaxret.methods.tool_rank_prompt import verdict
 from jaxret.retrieval.ranking import Ranking
@@ -67,7 +68,7 @@ def test_a_cross_encoder_reads_instruction_and_query_and_sorts_the_list(world, c
 @pytest.mark.slow
 def test_a_language_model_is_asked_about_every_tool_on_the_list(world, copy, tmp_path):
     found = benchmark(copy, tasks=["mnms"])
-    tiny_qwen3.write(
+    write_tiny_qwen3(
         tmp_path / "model", found.dataset.documents, vocabulary=400, width=16, layers=1
     )
     chosen = ["path=" + str(tmp_path / "model"), "first=bm25", "dtype=float32", "chunk=4"]

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.encoders import tiny_qwen3
+from experiments.tiny_qwen3.network import write as write_tiny_qwen3
 from jaxret.evaluation.metrics import evaluate_ranking
 from jaxret.methods import (
     cross_encoder,
@@ -95,7 +95,7 @@ def test_a_trained_classifier_knows_its_training_queries(parts):
 @pytest.mark.slow
 def test_tool_rank_is_fitted_saved_and_loaded_and_ranks_the_same(parts, tmp_path):
     train, validation = parts
-    tiny_qwen3.write(tmp_path / "qwen3", train.texts, vocabulary=400, width=16, layers=1)
+    write_tiny_qwen3(tmp_path / "qwen3", train.texts, vocabulary=400, width=16, layers=1)
     options = FEW | {"limit": 24, "document_limit": 24, "candidates": 4, "redraws": 1}
     config = tool_rank.Config(path=str(tmp_path / "qwen3"), lora=LORA, **options)
     fitted = tool_rank.fit(train, config, validation=validation, hooks=QUIET)

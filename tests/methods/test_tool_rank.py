@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.encoders import tiny_qwen3
+from experiments.tiny_qwen3.network import write as write_tiny_qwen3
 from jaxret.methods import tool_rank_model as tr
 from jaxret.methods.tool_rank_prompt import PLACES, verdict
 from jaxret.nn.functional import Module
@@ -26,7 +26,7 @@ FIRST = Ranking(items=FOUND, scores=np.where(FOUND < 0, -np.inf, 0.0).astype(np.
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tiny")
-    tiny_qwen3.write(folder, [*QUERIES, *DOCUMENTS], vocabulary=400, width=16, layers=1)
+    write_tiny_qwen3(folder, [*QUERIES, *DOCUMENTS], vocabulary=400, width=16, layers=1)
     return tr.load_language_model("tool_rank_4b", folder)
 
 

@@ -4,7 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from jaxret.encoders import encode, load_encoder, tiny_qwen3
+from experiments.tiny_qwen3.network import write as write_tiny_qwen3
+from jaxret.encoders import encode, load_encoder
 from jaxret.methods import tool_rank_model
 from jaxret.methods.tool_rank_prompt import verdict
 from jaxret.nn import lora
@@ -21,7 +22,7 @@ TEXTS = ["Book a table.", "pay the rent by Friday, please; it is late", "weather
 @pytest.fixture(scope="module", params=[True, False], ids=["tied", "untied"])
 def folder(request, tmp_path_factory):
     path = tmp_path_factory.mktemp("tiny")
-    tiny_qwen3.write(path, TEXTS, vocabulary=320, width=32, layers=2, tied=request.param)
+    write_tiny_qwen3(path, TEXTS, vocabulary=320, width=32, layers=2, tied=request.param)
     return path
 
 

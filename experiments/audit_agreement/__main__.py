@@ -1,0 +1,171 @@
+"""Do judges of tool documents agree with a reader, criterion by criterion?       (Tool-REX, A.3)
+
+    uv run python -m experiments.local_llm start
+    OPENAI_API_KEY=local uv run python -m experiments.audit_agreement folder=../shared/data \\
+        llm.base_url=http://127.0.0.1:8077/v1 llm.model=qwen2.5-coder-1.5b-instruct-q4
+
+A document is complete if it states what the tool does and guides its use
+(`jaxret.documents.audit`). ``by_eye.jsonl`` holds one reader's verdicts on sixty documents of
+five data sets, twelve of them with a profile. The criteria as they were applied:
+
+    states_function   it tells what a call does; a bare name is too little
+    guides_use        it says for whom or when, what it is meant for, what it leaves out or
+                      refuses; the form of a parameter is none of these
+
+    JUDGE/CRITERION/yes         share of documents that meet it, by the rules or a language model
+    JUDGE/CRITERION/agreement   share of documents on which the judge and the reader agree
+    JUDGE/CRITERION/kappa       Cohen's: agreement beyond what both shares of yes make by chance; 0
+                                where one of them never changes. low, high: 95 %, by drawing
+                                documents
+    llm/CRITERION/area_under_roc  of the probability of yes, whatever the threshold
+"""
+
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool
+from omegaconf import DictConfig
+
+from experiments.common.config import cache_folder, plain
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.run_directory import RunDirectory
+from experiments.common.tables import results_table
+from experiments.document_fields.audit import as_json
+from jaxret import data
+from jaxret.data.dataset import Document
+from jaxret.documents import audit, original
+from jaxret.evaluation import statistics
+from jaxret.llm import Chat, Endpoint, Messages, load_prompt
+from jaxret.runtime.files import json_lines
+from jaxret.runtime.validate import require
+
+BY_EYE = Path(__file__).with_name("by_eye.jsonl")
+JUDGES = ("rules", "llm")
+CRITERIA = {
+    "states_function": "Does it state clearly what the tool does?",
+    "guides_use": "Does it say in what context the tool is used: when to use it, in which typical "
+    "situations, or where its limits are?",
+}
+PROMPT = load_prompt(Path(__file__).with_name("criterion.txt"), ("document", "criterion"))
+WORDS = ("yes", "no")  # the answers that are weighed
+FIELDS = ("dataset", "id", "expanded", *CRITERIA)
+
+
+@experiment("audit_agreement")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Reads, asks, compares."""
+    chat = chat_of(cfg)
+    rows = list(json_lines(path(cfg), holds="one verdict a line", fields=FIELDS))
+    documents = documents_of(Path(cfg.folder), rows)
+    results: dict[str, np.ndarray] = {}
+    for criterion in CRITERIA:
+        reader = np.array([row[criterion] for row in rows])
+        results[f"reader/{criterion}/yes"] = np.array([reader.mean()])
+        likely = asked(chat, documents, [row["expanded"] for row in rows], criterion)
+        found = {"rules": by_rules(documents, rows, criterion), "llm": likely > 0.5}
+        for judge, verdicts in found.items():
+            values = compared(verdicts, reader, cfg.bootstrap, cfg.seed)
+            results |= {f"{judge}/{criterion}/{k}": np.array([v]) for k, v in values.items()}
+        area = statistics.area_under_roc(likely, reader)
+        results[f"llm/{criterion}/area_under_roc"] = np.array([area])
+    print("language model:", dict(chat.counts))
+    return results
+
+
+@main.check
+def check(cfg: DictConfig) -> None:
+    """Refuses what cannot be read."""
+    if cfg.folder is None:
+        raise ValueError("folder is null: give the folder of the data sets, as ../shared/data")
+    require("bootstrap", cfg.bootstrap, ">= 1", lambda x: x >= 1)
+    chat_of(cfg)
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Prints a line a judge and criterion."""
+    rows = [f"{judge}/{name}" for name in CRITERIA for judge in ("reader", *JUDGES)]
+    columns = ("yes", "agreement", "kappa", "low", "high", "area_under_roc")
+    results_table(results, rows, columns, "documents judged by eye, by rules, by a model")
+
+
+def chat_of(cfg: DictConfig) -> Chat:
+    """The language model."""
+    return Chat(Endpoint(**plain(cfg.llm)), cache_folder(cfg) / "llm")
+
+
+def path(cfg: DictConfig) -> Path:
+    """The reader's verdicts."""
+    return BY_EYE if cfg.verdicts is None else Path(cfg.verdicts)
+
+
+def documents_of(folder: Path, rows: list[dict]) -> list[Document]:
+    """The document of each verdict.
+
+    Raises:
+      ValueError: for an id that its data set lacks.
+    """
+    names = dict.fromkeys(row["dataset"] for row in rows)
+    sets = {name: data.load("jsonl", folder / name) for name in names}
+    known = {
+        name: dict(zip(one.tool_ids, one.documents, strict=True)) for name, one in sets.items()
+    }
+    for row in rows:
+        if row["id"] not in known[row["dataset"]]:
+            raise ValueError(f"{row['dataset']} in {folder} has no tool {row['id']!r}")
+    return [known[row["dataset"]][row["id"]] for row in rows]
+
+
+def by_rules(documents: list[Document], rows: list[dict], criterion: str) -> Bool[np.ndarray, " n"]:
+    """What the rules say, with or without the profile, as the reader saw it."""
+    seen = [
+        document if row["expanded"] else original(document)
+        for document, row in zip(documents, rows, strict=True)
+    ]
+    return np.array([getattr(audit(document), criterion) for document in seen])
+
+
+def asked(
+    chat: Chat, documents: list[Document], expanded: list[bool], criterion: str
+) -> np.ndarray:
+    """How probable the language model's yes is, against no; 0.5 where it says neither."""
+    questions = [
+        question(document, criterion, expanded=whole)
+        for document, whole in zip(documents, expanded, strict=True)
+    ]
+    yes, no = WORDS
+    weights = chat.weigh_all(questions, WORDS, title=criterion)
+    return np.array([0.5 if w is None else w[yes] / (w[yes] + w[no]) for w in weights])
+
+
+def question(document: Document, criterion: str, *, expanded: bool) -> Messages:
+    """Builds the question whether a document meets a criterion, answered by one of `WORDS`.
+
+    Args:
+      document: a dict or a string.
+      criterion: one of `CRITERIA`.
+      expanded: whether to show the tool profile, where the document has one.
+    """
+    text = as_json(document, expanded=expanded)
+    return PROMPT.messages(document=text, criterion=CRITERIA[criterion])
+
+
+def compared(
+    verdicts: Bool[np.ndarray, " n"], reader: Bool[np.ndarray, " n"], draws: int, seed: int
+) -> dict[str, float]:
+    """Agreement and kappa, with its interval."""
+    random, n = np.random.default_rng(seed), len(reader)
+    drawn = (random.integers(n, size=n) for _ in range(draws))
+    kappas = [statistics.cohens_kappa(verdicts[rows], reader[rows]) for rows in drawn]
+    low, high = np.quantile(kappas, (0.025, 0.975))
+    return {
+        "yes": float(verdicts.mean()),
+        "agreement": float((verdicts == reader).mean()),
+        "kappa": statistics.cohens_kappa(verdicts, reader),
+        "low": float(low),
+        "high": float(high),
+    }
+
+
+if __name__ == "__main__":
+    main.cli()

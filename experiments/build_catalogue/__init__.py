@@ -1,0 +1,1 @@
+"""Catalogues of tools from installed libraries: `python -m experiments.build_catalogue`."""

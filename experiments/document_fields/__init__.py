@@ -1,0 +1,1 @@
+"""What tool documents hold and leave out: `python -m experiments.document_fields`."""

@@ -1,0 +1,1 @@
+"""Expansion of tool documents by language models: `python -m experiments.expand_documents`."""

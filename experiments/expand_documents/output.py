@@ -1,0 +1,90 @@
+"""Writes the outcomes of an expansion as a data set of the general layout (`jaxret.data.jsonl`).
+
+tools.jsonl       with ``tool_profile``, empty where none was accepted; ``example_usage`` stands
+                  beside the profile, where no loader reads it
+queries.jsonl     unchanged
+failures.jsonl    id, kind, reason and rounds of every tool without a profile
+provenance.json   models, prompts and rules, from which the same profiles follow
+sample.jsonl      tools drawn for human review (`experiments.review_documents`)
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxret.data.dataset import Dataset
+from jaxret.documents import Outcome, expand, original
+from jaxret.documents.expansion import FOLDER, PROMPTS
+from jaxret.runtime.files import write_json_lines
+
+
+def save(folder: Path, dataset: Dataset, outcomes: Sequence[Outcome]) -> None:
+    """Writes tools, queries and failures; each file is written whole or not at all.
+
+    Args:
+      folder: of the data set, created if missing.
+      dataset: with I tools.
+      outcomes: of the I tools.
+    """
+    tools = zip(dataset.tool_ids, dataset.documents, outcomes, strict=True)
+    write_json_lines(folder / "tools.jsonl", (_tool(*one) for one in tools))
+    write_json_lines(folder / "queries.jsonl", _queries(dataset))
+    failures = [
+        {"id": tool, **outcome.problem._asdict(), "rounds": outcome.rounds}
+        for tool, outcome in zip(dataset.tool_ids, outcomes, strict=True)
+        if outcome.problem is not None
+    ]
+    write_json_lines(folder / "failures.jsonl", failures)
+
+
+def sample(dataset: Dataset, outcomes: Sequence[Outcome], n: int, seed: int) -> list[dict]:
+    """Draws n tools with a profile without replacement; returns rows in the order of the draw."""
+    rows = [row for row, outcome in enumerate(outcomes) if outcome.profile is not None]
+    return [
+        {
+            "id": dataset.tool_ids[row],
+            "document": original(dataset.documents[row]),
+            "profile": outcomes[row].profile,
+            "rounds": outcomes[row].rounds,
+        }
+        for row in np.random.default_rng(seed).permutation(rows)[:n].tolist()
+    ]
+
+
+def prompt_hashes() -> dict[str, dict[str, str]]:
+    """Returns the SHA-256 of every prompt file, by stage and file name."""
+    return {
+        stage: {file: hashlib.sha256((FOLDER / file).read_bytes()).hexdigest() for file in files}
+        for stage, files in PROMPTS.items()
+    }
+
+
+def _tool(tool: str, document: Any, outcome: Outcome) -> dict[str, Any]:
+    """Builds a line that `jaxret.data.jsonl` reads as the expanded document."""
+    profile = outcome.profile or {}
+    fields = expand(document, profile)
+    beside = {key: fields.pop(key) for key in ("terse", "tool_profile") if key in fields}
+    text = fields.get("documentation")
+    if len(fields) == 1 and isinstance(text, str):
+        fields = text
+    examples = {"example_usage": profile["example_usage"]} if "example_usage" in profile else {}
+    return {"id": tool, "documentation": fields, **beside, **examples}
+
+
+def _queries(dataset: Dataset) -> Iterable[dict[str, Any]]:
+    for row, query in enumerate(dataset.query_ids):
+        line: dict[str, Any] = {
+            "id": query,
+            "query": dataset.queries[row],
+            "labels": [dataset.tool_ids[i] for i in dataset.labels[row] if i >= 0],
+            "question_index": int(dataset.groups[row]),
+        }
+        if dataset.split is not None:
+            line["split"] = dataset.split[row]
+        if dataset.steps is not None:
+            steps = dataset.steps[row]
+            line["steps"] = [{"query": s.query, "label": dataset.tool_ids[s.label]} for s in steps]
+        yield line

@@ -1,0 +1,1 @@
+"""Human review of tool profiles: `python -m experiments.review_documents`."""

@@ -1,0 +1,459 @@
+"""Expansion against a real HTTP server: models that answer well, badly, and not at all."""
+
+import json
+from contextlib import contextmanager
+
+import pytest
+
+from jaxret.documents import Rules, Stages, expand_documents
+from jaxret.documents.expansion import (
+    claim_question,
+    expand_question,
+    read_draft,
+    read_verdict,
+    says_yes,
+)
+from jaxret.documents.tool_profile import schema
+from jaxret.llm import Chat, Endpoint, Malformed, OutOfReach, Stage, Unanswered
+from tests.fake_llm import Reply, serving
+
+PROFILE = {"function": "Does it.", "tags": ["one", "two", "three"]}
+BETTER = {"function": "Does it well.", "tags": ["one", "two", "three"]}
+DOCUMENTS = [{"name": f"tool {i}", "description": f"Does thing {i}."} for i in range(3)]
+BUSY = Reply("slow down", status=429, headers=(("Retry-After", "0.01"),))
+
+
+def models(server, cache=None, *, patience=25, before=lambda: None, **settings):
+    """Three models of one server, by their names."""
+    settings = {"retries": 0, "timeout": 60.0, "attempts": 1} | settings
+
+    def stage(name):
+        chat = Chat(Endpoint(model=name, base_url=server.url, **settings), cache)
+        return Stage(chat, patience=patience, before=before)
+
+    return Stages(stage("writer"), stage("judge"), stage("editor"))
+
+
+@contextmanager
+def serve(**said):
+    """A server with an answer for each model: a text, a `Reply`, or a function of the messages."""
+
+    def answer(messages, number):
+        reply = said[server.requests[number]["model"]]
+        reply = reply(messages) if callable(reply) else reply
+        return reply if isinstance(reply, Reply) else Reply(reply)
+
+    with serving(answer) as server:
+        yield server
+
+
+def asked(server):
+    return [request["model"] for request in server.requests]
+
+
+def run(stages, documents=DOCUMENTS, **settings):
+    return expand_documents(documents, stages, Rules(), **settings)
+
+
+def about(messages, number):
+    return f"Does thing {number}." in messages[1]["content"]
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+
+
+def test_profiles_that_keep_the_rules_and_convince_the_judge_are_accepted():
+    thoughts = "<think>Should I say {this}?</think>\n```json\n" + json.dumps(PROFILE) + "\n```"
+    with serve(writer=thoughts, judge="<think>Not false.</think>True.", editor="no") as server:
+        stages = models(server)
+        outcomes = run(stages)
+    assert [one.profile for one in outcomes] == [PROFILE] * 3
+    assert sorted(asked(server)) == ["judge"] * 3 + ["writer"] * 3
+    for number in range(3):
+        assert sum(about(request["messages"], number) for request in server.requests) == 2
+    assert not stages.expand.problems + stages.judge.problems
+    assert stages.judge.chat.counts["prompt_tokens"] == 21
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "told"),
+    [
+        ('{"function": "Does it.", "tags": [', "bad_json", "the JSON object is broken"),
+        ("Here you are:", "bad_json", "there is no JSON object"),
+        ("<think>a thought without end {}", "bad_json", "there is no JSON object"),
+        ("I'm sorry, but I can't help with that.", "refusal", "it is a refusal"),
+        (json.dumps(PROFILE | {"tags": ["one"]}), "rules", "tags must be 3 to 5, got 1"),
+        (json.dumps({"tool_profile": PROFILE}), "rules", "function is missing"),
+    ],
+)
+def test_a_bad_answer_is_written_again_by_another_model_that_is_told_why(answer, kind, told):
+    with serve(writer=answer, judge="true", editor=json.dumps(BETTER)) as server:
+        stages = models(server)
+        outcomes = run(stages)
+    assert [(one.profile, one.rounds) for one in outcomes] == [(BETTER, 1)] * 3
+    assert stages.expand.problems == {kind: 3}
+    again = next(r["messages"] for r in server.requests if r["model"] == "editor")
+    assert [message["role"] for message in again] == ["system", "user", "assistant", "user"]
+    assert told in again[-1]["content"]
+    assert again[:2] in [expand_question(document, Rules()) for document in DOCUMENTS]
+
+
+def test_each_round_sees_all_that_was_tried_before():
+    poor = PROFILE | {"tags": ["one"]}
+    with serve(writer=json.dumps(poor), judge="true", editor=json.dumps(poor)) as server:
+        [outcome] = run(models(server), DOCUMENTS[:1], rounds=2)
+    assert (outcome.problem.kind, outcome.rounds) == ("rules", 2)
+    first, *again = [request["messages"] for request in server.requests]
+    assert [len(messages) for messages in again] == [4, 6]
+    assert again[1][:4] == again[0]
+    assert again[0][:2] == first
+    assert "tags must be 3 to 5, got 1" in again[1][-1]["content"]
+
+
+def test_an_endpoint_that_writes_by_a_schema_is_told_the_form_of_a_profile():
+    with serve(writer=json.dumps(PROFILE), judge="true", editor="no") as server:
+        run(models(server, format="schema"), DOCUMENTS[:1])
+    writer, judge = server.requests
+    form = writer["response_format"]["json_schema"]["schema"]
+    assert form == schema(Rules())
+    assert "response_format" not in judge
+
+
+def test_a_profile_that_the_judge_refuses_is_never_accepted():
+    with serve(writer=json.dumps(PROFILE), judge="false", editor=json.dumps(BETTER)) as server:
+        stages = models(server)
+        outcomes = run(stages, rounds=2)
+    assert {(one.profile, one.problem.kind, one.rounds) for one in outcomes} == {
+        (None, "judged_false", 2)
+    }
+    assert stages.judge.problems["judged_false"] == 9
+    assert asked(server).count("editor") == 6
+
+
+def test_a_judge_that_says_neither_is_asked_again_in_other_words_and_then_not_believed():
+    def judge(messages):
+        return "true" if len(messages) > 2 and about(messages, 1) else "It is mostly true, I think."
+
+    with serve(writer=json.dumps(PROFILE), judge=judge, editor="no") as server:
+        stages = models(server)
+        outcomes = run(stages, verdicts=2)
+    assert [one.profile for one in outcomes] == [None, PROFILE, None]
+    assert outcomes[0].problem.kind == "no_verdict"
+    assert stages.judge.problems == {"no_verdict": 5}
+    assert asked(server).count("judge") == 6
+    assert "editor" not in asked(server)  # nothing says that the profile is wrong
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind"),
+    [
+        pytest.param(Reply("late", delay=60.0), "timeout", marks=pytest.mark.slow),
+        (BUSY, "rate_limit"),
+        (Reply("broken", status=500), "server_error"),
+        (Reply("too long", status=400), "bad_request"),
+        (Reply(body=b"<html>a gateway</html>"), "other"),
+        (Reply(" "), "empty"),
+    ],
+)
+def test_what_stays_without_an_answer_loses_one_tool_and_says_why(reply, kind, tmp_path):
+    def writer(messages):
+        return reply if about(messages, 1) else json.dumps(PROFILE)
+
+    with serve(writer=writer, judge="true", editor="no") as server:
+        stages = models(server, tmp_path, timeout=3.0 if kind == "timeout" else 60.0)
+        outcomes = run(stages)
+    assert [one.profile for one in outcomes] == [PROFILE, None, PROFILE]
+    assert outcomes[1].problem.kind == kind
+    assert outcomes[1].problem.reason
+    assert stages.expand.problems == {kind: 1}
+    with serve(writer=json.dumps(PROFILE), judge="true", editor="no") as well:
+        again = models(well, tmp_path)
+        again.expand.chat.endpoint = stages.expand.chat.endpoint  # the address is another one
+        again.judge.chat.endpoint = stages.judge.chat.endpoint
+        assert [one.profile for one in run(again)] == [PROFILE] * 3
+    assert sorted(asked(well)) == ["judge", "writer"]  # for the tool that failed, and no other
+
+
+def test_a_busy_server_is_asked_again_within_bounds_and_the_retries_are_counted():
+    with serving(lambda messages, i: BUSY if i < 2 else Reply(json.dumps(PROFILE))) as server:
+        stage = models(server, retries=2).expand
+        [answer] = stage.ask([expand_question(DOCUMENTS[0], Rules())], "expand")
+    assert read_draft(answer, Rules()).profile == PROFILE
+    assert stage.chat.counts["retries"] == 2
+    assert not stage.problems
+
+
+def test_an_endpoint_that_is_gone_stops_the_run_when_patience_ends():
+    documents = [{"name": f"tool {i}"} for i in range(200)]
+    with serve(writer=Reply("broken", status=500), judge="true", editor="no") as server:
+        with pytest.raises(OutOfReach, match=r"4 questions in a row have no answer.*broken"):
+            run(models(server, patience=3, concurrency=1), documents)
+        assert len(server.requests) < 10
+
+
+def test_a_wrong_key_or_model_stops_the_run_at_once():
+    with serve(writer=Reply("no such model", status=404), judge="", editor="") as server:
+        with pytest.raises(Unanswered, match=r"404.*no such model"):
+            run(models(server, concurrency=1), [{"name": f"tool {i}"} for i in range(50)])
+        assert len(server.requests) < 10
+
+
+def test_a_run_that_is_stopped_anywhere_asks_nothing_twice(tmp_path):
+    def writer(messages):
+        return "no JSON" if about(messages, 2) else json.dumps(PROFILE)
+
+    def judge(messages):
+        return "hm" if len(messages) == 2 else "true"
+
+    class Stop(BaseException):
+        pass
+
+    seen, results = [], []
+    with serve(writer=writer, judge=judge, editor=json.dumps(BETTER)) as server:
+        for allowed in (0, 2, 4, 7, 8, 30):
+            left = [allowed]
+
+            def before(left=left):
+                left[0] -= 1
+                if left[0] < 0:
+                    raise Stop
+
+            try:
+                results = run(models(server, tmp_path, before=before, concurrency=1))
+                break
+            except Stop:
+                seen.append(len(server.requests))
+    assert [one.profile for one in results] == [PROFILE, PROFILE, BETTER]
+    questions = [json.dumps(request, sort_keys=True) for request in server.requests]
+    assert len(questions) == len(set(questions)) == 3 + 1 + 3 * 2
+    assert len(set(seen)) == 5
+
+
+def test_equal_documents_cost_one_question():
+    with serve(writer=json.dumps(PROFILE), judge="true", editor="no") as server:
+        outcomes = run(models(server), [DOCUMENTS[0]] * 4)
+    assert [one.profile for one in outcomes] == [PROFILE] * 4
+    assert sorted(asked(server)) == ["judge", "writer"]
+
+
+def test_a_document_that_says_nothing_is_not_asked_for():
+    with serve(writer=json.dumps(PROFILE), judge="true", editor="no") as server:
+        [empty, full] = run(models(server), [{"name": " ", "terse": "Clock."}, DOCUMENTS[0]])
+    assert (empty.problem.kind, full.profile) == ("unreadable", PROFILE)
+
+
+def test_no_model_sees_an_earlier_profile():
+    document = DOCUMENTS[0] | {"tool_profile": {"function": "Old news."}, "terse": "Old too."}
+    question = expand_question(document, Rules())
+    assert "Old" not in json.dumps(question)
+    assert question == expand_question(DOCUMENTS[0], Rules())
+
+
+def test_the_prompt_states_the_bounds_that_are_checked():
+    rules = Rules(text_words=17, limitation_words=33, tags_least=6, tags_most=8, examples=4)
+    text = expand_question(DOCUMENTS[0], rules)[1]["content"]
+    for words in ("fewer than 17 words", "6 to 8", "fewer than 33 words", "at most 4 objects"):
+        assert words in text
+
+
+def test_no_rounds_of_refinement_need_no_third_model():
+    with serve(writer="no JSON", judge="true", editor="no") as server:
+        outcomes = run(models(server)._replace(refine=None), rounds=0)
+    assert [one.problem.kind for one in outcomes] == ["bad_json"] * 3
+    with pytest.raises(ValueError, match=r"rounds must be >= 0, got -1"):
+        run(models(server), rounds=-1)
+
+
+LONG = " ".join(f"word{i}" for i in range(24))
+
+
+def shortening(*answers):
+    """An editor that gets sentences to shorten, and gives one answer after the other."""
+    left = list(answers)
+
+    def answer(messages):
+        assert len(messages) == 1, "neither the question nor the draft is shown"
+        assert "about" not in messages[0]["content"]
+        assert "word0 word1" in messages[0]["content"] or "still" in messages[0]["content"]
+        return left.pop(0)
+
+    return answer
+
+
+def test_a_text_that_is_too_long_is_asked_for_alone():
+    profile = PROFILE | {"function": LONG, "when_to_use": "Often."}
+    with serve(
+        writer=json.dumps(profile), judge="true", editor=shortening('"Does it in few words."')
+    ) as server:
+        [outcome] = run(models(server), DOCUMENTS[:1])
+    assert outcome.profile == profile | {"function": "Does it in few words."}
+    assert (outcome.problem, outcome.rounds) == (None, 1)
+    assert asked(server) == ["writer", "editor", "judge"]
+
+
+def test_two_long_texts_are_two_questions_and_one_that_stays_long_is_asked_for_again():
+    profile = PROFILE | {"function": LONG, "when_to_use": LONG.replace("word23", "end")}
+    still = " ".join(["still"] * 30)
+    editor = shortening(still, "When it is time.", "Does it.")
+    with serve(writer=json.dumps(profile), judge="true", editor=editor) as server:
+        stages = models(server, concurrency=1)
+        [outcome] = run(stages, DOCUMENTS[:1])
+    assert outcome.profile == PROFILE | {"function": "Does it.", "when_to_use": "When it is time."}
+    assert outcome.rounds == 2
+    assert stages.refine.problems == {"rules": 1}
+
+
+def test_a_text_that_stays_too_long_leaves_the_tool_without_a_profile():
+    profile = PROFILE | {"function": LONG}
+    still = " ".join(["still"] * 30)
+    with serve(writer=json.dumps(profile), judge="true", editor=shortening(still, still)) as server:
+        [outcome] = run(models(server), DOCUMENTS[:1])
+    assert outcome.profile is None
+    assert outcome.problem.kind == "rules"
+    assert "function must have at most 19 words, got 30" in outcome.problem.reason
+
+
+def test_what_is_wrong_in_another_way_too_is_written_again_as_a_whole():
+    profile = PROFILE | {"function": LONG, "tags": ["one"]}
+
+    def editor(messages):
+        assert len(messages) == 4  # the question, the draft, and what is wrong with it
+        return json.dumps(BETTER)
+
+    with serve(writer=json.dumps(profile), judge="true", editor=editor) as server:
+        [outcome] = run(models(server), DOCUMENTS[:1])
+    assert outcome.profile == BETTER
+
+
+def test_long_and_broken_drafts_are_mended_side_by_side_each_in_its_own_place():
+    """Of five the first and fourth are too long, the second and last broken."""
+    documents = [{"name": f"tool {i}", "description": f"Does thing {i}."} for i in range(5)]
+
+    def number(messages):
+        text = " ".join(message["content"] for message in messages)
+        return next(i for i in range(5) if f"Does thing {i}." in text)
+
+    def writer(messages):
+        i = number(messages)
+        if i in (0, 3):
+            return json.dumps(PROFILE | {"function": f"Does thing {i}. {LONG}"})
+        return json.dumps(PROFILE) if i == 2 else "{"
+
+    def editor(messages):
+        said = f"Mended {number(messages)}."
+        return said if len(messages) == 1 else json.dumps(PROFILE | {"function": said})
+
+    with serve(writer=writer, judge="true", editor=editor) as server:
+        outcomes = run(models(server), documents)
+    functions = [x.profile["function"] for x in outcomes]
+    assert functions == ["Mended 0.", "Mended 1.", "Does it.", "Mended 3.", "Mended 4."]
+    assert [x.rounds for x in outcomes] == [1, 1, 0, 1, 1]
+
+
+# Of a real model's profiles: the documentation says the first, and nothing of the second.
+STATED = "Nothing is transmitted to the customer."
+INVENTED = "The tool does not support real-time data or external data sources."
+
+
+def claiming(messages):
+    limit = INVENTED if "thing 1" in messages[1]["content"] else STATED
+    when = "Somebody wants it done."
+    return json.dumps(PROFILE | {"when_to_use": when, "limitation": limit})
+
+
+def doubting(messages):
+    if "Somebody claims" not in messages[-1]["content"]:
+        return "true"
+    return "No." if INVENTED in messages[-1]["content"] else "Yes"
+
+
+def test_what_the_judge_does_not_confirm_is_left_out():
+    with serve(writer=claiming, judge=doubting, editor="no") as server:
+        stages = models(server)
+        outcomes = run(stages, confirm=["limitation"])
+    found = [one.profile.get("limitation") for one in outcomes]
+    assert found == [STATED, None, STATED]
+    assert all(one.problem is None and "when_to_use" in one.profile for one in outcomes)
+    assert stages.judge.problems == {"unconfirmed": 1}
+    about = [r["messages"][-1]["content"] for r in server.requests if r["model"] == "judge"]
+    assert sum("Somebody claims" in text for text in about) == 3
+    assert sum("Does thing 1." in text and INVENTED in text for text in about) == 2
+
+
+def test_without_the_option_nothing_more_is_asked():
+    with serve(writer=claiming, judge=doubting, editor="no") as server:
+        outcomes = run(models(server))
+    assert [one.profile["limitation"] for one in outcomes] == [STATED, INVENTED, STATED]
+    assert len(server.requests) == 6
+
+
+def test_a_profile_without_the_field_costs_no_question():
+    with serve(writer=json.dumps(PROFILE), judge=doubting, editor="no") as server:
+        outcomes = run(models(server), confirm=["limitation"])
+    assert [one.profile for one in outcomes] == [PROFILE] * 3
+    assert len(server.requests) == 6
+
+
+def test_fields_that_cannot_be_left_out_are_refused():
+    with serve(writer=claiming, judge=doubting, editor="no") as server:
+        with pytest.raises(ValueError, match="confirm must be some of when_to_use, limitation"):
+            run(models(server), confirm=["function"])
+        assert not server.requests
+
+
+@pytest.mark.parametrize(
+    ("answer", "yes"),
+    [
+        ("Yes", True),
+        ("<think>no, it is there</think>\nyes.", True),
+        ("No.", False),
+        ("Yes and no", False),
+        ("It depends", False),
+        ("", False),
+    ],
+)
+def test_only_a_plain_yes_confirms(answer, yes):
+    assert says_yes(answer) is yes
+
+
+def test_a_question_holds_the_documentation_and_the_claim():
+    [message] = claim_question(DOCUMENTS[0], STATED)
+    assert "Does thing 0." in message["content"]
+    assert message["content"].index(STATED) > message["content"].index("Does thing 0.")
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict"),
+    [
+        ("true", True),
+        (" False.\n", False),
+        ("**True**", True),
+        ("It says what, not when.\n\nfalse", False),
+        ("Both hold, so the answer is true.", True),
+        ("Final verdict: `false`", False),
+        ("<think>true? no, false.</think>\ntrue", True),
+    ],
+)
+def test_a_clear_verdict_is_read(answer, verdict):
+    assert read_verdict(answer) is verdict
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "yes",
+        "true or false",
+        "The answer is not true",
+        "answer: false, or rather answer: true",
+        "false\nbut one could argue",
+        "<think>it is true",
+        "untrue",
+        "That the answer is clear is hardly true",
+    ],
+)
+def test_what_is_neither_true_nor_false_is_malformed(answer):
+    with pytest.raises(Malformed, match="ends neither in true nor in false"):
+        read_verdict(answer)

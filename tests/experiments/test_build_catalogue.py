@@ -1,0 +1,290 @@
+"""Catalogues: descriptions by hand, a small library, NumPy, the authors' own lists."""
+
+import importlib
+import json
+import sys
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from experiments.build_catalogue.docstrings import condense, parameters, strip_html
+from experiments.build_catalogue.libraries import Library, build_catalogue, library_catalogue
+from jaxret.generation.queries import shorten
+
+SOURCE = '''
+"""A library."""
+from collections import OrderedDict
+from toylib.sub import deep
+__all__ = ["add", "plus", "Base", "Child", "deep", "Oops", "bare", "LIMIT", "OrderedDict"]
+__version__ = "3.1"
+LIMIT = 3
+
+def add(a, b=1, *rest, c, **more):
+    """Adds `a` to b."""
+
+plus = add
+
+def bare(): pass
+
+class Oops(ValueError):
+    """An error."""
+
+class Words:
+    """Words of a base."""
+    def upper(self):
+        """To capitals."""
+
+class Accessor:
+    def __get__(self, owner, kind):
+        return Words
+
+class Base:
+    """A base."""
+    words = Accessor()
+    kind = Words
+
+    def __init__(self, start, end=0): pass
+
+    @property
+    def size(self):
+        """How many."""
+
+    @classmethod
+    def make(cls, path):
+        """Makes one."""
+
+    build = make
+
+    def walk(self, far):
+        """Walks."""
+
+    def _hidden(self):
+        """Not said."""
+
+class Child(Base):
+    """A child."""
+    def walk(self, far):
+        """Walks farther."""
+
+    def run(self):
+        """Runs."""
+'''
+SUB = '''
+def deep(x):
+    """Deep in the library."""
+'''
+TOY = Library(packages=("", "sub"), members=("",))
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    (tmp_path / "toylib").mkdir()
+    (tmp_path / "toylib" / "__init__.py").write_text(SOURCE)
+    (tmp_path / "toylib" / "sub.py").write_text(SUB)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield
+    for name in ("toylib", "toylib.sub"):
+        sys.modules.pop(name, None)
+
+
+def test_a_library_is_its_public_documented_things_each_once(toy):
+    found = library_catalogue("toylib", TOY, words=80)
+    assert [tool.id for tool in found.tools] == [
+        "toylib.Base",
+        "toylib.Base.make",
+        "toylib.Base.size",
+        "toylib.Base.walk",
+        "toylib.Base.words.upper",
+        "toylib.Child",
+        "toylib.Child.run",
+        "toylib.Words",
+        "toylib.Words.upper",
+        "toylib.add",
+        "toylib.deep",
+    ]
+    # found: Accessor, Base, Child, Words, add, plus, bare, deep (8); build, make, size, walk and
+    # words.upper of Base (5); upper of Words (1); build, make, size, walk, run of Child (5)
+    assert found.counts["toylib"] == Counter(
+        found=19, aliases=2, inherited=4, undocumented=2, tools=11
+    )
+    assert found.counts["sub"] == Counter(found=1, aliases=1)
+    assert found.source == "toylib 3.1"
+
+
+def test_where_a_package_lists_what_is_inherited_a_member_is_listed_again(toy):
+    library = TOY._replace(inherited=("",))
+    ids = {tool.id for tool in library_catalogue("toylib", library, words=80).tools}
+    assert {"toylib.Child.make", "toylib.Child.walk", "toylib.Child.words.upper"} <= ids
+
+
+def test_a_tool_is_a_line_of_a_data_set(toy):
+    tools = {tool.id: tool for tool in library_catalogue("toylib", TOY, words=80).tools}
+    assert tools["toylib.add"].row() == {
+        "id": "toylib.add",
+        "name": "toylib.add",
+        "documentation": {
+            "description": "Adds a to b.",
+            "parameters": {
+                "a": {"required": True},
+                "b": {"required": False},
+                "c": {"required": True},
+            },
+        },
+    }
+    assert tools["toylib.Base"].parameters == {
+        "start": {"required": True},
+        "end": {"required": False},
+    }
+    assert tools["toylib.Base.make"].parameters == {"path": {"required": True}}
+    assert tools["toylib.Base.walk"].parameters == {"far": {"required": True}}
+
+
+def test_numpys_tools_are_functions_by_their_own_names_without_what_the_paper_leaves_out():
+    found = build_catalogue("numpy")
+    ids = [tool.id for tool in found.tools]
+    things = []
+    for name in ids:
+        package, attribute = name.rsplit(".", 1)
+        things.append(getattr(importlib.import_module(package), attribute))
+    assert all(map(callable, things))
+    assert len({id(thing) for thing in things}) == len(things)
+    assert not any(isinstance(x, type) and issubclass(x, np.generic) for x in things)
+    excluded = tuple(f"numpy.{x}." for x in ("ctypeslib", "dtypes", "emath", "rec", "version"))
+    assert not any(name.startswith(excluded) for name in ids)
+    assert {"numpy.absolute", "numpy.linalg.inv", "numpy.fft.fft", "numpy.strings.find"} <= set(ids)
+    assert not {"numpy.abs", "numpy.conj", "numpy.test", "numpy.float64"} & set(ids)
+    assert all(tool.description for tool in found.tools)
+    totals = sum((Counter(count) for count in found.counts.values()), Counter())
+    assert totals["found"] == totals["aliases"] + totals["undocumented"] + len(ids)
+    sine = next(tool for tool in found.tools if tool.id == "numpy.sin")
+    assert sine.description.startswith("Trigonometric sine, element-wise.")
+    assert sine.parameters["x"] == {"required": True}
+    assert sine.parameters["out"] == {"required": False}
+
+
+def authors(shared_data, library):
+    path = shared_data / "toolbank-tools-only" / f"tools_{library}.jsonl"
+    return {json.loads(line)["id"] for line in path.read_text().splitlines()}
+
+
+def test_nearly_all_of_numpy_that_the_authors_crawled_is_found(shared_data):
+    """All but aliases, modules, objects to index, types of elements, and what has been removed."""
+    theirs, ours = (
+        authors(shared_data, "numpy"),
+        {tool.id for tool in build_catalogue("numpy").tools},
+    )
+    missing = theirs - ours
+    assert len(theirs & ours) > 0.9 * len(theirs)
+    here = {id(resolved(name)) for name in ours}
+    unexplained = {
+        name
+        for name in missing
+        if callable(resolved(name)) and id(resolved(name)) not in here  # no alias
+    }
+    assert unexplained == {"numpy.record", "numpy.linalg.LinAlgError"}
+
+
+def resolved(name):
+    package, attribute = name.rsplit(".", 1)
+    return getattr(importlib.import_module(package), attribute, None)
+
+
+def test_every_operation_that_the_authors_list_for_aws_is_found(shared_data):
+    """But for five helpers of boto3's clients, which are no operations of a service."""
+    pytest.importorskip("botocore", reason="AWS's services: install jaxret[generation]")
+    ours = {tool.id: tool for tool in build_catalogue("aws").tools}
+    missing = {name.rsplit(".", 1)[1] for name in authors(shared_data, "aws") - set(ours)}
+    helpers = {"can_paginate", "close", "get_paginator", "get_waiter"}
+    assert missing <= helpers | {"generate_db_auth_token"}
+    parameters = ours["ec2.client.attach_volume"].parameters
+    assert parameters["VolumeId"] == {"type": "string", "required": True}
+    assert parameters["DryRun"] == {"type": "boolean", "required": False}
+    assert not any("<" in tool.description for tool in ours.values())
+
+
+def test_most_of_pandas_that_the_authors_crawled_is_found(shared_data):
+    pytest.importorskip("pandas", reason="pandas: install jaxret[generation]")
+    ours = {tool.id for tool in build_catalogue("pandas").tools}
+    theirs = authors(shared_data, "pandas")
+    assert len(theirs & ours) > 0.75 * len(theirs)
+    assert {"pandas.Series.str.extract", "pandas.DataFrame.abs", "pandas.Series.abs"} <= ours
+    assert "pandas.DatetimeIndex.abs" not in ours
+    assert "pandas.isnull" not in ours or "pandas.isna" not in ours  # one function
+
+
+@pytest.mark.parametrize(("library", "module"), [("pandas", "pandas"), ("aws", "botocore")])
+def test_a_library_that_is_not_installed_is_one_clear_error(monkeypatch, library, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=rf"{module} installed: install jaxret\[generation\]"):
+        build_catalogue(library)
+
+
+def test_an_unknown_library_is_refused():
+    with pytest.raises(ValueError, match="library must be one of numpy, pandas, aws, got scipy"):
+        build_catalogue("scipy")
+
+
+NUMPY_STYLE = """clip(a, low, high=None,
+     out=None)
+
+Limit the values, as :func:`~lib.where` and ``sort`` do.
+
+.. versionadded:: 1.2
+   not said
+
+It is `fast <http://x>`_. See::
+
+    code
+
+Parameters
+----------
+a : array_like
+    What is limited.
+low, high : float
+    Bounds.
+out : ndarray, optional
+    A place.
+*args
+    More.
+
+Returns
+-------
+b : ndarray
+"""
+
+
+def test_a_description_is_the_text_before_the_sections_without_signature_and_markup():
+    text = "Limit the values, as lib.where and sort do. It is fast <http://x>. See:"
+    assert condense(NUMPY_STYLE) == text
+
+
+def test_what_is_only_a_signature_or_sections_has_no_description():
+    assert condense("f(a, b)") == condense("") == condense("Parameters\n----------\na : int") == ""
+
+
+def test_parameters_are_read_where_no_signature_can_be():
+    expected = {"a": True, "low": True, "high": True, "out": False}
+    assert parameters(NUMPY_STYLE) == expected
+    assert parameters("No section.") == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (9, "One two. Three four five! Six seven 8.5 nine."),
+        (8, "One two. Three four five!"),
+        (4, "One two."),
+        (1, "One ..."),
+    ],
+)
+def test_a_text_is_cut_behind_a_sentence(words, expected):
+    assert shorten("One two. Three four  five!\nSix seven 8.5 nine.", words) == expected
+
+
+def test_html_is_text_without_its_notices():
+    html = (
+        "<p>Stops an <code>instance</code>.</p><note><p>Not <i>now</i>.</p></note>"
+        "<ul><li>a &amp; b</li><li>c</li></ul>"
+    )
+    assert strip_html(html) == "Stops an instance. a & b c"
