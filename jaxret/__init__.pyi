@@ -41,18 +41,23 @@ from .rules import (
     query_maps as query_maps,
     schedules as schedules,
 )
-from .learners.bandits.banditron import banditron as banditron
 from .learners.bandits.bootstrapped import bootstrapped as bootstrapped
-from .learners.bandits.fastcb import fastcb as fastcb
-from .learners.bandits.gaptron import gaptron as gaptron
-from .learners.bandits.linucb import linucb as linucb
-from .learners.bandits.linucb_shared import linucb_shared as linucb_shared
-from .learners.bandits.lints import lints as lints
+from .learners.bandits.inverse_gap import fastcb as fastcb, squarecb as squarecb
+from .learners.bandits.linear import (
+    lints as lints,
+    linucb_shared as linucb_shared,
+    neural_linear as neural_linear,
+)
+from .learners.bandits.linucb import (
+    linucb as linucb,
+    ridge_epsilon_greedy as ridge_epsilon_greedy,
+)
 from .learners.bandits.logistic_ucb import logistic_ucb as logistic_ucb
-from .learners.bandits.neural_linear import neural_linear as neural_linear
-from .learners.bandits.ridge_epsilon_greedy import ridge_epsilon_greedy as ridge_epsilon_greedy
-from .learners.bandits.soba import soba as soba
-from .learners.bandits.squarecb import squarecb as squarecb
+from .learners.bandits.perceptrons import (
+    banditron as banditron,
+    gaptron as gaptron,
+    soba as soba,
+)
 from .learners.bandits.success_prior import success_prior as success_prior
 from .environments.environment import (
     Environment as Environment,

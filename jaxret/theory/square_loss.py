@@ -47,8 +47,7 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxret.evaluation.estimate import Estimate
-from jaxret.learners.bandits import inverse_gap
-from jaxret.learners.bandits.squarecb import squarecb
+from jaxret.learners.bandits.inverse_gap import inverse_gap, squarecb
 from jaxret.learners.learner import Learner
 from jaxret.simulation.run import Run
 from jaxret.theory import calibration
@@ -116,7 +115,7 @@ def history(run: Run) -> History:
 
     def look(nothing, state, line):
         means = state.theta @ line.query + state.extra
-        chances = inverse_gap.inverse_gap(jnp.clip(means, 0.0, 1.0), state.available, gamma)
+        chances = inverse_gap(jnp.clip(means, 0.0, 1.0), state.available, gamma)
         return nothing, (means[line.item], line.propensity / chances[line.item])
 
     _, (linear, ratio) = replay(run, (), look)

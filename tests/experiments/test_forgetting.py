@@ -6,17 +6,17 @@ import sys
 
 import numpy as np
 import pytest
+from jaxret.data.masks import draw_parts
+from jaxret.simulation.ranker import Ranker
 
 from experiments.common.config import plain
+from experiments.common.learners import learner_grid
 from experiments.common.loading import load_task
 from experiments.forgetting import __main__ as forgetting
 from experiments.forgetting import curves as measures
 from experiments.forgetting import follow, moves
-from jaxret.data.masks import draw_parts
-from experiments.common.learners import learner_grid
 from jaxret.runtime.checkpoint import Interrupted
 from jaxret.simulation.engine import Simulation
-from jaxret.simulation.ranker import Ranker
 from jaxret.simulation.streams import orders
 from tests.experiments.configs import config_of, in_world
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxret.learners import presets, rank_one
-from jaxret.learners.bandits.banditron import banditron
+from jaxret.learners.bandits.perceptrons import banditron
 from jaxret.learners.learner import Learner, where_observed
 from jaxret.learners.rank_one import coefficients
 from jaxret.learners.wrappers import with_experience_replay, with_query_map

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxret.learners.places import by_place, place_chances
 
 import jaxret as jr
-from jaxret.learners.places import by_place, place_chances
 from jaxret.types import Slate
 
 

@@ -4,9 +4,9 @@ import jax
 import numpy as np
 import pytest
 
+from experiments.common.learners import learner_grid, shared_grid
 from jaxret.environments.environment import environment_from
 from jaxret.learners import grid, presets, specs
-from experiments.common.learners import learner_grid, shared_grid
 
 GREEDY = {
     "policy": "greedy",

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import jaxret as jr
+from experiments.common.learners import learner_grid
 from jaxret.environments import delay
 from jaxret.environments.environment import Environment
-from experiments.common.learners import learner_grid
 from jaxret.rules import projections, schedules
 from jaxret.simulation import streams
 from jaxret.simulation.branches import make_simulations

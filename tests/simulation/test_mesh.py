@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 from jaxret.environments.environment import Environment, simulated_reranker
 from jaxret.learners import presets
-from jaxret.learners.bandits.banditron import banditron
+from jaxret.learners.bandits.perceptrons import banditron
 from jaxret.rules import projections, schedules
 from jaxret.runtime import sharding
 from jaxret.simulation.blocked.simulate import TILE, simulate_blocked, simulate_on_mesh

@@ -6,7 +6,7 @@ import pytest
 from scipy.special import softmax
 
 import jaxret as jr
-from jaxret.learners.bandits.gaptron import gap_map
+from jaxret.learners.bandits.perceptrons import gap_map
 from jaxret.rules.estimators import banditron as perceptron
 from jaxret.rules.estimators import expected_coefficients
 from jaxret.theory import mistakes

@@ -1,36 +1,27 @@
-"""The field's contextual bandits as learners of tools, each by its own paper.
+"""Published contextual bandits as learners of tools.
 
-    ridge_epsilon_greedy   a ridge regression a tool, any tool in a share of the rounds
-    linucb                 the same regressions, with a bonus
-    linucb_shared, lints   one regression on features of query and tool: a bonus, or Thompson draws
-    neural_linear          the same with the noise learnt
-    squarecb, fastcb       a regression a tool by descent, inverse-gap weighting
-    logistic_ucb           a logistic regression a tool, a diagonal Hessian, a bonus
-    banditron, gaptron,
-    soba                   multiclass perceptrons for bits
-    bootstrapped           heads that saw different bits
-    success_prior          each tool's own rate of success, on top of `greedy`
+    linucb, ridge_epsilon_greedy    one ridge regression a tool: a bonus, or a share of exploration
+    linucb_shared, lints            one regression on features of query and tool: a bonus, or
+                                    Thompson draws
+    neural_linear                   Thompson draws of that regression, with learnt noise
+    squarecb, fastcb                a regression a tool by descent, inverse-gap weighting
+    banditron, gaptron, soba        multiclass perceptrons for bits
+    logistic_ucb                    a logistic regression a tool, a diagonal Hessian, a bonus
+    bootstrapped                    copies of `greedy` that weigh the bits differently
+    success_prior                   each tool's own rate of success, on top of `greedy`
 
-Each takes ``start``: the documents as the prior mean, or zero, with which the field's rules begin.
-All but `linucb_shared` and `bootstrapped` go on to 43,215 tools of width 1,536. Importing this
-package enters them in the registry.
+Each takes ``start``: 'document', the documents as the prior mean; or 'zero', as in the papers. All
+but `linucb_shared` and `bootstrapped` are possible with 43,215 tools of width 1,536. Importing this
+package registers the presets.
 """
 
-from jaxret.learners.bandits import (
-    banditron,
-    bootstrapped,
-    fastcb,
-    gaptron,
-    lints,
-    linucb,
-    linucb_shared,
-    logistic_ucb,
-    neural_linear,
-    ridge_epsilon_greedy,
-    soba,
-    squarecb,
-    success_prior,
-)
+from jaxret.learners.bandits.bootstrapped import bootstrapped
+from jaxret.learners.bandits.inverse_gap import fastcb, squarecb
+from jaxret.learners.bandits.linear import lints, linucb_shared, neural_linear
+from jaxret.learners.bandits.linucb import linucb, ridge_epsilon_greedy
+from jaxret.learners.bandits.logistic_ucb import logistic_ucb
+from jaxret.learners.bandits.perceptrons import banditron, gaptron, soba
+from jaxret.learners.bandits.success_prior import success_prior
 
 __all__ = [
     "banditron",

@@ -1,36 +1,18 @@
-"""Logistic UCB with a diagonal Hessian: a logistic regression a tool, and a bonus.
-
-    E[y]  = sigmoid(W_a q - centre / tau)
-    show    argmax_a  W_a q + alpha sqrt(sum_j q_j^2 / H_aj)
-    learn   W_a <- argmin_w  1/2 sum_j H_aj (w_j - W_aj)^2 + log loss of the bit at w
-            H_aj <- H_aj + p (1 - p) q_j^2,   p at the new W_a
-
-The bonus is GLM-UCB's (Filippi et al. 2010; Faury et al. 2020 for the logistic model), with the
-diagonal of the Hessian in place of all of it; the step is that of Chapelle and Li (2011), Algorithm
-3, with one bit a batch. It is solved exactly: the new W_a lies at ``W_a + s q / H_a``, and s is the
-one root of ``s = y - sigmoid(logit + s sum_j q_j^2 / H_aj)``. The papers' Õ(d sqrt(T)) is for the
-whole Hessian, and not for this. Bits of several right tools are what it expects: nothing sums to
-one.
-
-Rows are kept as ``Theta = tau W``: they begin at the documents, in cosines. 43,215 tools of width
-1,536: I d numbers more (265 MB), 2 I d products a round, one row moves.
-
-Letters: I items, d width.
-"""
+"""Logistic UCB: one logistic regression a tool with a diagonal Hessian, and a bonus."""
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from jaxret.learners.bandits import rows
-from jaxret.learners.bandits.rows import Start
-from jaxret.learners.learner import Learner, where_observed
+from jaxret.learners.bandits import common
+from jaxret.learners.bandits.common import Start
+from jaxret.learners.learner import Learner
 from jaxret.learners.registry import preset
 from jaxret.rules import policies
 from jaxret.runtime.validate import require
 
-_HALVINGS = 48  # of an interval of length 1, for every precision
+_HALVINGS = 48  # of an interval of length 1: enough for every precision
 
 
 @preset
@@ -44,70 +26,80 @@ def logistic_ucb(
 ) -> Learner:
     """Logistic UCB, a model and a diagonal Hessian a tool.
 
+        E[y]  = sigmoid(W_a q - centre / tau)
+        show    argmax_a  W_a q + alpha sqrt(sum_j q_j^2 / H_aj)
+        learn   W_a <- argmin_w  1/2 sum_j H_aj (w_j - W_aj)^2 + log loss of the bit at w
+                H_aj <- H_aj + p (1 - p) q_j^2,   p at the new W_a
+
+    The bonus is that of GLM-UCB (Filippi et al. 2010; Faury et al. 2020 for the logistic model)
+    with the diagonal of the Hessian in place of the whole; the Õ(d sqrt(T)) of those papers is for
+    the whole Hessian. The step is that of Chapelle and Li (2011), Algorithm 3, with one bit a
+    batch. It is solved exactly: the new W_a lies at ``W_a + s q / H_a``, and s is the one root of
+    ``s = y - sigmoid(logit + s sum_j q_j^2 / H_aj)``. Each tool has its own prediction, so queries
+    with several right tools need no special case.
+
+    Rows are kept as ``Theta = tau W``, in cosines. Cost per round: 2 I d products, one row moves;
+    I d numbers more in memory (265 MB for 43,215 tools of width 1,536).
+
     Args:
-      alpha: width of the bonus, in units of log odds, >= 0.
+      alpha: factor of the bonus, >= 0, in log odds per standard deviation.
       ridge: H at the start, > 0.
-      tau: how much of a cosine is one unit of log odds, > 0.
-      centre: the cosine at which success is even; from zero it is 0.
-      start: 'document' or 'zero', of the rows.
+      tau: difference of cosines that is one unit of log odds, > 0.
+      centre: cosine at which success has probability 1/2; from zero it is 0.
+      start: 'document' or 'zero', where the rows begin.
+
+    Returns:
+      The learner; `State.extra` is 1 / H [I, d].
+
+    Raises:
+      ValueError: if a setting is out of range.
     """
     require("alpha", alpha, ">= 0", lambda x: x >= 0)
     require("ridge", ridge, "> 0", lambda x: x > 0)
     require("tau", tau, "> 0", lambda x: x > 0)
-    rows.require_start(start)
-    policy = policies.greedy()
     even = centre if start == "document" else 0.0
-
-    def init(theta, available=None):
-        theta = rows.first_rows(start, theta)
-        return rows.begin(theta, available, jnp.full_like(theta, 1.0) / ridge)  # 1 / H
 
     def upper(state, query):
         bonus = alpha * jnp.sqrt(state.extra @ query**2)
-        return rows.where_available(state, state.theta @ query / tau + bonus)
+        return state.theta @ query / tau + bonus
 
-    def act(state, query, key):
-        return policy.show(key, upper(state, query), None)
-
-    def probabilities(state, query):
-        assert policy.probabilities is not None
-        return policy.probabilities(upper(state, query))
-
-    def update(state, query, choice, feedback):
+    def learn(state, query, choice, feedback):
         variance = state.extra[choice.item]
         logit = (state.theta[choice.item] @ query - even) / tau
         width = variance @ query**2
         s = proximal_step(logit, width, feedback.reward)
         p = jax.nn.sigmoid(logit + s * width)
         less = variance / (1.0 + p * (1.0 - p) * query**2 * variance)
-        new = state._replace(
+        return state._replace(
             theta=state.theta.at[choice.item].add(tau * s * variance * query),
             extra=state.extra.at[choice.item].set(less),
         )
-        return where_observed(feedback, state, new)
 
-    def scores(state, queries):
-        logits = (rows.compare(queries, state.theta) - even) / tau
-        return rows.where_available(state, jax.nn.sigmoid(logits))
+    def predict(state, queries):
+        return jax.nn.sigmoid((common.products(queries, state.theta) - even) / tau)
 
-    return Learner(
-        name="logistic_ucb",
-        init=init,
-        act=act,
-        update=update,
-        logits=None,
-        scores=scores,
-        probabilities=probabilities,
+    return common.bandit(
+        "logistic_ucb",
+        start=start,
+        acting=common.acting_by(policies.greedy(), upper),
+        learn=learn,
+        predict=predict,
+        extra=lambda theta: jnp.full_like(theta, 1.0) / ridge,
     )
 
 
 def proximal_step(
     logit: Float[Array, ""], width: Float[Array, ""], reward: Float[Array, ""]
 ) -> Float[Array, ""]:
-    """The root of ``s = y - sigmoid(logit + s width)``, by bisection of [y - 1, y].
+    """Solves ``s = y - sigmoid(logit + s width)`` by bisection of [y - 1, y].
+
+    Args:
+      logit: log odds of success before the step [].
+      width: change of the log odds by a step of 1 [], >= 0.
+      reward: y [], in [0, 1].
 
     Returns:
-      [].
+      s [].
     """
 
     def halve(_, ends):

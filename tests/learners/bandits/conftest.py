@@ -1,4 +1,4 @@
-"""What the field's learners are taught in these tests: rounds of anybody's choosing, in float64."""
+"""Small logs, and the states of a learner that learns from them, in float64."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,7 +36,27 @@ def make_rounds(items=5, width=6, rounds=60, seed=0) -> Rounds:
     )
 
 
-def teach(learner, rounds: Rounds) -> Iterator[State]:
+def make_mabwiser_log() -> tuple[Rounds, np.ndarray]:
+    """The log from which mabwiser 2.7.4 learnt, and four contexts for which it was asked.
+
+    mabwiser is not installed here; the tests hold the numbers that it computed. All of its rules
+    are disjoint: for those that share one regression it was given a single arm, and as contexts the
+    features of the tool shown. Like Li et al. (2010), Algorithm 1, it has alpha and the ridge,
+    which takes a ridge of 1. It differs for tools that were never shown, whose inverse begins at
+    l2_lambda I in place of I / l2_lambda; here each tool was shown at least six times.
+    """
+    rng = np.random.default_rng(0)
+    log = Rounds(
+        theta=rng.normal(size=(4, 3)),
+        queries=rng.normal(size=(30, 3)),
+        items=rng.integers(4, size=30),
+        rewards=rng.integers(2, size=30).astype(float),
+        propensities=np.full(30, np.nan),  # which none of them reads
+    )
+    return log, rng.normal(size=(4, 3))
+
+
+def learn(learner, rounds: Rounds) -> Iterator[State]:
     """The state before the first round and after each."""
     update = quick_jit(learner.update)
     state = quick_jit(learner.init)(jnp.asarray(rounds.theta))
@@ -49,24 +69,24 @@ def teach(learner, rounds: Rounds) -> Iterator[State]:
 
 @pytest.fixture(scope="session")
 def rounds() -> Callable[..., Rounds]:
-    """Call it for rounds."""
+    """A function that makes rounds."""
     return make_rounds
 
 
 @pytest.fixture(scope="session")
 def taught() -> Callable[..., list[State]]:
-    """Call it for the states [T + 1] of a learner, in float64 on the host."""
+    """A function that returns the states [T + 1] of a learner, in float64 on the host."""
 
     def states(learner, rounds):
         with jax.enable_x64(True):
-            return [jax.device_get(state) for state in teach(learner, rounds)]
+            return [jax.device_get(state) for state in learn(learner, rounds)]
 
     return states
 
 
 @pytest.fixture
 def float64():
-    """Everything within is computed in float64."""
+    """A context in which everything is computed in float64."""
 
     @contextmanager
     def on():

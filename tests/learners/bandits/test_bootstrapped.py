@@ -1,22 +1,15 @@
-"""Bootstrapped heads: each is `greedy` on bits of its own weights; chances are shares of heads."""
+"""Bootstrapped heads: each is `greedy` on weighted bits; probabilities are shares of heads."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from jaxret.learners import presets
 from jaxret.learners.bandits.bootstrapped import bootstrapped
 from jaxret.learners.wrappers import draw_key
 from jaxret.rules import projections
-from jaxret.testing import check_learner
 
 SETTINGS = {"tau": 0.3, "eta": 0.05, "heads": 6, "seed": 3}
-
-
-@pytest.mark.parametrize("start", ["document", pytest.param("zero", marks=pytest.mark.slow)])
-def test_it_keeps_the_common_promises(start):
-    check_learner(bootstrapped(start=start))
 
 
 def test_a_head_learns_from_its_bits_and_theta_from_all(rounds, taught):
@@ -47,21 +40,16 @@ def test_from_zero_rows_are_free(rounds, taught):
     np.testing.assert_allclose(state.theta, taught(greedy, world)[-1].theta, atol=1e-12)
 
 
-def test_the_chance_of_a_tool_is_the_share_of_the_heads_that_show_it(rounds, taught):
+def test_the_probability_of_a_tool_is_the_share_of_the_heads_that_show_it(rounds, taught):
     world, learner = rounds(rounds=60), bootstrapped(**SETTINGS)
     state = taught(learner, world)[-1]._replace(available=np.arange(5) != 2)
     divided = 0
     with jax.enable_x64(True):
-        act = jax.jit(jax.vmap(learner.act, (None, None, 0)))
-        for t, query in enumerate(world.queries[:8]):
+        for query in world.queries[:8]:
             values = state.extra @ query
             values[:, 2] = -np.inf
             expected = np.bincount(values.argmax(axis=1), minlength=5) / 6
             np.testing.assert_allclose(learner.chances(state, query), expected, atol=1e-12)
-            slates = act(state, jnp.asarray(query), jax.random.split(jax.random.key(t), 3000))
-            shown = np.bincount(slates.items[:, 0], minlength=5) / 3000
-            np.testing.assert_allclose(shown, expected, atol=4 * np.sqrt(0.25 / 3000))
-            np.testing.assert_allclose(slates.propensity[:, 0], expected[slates.items[:, 0]])
             divided += expected.max() < 1
     assert divided >= 2
 
@@ -74,8 +62,3 @@ def test_rows_that_are_changed_are_changed_in_every_head(rounds, taught):
     np.testing.assert_array_equal(changed.theta[1], np.full(6, 7.0))
     np.testing.assert_array_equal(changed.extra[:, 1], np.full((6, 6), 7.0))
     np.testing.assert_array_equal(changed.extra[:, 0], state.extra[:, 0])
-
-
-def test_no_heads_are_refused():
-    with pytest.raises(ValueError, match=r"heads must be >= 1, got 0"):
-        bootstrapped(heads=0)

@@ -1,14 +1,15 @@
-"""Inverse-gap weighting: its formulas item by item, and the inequality that it was made for."""
+"""Inverse-gap weighting by its formulas and Vowpal Wabbit; SquareCB's and FastCB's descent."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.learners.bandits.inverse_gap import drawn, inverse_gap
+from jaxret.learners.bandits.inverse_gap import draw, fastcb, inverse_gap, squarecb
 
 RNG = np.random.default_rng(0)
 HERE = np.array([True, False, True, True, True, True])
+ETA, TAU, CENTRE, GAMMA = 0.4, 0.2, 0.3, 30.0
 
 
 def weights(means, gamma_over_k, reweighted=False, available=None):
@@ -21,17 +22,17 @@ def weights(means, gamma_over_k, reweighted=False, available=None):
 def by_hand(losses, gamma):
     """Algorithm 1 of SquareCB and of FastCB, in losses, one action after the other."""
     k, best = len(losses), int(np.argmin(losses))
-    square, fast = np.zeros(k), np.zeros(k)
+    square, fast, least = np.zeros(k), np.zeros(k), max(losses[best], 1e-300)
     for a in range(k):
         if a != best:
             gap = losses[a] - losses[best]
             square[a] = 1 / (k + gamma * gap)
-            fast[a] = losses[best] / (k * losses[best] + gamma * gap)
+            fast[a] = least / (k * least + gamma * gap)
     square[best], fast[best] = 1 - square.sum(), 1 - fast.sum()
     return square, fast
 
 
-def test_chances_are_those_of_the_papers():
+def test_probabilities_are_those_of_the_papers():
     for _ in range(5):
         means = RNG.uniform(size=6)
         square, fast = by_hand(1 - means[HERE], gamma=5 * 40.0)
@@ -41,6 +42,9 @@ def test_chances_are_those_of_the_papers():
             assert got[1] == 0  # absent
             np.testing.assert_allclose(got.sum(), 1, atol=1e-14)
             assert got.max() >= 1 / 5
+
+
+weights_fast = jax.jit(lambda means, g: inverse_gap(means, jnp.ones(6, bool), g))
 
 
 @pytest.mark.parametrize("gamma", [3.0, 100.0])
@@ -53,9 +57,6 @@ def test_the_regret_of_a_round_is_bounded_by_the_square_loss(gamma):
         regret = truth.max() - p @ truth
         worst = max(worst, regret - gamma / 4 * p @ (means - truth) ** 2)
     assert 0 < worst <= 2 * 6 / gamma
-
-
-weights_fast = jax.jit(lambda means, g: inverse_gap(means, jnp.ones(6, bool), g))
 
 
 def test_reweighting_is_a_larger_gamma_where_the_best_hardly_fails():
@@ -74,10 +75,142 @@ def test_a_best_tool_that_never_fails_is_shown_alone():
     np.testing.assert_allclose(got, [0, 1, 0], atol=1e-6)
 
 
-def test_draws_have_their_chances_and_say_them():
+def test_draws_have_the_probabilities_that_they_state():
     chances = jnp.array([0.1, 0.0, 0.6, 0.3])
-    slates = jax.vmap(drawn, (0, None))(jax.random.split(jax.random.key(0), 5000), chances)
+    slates = jax.vmap(draw, (0, None))(jax.random.split(jax.random.key(0), 5000), chances)
     shown = np.bincount(slates.items[:, 0], minlength=4) / 5000
     np.testing.assert_allclose(shown, chances, atol=4 * np.sqrt(0.24 / 5000))
     assert shown[1] == 0
     np.testing.assert_array_equal(slates.propensity, chances[slates.items])
+
+
+def sigmoid(z):
+    return 1 / (1 + np.exp(-z))
+
+
+def slope(loss, at, step=1e-6):
+    """Central differences of a function of a vector."""
+    ways = step * np.eye(len(at))
+    return np.array([(loss(at + way) - loss(at - way)) / (2 * step) for way in ways])
+
+
+def square_loss(z, y):
+    return 0.5 * (z - y) ** 2
+
+
+def log_loss(z, y):
+    p = sigmoid(z / TAU)
+    return -y * np.log(p) - (1 - y) * np.log(1 - p)
+
+
+LEARNERS = {  # learner, loss of theta_a q + b, eta, b at the start from the documents
+    "squarecb": (lambda start: squarecb(gamma=GAMMA, eta=ETA, start=start), square_loss, ETA, 0.0),
+    "fastcb": (
+        lambda start: fastcb(gamma=GAMMA, eta=0.05, tau=TAU, centre=CENTRE, start=start),
+        log_loss,
+        0.05,
+        -CENTRE,
+    ),
+}
+
+
+@pytest.mark.parametrize("start", ["document", "zero"])
+@pytest.mark.parametrize("name", LEARNERS)
+def test_rows_and_intercept_descend_on_the_loss(rounds, taught, name, start):
+    make, loss, eta, first = LEARNERS[name]
+    world, document = rounds(rounds=40), start == "document"
+    world.rewards[3] = 0.3  # a graded reward
+    states = taught(make(start), world)
+    theta, b, shortened = world.theta * document, first * document, 0
+    for q, a, y in zip(world.queries, world.items, world.rewards, strict=True):
+
+        def of_parameters(w, q=q, y=y):
+            return loss(w[:-1] @ q + w[-1], y)
+
+        moved = np.append(theta[a], b)
+        moved = moved - eta * slope(of_parameters, moved)
+        length = np.linalg.norm(moved[:-1])
+        shortened += length > 1
+        theta[a], b = moved[:-1] / max(1.0, length), moved[-1]
+    np.testing.assert_allclose(states[-1].theta, theta, atol=1e-7)
+    np.testing.assert_allclose(states[-1].extra, b, atol=1e-7)
+    assert shortened > 5 or not document
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_learners_show_by_inverse_gaps_of_their_scores(rounds, taught, name):
+    learner, world = LEARNERS[name][0]("document"), rounds()
+    state = taught(learner, world)[-1]._replace(available=np.arange(5) != 4)
+    with jax.enable_x64(True):
+        scores = np.asarray(learner.scores(state, jnp.asarray(world.queries[:5])))
+        linear = world.queries[:5] @ state.theta.T + state.extra
+        f = linear if name == "squarecb" else sigmoid(linear / TAU)
+        np.testing.assert_allclose(scores[:, :4], f[:, :4], atol=1e-12)
+        for query, means in zip(world.queries, np.clip(f[:, :4], 0, 1), strict=False):
+            expected = by_hand(1 - means, 4 * GAMMA)[int(name == "fastcb")]
+            chances = learner.chances(state, jnp.asarray(query))
+            np.testing.assert_allclose(chances, [*expected, 0], atol=1e-12)
+
+
+# SQUARECB: Vowpal Wabbit 9.11.9, `--cb_explore_adf --squarecb --gamma_scale 20 --gamma_exponent 0
+# --cb_type mtr --cb_min_cost -1 --cb_max_cost 0`, for four queries after 40 random bits of five
+# tools; the costs are what `--cb_adf --cb_type mtr` predicted after the same bits (both `--sgd
+# --power_t 0 -l 0.1 --noconstant -q qt`, no importance weights).
+#
+# FASTCB: no release has it. The fork of one of its authors has, as `--squarecb --fast --sigmoid`
+# (github.com/canondetortugas/vowpal_wabbit, commit 5615f7c, cb_explore_adf_squarecb.cc): its loop
+# from the scores of a logistic model of costs to probabilities was compiled by itself, gamma 20.
+# Where the best cost is 0 that loop divides 0 by 0, and `inverse_gap` does not.
+#
+# Both computed in 32 bits.
+VW_GAMMA, TOOLS = 20.0, 5
+VW_SQUARECB = [  # costs, chances
+    (
+        [-0.245149538, -0.374759614, -0.503322005, -0.195106044, -0.490379155],
+        [0.0983917937, 0.132078618, 0.489803076, 0.0895710588, 0.190155402],
+    ),
+    (
+        [-0.240843371, -0.503359675, -0.187885299, -0.124493271, -0.364733249],
+        [0.0975578725, 0.605854392, 0.0884213299, 0.0795081481, 0.128658265],
+    ),
+    (
+        [-0.488704115, -0.618070364, -0.877477288, -0.499173254, -0.733857751],
+        [0.0782750472, 0.0981533527, 0.616966069, 0.0795793086, 0.127026215],
+    ),
+    (
+        [-0.0749592409, -0.120117873, -0.193857819, -0.17236872, -0.060842678],
+        [0.135538608, 0.154444948, 0.395303845, 0.184169456, 0.130543143],
+    ),
+]
+VW_FASTCB = [  # scores of costs, chances
+    (
+        [-2.0, 0.5, -0.3, 1.2, -1.1],
+        [0.925139904, 0.011181063, 0.0177303348, 0.00877624471, 0.0371724516],
+    ),
+    (
+        [-4.0, -3.5, -1.0, 2.0, -3.9],
+        [0.796996117, 0.0568371862, 0.00352047081, 0.00103689928, 0.141609296],
+    ),
+    (
+        [0.4, 0.1, 2.5, -0.6, 1.0],
+        [0.0532159619, 0.068347685, 0.0269101076, 0.813449383, 0.0380768366],
+    ),
+]
+
+
+@pytest.mark.parametrize(("costs", "expected"), VW_SQUARECB)
+def test_squarecb_shows_tools_as_vowpal_wabbit_does(float64, costs, expected):
+    with float64():
+        got = inverse_gap(-jnp.asarray(costs), jnp.ones(TOOLS, bool), VW_GAMMA / TOOLS)
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("scores", "expected"), VW_FASTCB)
+def test_fastcb_shows_tools_as_its_authors_fork_does(float64, scores, expected):
+    """With rows of one number, whose scores are of success; the fork scores costs."""
+    learner = fastcb(gamma=VW_GAMMA / TOOLS, tau=1.0, start="zero")
+    with float64():
+        state = learner.init(jnp.zeros((TOOLS, 1)))
+        state = state._replace(theta=-jnp.asarray(scores)[:, None])
+        got = learner.chances(state, jnp.ones(1))
+    np.testing.assert_allclose(got, expected, rtol=1e-6)

@@ -1,41 +1,151 @@
-"""LinUCB, round by round, against Algorithm 1 with matrices that are inverted."""
+"""Ridge regressions a tool against inverted matrices, mabwiser, and Algorithm 1 of LinUCB."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.learners.bandits.linucb import linucb
-from jaxret.testing import check_learner
+from jaxret.learners.bandits.linucb import (
+    Factors,
+    linucb,
+    observe,
+    ridge_epsilon_greedy,
+    ridge_learner,
+    variances,
+)
+from jaxret.rules import policies
+from tests.learners.bandits.conftest import make_mabwiser_log
 
-ALPHA, RIDGE, SCALE = 0.6, 0.8, 0.5
+ALPHA, RIDGE, SCALE = 0.6, 0.7, 0.4
+# mabwiser's LinUCB (alpha 2, l2_lambda 0.8) and LinGreedy (epsilon 0) of its four contexts.
+LINUCB = [
+    [1.5093205721436909, 1.248908660471924, 0.7893181031619451, 1.7018852436198026],
+    [1.7745232592738625, 1.92329712409539, 0.9886453050333157, 2.714150662096779],
+    [2.364556001212753, 1.4260620439439267, 3.3121638731871355, 1.4614137961218339],
+    [0.5661441568957574, 0.5401150523992879, 0.4754528686051945, 0.8642883139680966],
+]
+LINGREEDY = [
+    [0.5460029181813959, -0.1984228118521349, -0.253403688363702, 0.6445644090380984],
+    [0.532619720454371, 0.1754230670515335, -0.25144897198580235, 1.0610666563644988],
+    [0.6843801859948785, -1.6925296667644933, -0.266067388401833, -0.8864955409104189],
+    [0.14604995529124207, 0.04775331988769366, -0.11409490233122394, 0.2942086580566025],
+]
 
 
-@pytest.mark.parametrize("start", ["document", pytest.param("zero", marks=pytest.mark.slow)])
-def test_it_keeps_the_common_promises(start):
-    check_learner(linucb(start=start))
+def a_ridge(start, capacity=64):
+    return ridge_learner(
+        "a_ridge",
+        policy=policies.greedy(),
+        values=lambda state, query: SCALE * (state.theta @ query),
+        ridge=RIDGE,
+        scale=SCALE,
+        start=start,
+        capacity=capacity,
+    )
 
 
-def test_it_shows_what_algorithm_1_shows(rounds, taught):
+def direct(rounds, t, start):
+    """A_a^-1 [I, d, d] and W [I, d] of the first t rounds, by inverting each matrix anew."""
+    inverses, weights = [], []
+    for a, document in enumerate(rounds.theta):
+        mine = rounds.items[:t] == a
+        q, y = rounds.queries[:t][mine], rounds.rewards[:t][mine]
+        prior = SCALE * document if start == "document" else np.zeros_like(document)
+        inverses.append(np.linalg.inv(RIDGE * np.eye(len(document)) + q.T @ q))
+        weights.append(inverses[-1] @ (RIDGE * prior + q.T @ y))
+    return np.stack(inverses), np.stack(weights)
+
+
+@pytest.mark.parametrize("start", ["document", "zero"])
+def test_means_and_variances_are_those_of_the_inverted_matrices(rounds, taught, start):
+    world, learner = rounds(), a_ridge(start)
+    states = taught(learner, world)
+    with jax.enable_x64(True):
+        for t in (0, 1, 17, 60):
+            inverses, weights = direct(world, t, start)
+            np.testing.assert_allclose(SCALE * states[t].theta, weights, atol=1e-12)
+            for query in world.queries[:5]:
+                got = variances(jax.tree.map(jnp.asarray, states[t].extra), query, 5, RIDGE)
+                expected = np.einsum("i,aij,j->a", query, inverses, query)
+                np.testing.assert_allclose(got, expected, atol=1e-12)
+        scores = learner.scores(states[-1], world.queries[:4])
+    np.testing.assert_allclose(scores, world.queries[:4] @ weights.T, atol=1e-12)
+
+
+def test_a_round_that_leaves_the_ring_makes_its_tool_as_uncertain_as_before(rounds, taught):
+    """With a capacity of 8 rounds, against covariances that are kept whole."""
+    world = rounds()
+    state = taught(a_ridge("document", capacity=8), world)[-1]
+    covariance = np.stack([np.eye(6) / RIDGE] * 5)
+    weights, past = SCALE * world.theta.copy(), []
+    for q, a, y in zip(world.queries, world.items, world.rewards, strict=True):
+        if len(past) == 8:
+            oldest, g = past.pop(0)
+            covariance[oldest] += np.outer(g, g)
+        v = covariance[a] @ q
+        g = v / np.sqrt(1 + q @ v)
+        covariance[a] -= np.outer(g, g)
+        weights[a] += covariance[a] @ q * (y - weights[a] @ q)
+        past.append((a, g))
+    np.testing.assert_allclose(SCALE * state.theta, weights, atol=1e-12)
+    q = world.queries[0]
+    with jax.enable_x64(True):
+        got = variances(jax.tree.map(jnp.asarray, state.extra), q, 5, RIDGE)
+    np.testing.assert_allclose(got, np.einsum("i,aij,j->a", q, covariance, q), atol=1e-12)
+    assert np.linalg.eigvalsh(covariance).min() > 0
+
+
+def test_in_float32_thousands_of_rounds_of_one_query_keep_their_variance():
+    query, item = jnp.array([0.6, 0.8]), jnp.asarray(1)
+    factors = Factors(jnp.zeros((3000, 2)), jnp.zeros(3000, jnp.int32), jnp.zeros((), jnp.int32))
+
+    def step(_, factors):
+        return observe(factors, query, item, 1.0)[0]
+
+    factors = jax.jit(lambda f: jax.lax.fori_loop(0, 3000, step, f))(factors)
+    got = variances(factors, query, 3, 1.0)
+    np.testing.assert_allclose(got, [1, 1 / 3001, 1], atol=3e-5)
+
+
+def test_linucb_shows_what_algorithm_1_shows(rounds, taught):
     world = rounds()
     learner = linucb(alpha=ALPHA, ridge=RIDGE, scale=SCALE)
     states = taught(learner, world)
-    matrices = np.stack([RIDGE * np.eye(6)] * 5)
-    b = RIDGE * SCALE * world.theta
+    matrices, b = np.stack([RIDGE * np.eye(6)] * 5), RIDGE * SCALE * world.theta
     with jax.enable_x64(True):
-        act, chances = jax.jit(learner.act), jax.jit(learner.chances)
+        chances = jax.jit(learner.chances)
         for t, query in enumerate(world.queries):
             inverses = np.linalg.inv(matrices)
             bonus = np.sqrt(np.einsum("i,aij,j->a", query, inverses, query))
             upper = np.einsum("aij,aj,i->a", inverses, b, query) + ALPHA * bonus
-            slate = act(states[t], query, jax.random.key(t))
-            assert slate.items[0] == upper.argmax()
-            assert slate.propensity[0] == 1
             np.testing.assert_array_equal(chances(states[t], query), np.arange(5) == upper.argmax())
-            a = world.items[t]  # what is taught, whoever was shown
+            a = world.items[t]  # the tool of the log, whichever would be shown
             matrices[a] += np.outer(query, query)
             b[a] += world.rewards[t] * query
 
 
-def test_a_negative_bonus_is_refused():
-    with pytest.raises(ValueError, match=r"alpha must be >= 0, got -1"):
-        linucb(alpha=-1.0)
+def test_epsilon_greedy_shows_the_best_mean_and_any_tool_in_a_share_of_the_rounds(rounds, taught):
+    world, learner = rounds(), ridge_epsilon_greedy(epsilon=0.4, ridge=RIDGE, scale=SCALE)
+    state = taught(learner, world)[-1]._replace(available=np.arange(5) != 1)
+    query = world.queries[3]
+    expected = 0.1 * (np.arange(5) != 1)
+    upper = np.where(np.arange(5) != 1, direct(world, 60, "document")[1] @ query, -np.inf)
+    expected[upper.argmax()] += 0.6
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(learner.chances(state, query), expected, atol=1e-12)
+
+
+def test_means_and_bonuses_are_those_of_mabwiser(taught, float64):
+    (log, contexts), alpha, ridge = make_mabwiser_log(), 2.0, 0.8
+    learner = linucb(alpha=alpha, ridge=ridge, start="zero")
+    for rule in (learner, ridge_epsilon_greedy(ridge=ridge, start="zero")):
+        state = taught(rule, log)[-1]
+        with float64():
+            scores = rule.scores(state, jnp.asarray(contexts))
+        np.testing.assert_allclose(scores, LINGREEDY, rtol=1e-11)
+    state = taught(learner, log)[-1]
+    with float64():
+        for context, mean, upper in zip(jnp.asarray(contexts), LINGREEDY, LINUCB, strict=True):
+            deviation = np.sqrt(variances(state.extra, context, 4, ridge))
+            np.testing.assert_allclose(mean + alpha * deviation, upper, rtol=1e-11)
+            assert np.argmax(learner.chances(state, context)) == np.argmax(upper)

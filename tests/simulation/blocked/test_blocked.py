@@ -10,7 +10,7 @@ import pytest
 
 from jaxret.environments.environment import Environment, simulated_reranker
 from jaxret.learners import presets, rank_one
-from jaxret.learners.bandits.banditron import banditron
+from jaxret.learners.bandits.perceptrons import banditron
 from jaxret.learners.learner import Learner
 from jaxret.rules import estimators, policies, projections, schedules
 from jaxret.simulation.blocked.simulate import simulate_blocked

@@ -7,7 +7,7 @@ import pytest
 
 from jaxret.environments.environment import Environment
 from jaxret.learners import presets
-from jaxret.learners.bandits.banditron import banditron
+from jaxret.learners.bandits.perceptrons import banditron
 from jaxret.learners.learner import Learner
 from jaxret.rules import projections
 from jaxret.simulation.blocked.simulate import simulate_blocked

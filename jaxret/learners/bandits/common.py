@@ -1,0 +1,180 @@
+"""Parts that all bandits share: where the rows begin, masking, and the assembly of a `Learner`.
+
+    document    the rows begin at Theta_1, the encoded documents: with no data the learner ranks
+                as static retrieval does
+    zero        the rows begin at zero, as in the papers
+
+Letters: I items, d width, N queries.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float
+
+from jaxret.learners.learner import (
+    Act,
+    Learner,
+    PerItem,
+    Scores,
+    Structure,
+    Update,
+    where_observed,
+)
+from jaxret.rules import projections
+from jaxret.rules.policies import Policy
+from jaxret.rules.projections import Projection
+from jaxret.runtime.validate import require
+from jaxret.types import State
+
+Start: TypeAlias = Literal["document", "zero"]
+
+
+class Acting(NamedTuple):
+    """How a learner chooses an item, and the probability of each choice."""
+
+    act: Act
+    probabilities: PerItem | None  # None: they have no closed form
+
+
+def bandit(
+    name: str,
+    *,
+    start: Start,
+    acting: Acting,
+    learn: Update,
+    predict: Scores,
+    extra: Callable[[Float[Array, "I d"]], Any],
+    projection: Projection | None = None,
+    logits: PerItem | None = None,
+    structure: Structure | None = None,
+) -> Learner:
+    """Assembles a learner that no rank-one rule describes.
+
+    Args:
+      name: name of the learner.
+      start: where the rows begin.
+      acting: how an item is chosen.
+      learn: the update of an observed round; unobserved rounds are skipped here.
+      predict: queries [N, d] -> [N, I]; absent items are masked here.
+      extra: first rows [I, d] -> ``State.extra`` before the first round.
+      projection: constraint on the first rows; None: none.
+      logits: logits of a softmax over the items, where the rule has one.
+      structure: where the state keeps rows beside ``theta``, and how queries are mapped; None:
+        ``theta`` holds all rows, and queries are used as they are.
+
+    Returns:
+      The learner.
+
+    Raises:
+      ValueError: if ``start`` is unknown.
+    """
+    require_start(start)
+
+    def init(theta, available=None):
+        theta = theta if start == "document" else jnp.zeros_like(theta)
+        theta = projections.project(projection or projections.none(), theta)
+        available = jnp.ones(len(theta), bool) if available is None else available
+        return State(
+            theta=theta, available=available, t=jnp.zeros((), jnp.int32), extra=extra(theta)
+        )
+
+    def update(state, query, choice, feedback):
+        return where_observed(feedback, state, learn(state, query, choice, feedback))
+
+    def scores(state, queries):
+        return where_available(state, predict(state, queries))
+
+    return Learner(
+        name=name,
+        init=init,
+        act=acting.act,
+        update=update,
+        scores=scores,
+        logits=logits,
+        probabilities=acting.probabilities,
+        structure=structure,
+    )
+
+
+def acting_by(policy: Policy, values: PerItem) -> Acting:
+    """Applies a policy to one value per item.
+
+    Args:
+      policy: a policy of one item.
+      values: state and query [d] -> [I]; absent items are masked here.
+
+    Returns:
+      The act and its probabilities.
+    """
+
+    def act(state, query, key):
+        return policy.show(key, where_available(state, values(state, query)), None)
+
+    def probabilities(state, query):
+        assert policy.probabilities is not None
+        return policy.probabilities(where_available(state, values(state, query)))
+
+    return Acting(act, None if policy.probabilities is None else probabilities)
+
+
+def with_start(learner: Learner, start: Start) -> Learner:
+    """Lets a rank-one learner begin at zero.
+
+    Args:
+      learner: a learner that begins at the documents.
+      start: where the rows begin.
+
+    Returns:
+      The learner itself for 'document', otherwise one with another `init`.
+    """
+    if start == "document":
+        return learner
+
+    def init(theta, available=None):
+        return learner.init(jnp.zeros_like(theta), available)
+
+    return learner._replace(init=init, structure=learner.structure)
+
+
+def default_projection(start: Start) -> Projection:
+    """Returns the unit sphere for 'document', and no constraint for 'zero'.
+
+    A row of length 0 has no direction that a sphere could keep.
+    """
+    return projections.sphere() if start == "document" else projections.none()
+
+
+def require_start(start: str) -> None:
+    """Raises ValueError unless ``start`` is 'document' or 'zero'."""
+    require("start", start, "'document' or 'zero'", {"document", "zero"}.__contains__)
+
+
+def products(queries: Float[Array, "N d"], theta: Float[Array, "I d"]) -> Float[Array, "N I"]:
+    """Computes the inner products of queries and rows.
+
+    The precision is full: the faster default of accelerators would round scores into ties.
+
+    Args:
+      queries: [N, d].
+      theta: rows [I, d].
+
+    Returns:
+      [N, I].
+    """
+    return jnp.matmul(queries, theta.T, precision=lax.Precision.HIGHEST)
+
+
+def where_available(state: State, values: Float[Array, "*n I"]) -> Float[Array, "*n I"]:
+    """Replaces the values of absent items by minus infinity.
+
+    Args:
+      state: state of the learner, with ``available`` [I].
+      values: [.., I].
+
+    Returns:
+      [.., I].
+    """
+    return jnp.where(state.available, values, -jnp.inf)

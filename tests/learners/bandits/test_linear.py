@@ -1,0 +1,298 @@
+"""One regression for all tools: closed forms, mabwiser, space-bandits, frequencies of draws."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from jaxret.learners.bandits import linear
+from jaxret.learners.bandits.common import Acting
+from jaxret.learners.bandits.linear import lints, linucb_shared, neural_linear
+from tests.learners.bandits.conftest import Rounds, make_mabwiser_log
+
+BASES = {"constant": (linear.constant, lambda q: [1.0]), "identity": (linear.identity, lambda q: q)}
+RNG = np.random.default_rng(3)
+X, Y = RNG.normal(size=(40, 5)), RNG.normal(size=40)
+FIRST, RIDGE, SHAPE, RATE = RNG.normal(size=5), 0.6, 2.5, 1.5
+
+
+def posterior(n):
+    """The posterior of the first n observations, in float64."""
+    known = linear.prior(jnp.asarray(FIRST), RIDGE, SHAPE, RATE)
+    step = jax.jit(linear.observe)
+    for x, y in zip(X[:n], Y[:n], strict=True):
+        known = step(known, jnp.asarray(x), jnp.asarray(y))
+    return known
+
+
+def textbook(x, y, first, ridge, shape, rate):
+    """Mean, precision, shape and rate of all observations at once."""
+    precision = ridge * np.eye(len(first)) + x.T @ x
+    mean = np.linalg.solve(precision, ridge * first + x.T @ y)
+    rate = rate + 0.5 * (y @ y + ridge * first @ first - mean @ precision @ mean)
+    return mean, precision, shape + len(y) / 2, rate
+
+
+def direct(n):
+    return textbook(X[:n], Y[:n], FIRST, RIDGE, SHAPE, RATE)
+
+
+def by_hand(theta, query, base):
+    """x(q, a) of every tool."""
+    return np.stack(
+        [
+            np.concatenate([len(query) ** 0.5 * query * row, [query @ row], base(query)])
+            for row in theta
+        ]
+    )
+
+
+def shown(world, base):
+    """x(q, a) of every round of a log."""
+    each = zip(world.queries, world.items, strict=True)
+    return np.stack([by_hand(world.theta, query, base)[item] for query, item in each])
+
+
+def test_it_is_the_posterior_of_all_observations_at_once():
+    with jax.enable_x64(True):
+        for n in (0, 1, 7, 40):
+            known, (mean, precision, shape, rate) = posterior(n), direct(n)
+            np.testing.assert_allclose(known.mean, mean, atol=1e-12)
+            covariance = np.linalg.inv(precision)
+            np.testing.assert_allclose(known.root @ known.root.T, covariance, atol=1e-12)
+            np.testing.assert_allclose([known.shape, known.rate], [shape, rate], rtol=1e-12)
+            expected = np.sqrt(np.einsum("ni,ij,nj->n", X[:4], covariance, X[:4]))
+            got = linear.deviations(known, jnp.asarray(X[:4]))
+            np.testing.assert_allclose(got, expected, atol=1e-12)
+
+
+def test_draws_have_the_mean_and_covariance_of_the_posterior():
+    n, scale = 20_000, 0.7
+    with jax.enable_x64(True):
+        keys = jax.random.split(jax.random.key(0), n)
+        drawn = np.asarray(
+            jax.jit(jax.vmap(linear.draw, (None, 0, None)))(posterior(7), keys, scale)
+        )
+    mean, precision, *_ = direct(7)
+    covariance = scale**2 * np.linalg.inv(precision)
+    error = np.sqrt(np.diag(covariance) / n)
+    np.testing.assert_array_less(np.abs(drawn.mean(axis=0) - mean), 4.5 * error)
+    np.testing.assert_allclose(np.cov(drawn.T), covariance, atol=5 * covariance.max() / n**0.5)
+
+
+def test_the_noise_is_drawn_from_its_inverse_gamma():
+    n = 20_000
+    with jax.enable_x64(True):
+        keys = jax.random.split(jax.random.key(1), n)
+        drawn = jax.jit(jax.vmap(linear.draw_noise, (None, 0)))(posterior(7), keys)
+    precisions = np.asarray(drawn) ** -2  # gamma, with mean shape / rate and variance / rate again
+    _, _, shape, rate = direct(7)
+    np.testing.assert_allclose(precisions.mean(), shape / rate, atol=4 * shape**0.5 / rate / n**0.5)
+    np.testing.assert_allclose(precisions.var(), shape / rate**2, rtol=0.1)
+
+
+def test_in_float32_the_covariance_stays_positive_for_thousands_of_rounds():
+    x = jnp.asarray(RNG.normal(size=(5, 64)), jnp.float32)
+    known = linear.prior(jnp.zeros(64), 1e-3)
+
+    def step(i, known):
+        return linear.observe(known, x[i % 5], jnp.float32(1))
+
+    known = jax.jit(lambda p: jax.lax.fori_loop(0, 5000, step, p))(known)
+    inverse = np.linalg.inv(1e-3 * np.eye(64) + 1000 * np.float64(x).T @ np.float64(x))
+    expected = np.sqrt(np.einsum("ni,ij,nj->n", x, inverse, x))
+    np.testing.assert_allclose(linear.deviations(known, x), expected, rtol=0.05)
+    np.testing.assert_allclose(x @ known.mean, np.ones(5), atol=1e-3)
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_features_are_products_cosine_and_base(rounds, name):
+    base, expected = BASES[name]
+    world = rounds()
+    query = world.queries[0]
+    with jax.enable_x64(True):
+        got = linear.features(jnp.asarray(world.theta), jnp.asarray(query), base)
+        np.testing.assert_allclose(got, by_hand(world.theta, query, expected), atol=1e-14)
+        one = linear.features(jnp.asarray(world.theta[3]), jnp.asarray(query), base)
+        np.testing.assert_allclose(one, got[3], atol=1e-14)
+
+
+@pytest.mark.parametrize("start", ["document", "zero"])
+@pytest.mark.parametrize("name", BASES)
+def test_scores_and_mapped_queries_are_those_of_the_regression(rounds, taught, name, start):
+    base, expected = BASES[name]
+    world, acting = rounds(), Acting(lambda state, query, key: None, None)
+    learner = linear.linear_learner("one", base=base, start=start, ridge=0.9, acting=acting)
+    states, x = taught(learner, world), shown(world, expected)
+    prior = np.zeros(x.shape[1])
+    prior[6] = start == "document"  # the weight of the cosine
+    queries = world.queries[:3]
+    for t in (0, 9, 60):
+        weights, *_ = textbook(x[:t], world.rewards[:t], prior, 0.9, 1.0, 1.0)
+        with jax.enable_x64(True):
+            scores = np.asarray(learner.scores(states[t], jnp.asarray(queries)))
+            mapped = np.asarray(learner.map_queries(states[t], jnp.asarray(queries)))
+        means = [by_hand(world.theta, query, expected) @ weights for query in queries]
+        np.testing.assert_allclose(scores, means, atol=1e-11)
+        offsets = scores - mapped @ world.theta.T  # of the base: the same for every tool
+        bases = [np.dot(expected(query), weights[7:]) for query in queries]
+        np.testing.assert_allclose(offsets, np.tile(np.array(bases)[:, None], 5), atol=1e-11)
+    np.testing.assert_array_equal(states[-1].theta, world.theta)
+
+
+def test_linucb_shows_the_best_upper_bound(rounds, taught):
+    world, alpha, ridge = rounds(rounds=30), 0.6, 0.8
+    learner = linucb_shared(alpha=alpha, ridge=ridge)
+    states = taught(learner, world)
+    matrix, b = ridge * np.eye(8), ridge * (np.arange(8) == 6)
+    other = 0
+    with jax.enable_x64(True):
+        chances = jax.jit(learner.chances)
+        for t, query in enumerate(world.queries):
+            x, inverse = by_hand(world.theta, query, lambda q: [1.0]), np.linalg.inv(matrix)
+            bonus = alpha * np.sqrt(np.einsum("ni,ij,nj->n", x, inverse, x))
+            best = (x @ inverse @ b + bonus).argmax()
+            other += best != (x @ inverse @ b).argmax()
+            np.testing.assert_array_equal(chances(states[t], query), np.arange(5) == best)
+            mine = x[world.items[t]]  # of the tool of the log, whichever would be shown
+            matrix, b = matrix + np.outer(mine, mine), b + world.rewards[t] * mine
+    assert other >= 3  # rounds in which the bonus decides
+
+
+def frequencies(learner, state, world, queries, n=10_000):
+    """How often the first of two tools is shown, query by query; their propensities are NaN."""
+    act = jax.jit(jax.vmap(learner.act, (None, None, 0)))
+    for t, query in enumerate(queries):
+        slates = act(state, jnp.asarray(query), jax.random.split(jax.random.key(t), n))
+        yield np.mean(slates.items[:, 0] == 0)
+
+
+def test_lints_shows_two_tools_as_often_as_the_normal_distribution_says(rounds, taught):
+    """w (x_0 - x_1) is normal."""
+    world, alpha, ridge = rounds(items=2, rounds=12), 0.4, 0.8
+    learner, queries = lints(alpha=alpha, ridge=ridge), world.queries[:4]
+    state = taught(learner, world)[-1]
+    x, prior = shown(world, lambda q: [1.0]), 1.0 * (np.arange(8) == 6)
+    mean, precision, *_ = textbook(x, world.rewards, prior, ridge, 1.0, 1.0)
+    with jax.enable_x64(True):
+        got = list(frequencies(learner, state, world, queries))
+    for query, share in zip(queries, got, strict=True):
+        away = np.subtract(*by_hand(world.theta, query, lambda q: [1.0]))
+        width = alpha * np.sqrt(away @ np.linalg.solve(precision, away))
+        chance = stats.norm.cdf(away @ mean / width)
+        np.testing.assert_allclose(share, chance, atol=4 * np.sqrt(chance * (1 - chance) / 1e4))
+        assert 0.02 < chance < 0.98
+
+
+def test_neural_linear_shows_two_tools_as_often_as_students_t_says(rounds, taught):
+    """w (x_0 - x_1) is Student's t, since the variance of the noise is drawn too."""
+    world, ridge = rounds(items=2, rounds=4), 3.0
+    learner = neural_linear(ridge=ridge, shape=1.1, rate=0.02)
+    state = taught(learner, world)[-1]
+    x, prior = shown(world, lambda q: q), 1.0 * (np.arange(13) == 6)
+    mean, precision, shape, rate = textbook(x, world.rewards, prior, ridge, 1.1, 0.02)
+    normal = []
+    with jax.enable_x64(True):
+        got = list(frequencies(learner, state, world, world.queries))
+    for query, share in zip(world.queries, got, strict=True):
+        away = np.subtract(*by_hand(world.theta, query, lambda q: q))
+        width = np.sqrt(rate / shape * (away @ np.linalg.solve(precision, away)))
+        chance = stats.t.cdf(away @ mean / width, df=2 * shape)
+        normal.append(abs(stats.norm.cdf(away @ mean / width) - chance))
+        np.testing.assert_allclose(share, chance, atol=4 * np.sqrt(chance * (1 - chance) / 1e4))
+    assert max(normal) > 0.01  # the normal distribution would say something else
+
+
+def test_without_width_lints_shows_the_best_mean(rounds, taught):
+    world, learner = rounds(), lints(alpha=0.0)
+    state = taught(learner, world)[-1]
+    with jax.enable_x64(True):
+        scores = learner.scores(state, jnp.asarray(world.queries[:5]))
+        items = [
+            int(learner.act(state, jnp.asarray(query), jax.random.key(0)).items[0])
+            for query in world.queries[:5]
+        ]
+    assert items == np.argmax(scores, axis=1).tolist()
+
+
+# mabwiser's LinUCB (alpha 2, l2_lambda 0.8) on the features of each tool, and its LinTS.
+LINUCB_ON_FEATURES = [
+    [1.4241745854114134, 1.148958625897015, 0.9715904626723157, 0.9943460284230097],
+    [1.489124245581741, 1.3990421981899077, 0.961160623423808, 1.3455471367397114],
+    [1.3728481002218662, 1.4504672715431215, 3.197636354937379, 1.3895004903277424],
+    [0.9441578795500998, 0.9871810100650005, 0.8185387959756814, 1.0290451130303249],
+]
+LINTS_MEAN = [
+    0.00374897478186236,
+    -0.17043805696636136,
+    0.151083064191868,
+    -0.00901013868902239,
+    0.4779210315210053,
+]
+LINTS_VARIANCES = [
+    0.87504179704777552,
+    0.98276601054901214,
+    0.96817788101859159,
+    2.550943048681336,
+    0.1313495757654658,
+]
+
+
+def test_linucb_and_lints_have_the_posterior_of_mabwiser(taught, float64):
+    (log, contexts), alpha = make_mabwiser_log(), 2.0
+    learner = linucb_shared(alpha=alpha, ridge=0.8, start="zero")
+    state = taught(learner, log)[-1]
+    with float64():
+        means = learner.scores(state, jnp.asarray(contexts))
+        for context, mean, upper in zip(contexts, means, LINUCB_ON_FEATURES, strict=True):
+            x = linear.features(jnp.asarray(log.theta), jnp.asarray(context), linear.constant)
+            got = mean + alpha * linear.deviations(state.extra, x)
+            np.testing.assert_allclose(got, upper, rtol=1e-11)
+            assert np.argmax(learner.chances(state, jnp.asarray(context))) == np.argmax(upper)
+    drawn = taught(lints(alpha=alpha, ridge=0.8, start="zero"), log)[-1].extra
+    np.testing.assert_allclose(drawn.mean, LINTS_MEAN, rtol=1e-11)
+    variances = alpha**2 * np.diag(drawn.root @ drawn.root.T)
+    np.testing.assert_allclose(variances, LINTS_VARIANCES, rtol=1e-11)
+
+
+# What one arm of `LinearBandits` (a0 6, b0 1.25, lambda_prior 0.8) of space-bandits 0.0.993 learnt
+# from the features of the tools shown. That package holds the code of Riquelme, Tucker and Snoek
+# (2018); it needs PyTorch and is not installed here. It appends a 1 to the features, which here is
+# the last number of every query.
+SPACE_RNG = np.random.default_rng(0)
+SPACE_QUERIES = np.column_stack([SPACE_RNG.normal(size=(30, 3))[:, :2], np.ones(30)])
+SPACE_LOG = Rounds(
+    queries=SPACE_QUERIES,
+    items=SPACE_RNG.integers(4, size=30),
+    rewards=SPACE_RNG.integers(2, size=30).astype(float),
+    theta=SPACE_RNG.normal(size=(4, 3)),
+    propensities=np.full(30, np.nan),  # which it does not read
+)
+SPACE_MEAN = [
+    0.005778953346762455,
+    -0.0913755419482921,
+    0.05890061707502425,
+    -0.015412926347109272,
+    -0.03151406356606967,
+    0.01702675896362882,
+    0.5129060595700843,
+]
+SPACE_DEVIATIONS = [
+    0.22125413779023329,
+    0.3331219019882089,
+    0.2724812293848304,
+    0.24412309628008014,
+]
+SPACE_NOISE = [21.0, 4.8322281874553425]  # shape, rate
+
+
+def test_neural_linear_learns_the_weights_and_the_noise_of_space_bandits(taught, float64):
+    learner = neural_linear(ridge=0.8, shape=6.0, rate=1.25, start="zero")
+    known = taught(learner, SPACE_LOG)[-1].extra
+    np.testing.assert_allclose(known.mean, SPACE_MEAN, rtol=1e-11)
+    np.testing.assert_allclose([known.shape, known.rate], SPACE_NOISE, rtol=1e-11)
+    with float64():
+        theta, query = jnp.asarray(SPACE_LOG.theta), jnp.asarray(SPACE_QUERIES[0])
+        got = linear.deviations(known, linear.features(theta, query, linear.identity))
+    np.testing.assert_allclose(got, SPACE_DEVIATIONS, rtol=1e-11)
