@@ -24,7 +24,7 @@ With the projection ``transferred``, after the stream of the training part at th
                 static        its documents
                 as_they_are   the learnt rows, if the widths agree
                 rotated       the learnt rows, by the rotation that brings the two encoders closest
-                              on documents and streamed queries (`jaxret.retrieval.align`)
+                              on documents and streamed queries (`experiments.transfer.align`)
                 change        its documents and the rotated, scaled change of the rows
                 relearnt      learnt with the other encoder from the start, tuned for it
               as_they_are_static and rotated_static are the first encoder's documents so rotated

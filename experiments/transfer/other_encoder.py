@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Float
 
 from experiments.common.loading import TextTask
+from experiments.transfer.align import procrustes
 from experiments.transfer.protocols import NDCG, Stage
 from jaxret.environments.environment import Environment
 from jaxret.learners.grid import LearnerGrid
-from jaxret.retrieval.align import procrustes
 from jaxret.rules.projections import Projection, project
 from jaxret.simulation.choosing import tune
 from jaxret.simulation.ranker import Ranker, catalogues
