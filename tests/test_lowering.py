@@ -14,7 +14,7 @@ from jaxret.environments.environment import Environment, simulated_reranker
 from jaxret.evaluation import metrics
 from jaxret.learners import presets
 from jaxret.methods.mlc import classification
-from jaxret.methods.refiner_objective import refinement
+from jaxret.methods.refiner import refinement
 from jaxret.nn import qwen3
 from jaxret.nn.classifier import classifier
 from jaxret.nn.layers import Compute, last_pool

@@ -46,7 +46,7 @@ from jaxret.data.templates import full
 from jaxret.encoders import TextEncoder, encode, load_encoder
 from jaxret.encoders.padding import batches
 from jaxret.methods.mlc import classification
-from jaxret.methods.refiner_objective import refinement
+from jaxret.methods.refiner import refinement
 from jaxret.nn.backbone import Backbone, shallow
 from jaxret.nn.bert import BertConfig
 from jaxret.nn.classifier import classifier

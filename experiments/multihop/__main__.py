@@ -42,6 +42,10 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxret.data.masks import Masks
+from jaxret.simulation.choosing import choose
+from jaxret.simulation.ranker import METRICS, Ranker
+from jaxret.simulation.recording import record
 from jaxtyping import Bool, Int
 from omegaconf import DictConfig
 
@@ -51,28 +55,23 @@ from experiments.common.learners import learner_grid
 from experiments.common.loading import TextTask, drawn, encode_dataset, read_dataset
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from experiments.multihop import answers, tasks
+from experiments.multihop import answers, prompts, tasks
 from jaxret.data.dataset import Dataset, select, split_by_group
 from jaxret.data.hops import as_hops, by_evidence, by_plan
-from jaxret.data.masks import Masks
 from jaxret.environments.environment import Environment, simulated_reranker
 from jaxret.learners.grid import LearnerGrid
 from jaxret.learners.learner import MapQueries
 from jaxret.llm import Chat, Endpoint
-from jaxret.retrieval import multihop, selectors
 from jaxret.retrieval.dense import inner_product
 from jaxret.retrieval.retriever import search
 from jaxret.runtime.validate import require
-from jaxret.simulation.choosing import choose
 from jaxret.simulation.engine import Simulation
-from jaxret.simulation.ranker import METRICS, Ranker
-from jaxret.simulation.recording import record
 from jaxret.simulation.selected import SelectedSimulation
 from jaxret.simulation.streams import orders
 
 COLUMNS = ("online/accuracy", "online/found", "online/last", "online/complete")
 COLUMNS += ("final/recall@{k}", "final/ndcg@{k}", "final/complete@{k}", "answer/exact")
-JUDGES = {"llm": selectors.by_judge, "llm_each": selectors.by_fit}  # of all shown, or one by one
+JUDGES = {"llm": prompts.by_judge, "llm_each": prompts.by_fit}  # of all shown, or one by one
 WHO = {"planner": ("gold", "llm"), "judge": ("gold", *JUDGES), "bit": ("gold", "judge")}
 
 
@@ -196,9 +195,9 @@ def planned(
     if chat is not None and cfg.planner == "llm":
 
         def ask():
-            questions = [multihop.plan_question(x, max_hops=cfg.max_hops) for x in dataset.queries]
-            parse = partial(multihop.plan, max_hops=cfg.max_hops)
-            schema = multihop.plan_schema(max_hops=cfg.max_hops)
+            questions = [prompts.plan_question(x, max_hops=cfg.max_hops) for x in dataset.queries]
+            parse = partial(prompts.plan, max_hops=cfg.max_hops)
+            schema = prompts.plan_schema(max_hops=cfg.max_hops)
             plans = chat.ask_all(questions, parse, schema=schema, title="planning")
             plans = [plan or [x] for plan, x in zip(plans, dataset.queries, strict=True)]
             return {"length": [len(x) for x in plans], "questions": [x for p in plans for x in p]}

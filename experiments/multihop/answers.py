@@ -12,12 +12,12 @@ from jaxtyping import Int
 from omegaconf import DictConfig
 
 from experiments.common.run_directory import RunDirectory
+from experiments.multihop import prompts
 from jaxret.data.dataset import Dataset
 from jaxret.llm import Chat
-from jaxret.retrieval import multihop
 from jaxret.runtime.files import json_lines
 
-RULES = {"exact": multihop.exact, "contains": multihop.contains}
+RULES = {"exact": prompts.exact, "contains": prompts.contains}
 
 
 def gold(cfg: DictConfig) -> dict[str, list[str]]:
@@ -85,7 +85,7 @@ def answer(
     found = [dict(zip(rows, collect(some, tasks), strict=True)) for some in items]
     rows = [row for row in rows if only is None or dataset.query_ids[row] in only]
     questions = [
-        multihop.answer_question(dataset.queries[row], [documents[i] for i in found[seed][row]])
+        prompts.answer_question(dataset.queries[row], [documents[i] for i in found[seed][row]])
         for seed in seeds
         for row in rows
     ]
@@ -93,8 +93,8 @@ def answer(
     def ask():
         said = chat.ask_all(
             questions,
-            multihop.final_answer,
-            schema=multihop.ANSWER_SCHEMA,
+            prompts.final_answer,
+            schema=prompts.ANSWER_SCHEMA,
             title=f"{name}, answers",
         )
         return {"said": [text or "" for text in said]}

@@ -8,33 +8,24 @@ To import this file is to register them.
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, fields
-from types import ModuleType
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 from experiments.common.config import register, table
-from jaxret.methods import (
-    cross_encoder,
-    dpr,
-    mlc,
-    query2desc,
-    query2query,
-    refiner,
-    refit,
-    tool_embed,
-    tool_rank,
-)
+from jaxret.methods import cross_encoder, encoder_tuning, mlc, refiner, refit, tool_rank
 from jaxret.training.config import from_plain, require_one_of
 
 #: What searches the catalogue, what sorts a list; by a recipe's ``model``.
 RETRIEVERS = {
-    "query2query": query2query,
-    "query2desc": query2desc,
-    "dpr": dpr,
-    "tool_embed": tool_embed,
+    **{
+        name: SimpleNamespace(Config=kind, fit=partial(encoder_tuning.fit, objective=name))
+        for name, kind in encoder_tuning.CONFIGS.items()
+    },
     "mlc": mlc,
 }
 RERANKERS = {"refiner": refiner, "cross_encoder": cross_encoder, "tool_rank": tool_rank}
-METHODS: dict[str, ModuleType] = {**RERANKERS, **RETRIEVERS, "refit": refit}
+METHODS: dict[str, Any] = {**RERANKERS, **RETRIEVERS, "refit": refit}
 
 
 def config_of(name: str, recipe: Mapping[str, Any]) -> Any:

@@ -24,8 +24,8 @@ import numpy as np
 
 from experiments.toolret.protocol import Asked, World
 from jaxret.encoders import ENCODERS, encode, load_encoder
-from jaxret.methods import cross_encoder, tool_rank_model
-from jaxret.methods.tool_rank_prompt import verdict
+from jaxret.methods import cross_encoder, tool_rank
+from jaxret.methods.tool_rank import verdict
 from jaxret.retrieval import bm25, runs
 from jaxret.retrieval.dense import inner_product
 from jaxret.retrieval.ranking import Ranking, in_trec_order
@@ -138,7 +138,7 @@ def _cross_encoder(world: World, name: str) -> Reranker:
 
 def _tool_rank(world: World, name: str) -> Reranker:
     settings = world.models[name]
-    model = tool_rank_model.load_language_model(
+    model = tool_rank.load_language_model(
         settings["weights"], _path(settings), dtype=settings["dtype"]
     )
     asked = verdict(
@@ -150,7 +150,7 @@ def _tool_rank(world: World, name: str) -> Reranker:
     )
     network, params = model.network(asked), model.params(asked)
     pairs = settings["pairs"]
-    return tool_rank_model.reranker(network, params, asked, world.documents, pairs=pairs, name=name)
+    return tool_rank.reranker(network, params, asked, world.documents, pairs=pairs, name=name)
 
 
 STAGES: dict[str, Callable[[World, str], Stage]] = {
@@ -183,8 +183,8 @@ def check(models: Mapping[str, Mapping[str, Any]], methods: list[str]) -> None:
         if "encoder" in model and model["encoder"] not in ENCODERS:
             known = ", ".join(ENCODERS)
             raise ValueError(f"{where}.encoder must be one of {known}, got {model['encoder']!r}")
-        if "weights" in model and model["weights"] not in tool_rank_model.RERANKERS:
-            known = ", ".join(tool_rank_model.RERANKERS)
+        if "weights" in model and model["weights"] not in tool_rank.RERANKERS:
+            known = ", ".join(tool_rank.RERANKERS)
             raise ValueError(f"{where}.weights must be one of {known}, got {model['weights']!r}")
         if "template" in model:
             _check_template(f"{where}.template", model["template"])

@@ -24,7 +24,7 @@ With the projection ``transferred``, after the stream of the training part at th
                 static        its documents
                 as_they_are   the learnt rows, if the widths agree
                 rotated       the learnt rows, by the rotation that brings the two encoders closest
-                              on documents and streamed queries (`jaxret.retrieval.align`)
+                              on documents and streamed queries (`experiments.transfer.align`)
                 change        its documents and the rotated, scaled change of the rows
                 relearnt      learnt with the other encoder from the start, tuned for it
               as_they_are_static and rotated_static are the first encoder's documents so rotated
@@ -38,6 +38,8 @@ layers its rows carry over when rotated (0.322, relearnt 0.326, the first encode
 """
 
 import numpy as np
+from jaxret.data.masks import draw_parts_each
+from jaxret.simulation.ranker import Ranker
 from omegaconf import DictConfig
 
 from experiments.common.config import cache_folder, learner_parts
@@ -51,14 +53,12 @@ from experiments.transfer import other_encoder
 from experiments.transfer.later_tools import KINDS, draw, later
 from experiments.transfer.other_encoder import WAYS
 from experiments.transfer.protocols import Results, Stage, online, unseen
-from jaxret.data.masks import draw_parts_each
 from jaxret.environments.environment import Environment
 from jaxret.evaluation import plots
 from jaxret.learners.grid import LearnerGrid
 from jaxret.rules import projections
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
-from jaxret.simulation.ranker import Ranker
 
 ONLINE = ("online/accuracy", "final/ndcg@{k}", "norms/mean", "norms/spread", "norms/used")
 WORDS = ("seen/ndcg@{k}", "heldout/ndcg@{k}", "seen/gain", "heldout/gain", "heldout/share")

@@ -6,16 +6,16 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxret.simulation.choosing import tune
+from jaxret.simulation.ranker import Ranker, catalogues
 from jaxtyping import Float
 
 from experiments.common.loading import TextTask
+from experiments.transfer.align import procrustes
 from experiments.transfer.protocols import NDCG, Stage
 from jaxret.environments.environment import Environment
 from jaxret.learners.grid import LearnerGrid
-from jaxret.retrieval.align import procrustes
 from jaxret.rules.projections import Projection, project
-from jaxret.simulation.choosing import tune
-from jaxret.simulation.ranker import Ranker, catalogues
 
 # How rows come to serve the other encoder, and the result in which nothing was learnt.
 WAYS = {

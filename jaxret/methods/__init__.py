@@ -1,23 +1,21 @@
-"""Methods that are trained or computed from labelled queries, one a file.
+"""Methods that are trained on, or computed from, labelled queries; one module each.
 
-    from jaxret.methods import mlc
-    retriever = mlc.fit(train, mlc.Config(epochs=3), validation=validation, folder="models")
-    mlc.save(retriever, "best_mlc")
+    from jaxret import methods
+    retriever = methods.mlc.fit(train, methods.mlc.Config(epochs=3), validation=validation)
+    methods.save(retriever, "best_mlc")
+    retriever = methods.load("best_mlc", task.encoder)
 
-Each has a frozen ``Config``, ``fit(task, config, validation=..)`` and, where it has parameters,
-``save`` and ``load``.
+A module has a frozen ``Config`` and ``fit(task, config, validation=..)``. With ``folder=`` trained
+parameters are kept there and found again.
 
-    tool2vec        means of training queries                                        a retriever
-    nudge           documents moved towards training queries, closed form            a retriever
-    query2query     Tool2Vec, with an encoder tuned for it                           a retriever
-    query2desc      documents, with an encoder tuned on them                         a retriever
-    dpr             documents, with an encoder tuned by contrast                     a retriever
-    tool_embed      likewise, as Tool-REX does it                                    a retriever
-    mlc             multi-label classification, an output a tool                     a retriever
-    refiner         ToolRefiner: all candidates of a query in one pass               a reranker
-    cross_encoder   every candidate read together with the query                     a reranker
-    tool_rank       likewise, by a language model's word for true                    a reranker
-    refit           queries corrected by what a reranker says, a second search
+    tool2vec         means of training queries                                       a retriever
+    nudge            documents moved towards training queries, closed form           a retriever
+    encoder_tuning   an encoder tuned by query2query, query2desc, dpr or tool_embed  a retriever
+    mlc              multi-label classification, one output a tool                   a retriever
+    refiner          ToolRefiner: all candidates of a query in one pass              a reranker
+    cross_encoder    each candidate read together with the query                     a reranker
+    tool_rank        each candidate judged by a language model                       a reranker
+    refit            queries corrected by a reranker's scores, and a second search
 """
 
 import lazy_loader

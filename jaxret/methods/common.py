@@ -1,12 +1,13 @@
-"""What trained methods share: the words of a task, a first stage's candidates, validation.
+"""Parts of every trained method: a task's texts, a first stage's candidates, validation, folders.
 
 Letters: N queries, k candidates, I tools.
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,16 +19,16 @@ from jaxret.retrieval.ranking import Ranking, mean_metrics
 from jaxret.retrieval.retriever import Reranker, Retriever, refine, search
 from jaxret.task import Task
 from jaxret.training.config import TrainingConfig
-from jaxret.training.objectives import Objective
-from jaxret.training.store import Hooks, fitted, model_folder
+from jaxret.training.loop import Objective
+from jaxret.training.store import Hooks, fitted
 from jaxret.types import Params
 
-CUTS = (3, 5, 7)  # where models are validated, whatever is reported: others find them again
-KEPT = 128  # items of a ranking that are kept
+CUTS = (3, 5, 7)  # of validation metrics, whatever is reported, so that stored models are found
+KEPT = 128  # length of a ranking
 
 
 class Words(NamedTuple):
-    """A task as texts."""
+    """The texts of a task."""
 
     encoder: TextEncoder
     documents: list[str]  # of the I tools
@@ -35,7 +36,14 @@ class Words(NamedTuple):
 
 
 def words(task: Task, method: str) -> Words:
-    """The texts of a task, for methods that read words.
+    """Returns the texts of a task.
+
+    Args:
+      task: a task with texts, documents and an encoder.
+      method: the name of the method that needs them, for the error.
+
+    Returns:
+      the encoder, the documents and the queries' texts.
 
     Raises:
       ValueError: if the task was made of vectors alone.
@@ -50,10 +58,10 @@ def words(task: Task, method: str) -> Words:
 
 @dataclass(frozen=True)
 class FirstStage:
-    """Who names the candidates that a reranker sorts.
+    """The stage that finds the candidates of a reranker.
 
-    ``rank(task, k)`` gives the k best tools of each query; ``decided_by`` is what JSON can hold of
-    what decides them, for the name of the reranker's folder.
+    ``rank(task, k)`` returns the k best tools of each query. ``decided_by`` is a JSON value that
+    identifies the stage; it is part of the name of the reranker's folder.
     """
 
     rank: Callable[[Task, int], Ranking]
@@ -61,7 +69,7 @@ class FirstStage:
 
     @classmethod
     def of(cls, first: "FirstStage | Retriever") -> "FirstStage":
-        """A retriever as a first stage."""
+        """Makes a first stage of a retriever; returns a first stage as it is."""
         if isinstance(first, FirstStage):
             return first
 
@@ -74,23 +82,29 @@ class FirstStage:
 
 
 def retrieval_scores(retriever: Retriever, validation: Task) -> dict[str, float]:
-    """Mean recall and nDCG of a retriever at `CUTS`, recall at the first one foremost."""
-    k = min(KEPT, retriever.items)
+    """Returns mean recall and nDCG of a retriever at `CUTS`, recall at the smallest cut first."""
+    k, order = min(KEPT, retriever.items), validation.tie_order
     texts = list(validation.texts or ())
-    order = validation.tie_order
-    found = search(retriever, texts, k, tie_order=order, progress=False)
-    return scores(found, validation)
+    return scores(search(retriever, texts, k, tie_order=order, progress=False), validation)
 
 
 def reranking_scores(reranker: Reranker, validation: Task, first: Ranking) -> dict[str, float]:
-    """The same of a reranker, on the first stage's lists; fewer lists take the first queries."""
-    count = len(first.items)
-    texts = list(validation.texts or ())[:count]
+    """Returns mean recall and nDCG of a reranker at `CUTS`, recall at the smallest cut first.
+
+    Args:
+      reranker: to be scored.
+      validation: the queries and their tools.
+      first: the first stage's lists of the first so many queries, or of all.
+
+    Returns:
+      the metrics by name.
+    """
+    texts = list(validation.texts or ())[: len(first.items)]
     return scores(refine(reranker, texts, first, progress=False), validation)
 
 
 def scores(ranking: Ranking, validation: Task) -> dict[str, float]:
-    """The same of the lists of the first so many queries; shorter lists have fewer cuts."""
+    """Returns mean recall and nDCG at those of `CUTS` that are within the lists' length."""
     count, k = ranking.items.shape
     cuts = [cut for cut in CUTS if cut <= k] or [k]
     return mean_metrics(ranking, validation.labels[:count], cuts)
@@ -107,26 +121,43 @@ def trained(
     hooks: Hooks,
     start: Params,
     objective: Callable[[], Objective],
-    validate: Callable[[Params], Mapping[str, float]],
+    model: Callable[[Params], Retriever | Reranker],
     first: FirstStage | None = None,
     deciding: TrainingConfig | None = None,
 ) -> Params:
-    """The parameters that validate best, from `jaxret.training.store`.
+    """Trains a model, or reads the parameters of the same model from its folder.
 
     Args:
-      name: of the method; with the task and the seed it begins the folder's name.
+      name: of the method.
       config: of the method.
-      task: what is trained on.
-      validation: what chooses.
+      task: the training queries.
+      validation: the queries on which the best step is chosen. Of a reranker's, only the first
+        ``config.validated`` are used where the config has this field.
       seed: of weights, order and dropout.
       folder: of all models; None keeps nothing.
-      hooks: as of `jaxret.training.store.fitted`, like what follows.
-      start: parameters before training.
+      hooks: the observers.
+      start: the parameters before training.
       objective: makes loss and batches.
-      validate: parameters -> numbers.
-      first: the stage before, where there is one.
-      deciding: the config without what decides no parameter.
+      model: makes the retriever or reranker of some parameters, for validation.
+      first: the stage before; its candidates are those of a reranker.
+      deciding: the config without the fields that change no parameter; None: ``config``.
+
+    Returns:
+      the parameters with the highest recall at the smallest of `CUTS` on the validation queries.
     """
+
+    @cache
+    def given() -> Ranking:
+        assert first is not None
+        found = first.rank(validation, config.candidates)  # ty: ignore[missing-attribute]
+        return Ranking(*(part[: getattr(config, "validated", None)] for part in found))
+
+    def validate(params):
+        made = model(params)
+        if isinstance(made, Retriever):
+            return retrieval_scores(made, validation)
+        return reranking_scores(made, validation, given())
+
     own, settings = None, {}
     if folder is not None:
         settings = {
@@ -136,7 +167,8 @@ def trained(
             "validation": fingerprint(validation),
             "first": None if first is None else first.decided_by,
         }
-        own = model_folder(folder, f"{name}-{task.name}-{seed}", settings)
+        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
+        own = Path(folder) / f"{name}-{task.name}-{seed}-{digest}"
     return fitted(
         f"{name}-{seed}",
         config,
@@ -151,7 +183,7 @@ def trained(
 
 
 def fingerprint(task: Task) -> str:
-    """A hash of what a task holds: texts and encoder where there are any, else vectors."""
+    """Returns a hash of a task: of its texts and encoder where there are any, else of vectors."""
     parts: tuple[Any, ...] = (task.labels, list(task.ids), list(task.query_ids))
     encoder = task.encoder
     if encoder is None:
@@ -160,17 +192,12 @@ def fingerprint(task: Task) -> str:
     return _content(*parts, encoder.fingerprint, prefixes, task.documents, task.texts)
 
 
-def first_of(ranking: Ranking, count: int) -> Ranking:
-    """The lists of the first so many queries."""
-    return Ranking(items=ranking.items[:count], scores=ranking.scores[:count])
-
-
 def _content(*parts: Any) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for part in parts:
         if isinstance(part, (np.ndarray, jax.Array)):
             array = np.ascontiguousarray(part)
-            found.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
+            digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
         else:
-            found.update(json.dumps(part).encode())
-    return found.hexdigest()
+            digest.update(json.dumps(part).encode())
+    return digest.hexdigest()

@@ -1,30 +1,29 @@
-"""A cross-encoder: query and document in one sequence, a logit for each pair.
+"""A cross-encoder: query and document in one sequence, one logit for each pair.
 
     reranker = fit(train, Config(), validation=validation, first=first)
     final = refine(reranker, texts, search(first, texts, k=8))
 
-It reads every candidate anew, N passes a query where ToolRefiner takes one, and each score is that
-of its pair alone. ``[CLS] query [SEP] document [SEP]`` is laid out on the device from tokens that
-were made once, without padding in between, so that a pair is what HuggingFace's tokenizer makes of
-it (where neither text is cut: each has a limit of its own here).
+A cross-encoder reads each of N candidates with the query, where ToolRefiner takes one pass, and
+each score depends on its pair alone. The device lays out ``[CLS] query [SEP] document [SEP]`` from
+stored tokens, without padding in between: a pair has the tokens that HuggingFace's tokenizer gives
+it where neither text is cut. Each text has a limit of its own here.
 
-Letters: n queries, B a batch, N or k candidates, L tokens of a query, M of a document, I tools.
+Letters: n queries, B a batch, N or k candidates, L labels or tokens of a query, M tokens of a
+document, I tools.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, Float, Int
 
 from jaxret.encoders import TextEncoder
 from jaxret.encoders.padding import COARSE, pad
-from jaxret.methods import files
-from jaxret.methods.common import FirstStage, first_of, reranking_scores, trained, words
-from jaxret.methods.cross_encoder_objective import judgement
+from jaxret.methods.common import FirstStage, trained, words
 from jaxret.methods.tool2vec import tool2vec_stage
 from jaxret.nn.backbone import read_backbone, shallow, shallower
 from jaxret.nn.checkpoints import convert
@@ -35,7 +34,10 @@ from jaxret.retrieval.retriever import Reranker, Retriever
 from jaxret.retrieval.tokens import pair, reader
 from jaxret.runtime.validate import require
 from jaxret.task import Task
-from jaxret.training.config import TrainingConfig, from_plain, require_one_of
+from jaxret.training import losses
+from jaxret.training.batches import Tokens, shuffled
+from jaxret.training.config import TrainingConfig, require_one_of
+from jaxret.training.loop import Objective
 from jaxret.training.store import Hooks
 from jaxret.types import Params
 
@@ -49,7 +51,7 @@ class Config(TrainingConfig):
     """
 
     candidates: int = 8  # N, the right one among them; as many are reranked
-    leave_out: bool = False  # a training query, of Tool2Vec's means of its tools
+    leave_out: bool = False  # leaves each training query out of Tool2Vec's means of its tools
     layers: int | None = 3  # of the backbone; None: all
     pool: Pool = "mean"  # context: first token, dense layer, activation
     document_limit: int = 64  # tokens
@@ -57,7 +59,7 @@ class Config(TrainingConfig):
     epochs: float = 0.05
     learning_rate: float = 1e-4
     validate: float = 0.0125
-    validated: int = 200  # queries of the validation part that are looked at
+    validated: int = 200  # validation queries that are used
 
     def __post_init__(self):
         super().__post_init__()
@@ -81,14 +83,18 @@ def fit(
     """Trains the cross-encoder.
 
     Args:
-      task: with texts, documents and an encoder, whose backbone is trained on.
-      config: how.
-      validation: chooses the step.
-      first: whose candidates are reranked; None: Tool2Vec of the task.
+      task: the training queries, with texts, documents and an encoder, whose backbone is trained
+        further.
+      config: the settings.
+      validation: the queries on which the best step is chosen.
+      first: the stage whose candidates are reranked; None: Tool2Vec of the task.
       seed: of weights, order and dropout.
       name: shown in the progress bar and in errors.
       folder: where models are kept, found again and resumed; None keeps nothing.
-      hooks: what looks on.
+      hooks: the observers.
+
+    Returns:
+      the reranker.
 
     Raises:
       ValueError: if the task has no texts.
@@ -103,7 +109,7 @@ def fit(
     limits = {"query_limit": config.limit, "document_limit": config.document_limit}
     untrained = reranker(network, params, encoder, documents, **limits, name=name)
     untrained = untrained._replace(config=config)
-    table, scores = untrained.params[1], scorer(network)
+    table, scores = untrained.params[1], _scorer(network)
 
     def score(params, features, candidates, key=None):
         return scores((params, table), features, candidates, key)
@@ -121,7 +127,6 @@ def fit(
     def with_params(now):
         return untrained._replace(params=(now, table))
 
-    given = cache(lambda: first_of(stage.rank(validation, config.candidates), config.validated))
     best = trained(
         name,
         config,
@@ -132,36 +137,38 @@ def fit(
         hooks=hooks,
         start=params,
         objective=objective,
-        validate=lambda now: reranking_scores(with_params(now), validation, given()),
+        model=with_params,
         first=stage,
     )
     return with_params(best)
 
 
-def save(reranker: Reranker, folder: str | Path) -> None:
-    """Writes what `fit` returned; see `jaxret.methods.files`."""
-    network, (ids, mask) = reranker.params
-    params = {"network": network, "documents": {"ids": ids, "mask": mask}}
-    files.write(folder, "cross_encoder", reranker, params)
+def build(config: Config, params: Params, encoder: TextEncoder, name: str) -> Reranker:
+    """Makes the reranker of saved parameters.
 
+    Args:
+      config: that the cross-encoder was trained with.
+      params: the network's parameters, and the documents' tokens and mask.
+      encoder: the encoder that the cross-encoder was trained from.
+      name: shown in the progress bar and in errors.
 
-def load(folder: str | Path, encoder: TextEncoder) -> Reranker:
-    """Reads a cross-encoder; the encoder is the one it was trained from."""
-    saved = files.read(folder, "cross_encoder")
-    config, table = from_plain(Config, saved.config), saved.params["documents"]
+    Returns:
+      the reranker.
+    """
     backbone = shallower(encoder.backbone, config.layers)
     network = classifier(backbone, 1, pool=config.pool, compute=config.compute)
-    return Reranker(
-        name=saved.name,
-        read=reader(encoder, config.limit),
-        params=(saved.params["network"], (table["ids"], table["mask"])),
-        score=scorer(network),
-        config=config,
-    )
+    read, score = reader(encoder, config.limit), _scorer(network)
+    return Reranker(name=name, read=read, params=params, score=score, config=config)
 
 
 def read_published(directory: Path) -> tuple[Module, Params]:
     """Reads a HuggingFace sequence classifier with one logit, such as the MS MARCO cross-encoders.
+
+    Args:
+      directory: the checkpoint.
+
+    Returns:
+      the network and its parameters.
 
     Raises:
       ValueError: for a checkpoint of another kind, naming what does not fit.
@@ -182,30 +189,33 @@ def reranker(
     document_limit: int = 128,
     name: str = "cross_encoder",
 ) -> Reranker:
-    """The reranker.
+    """Makes a reranker of a cross-encoder.
 
     Args:
       network: from `read_published`, or `jaxret.nn.classifier.classifier` with one class.
       params: its parameters.
       encoder: for the tokens; its vocabulary must be the network's.
-      documents: of the I tools.
-      query_limit: tokens a query is cut to.
-      document_limit: tokens a document is cut to, its closing one counted in.
+      documents: the documents of the I tools.
+      query_limit: tokens that a query is cut to.
+      document_limit: tokens that a document is cut to, including the closing token.
       name: shown in the progress bar and in errors.
+
+    Returns:
+      the reranker.
     """
     # The first token, [CLS], is the query's alone.
     tokens = encoder.tokens(documents, kind="document", limit=document_limit + 1)
     ids, mask = pad([text[1:] for text in tokens], COARSE)
     table = (jnp.asarray(ids), jnp.asarray(mask))
     read = reader(encoder, query_limit)
-    return Reranker(name=name, read=read, params=(params, table), score=scorer(network))
+    return Reranker(name=name, read=read, params=(params, table), score=_scorer(network))
 
 
-def scorer(network: Module) -> Callable[..., Float[Array, "B k"]]:
-    """``score(params, features, candidates [B, k], key=None) -> [B, k]``, for use and training.
+def _scorer(network: Module) -> Callable[..., Float[Array, "B k"]]:
+    """Makes ``score(params, features, candidates [B, k], key=None) -> logits [B, k]``.
 
-    ``params`` are the network's and the documents' tokens and mask, [I, M] each; ``features`` hold
-    ``ids`` and ``mask`` of the queries.
+    ``params`` are the network's parameters, and the documents' tokens and mask, [I, M] each;
+    ``features`` hold ``ids`` and ``mask`` of the queries [B, L].
     """
 
     def score(params, features, candidates, key=None):
@@ -218,3 +228,57 @@ def scorer(network: Module) -> Callable[..., Float[Array, "B k"]]:
         return logits.reshape(candidates.shape)
 
     return score
+
+
+def judgement(
+    score: Callable[..., Float[Array, "B N"]],
+    tokens: Tokens,
+    labels: Int[np.ndarray, "n L"],
+    candidates: Int[np.ndarray, "n N"],
+    *,
+    size: int = 8,
+    seed: int = 0,
+) -> Objective:
+    """Makes the objective: select the right tool among wrong candidates.
+
+        - log softmax(s)_right        s the scores of one right tool and of wrong candidates
+
+    This is the usual loss for fine-tuning cross-encoders on passages. A query with several right
+    tools gives one example for each; none of its right tools is among the wrong candidates.
+
+    Args:
+      score: ``(params, features, candidates, key=)`` -> scores [B, N]; ``features`` hold ``ids``
+        and ``mask`` of the queries.
+      tokens: the n queries.
+      labels: their tools [n, L], padded with -1.
+      candidates: tools found by a first stage [n, N], best first, padded with -1; right ones are
+        removed.
+      size: examples a batch; a batch has size x N pairs.
+      seed: of the order.
+
+    Returns:
+      the objective.
+    """
+    rows, which = np.nonzero(labels >= 0)
+    wrong = [
+        [item for item in some if item >= 0 and item not in right]
+        for some, right in zip(candidates, labels, strict=True)
+    ]
+    shown = np.full((len(rows), candidates.shape[1]), -1, np.int32)
+    for example, (row, column) in enumerate(zip(rows, which, strict=True)):
+        items = [labels[row, column], *wrong[row]][: candidates.shape[1]]
+        shown[example, : len(items)] = items
+
+    def collate(examples):
+        ids, mask = pad([tokens[row] for row in rows[examples]], COARSE)
+        return {"ids": ids, "mask": mask, "candidates": shown[examples]}
+
+    def loss(params, batch, key):
+        features = {"ids": batch["ids"], "mask": batch["mask"]}
+        scores = score(params, features, batch["candidates"], key=key)
+        scores = jnp.where(batch["candidates"] >= 0, scores, -jnp.inf)
+        right = jnp.zeros((len(scores), 1), jnp.int32)  # the right tool is in the first column
+        return losses.softmax_ce(scores, right), {}
+
+    lengths = [len(tokens[row]) for row in rows]
+    return Objective(loss, shuffled(lengths, collate, size=size, seed=seed))

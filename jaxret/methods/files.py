@@ -1,22 +1,28 @@
-"""A trained model as files: ``params.safetensors`` and ``model.json``, to be taken elsewhere.
+"""Trained models as files: ``params.safetensors`` and ``model.json``.
 
-The folder holds all parameters and the method's settings. What is published anyway (tokenizer and
-architecture of the encoder) it does not hold: `load` of a method is given the encoder.
+    from jaxret import methods
+    methods.save(retriever, "best_mlc")
+    retriever = methods.load("best_mlc", encoder)
+
+The folder holds all parameters and the method's settings. The tokenizer and the architecture of the
+encoder are published elsewhere, so `load` takes the encoder.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from safetensors.numpy import save
+from jax.tree_util import SequenceKey, keystr
+from safetensors.numpy import save as to_bytes
 
 from jaxret.encoders import TextEncoder
+from jaxret.methods import cross_encoder, encoder_tuning, mlc, nudge, refiner, tool2vec, tool_rank
 from jaxret.nn.tensor_files import load_safetensors
-from jaxret.retrieval.dense import dense
 from jaxret.retrieval.retriever import Reranker, Retriever
 from jaxret.runtime import distributed
 from jaxret.training.config import from_plain
@@ -24,80 +30,92 @@ from jaxret.types import Params
 
 PARAMS, MODEL = "params.safetensors", "model.json"
 
+#: Of each method, the class of its settings and ``build(config, params, encoder, name)``.
+METHODS: dict[str, tuple[type, Callable[..., Any]]] = {
+    "tool2vec": (tool2vec.Config, tool2vec.build),
+    "nudge": (nudge.Config, tool2vec.build),
+    **{name: (kind, encoder_tuning.build) for name, kind in encoder_tuning.CONFIGS.items()},
+    "mlc": (mlc.Config, mlc.build),
+    "refiner": (refiner.Config, refiner.build),
+    "cross_encoder": (cross_encoder.Config, cross_encoder.build),
+    "tool_rank": (tool_rank.Config, tool_rank.build),
+}
 
-class Saved(NamedTuple):
-    """What `read` found."""
 
-    name: str  # of the retriever or reranker
-    config: dict[str, Any]  # fields of the method's Config
-    params: Params
-    facts: dict[str, Any]
-
-
-def write(
-    folder: str | Path, method: str, model: Retriever | Reranker, params: Params, **facts: Any
-) -> None:
-    """Writes a model; one that is there is replaced.
+def save(model: Retriever | Reranker, folder: str | Path) -> None:
+    """Writes a model that a method's ``fit`` returned; replaces a model in the folder.
 
     Args:
-      folder: is made where it is not there.
-      method: what made the model.
-      model: with its name and its config.
-      params: nested dicts of arrays.
-      **facts: what else JSON can hold.
+      model: the retriever or reranker.
+      folder: made where it does not exist.
 
     Raises:
-      ValueError: for a model that the method did not make.
+      ValueError: for a model that no method made.
     """
-    if model.config is None:
-        raise ValueError(f"{model.name!r} has no config: save what {method}.fit returned")
+    method = [name for name, (kind, _) in METHODS.items() if type(model.config) is kind]
+    if not method:
+        raise ValueError(f"{model.name!r} has no config of a method: save what a fit returned")
     if not distributed.leads():
         return
+    params, prior = model.params, getattr(model, "prior", None)
+    if isinstance(model, Retriever) and method[0] in encoder_tuning.CONFIGS:
+        assert model.encoder is not None
+        params = (params, model.encoder.params)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    leaves = jax.tree.leaves_with_path(params)
-    flat = {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
-    (folder / PARAMS).write_bytes(save({k: np.ascontiguousarray(x) for k, x in flat.items()}))
-    about = {"method": method, "name": model.name, "config": asdict(model.config), "facts": facts}
-    (folder / MODEL).write_text(json.dumps(about, indent=2) + "\n")
+    arrays = {path: np.ascontiguousarray(leaf) for path, leaf in flat({"params": params}).items()}
+    (folder / PARAMS).write_bytes(to_bytes(arrays))
+    about = {"method": method[0], "name": model.name, "config": asdict(model.config)}
+    (folder / MODEL).write_text(json.dumps(about | {"prior": prior}, indent=2) + "\n")
 
 
-def read(folder: str | Path, method: str) -> Saved:
+def load(folder: str | Path, encoder: TextEncoder | None = None) -> Any:
     """Reads a model.
 
+    Args:
+      folder: written by `save`.
+      encoder: the encoder that the model was trained from, with any weights. None for Tool-Rank,
+        and for a model whose queries are vectors.
+
+    Returns:
+      the `Retriever` or `Reranker`.
+
     Raises:
-      FileNotFoundError: if the folder holds none.
-      ValueError: if another method made it.
+      FileNotFoundError: if the folder holds no model.
+      ValueError: if the method or one of its settings is unknown.
     """
     folder = Path(folder)
     if not (folder / MODEL).is_file():
         raise FileNotFoundError(f"{folder} holds no model: it has no {MODEL}")
     about = json.loads((folder / MODEL).read_text())
-    if about["method"] != method:
-        raise ValueError(f"{folder} holds a model of {about['method']}, not of {method}")
-    params: Params = {}
-    for path, array in load_safetensors(folder / PARAMS).items():
-        *above, last = path.split("/")
-        inner = params
-        for key in above:
-            inner = inner.setdefault(key, {})
-        inner[last] = jnp.array(array)
-    return Saved(name=about["name"], config=about["config"], params=params, facts=about["facts"])
+    if about["method"] not in METHODS:
+        raise ValueError(f"{folder} holds a model of {about['method']!r}, which is no method here")
+    kind, build = METHODS[about["method"]]
+    arrays = load_safetensors(folder / PARAMS)
+    params = nested({path: jnp.array(array) for path, array in arrays.items()})["params"]
+    model = build(from_plain(kind, about["config"]), params, encoder, about["name"])
+    return model if about["prior"] is None else model._replace(prior=about["prior"])
 
 
-def read_dense(
-    folder: str | Path, method: str, kind: type, encoder: TextEncoder | None, cache: Path | None
-) -> Retriever:
-    """Reads a retriever that is one vector a tool, written with ``{"theta": ..}``.
+def flat(params: Params) -> dict[str, Any]:
+    """Flattens nested dicts and tuples of arrays to ``{"#0/blocks/0/kernel": array}``."""
 
-    Args:
-      folder: where it is.
-      method: that made it.
-      kind: the method's Config.
-      encoder: of the queries; None: they are vectors.
-      cache: where vectors of new queries are kept; None keeps nothing.
-    """
-    saved = read(folder, method)
-    theta = np.asarray(saved.params["theta"])
-    retriever = dense(saved.name, theta, encoder, cache=cache)
-    return retriever._replace(config=from_plain(kind, saved.config))
+    def name(key):
+        return f"#{key.idx}" if isinstance(key, SequenceKey) else keystr((key,), simple=True)
+
+    leaves = jax.tree.leaves_with_path(params)
+    return {"/".join(map(name, path)): leaf for path, leaf in leaves}
+
+
+def nested(arrays: dict[str, Any]) -> Params:
+    """Inverts `flat`."""
+    if set(arrays) == {""}:
+        return arrays[""]
+    groups: dict[str, dict[str, Any]] = {}
+    for path, array in arrays.items():
+        first, _, rest = path.partition("/")
+        groups.setdefault(first, {})[rest] = array
+    parts = {key: nested(group) for key, group in groups.items()}
+    if any(key.startswith("#") for key in parts):
+        return tuple(parts[f"#{i}"] for i in range(len(parts)))
+    return parts

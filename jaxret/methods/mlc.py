@@ -3,7 +3,7 @@
     retriever = fit(train, Config(epochs=3), validation=validation)
     ranking = search(retriever, texts, k=10)
 
-It can name only the tools it was trained on, and learns nothing from their documents.
+The classifier can return only the tools that it was trained on, and does not read their documents.
 
 Letters: n queries, B a batch, L tokens or labels, I tools, H hidden width.
 """
@@ -22,8 +22,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxret.encoders import TextEncoder
 from jaxret.encoders.padding import COARSE, pad
-from jaxret.methods import files
-from jaxret.methods.common import retrieval_scores, trained, words
+from jaxret.methods.common import trained, words
 from jaxret.methods.tool2vec import embeddings
 from jaxret.nn.classifier import Pool, classifier
 from jaxret.nn.functional import Module
@@ -32,9 +31,9 @@ from jaxret.retrieval.retriever import Retriever
 from jaxret.retrieval.tokens import reader
 from jaxret.task import Task
 from jaxret.training import losses
-from jaxret.training.batches import shuffled
-from jaxret.training.config import TrainingConfig, from_plain, require_one_of
-from jaxret.training.objectives import Objective, Tokens
+from jaxret.training.batches import Tokens, shuffled
+from jaxret.training.config import TrainingConfig, require_one_of
+from jaxret.training.loop import Objective
 from jaxret.training.store import Hooks
 from jaxret.types import Params, PRNGKey
 
@@ -53,8 +52,8 @@ class Config(TrainingConfig):
     """
 
     pool: Pool = "mean"  # context: first token, dense layer, activation
-    head: Literal["tool2vec", "random"] = "tool2vec"  # where it starts; random: as the reference
-    objective: Literal["softmax_ce", "bce"] = "softmax_ce"  # the reference's; bce: the paper's
+    head: Literal["tool2vec", "random"] = "tool2vec"  # initial head; the reference's is random
+    objective: Literal["softmax_ce", "bce"] = "softmax_ce"  # as in the reference; bce: the paper's
     limit: int = 96
     learning_rate: float = 2e-4
 
@@ -78,27 +77,30 @@ def fit(
     """Trains the classifier.
 
     Args:
-      task: with texts and an encoder, whose backbone is trained on.
-      config: how.
-      validation: chooses the step.
+      task: the training queries, with texts and an encoder, whose backbone is trained further.
+      config: the settings.
+      validation: the queries on which the best step is chosen.
       seed: of weights, order and dropout.
       name: shown in the progress bar and in errors.
       folder: where models are kept, found again and resumed; None keeps nothing.
-      hooks: what looks on.
+      hooks: the observers.
+
+    Returns:
+      the retriever.
 
     Raises:
       ValueError: if the task has no texts.
     """
     encoder, _, texts = words(task, name)
-    items = len(task.ids)
-    network = classifier(encoder.backbone, items, pool=config.pool, compute=config.compute)
+    items, pool = len(task.ids), config.pool
+    network = classifier(encoder.backbone, items, pool=pool, compute=config.compute)
     key = jax.random.key(seed)
     if config.head == "random":
         params = start(network, encoder, key)
     else:
         length = _pooled_length(encoder, texts[:256], config.limit)
         params = start(network, encoder, key, tools=embeddings(task), length=length)
-    untrained = retriever(network, params, encoder, items=items, limit=config.limit, name=name)
+    untrained = build(config, params, encoder, name)
 
     def objective():
         tokens = encoder.tokens(texts, kind="query", limit=config.limit)
@@ -115,25 +117,9 @@ def fit(
         hooks=hooks,
         start=params,
         objective=objective,
-        validate=lambda now: retrieval_scores(untrained._replace(params=now), validation),
+        model=lambda now: untrained._replace(params=now),
     )
-    return untrained._replace(params=best, config=config)
-
-
-def save(retriever: Retriever, folder: str | Path) -> None:
-    """Writes what `fit` returned; see `jaxret.methods.files`."""
-    files.write(folder, "mlc", retriever, retriever.params, items=retriever.items)
-
-
-def load(folder: str | Path, encoder: TextEncoder) -> Retriever:
-    """Reads a classifier; the encoder is the one it was trained from."""
-    saved = files.read(folder, "mlc")
-    config, items = from_plain(Config, saved.config), saved.facts["items"]
-    network = classifier(encoder.backbone, items, pool=config.pool, compute=config.compute)
-    made = retriever(
-        network, saved.params, encoder, items=items, limit=config.limit, name=saved.name
-    )
-    return made._replace(config=config)
+    return untrained._replace(params=best)
 
 
 def start(
@@ -144,16 +130,22 @@ def start(
     tools: Float[ArrayLike, "I H"] | None = None,
     length: float = 1.0,
 ) -> Params:
-    """Parameters before training: the encoder's weights under a head.
+    """Makes the parameters before training: the encoder's weights under a head.
 
     Args:
       network: from `jaxret.nn.classifier.classifier`.
-      encoder: whose backbone the network was built on.
+      encoder: the encoder whose backbone the network has.
       key: of the weights that no checkpoint has.
-      tools: vectors that the head starts from, Tool2Vec's as a rule: with the mean pool MLC then
-        begins as that retriever. None draws the head at random, as the reference does.
-      length: of the pooled vectors of queries, about, so that the first logits are neither flat
-        nor all but certain: 4.6 for MiniLM.
+      tools: vectors [I, H] that the head starts from, usually Tool2Vec's; with the mean pool MLC
+        then starts as that retriever. None draws a random head, as the reference does.
+      length: the approximate length of queries' pooled vectors, by which the first logits are
+        divided so that their softmax is neither flat nor one-hot: 4.6 for MiniLM.
+
+    Returns:
+      the parameters.
+
+    Raises:
+      ValueError: if the vectors have another width than the head.
     """
     params = {**network.init(key), "backbone": encoder.params}
     if tools is None:
@@ -167,37 +159,38 @@ def start(
     return {**params, "head": {"kernel": kernel, "bias": jnp.zeros(kernel.shape[1])}}
 
 
-def retriever(
-    network: Module,
-    params: Params,
-    encoder: TextEncoder,
-    *,
-    items: int,
-    limit: int | None = None,
-    name: str = "mlc",
-) -> Retriever:
-    """The retriever. Only the head is split over the catalogue: every device reads the query.
+def build(config: Config, params: Params, encoder: TextEncoder, name: str = "mlc") -> Retriever:
+    """Makes the retriever of a classifier.
+
+    Only the head is split over devices; every device reads the query.
 
     Args:
-      network: from `jaxret.nn.classifier.classifier`.
-      params: its parameters.
-      encoder: for the tokens.
-      items: I.
-      limit: tokens a query is cut to.
+      config: that the classifier is trained with.
+      params: of the network, from `start` or after training.
+      encoder: the encoder that the classifier is trained from.
       name: shown in the progress bar and in errors.
+
+    Returns:
+      the retriever.
     """
+    items = params["head"]["kernel"].shape[1]
+    network = classifier(encoder.backbone, items, pool=config.pool, compute=config.compute)
 
     def split(path, leaf):
         in_head = jax.tree_util.keystr(path[:1], simple=True) == "head"
         return P(*[None] * (np.ndim(leaf) - 1), "item") if in_head else P()
 
+    def score(params, features):
+        return network.apply(params, features["ids"], features["mask"])
+
     return Retriever(
         name=name,
-        read=reader(encoder, limit),
+        read=reader(encoder, config.limit),
         params=params,
-        score=_score(network),
+        score=score,
         split=(jax.tree.map_with_path(split, params), P()),
         items=items,
+        config=config,
     )
 
 
@@ -210,10 +203,21 @@ def classification(
     size: int = 32,
     seed: int = 0,
 ) -> Objective:
-    """Makes the objective: query tokens -> the tools (Tool2Vec, Section 4.2).
+    """Makes the objective: classify a query's tokens (Tool2Vec, Section 4.2).
 
-    The paper speaks of a binary decision a tool; its code minimises the softmax cross-entropy of
-    all right tools, which is the default here too (`losses.multi_label_bce` is the other).
+    The paper describes one binary decision a tool (`losses.multi_label_bce`). Its code minimises
+    the softmax cross-entropy of all right tools, which is the default here.
+
+    Args:
+      network: the classifier.
+      tokens: the n queries.
+      labels: their tools [n, L], padded with -1.
+      loss: maps logits [B, I] and labels [B, L] to the mean loss.
+      size: queries a batch.
+      seed: of the order.
+
+    Returns:
+      the objective.
     """
 
     def collate(rows):
@@ -229,15 +233,8 @@ def classification(
     )
 
 
-def _score(network):
-    def score(params, features):
-        return network.apply(params, features["ids"], features["mask"])
-
-    return score
-
-
 def _pooled_length(encoder, texts, limit) -> float:
-    """The mean length of pooled queries, before training."""
+    """Returns the mean length of queries' pooled vectors before training."""
     ids, mask = map(jnp.asarray, pad(encoder.tokens(texts, kind="query", limit=limit)))
     pooled = mean_pool(jax.jit(encoder.network.apply)(encoder.params, ids, mask), mask)
     return float(jnp.linalg.norm(pooled, axis=1).mean())

@@ -1,7 +1,9 @@
-"""NUDGE: tool embeddings moved towards the queries that used them, as far as validation says.
+"""NUDGE: tool embeddings moved towards the queries that used them, by a validated distance.
 
-With unit rows e_i, and g_i the sum of the training queries with label i at length 1, both forms
-maximise the sum of q . e'_i over the pairs of query and label, within a distance of e_i:
+    retriever = fit(train, Config(form="n"), validation=validation)
+
+With unit rows e_i, and g_i the sum of the training queries with label i, scaled to length 1, both
+forms maximise the sum of q . e'_i over the pairs of query and label, within a distance of e_i:
 
     NUDGE-M    e'_i = e_i + gamma g_i                            ||e'_i - e_i|| <= gamma
     NUDGE-N    e'_i = g_i                                        where g_i is within reach
@@ -9,15 +11,13 @@ maximise the sum of q . e'_i over the pairs of query and label, within a distanc
                       u_i = g_i - (e_i . g_i) e_i at length 1    ||e'_i - e_i||^2 <= gamma,
                                                                  ||e'_i|| = 1
 
-(Zeighami, Wellmer and Parameswaran 2024.) One gamma serves all rows. It is the smallest for which
-the most validation queries have a label ranked first: exactly for M, on a grid for N. Rows without
-a training query stay; under N so do, as in the reference, rows with e_i . g_i < 0, although
-turning them would serve the objective too.
+(Zeighami, Wellmer and Parameswaran 2024.) One gamma serves all rows: the smallest with which the
+most validation queries have a label ranked first, exactly for M and on a grid for N. Rows without
+a training query stay. Under N, rows with e_i . g_i < 0 stay too, as in the reference, although
+turning them would raise the objective.
 
 Either form is ``e'_i = a_i e_i + b_i g_i``, so validation needs the products of its queries with e
-and with g, once, and not a catalogue for every gamma.
-
-    retriever = fit(train, Config(form="n"), validation=validation)
+and g once, rather than one catalogue for each gamma.
 
 Letters: N training queries, V validation queries, I tools, L labels a query, d width.
 """
@@ -31,9 +31,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxret.encoders import TextEncoder
-from jaxret.methods import files
-from jaxret.methods.tool2vec import usage
+from jaxret.methods.tool2vec import unit_rows, usage
 from jaxret.retrieval.dense import dense
 from jaxret.retrieval.retriever import Retriever
 from jaxret.runtime.validate import require
@@ -46,13 +44,13 @@ _BATCH = 16  # validation queries at a time: 16 x L x I numbers
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Which form.
+    """Settings of NUDGE.
 
     Raises:
       ValueError: for a form that is neither.
     """
 
-    form: Literal["m", "n"] = "n"
+    form: Literal["m", "n"] = "n"  # NUDGE-M or NUDGE-N
 
     def __post_init__(self):
         require_one_of("form", self.form, FORMS)
@@ -69,11 +67,11 @@ def fit(
     """Moves the documents' embeddings of a task.
 
     Args:
-      task: whose queries and labels say where to.
+      task: the training queries and their tools, which decide the directions.
       config: the form.
-      validation: says how far.
+      validation: the queries on which gamma is chosen.
       name: shown in the progress bar and in errors.
-      cache: where vectors of new queries are kept; None keeps nothing.
+      cache: folder for the vectors of new queries; None keeps nothing.
 
     Returns:
       a retriever of texts, or of vectors where the task has no encoder.
@@ -85,18 +83,6 @@ def fit(
     return retriever._replace(config=config)
 
 
-def save(retriever: Retriever, folder: str | Path) -> None:
-    """Writes what `fit` returned; see `jaxret.methods.files`."""
-    files.write(folder, "nudge", retriever, {"theta": retriever.params})
-
-
-def load(
-    folder: str | Path, encoder: TextEncoder | None, *, cache: Path | None = None
-) -> Retriever:
-    """Reads a retriever; without an encoder its queries are vectors."""
-    return files.read_dense(folder, "nudge", Config, encoder, cache)
-
-
 def nudge_m(
     theta: Float[Array, "I d"],
     queries: Float[Array, "N d"],
@@ -104,26 +90,28 @@ def nudge_m(
     val_queries: Float[Array, "V d"],
     val_labels: Int[Array, "V M"],
 ) -> tuple[Float[Array, "I d"], Float[Array, ""]]:
-    """NUDGE-M: every tool that was used moves by the same distance.
+    """Computes NUDGE-M: every used tool moves by the same distance.
 
-    At this gamma one validation label is level with its rival: it is the smallest step beyond
-    which that label wins.
+    At the chosen gamma one validation label is level with its rival; beyond gamma that label wins.
 
     Args:
-      theta: tool embeddings; they are scaled to length 1 first.
-      queries: of training.
-      labels: their tools, -1 pads.
-      val_queries: none of them in training.
-      val_labels: their tools, -1 pads.
+      theta: tool embeddings [I, d], of any length; they are first scaled to length 1.
+      queries: vectors of the training queries [N, d].
+      labels: their tools [N, L], padded with -1.
+      val_queries: vectors of other queries, on which gamma is chosen [V, d].
+      val_labels: their tools [V, M], padded with -1.
 
     Returns:
-      the embeddings [I, d], no longer of length 1 and meant for inner products; and gamma [], the
+      the embeddings [I, d], for inner products and no longer of length 1; and gamma [], the
       distance that each used tool moved.
+
+    Raises:
+      ValueError: without validation queries.
     """
     theta, towards = _directions(theta, queries, labels, val_queries)
 
     def wins(one):
-        """From which gamma on, and up to which, each label of a query is the best of all items."""
+        """Returns the gammas between which each label of a query is the best of all items."""
         query, right = one
         s, h = theta @ query, towards @ query
         ahead, slower = s[None] - s[right][:, None], h[right][:, None] - h[None]  # [L, I]
@@ -149,17 +137,20 @@ def nudge_n(
     val_queries: Float[Array, "V d"],
     val_labels: Int[Array, "V M"],
 ) -> tuple[Float[Array, "I d"], Float[Array, ""]]:
-    """NUDGE-N: tools turn on the unit sphere, each by the same angle at most.
+    """Computes NUDGE-N: tools turn on the unit sphere, each by the same angle at most.
 
     Args:
-      theta: tool embeddings; they are scaled to length 1 first.
-      queries: of training.
-      labels: their tools, -1 pads.
-      val_queries: none of them in training.
-      val_labels: their tools, -1 pads.
+      theta: tool embeddings [I, d], of any length; they are first scaled to length 1.
+      queries: vectors of the training queries [N, d].
+      labels: their tools [N, L], padded with -1.
+      val_queries: vectors of other queries, on which gamma is chosen [V, d].
+      val_labels: their tools [V, M], padded with -1.
 
     Returns:
-      unit embeddings [I, d]; and gamma [], of `GRID`: the squared distance that none exceeds.
+      unit embeddings [I, d]; and gamma [], the largest squared distance of a row, from `GRID`.
+
+    Raises:
+      ValueError: without validation queries.
     """
     theta, towards = _directions(theta, queries, labels, val_queries)
     cosine = (theta * towards).sum(axis=1)
@@ -190,12 +181,7 @@ FORMS = {"m": nudge_m, "n": nudge_n}
 
 
 def _directions(theta, queries, labels, val_queries):
-    """The rows e and the directions g; g is 0 for tools without training queries."""
+    """Returns the rows e and the directions g; g is 0 for tools without training queries."""
     require("the number of validation queries", len(val_queries), ">= 1", lambda n: n >= 1)
     _, sums = usage(queries, labels, len(theta))
-    return _unit(theta), _unit(sums)
-
-
-def _unit(rows):
-    length = jnp.linalg.norm(rows, axis=1, keepdims=True)
-    return rows / jnp.where(length > 0, length, 1)
+    return unit_rows(theta), unit_rows(sums)

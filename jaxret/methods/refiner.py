@@ -3,29 +3,27 @@
     reranker = fit(train, Config(), validation=validation)           on Tool2Vec, or first=..
     final = refine(reranker, texts, search(first, texts, k=32))
 
-Candidates of the training queries come from the first stage too. Tool2Vec's means would then hold
-the query itself, as a candidate's score and in the vector that the refiner sees. So each query is
-left out of its own tools' means (``leave_out``). Another first stage is not trained again without
-each query: its training candidates are better than those of new queries.
+The candidates of the training queries come from the first stage too. Tool2Vec's means contain the
+training query itself, both in the candidates' scores and in the vectors that the refiner reads, so
+each query is left out of the means of its own tools (``leave_out``). Another first stage is not
+retrained without each query; its training candidates are better than those of new queries.
 
-Letters: B queries, L tokens, N candidates, I tools, d width of their vectors.
+Letters: n queries, B a batch, L tokens or labels, N candidates, I tools, d width of their vectors.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Literal
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
-from jaxtyping import Float
+import numpy as np
+from jaxtyping import Float, Int
 
 from jaxret.encoders import TextEncoder
-from jaxret.methods import files
+from jaxret.encoders.padding import COARSE, pad
 from jaxret.methods.common import FirstStage, reranking_scores, trained, words
-from jaxret.methods.refiner_objective import refinement
 from jaxret.methods.tool2vec import embeddings, own_left_out, tool2vec_stage
 from jaxret.nn.backbone import shallow, shallower
 from jaxret.nn.functional import Module
@@ -34,9 +32,12 @@ from jaxret.retrieval.retriever import Reranker, Retriever
 from jaxret.retrieval.tokens import reader
 from jaxret.runtime.validate import require
 from jaxret.task import Task
-from jaxret.training.config import TrainingConfig, from_plain, require_one_of
+from jaxret.training import losses
+from jaxret.training.batches import Tokens, shuffled
+from jaxret.training.config import TrainingConfig, require_one_of
+from jaxret.training.loop import Objective
 from jaxret.training.store import Hooks
-from jaxret.types import Params, PRNGKey
+from jaxret.types import Params
 
 TOOLS = ("tool2vec", "documents")
 
@@ -51,13 +52,13 @@ class Config(TrainingConfig):
 
     candidates: int = 32  # N
     first_weights: tuple[float, ...] = (0.0, 5.0, 10.0, 20.0)  # that `with_first` tries
-    prior: float = 0.0  # weight of the first stage's score in the logits while training, and later
-    tools: Literal["tool2vec", "documents"] = "tool2vec"  # the vectors that the refiner sees
-    places: Places = "shared"  # rank: the first stage's order can be seen; reference: as the code
-    leave_out: bool = True  # a training query, of the means of its own tools
+    prior: float = 0.0  # weight of the first stage's score in the logits, in training and in use
+    tools: Literal["tool2vec", "documents"] = "tool2vec"  # the vectors that the refiner reads
+    places: Places = "shared"  # rank: the refiner sees the first stage's order; reference: the code
+    leave_out: bool = True  # leaves each training query out of the means of its own tools
     inject_missing: bool = False  # right tools that were missed replace the last candidates
     layers: int | None = 3  # of the backbone; None: all
-    projection: Projection = "identity"  # where it starts; normal: N(0, 0.2^2), as the code
+    projection: Projection = "identity"  # initial projection; normal: N(0, 0.2^2), as the code
     limit: int = 96
     epochs: float = 2
     learning_rate: float = 3e-4
@@ -84,14 +85,17 @@ def fit(
     """Trains the refiner.
 
     Args:
-      task: with texts and an encoder, whose backbone is trained on.
-      config: how.
-      validation: chooses the step.
-      first: whose candidates are refined; None: Tool2Vec of the task.
+      task: the training queries, with texts and an encoder, whose backbone is trained further.
+      config: the settings.
+      validation: the queries on which the best step is chosen.
+      first: the stage whose candidates are refined; None: Tool2Vec of the task.
       seed: of weights, order and dropout.
       name: shown in the progress bar and in errors.
       folder: where models are kept, found again and resumed; None keeps nothing.
-      hooks: what looks on.
+      hooks: the observers.
+
+    Returns:
+      the reranker.
 
     Raises:
       ValueError: if the task has no texts.
@@ -99,17 +103,17 @@ def fit(
     encoder, _, texts = words(task, name)
     stage = tool2vec_stage(task, config.leave_out) if first is None else FirstStage.of(first)
     tools = embeddings(task) if config.tools == "tool2vec" else task.theta
-    backbone, weights = encoder.backbone, encoder.params
+    weights = encoder.params
     if config.layers is not None:
-        backbone, weights = shallow(backbone, weights, config.layers)
-    network = _network(backbone, tools.shape[1], config)
-    params = start(network, weights, jax.random.key(seed))
-    untrained = reranker(network, params, encoder, tools, limit=config.limit, name=name)
-    untrained = untrained._replace(prior=config.prior, config=config)
+        _, weights = shallow(encoder.backbone, weights, config.layers)
+    network = _network(encoder, tools.shape[1], config)
+    params = {**network.init(jax.random.key(seed)), "backbone": weights}
+    untrained = build(config, (params, tools), encoder, name)
+    table = untrained.params[1]
 
     def objective():
         found = stage.rank(task, config.candidates)
-        own = None  # how a training query sees its own tools, where it is part of them
+        own = None
         if config.leave_out and config.tools == "tool2vec":
             own = own_left_out(task.queries, task.labels, task.theta)
         return refinement(
@@ -126,9 +130,8 @@ def fit(
         )
 
     def with_params(now):
-        return untrained._replace(params=(now, untrained.params[1]))
+        return untrained._replace(params=(now, table))
 
-    given = cache(lambda: stage.rank(validation, config.candidates))
     best = trained(
         name,
         config,
@@ -139,7 +142,7 @@ def fit(
         hooks=hooks,
         start=params,
         objective=objective,
-        validate=lambda now: reranking_scores(with_params(now), validation, given()),
+        model=with_params,
         first=stage,
         deciding=replace(config, first_weights=()),
     )
@@ -155,13 +158,17 @@ def with_first(
 ) -> Reranker:
     """Adds the first stage's score, with the weight that validates best.
 
-    Ours: the paper lets the second stage forget what the first one thought.
+    Ours: the paper's second stage ignores the scores of the first.
 
     Args:
       trained: from `fit`.
-      weights: to be tried, such as ``config.first_weights``; of equals the first is taken.
-      validation: chooses by recall at the first of `jaxret.methods.common.CUTS`.
+      weights: to try, such as ``config.first_weights``; of equally good ones the first is taken.
+      validation: the queries on which the weight is chosen, by recall at the smallest of
+        `jaxret.methods.common.CUTS`.
       first: the stage before.
+
+    Returns:
+      the reranker with the chosen weight as its ``prior``.
     """
     found = FirstStage.of(first).rank(validation, trained.config.candidates)
 
@@ -172,27 +179,40 @@ def with_first(
     return trained._replace(prior=max(weights, key=score))
 
 
-def save(reranker: Reranker, folder: str | Path) -> None:
-    """Writes what `fit` or `with_first` returned; see `jaxret.methods.files`."""
-    network, tools = reranker.params
-    params = {"network": network, "tools": tools}
-    files.write(folder, "refiner", reranker, params, prior=reranker.prior)
+def build(config: Config, params: Params, encoder: TextEncoder, name: str = "refiner") -> Reranker:
+    """Makes the reranker of a refiner.
+
+    Args:
+      config: that the refiner is trained with.
+      params: the network's parameters, and the vectors [I, d] of the tools, those of training; a
+        tool that is added later needs only its row.
+      encoder: the encoder that the refiner is trained from.
+      name: shown in the progress bar and in errors.
+
+    Returns:
+      the reranker, with the weight ``config.prior`` of the first stage's score.
+    """
+    weights, tools = params
+    network = _network(encoder, tools.shape[1], config)
+
+    def score(params, features, candidates):
+        weights, table = params
+        shown = table[jnp.maximum(candidates, 0)]
+        return network.apply(weights, features["ids"], features["mask"], shown, candidates >= 0)
+
+    return Reranker(
+        name=name,
+        read=reader(encoder, config.limit),
+        params=(weights, jnp.asarray(tools)),
+        score=score,
+        prior=config.prior,
+        config=config,
+    )
 
 
-def load(folder: str | Path, encoder: TextEncoder) -> Reranker:
-    """Reads a refiner; the encoder is the one it was trained from."""
-    saved = files.read(folder, "refiner")
-    config, tools = from_plain(Config, saved.config), saved.params["tools"]
-    backbone = shallower(encoder.backbone, config.layers)
-    network = _network(backbone, tools.shape[1], config)
-    params = saved.params["network"]
-    made = reranker(network, params, encoder, tools, limit=config.limit, name=saved.name)
-    return made._replace(prior=saved.facts["prior"], config=config)
-
-
-def _network(backbone, width, config) -> Module:
+def _network(encoder: TextEncoder, width: int, config: Config) -> Module:
     return refiner(
-        backbone,
+        shallower(encoder.backbone, config.layers),
         width,
         places=config.places,
         projection=config.projection,
@@ -200,37 +220,90 @@ def _network(backbone, width, config) -> Module:
     )
 
 
-def start(network: Module, weights: Params, key: PRNGKey) -> Params:
-    """Parameters before training: a backbone's weights, a new projection and read-out."""
-    return {**network.init(key), "backbone": weights}
-
-
-def reranker(
+def refinement(
     network: Module,
-    params: Params,
-    encoder: TextEncoder,
-    tools: Float[ArrayLike, "I d"],
+    tokens: Tokens,
+    labels: Int[np.ndarray, "n L"],
+    candidates: Int[np.ndarray, "n N"],
+    tools: Float[np.ndarray, "I d"],
     *,
-    limit: int | None = None,
-    name: str = "refiner",
-) -> Reranker:
-    """The reranker.
+    own: Callable[[Int[np.ndarray, " B"]], Float[np.ndarray, "B L d"]] | None = None,
+    prior: Float[np.ndarray, "n N"] | None = None,
+    inject_missing: bool = False,
+    size: int = 32,
+    seed: int = 0,
+) -> Objective:
+    """Makes the objective: binary cross-entropy at every candidate (Tool2Vec, Section 4.3).
+
+    What the reference does with right tools that the first stage missed is not published. By
+    default the candidates stay as they were retrieved, as in use.
 
     Args:
       network: from `jaxret.nn.refiner.refiner`.
-      params: its parameters.
-      encoder: for the tokens.
-      tools: the vectors it was trained with; a tool that came later needs only its row.
-      limit: tokens a query is cut to.
-      name: shown in the progress bar and in errors.
+      tokens: the n queries.
+      labels: their tools [n, L], padded with -1.
+      candidates: tools found by the first stage [n, N], best first, padded with -1.
+      tools: the vectors of all tools [I, d].
+      own: maps positions of queries [B] to vectors of their own tools [B, L, d], which replace
+        those in ``tools``: `jaxret.methods.tool2vec.own_left_out` where the vectors are means of
+        the queries. None replaces nothing.
+      prior: the first stage's weighted scores [n, N], added to the logits so that the network
+        learns what the first stage does not know. Their mean over all candidates is subtracted: it
+        changes no ranking, and the read-out's bias need not learn it. Ours.
+      inject_missing: replaces the last candidates by right tools that were missed.
+      size: queries a batch.
+      seed: of the order.
+
+    Returns:
+      the objective.
+
+    Raises:
+      ValueError: for both ``prior`` and ``inject_missing``: injected tools have no prior.
     """
+    if prior is not None and inject_missing:
+        raise ValueError("inject_missing: a tool that the first stage missed has no prior score")
+    given = np.zeros(candidates.shape, np.float32)
+    if prior is not None:
+        present = candidates >= 0
+        given[present] = prior[present] - prior[present].mean()
+    shown = _with_missing(candidates, labels) if inject_missing else candidates
 
-    def score(params, features, candidates):
-        network_params, table = params
-        shown = table[jnp.maximum(candidates, 0)]
-        ids, mask = features["ids"], features["mask"]
-        return network.apply(network_params, ids, mask, shown, candidates >= 0)
+    def collate(rows):
+        ids, mask = pad([tokens[row] for row in rows], COARSE)
+        some, right = shown[rows], labels[rows]
+        vectors = tools[np.maximum(some, 0)]
+        if own is not None:
+            mine = (some[:, :, None] == right[:, None, :]) & (right >= 0)[:, None, :]
+            query, column, label = np.nonzero(mine)
+            vectors[query, column] = own(rows)[query, label]
+        return {
+            "ids": ids,
+            "mask": mask,
+            "labels": right,
+            "candidates": some,
+            "prior": given[rows],
+            "tools": vectors,
+        }
 
-    return Reranker(
-        name=name, read=reader(encoder, limit), params=(params, jnp.asarray(tools)), score=score
-    )
+    def loss(params, batch, key):
+        present = batch["candidates"] >= 0
+        logits = network.apply(
+            params, batch["ids"], batch["mask"], batch["tools"], present, key=key
+        )
+        logits += batch["prior"]
+        return losses.multi_label_bce(logits, batch["labels"], batch["candidates"]), {}
+
+    return Objective(loss, shuffled([len(text) for text in tokens], collate, size=size, seed=seed))
+
+
+def _with_missing(
+    candidates: Int[np.ndarray, "n N"], labels: Int[np.ndarray, "n L"]
+) -> Int[np.ndarray, "n N"]:
+    """Replaces the last wrong candidates by right tools that are missing."""
+    result = candidates.copy()
+    for row, right in zip(result, labels, strict=True):
+        right = right[right >= 0]  # a position without a candidate counts as wrong
+        missing = [label for label in right if label not in row]
+        wrong = [column for column in reversed(range(len(row))) if row[column] not in right]
+        row[wrong[: len(missing)]] = missing[: len(wrong)]
+    return result

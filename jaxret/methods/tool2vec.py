@@ -1,16 +1,15 @@
-"""Tool2Vec: a tool's embedding is the mean of the queries that used it.
+"""Tool2Vec: a tool's embedding is the mean of the queries that used the tool.
 
     v_i = mean of q over the training queries with label i          (Tool2Vec, Section 4.1, Fig. 4)
-
-The mean of unit vectors is shorter than 1, the more so the more widely a tool is used, and a dot
-product then favours tools with narrow use. The paper does not say whether it scales the mean back
-to length 1 and its evaluation code does not; we do by default, because on ToolLens that alone
-lifts R@5 from 0.446 to 0.688 with frozen MiniLM (`experiments.evaluate_retrieval`).
 
     retriever = fit(train, Config())
     ranking = search(retriever, texts, k=10)
 
-An encoder tuned for it: `jaxret.methods.query2query`.
+The mean of unit vectors is shorter than 1, and the shorter the more varied the use of the tool, so
+that inner products favour tools with narrow use. The paper does not say whether it scales the means
+to length 1, and its evaluation code does not. We scale by default: on ToolLens that alone lifts R@5
+from 0.446 to 0.688 with frozen MiniLM (`experiments.evaluate_retrieval`). An encoder is tuned for
+Tool2Vec by the objective query2query of `jaxret.methods.encoder_tuning`.
 
 Letters: N queries, L labels a query, I tools, d width.
 """
@@ -18,6 +17,7 @@ Letters: N queries, L labels a query, I tools, d width.
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,25 +28,25 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
 from jaxret.encoders import TextEncoder
-from jaxret.methods import files
 from jaxret.methods.common import FirstStage
 from jaxret.retrieval.dense import dense, inner_product
 from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import Retriever, search
 from jaxret.runtime.validate import require
 from jaxret.task import Task
+from jaxret.types import Params
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """How usage becomes a vector.
+    """Settings of the means.
 
     Raises:
       ValueError: for a weight outside of [0, 1].
     """
 
-    normalise: bool = True  # scales the means to length 1; False is the reference
-    mix: float = 1.0  # weight of usage against the document
+    normalise: bool = True  # scales the means to length 1; the reference does not
+    mix: float = 1.0  # weight of the mean; the document has 1 - mix
 
     def __post_init__(self):
         require("mix", self.mix, "in [0, 1]", lambda weight: 0 <= weight <= 1)
@@ -55,13 +55,13 @@ class Config:
 def fit(
     task: Task, config: Config, *, name: str = "tool2vec", cache: Path | None = None
 ) -> Retriever:
-    """Makes the tools' vectors of a training task.
+    """Makes a retriever from the usage of a training task.
 
     Args:
-      task: whose queries and labels are the usage.
-      config: how.
+      task: the training queries, their tools and the documents.
+      config: the settings.
       name: shown in the progress bar and in errors.
-      cache: where vectors of new queries are kept; None keeps nothing.
+      cache: folder for the vectors of new queries; None keeps nothing.
 
     Returns:
       a retriever of texts, or of vectors where the task has no encoder.
@@ -70,23 +70,30 @@ def fit(
     return retriever._replace(config=config)
 
 
-def save(retriever: Retriever, folder: str | Path) -> None:
-    """Writes what `fit` returned; see `jaxret.methods.files`."""
-    files.write(folder, "tool2vec", retriever, {"theta": retriever.params})
+def build(config: Any, params: Params, encoder: TextEncoder | None, name: str) -> Retriever:
+    """Makes the retriever of saved rows.
 
+    Args:
+      config: the settings, Tool2Vec's or NUDGE's.
+      params: the tools' vectors [I, d].
+      encoder: of the queries; None where they are vectors.
+      name: shown in the progress bar and in errors.
 
-def load(
-    folder: str | Path, encoder: TextEncoder | None, *, cache: Path | None = None
-) -> Retriever:
-    """Reads a retriever; without an encoder its queries are vectors."""
-    return files.read_dense(folder, "tool2vec", Config, encoder, cache)
+    Returns:
+      the retriever.
+    """
+    return dense(name, params, encoder)._replace(config=config)
 
 
 def embeddings(task: Task, config: Config = Config()) -> Float[np.ndarray, "I d"]:
-    """Tool2Vec of a training task.
+    """Computes Tool2Vec's embeddings of a training task.
+
+    Args:
+      task: the training queries, their tools and the documents.
+      config: the settings.
 
     Returns:
-      [I, d], on the host.
+      one row a tool [I, d], on the host.
     """
     make = jax.jit(tool2vec, static_argnames=("normalise", "mix"))
     arrays = (task.queries, task.labels, task.theta)
@@ -101,45 +108,58 @@ def tool2vec(
     normalise: bool = True,
     mix: float = 1.0,
 ) -> Float[Array, "I d"]:
-    """Tool embeddings from usage; a tool without usage keeps its document.
+    """Computes tool embeddings from usage.
 
     Args:
-      queries: unit vectors of the training queries.
-      labels: the tools that each used, -1 pads.
-      documents: unit vectors of the tools' documents.
-      normalise: scales the means, and the mixtures, to length 1; False is the reference.
-      mix: weight of usage against the document, in [0, 1].
+      queries: unit vectors of the training queries [N, d].
+      labels: the tools of each query [N, L], padded with -1.
+      documents: unit vectors of the tools' documents [I, d].
+      normalise: scales the means, and the mixtures, to length 1; the reference does not.
+      mix: weight of the mean, in [0, 1].
 
     Returns:
       rows [I, d]: ``mix v_i + (1 - mix) document_i``, or ``document_i`` where no query used tool i.
+
+    Raises:
+      ValueError: for a weight outside [0, 1].
     """
     require("mix", mix, "in [0, 1]", lambda weight: 0 <= weight <= 1)
     uses, sums = usage(queries, labels, len(documents))
     means = sums / jnp.maximum(uses, 1)[:, None]
     if normalise:
-        means = _unit(means)
+        means = unit_rows(means)
     mixed = mix * means + (1 - mix) * documents
     if normalise:
-        mixed = _unit(mixed)
+        mixed = unit_rows(mixed)
     return jnp.where(uses[:, None] > 0, mixed, documents)
 
 
 def usage(
     queries: Float[Array, "N d"], labels: Int[Array, "N L"], items: int
 ) -> tuple[Float[Array, " I"], Float[Array, "I d"]]:
-    """Counts how often each tool was used, and sums the queries that used it.
+    """Counts and sums the queries that used each tool.
+
+    Args:
+      queries: vectors of the queries [N, d].
+      labels: the tools of each query [N, L], padded with -1.
+      items: the number of tools, I.
 
     Returns:
       the counts [I] and the sums [I, d]; 0 for a tool that no query used.
     """
-    rows = jnp.where(labels >= 0, labels, items).reshape(-1)  # pads fall into a row past the end
+    rows = jnp.where(labels >= 0, labels, items).reshape(-1)  # padding goes to a row past the end
     ones = jnp.ones(len(rows), queries.dtype)
     each = jnp.repeat(queries, labels.shape[1], axis=0)
     uses = jax.ops.segment_sum(ones, rows, items + 1)[:items]
     return uses, jax.ops.segment_sum(each, rows, items + 1)[:items]
 
 
-def _unit(rows):
+def unit_rows(rows: Float[Array, "I d"]) -> Float[Array, "I d"]:
+    """Returns the rows scaled to length 1; rows of zeros stay.
+
+    Returns:
+      the rows [I, d].
+    """
     length = jnp.linalg.norm(rows, axis=1, keepdims=True)
     return rows / jnp.where(length > 0, length, 1)
 
@@ -149,19 +169,22 @@ def own_left_out(
     labels: Int[ArrayLike, "N L"],
     documents: Float[ArrayLike, "I d"],
 ) -> Callable[[Int[np.ndarray, " B"]], Float[np.ndarray, "B L d"]]:
-    """Positions of training queries -> the embeddings of their own tools, made without them.
+    """Computes leave-one-out embeddings of training queries' own tools.
 
-    A training query is part of the means of its own tools, so these look better to it than they
-    will to new queries, and what is trained on them learns to find a query in its own mean: the
-    more so the fewer queries a tool has. Ours: the paper does not speak of it.
+    A training query is part of the means of its own tools. To that query the means are closer than
+    they will be to new queries, the more so the fewer queries a tool has, and a reranker trained on
+    them learns to find a query in its own mean. Leaving the query out is ours; the paper does not
+    mention it.
 
     Args:
-      queries: as `tool2vec` takes them.
-      labels: likewise.
-      documents: likewise. Means are scaled to length 1.
+      queries: unit vectors of the training queries [N, d].
+      labels: the tools of each query [N, L], padded with -1.
+      documents: unit vectors of the tools' documents [I, d].
 
     Returns:
-      a function on the host; where a label is -1 its result means nothing.
+      a function on the host from positions of queries [B] to the embeddings of their tools
+      [B, L, d], each a mean over the other queries, scaled to length 1. Rows of padding are
+      undefined.
     """
     vectors, tools, texts = np.asarray(queries), np.asarray(labels), np.asarray(documents)
     uses, sums = map(np.asarray, usage(jnp.asarray(vectors), jnp.asarray(tools), len(texts)))
@@ -170,7 +193,7 @@ def own_left_out(
         own = tools[rows]
         rest = sums[own] - vectors[rows][:, None]
         length = np.linalg.norm(rest, axis=2, keepdims=True)
-        alone = (uses[own] < 1.5)[..., None]  # no other query used it
+        alone = (uses[own] < 1.5)[..., None]  # no other query used the tool
         return np.where(alone, texts[own], rest / np.where(alone | (length == 0), 1, length))
 
     return without
@@ -181,10 +204,15 @@ def left_out(
     labels: Int[ArrayLike, "N L"],
     documents: Float[ArrayLike, "I d"],
 ) -> Retriever:
-    """Tool2Vec for its own training queries, each left out of the means of its tools.
+    """Makes Tool2Vec for its own training queries, each left out of the means of its tools.
 
-    In the place of texts `search` takes positions of training queries here, [M, 1]. Arguments are
-    those of `own_left_out`.
+    Args:
+      queries: unit vectors of the training queries [N, d].
+      labels: the tools of each query [N, L], padded with -1.
+      documents: unit vectors of the tools' documents [I, d].
+
+    Returns:
+      a retriever that reads positions of training queries [M, 1] in place of texts.
     """
     vectors, tools = np.asarray(queries), np.asarray(labels)
     without = own_left_out(queries, labels, documents)
@@ -215,9 +243,12 @@ def tool2vec_stage(task: Task, leave_out: bool) -> FirstStage:
     """Makes Tool2Vec of a training task a first stage.
 
     Args:
-      task: whose usage it is.
-      leave_out: whether its own queries are left out of the means of their tools, see
-        `own_left_out`.
+      task: the training queries, their tools and the documents.
+      leave_out: whether each training query is left out of the means of its tools when the first
+        stage ranks for that query.
+
+    Returns:
+      the first stage.
     """
 
     def rank(part: Task, k: int) -> Ranking:

@@ -1,10 +1,8 @@
 from . import (
     bm25 as bm25,
     dense as dense,
-    multihop as multihop,
     rankgpt as rankgpt,
 )
-from .align import procrustes as procrustes
 from .ranking import (
     Ranking as Ranking,
     in_trec_order as in_trec_order,
@@ -19,4 +17,3 @@ from .runs import (
     load_run as load_run,
     save_run as save_run,
 )
-from .testing import check_retriever as check_retriever

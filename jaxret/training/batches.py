@@ -1,15 +1,15 @@
-"""Which examples make which batch: a pure function of seed and position, so that a run can resume.
+"""Batches of examples as a pure function of seed and position, so that training can resume.
 
-An epoch is a permutation of the examples. It is cut into groups, a group is sorted by length and
-cut into batches, and the batches are shuffled again: texts of a batch are about equally long, and
-little of it is padding.
+An epoch is a permutation of the examples. The permutation is cut into groups; each group is sorted
+by length and cut into batches; the batches are shuffled. The texts of a batch are thus of similar
+length, and little of the batch is padding.
 
 Letters: n examples, B examples a batch.
 """
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Int
@@ -18,11 +18,13 @@ from jaxret.runtime.validate import require
 
 GROUP = 16  # batches that are sorted by length together
 
+Tokens: TypeAlias = Sequence[Sequence[int]]  # the token numbers of several texts
+
 
 class Batches(NamedTuple):
-    """An endless row of batches. Made by `shuffled`."""
+    """An endless sequence of batches. Made by `shuffled`."""
 
-    at: Callable[[int], Any]  # examples drawn so far -> the next batch
+    at: Callable[[int], Any]  # number of examples drawn so far -> the next batch
     size: int  # B
     epoch: int  # batches an epoch
 
@@ -37,15 +39,21 @@ def shuffled(
     size: int,
     seed: int,
 ) -> Batches:
-    """Batches of ``size`` examples, every example at most once an epoch.
+    """Makes batches in which every example comes at most once an epoch.
 
-    The ``n % size`` examples that fill no batch are others in each epoch.
+    The ``n % size`` examples that fill no batch differ from epoch to epoch.
 
     Args:
-      lengths: tokens of each example, for the sorting.
-      collate: makes a batch of arrays, leading axis B, from the rows of its examples.
-      size: B.
+      lengths: tokens of each of the n examples, to sort by.
+      collate: maps positions of examples [B] to a batch, a tree of arrays with leading axis B.
+      size: examples a batch, B.
       seed: of the permutations.
+
+    Returns:
+      the batches.
+
+    Raises:
+      ValueError: for a size outside 1 .. n.
     """
     sizes = np.asarray(lengths)
     require("batch size", size, f"in 1 .. {len(sizes)}", lambda b: 1 <= b <= len(sizes))

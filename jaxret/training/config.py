@@ -1,6 +1,6 @@
-"""How a network is trained: the settings that all trained methods share.
+"""The training settings that all trained methods share.
 
-A method's own ``Config`` adds its fields and sets its defaults:
+Each method's ``Config`` adds fields and sets defaults:
 
     mlc.Config(epochs=3, learning_rate=1e-4).optimizer(steps=900)
 """
@@ -24,7 +24,7 @@ SCHEDULES = {
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """Batches, optimiser, precision and validation.
+    """Settings of batches, optimiser, precision and validation.
 
     Raises:
       ValueError: for a value out of its range, naming the field.
@@ -57,11 +57,11 @@ class TrainingConfig:
 
     @property
     def compute(self) -> Compute:
-        """How the network is computed while it is trained."""
+        """Dropout, precision and rematerialisation of the network in training."""
         return Compute(dropout=self.dropout, dtype=self.dtype, remat=self.remat)
 
     def optimizer(self, steps: int) -> optax.GradientTransformation:
-        """AdamW with warm-up, cosine and clipping, for a run of so many steps."""
+        """Returns AdamW with warm-up, cosine decay and clipping for a run of ``steps`` updates."""
         warmup = max(1, round(self.warmup * steps)) if self.warmup < 1 else int(self.warmup)
         rate = SCHEDULES[self.schedule](self.learning_rate, warmup=min(warmup, steps), total=steps)
         optimizer = optax.adamw(rate, weight_decay=self.weight_decay)
@@ -74,10 +74,17 @@ C = TypeVar("C")
 
 
 def from_plain(kind: type[C], values: Mapping[str, Any]) -> C:
-    """Makes a config of what YAML and JSON can hold: lists become tuples, ``lora`` a `Lora`.
+    """Makes a config from plain values, as YAML and JSON hold them.
+
+    Args:
+      kind: the class of the config.
+      values: fields by name; lists become tuples, and mappings become a `Lora`.
+
+    Returns:
+      the config.
 
     Raises:
-      ValueError: for a field that the config does not have, or a value that it refuses.
+      ValueError: for an unknown field or a value out of its range.
     """
     known = [field.name for field in fields(kind)]  # ty: ignore[invalid-argument-type]
     if unknown := sorted(set(values) - set(known)):
@@ -92,6 +99,6 @@ def from_plain(kind: type[C], values: Mapping[str, Any]) -> C:
 
 
 def require_one_of(name: str, value: object, known: Collection[str]) -> None:
-    """Raises ValueError unless the value is one of the known names."""
+    """Raises ValueError unless ``value`` is in ``known``; the message begins with ``name``."""
     if value not in known:
         raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")

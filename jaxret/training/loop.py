@@ -1,10 +1,11 @@
-"""One loop for everything that is trained.
+"""The training loop of every network.
 
-    state <- train_step(state, batch)           pure; compiled once a shape of batch
-    fit(...)                                    chunks of steps, validation, the best parameters
+    state, info = train_step(loss, optimizer)(state, batch)   pure; compiled once per batch shape
+    fit(state, step, batches, ...)                            chunks of steps, with validation
 
-A state holds all that the rest of a run depends on: parameters, the optimiser's own state, the key
-and the place in the data. So a run that is cut anywhere and resumed ends with the same bits.
+`TrainState` holds everything that later steps depend on: parameters, the optimiser's state, the
+random key and the position in the data. A run that is interrupted and resumed therefore ends with
+the same bits.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,16 +26,22 @@ from jaxret.runtime.validate import require
 from jaxret.training.batches import Batches
 from jaxret.types import Params, PRNGKey
 
-#: (params, batch, key) -> (mean loss, more numbers to look at); where a part of the network is
-#: frozen, params are the pair (trained, frozen)
+#: (params, batch, key) -> (mean loss, further metrics). Where a part of the network is frozen,
+#: params are the pair (trained, frozen).
 Loss: TypeAlias = Callable[[Params, Any, PRNGKey], tuple[Float[Array, ""], dict[str, Array]]]
-
-
 T = TypeVar("T")
 
 
+class Objective(NamedTuple):
+    """A loss with its batches."""
+
+    loss: Loss
+    batches: Batches
+    frozen: Params | None = None  # parameters that the loss needs and that are not trained
+
+
 class TrainState(NamedTuple):
-    """All that the next step depends on."""
+    """Everything that the next step depends on."""
 
     params: Params
     opt_state: optax.OptState
@@ -44,7 +51,16 @@ class TrainState(NamedTuple):
 
 
 def start(params: Params, optimizer: optax.GradientTransformation, key: PRNGKey) -> TrainState:
-    """A state before the first step. Its arrays are copies, since `fit` gives them away."""
+    """Makes the state before the first step.
+
+    Args:
+      params: the initial parameters.
+      optimizer: from optax.
+      key: of all random draws in training.
+
+    Returns:
+      a state whose arrays are copies, since `fit` donates them.
+    """
     state = TrainState(
         params=params,
         opt_state=optimizer.init(params),
@@ -58,17 +74,21 @@ def start(params: Params, optimizer: optax.GradientTransformation, key: PRNGKey)
 def train_step(
     loss: Loss, optimizer: optax.GradientTransformation, *, accumulate: int = 1
 ) -> Callable[..., tuple[TrainState, dict[str, Array]]]:
-    """Makes ``(state, batch, frozen=None) -> (state, info)``.
+    """Makes one update, ``(state, batch, frozen=None) -> (state, info)``.
 
     Args:
       loss: the mean over the examples of a batch.
       optimizer: from optax.
-      accumulate: parts into which a batch is cut; their gradients are averaged, so that a batch
-        may be larger than memory. It must divide B.
+      accumulate: parts that a batch is cut into, whose gradients are averaged, so that a batch may
+        be larger than memory. It must divide the size of the batch.
 
     Returns:
-      a pure function; ``info`` has ``loss``, ``gradient_norm`` and what the loss adds. ``frozen``
-      are parameters without a gradient, an argument so that no program holds them as constants.
+      a pure function. ``info`` has ``loss``, ``gradient_norm`` and the metrics of the loss.
+      ``frozen`` are the parameters without a gradient; as an argument they are no constants of the
+      compiled program.
+
+    Raises:
+      ValueError: if ``accumulate`` is below 1, and, by the update, if it does not divide the batch.
     """
     require("accumulate", accumulate, "at least 1", lambda parts: parts >= 1)
 
@@ -111,7 +131,7 @@ def train_step(
 
 
 class Fit(NamedTuple):
-    """A run of the loop: where it is, and the best so far."""
+    """The state of a run, and the best parameters so far."""
 
     state: TrainState
     best: Params  # of the highest validation score
@@ -135,34 +155,39 @@ def fit(
     title: str = "training",
     progress: bool = True,
 ) -> Fit:
-    """Trains, and keeps the parameters that validate best.
+    """Trains, and keeps the parameters with the highest validation score.
 
     Args:
-      state: from `start`; its arrays are given away.
+      state: from `start`; its arrays are donated.
       step: from `train_step`; it is compiled here.
       batches: from `jaxret.training.batches.shuffled`.
-      steps: updates in all.
-      validate: parameters -> numbers; the first of them is the score, higher is better.
-      every: steps between two validations, which is also between two looks at interruption.
-      frozen: parameters that the loss needs and nothing changes, such as those under an adapter;
-        they are in no checkpoint.
-      resumable: runs chunks and saves them, `jaxret.runtime.checkpoint.run_chunks` with its first
-        arguments given; None keeps everything in memory.
-      tracker: gets losses and validation numbers.
-      mesh: has an axis ``data`` over which each batch is split; B must be divisible by it.
-      rules: where the parameters go, by path (`jaxret.runtime.sharding.by_path`); copied if not
-      said.
-      title: of the progress bar, and of errors.
+      steps: the number of updates.
+      validate: maps parameters to metrics; the first metric is the score, higher is better.
+      every: updates between two validations. A run can be interrupted after each validation.
+      frozen: parameters that the loss needs and that are not trained, such as those under an
+        adapter. Checkpoints leave them out.
+      resumable: runs and saves the chunks: `jaxret.runtime.checkpoint.run_chunks` with its first
+        two arguments bound. None saves nothing.
+      tracker: receives losses and validation metrics.
+      mesh: devices with an axis ``data``, over which each batch is split; the axis must divide the
+        size of the batch. None uses one device.
+      rules: PartitionSpecs by path of a parameter (`jaxret.runtime.sharding.by_path`); parameters
+        without a rule are replicated.
+      title: of the progress bar and of errors.
       progress: whether to show the bar.
 
+    Returns:
+      the last state and the best parameters; of equal scores the earliest wins.
+
     Raises:
-      FloatingPointError: at the first chunk whose loss is not finite, naming its steps.
+      ValueError: if ``steps`` or ``every`` is below 1.
+      FloatingPointError: after the first chunk whose loss is not finite, naming its steps.
     """
     require("steps", steps, "at least 1", lambda n: n >= 1)
     require("every", every, "at least 1", lambda n: n >= 1)
     tracker = NoopTracker() if tracker is None else tracker
     placed, frozen = _place(state, mesh, rules), _place(frozen, mesh, rules)
-    # Said, where an array goes after a step: XLA would choose anew, and compile for its choice.
+    # Without the shardings of the outputs XLA chooses its own, and compiles again for them.
     where = None if mesh is None else jax.tree.map(lambda x: x.sharding, placed)
     compiled = jax.jit(step, donate_argnums=0, out_shardings=(where, None))
     chunks = -(-steps // every)
@@ -212,7 +237,7 @@ def fit(
 
 
 def _part(x: jax.Array, i: jax.Array, parts: int) -> jax.Array:
-    """Every ``parts``-th example from the i-th on: on a mesh each device takes of its own."""
+    """Returns every ``parts``-th example from the i-th on, so that devices keep their examples."""
     if len(x) % parts:
         raise ValueError(f"accumulate={parts} must divide the batch of {len(x)} examples")
     return x.reshape(-1, parts, *x.shape[1:])[:, i]

@@ -1,7 +1,7 @@
-"""Learning rates for training: up in a line, down in half a cosine.
+"""Learning-rate schedules for training: linear warm-up, then half a cosine.
 
-A schedule maps the optimiser's step t = 0, 1, ..., T - 1 to a learning rate, as optax takes it.
-Step sizes of the online learner are another thing: `jaxret.rules.schedules`.
+A schedule maps the optimiser's step t = 0, 1, ..., T - 1 to a learning rate, as in optax. The step
+sizes of online learners are in `jaxret.rules.schedules`.
 
 Letters: W warm-up steps, T steps in all.
 """
@@ -13,14 +13,20 @@ from jaxret.runtime.validate import require
 
 
 def warmup_cosine(peak: float, *, warmup: int, total: int) -> optax.Schedule:
-    """From peak / W at step 0 to the peak at step W - 1, then a half cosine to 0 at step T.
+    """Rises from peak / W at step 0 to the peak at step W - 1, then falls to 0 at step T.
 
-    Every step moves, the first one and the last one too; from T on the rate is 0.
+    The rate is above 0 at every step before T and 0 from T on.
 
     Args:
       peak: the largest learning rate.
-      warmup: W; 1 starts at the peak.
-      total: T.
+      warmup: warm-up steps, W; 1 starts at the peak.
+      total: steps in all, T.
+
+    Returns:
+      the schedule.
+
+    Raises:
+      ValueError: if W is below 1 or above T.
     """
     require("warmup", warmup, ">= 1 (1 starts at the peak)", lambda x: x >= 1)
     require("total", total, f">= warmup = {warmup}", lambda x: x >= warmup)
@@ -34,18 +40,24 @@ def warmup_cosine(peak: float, *, warmup: int, total: int) -> optax.Schedule:
 
 
 def reference_warmup_cosine(peak: float, *, warmup: int, total: int) -> optax.Schedule:
-    """The rule of all of Tool2Vec's trainers, for runs that repeat theirs.
+    """Repeats the schedule of Tool2Vec's trainers.
 
         peak t / W                                            t <  W
         peak (W - 1) / W  (1 + cos(pi (t - W + 1) / T)) / 2   t >= W
 
-    Its first step has rate 0, the peak is never reached, and the cosine has period T though it
-    starts after the warm-up, so that the last rate is above 0.
+    The first step has rate 0 and the peak is never reached. The cosine starts after the warm-up but
+    has period T, so the last rate is above 0.
 
     Args:
-      peak: the learning rate by name.
-      warmup: W, at least 2: with 1 the rule is 0 at every step.
-      total: T.
+      peak: the nominal learning rate.
+      warmup: warm-up steps, W, at least 2: with 1 the rate is 0 at every step.
+      total: steps in all, T.
+
+    Returns:
+      the schedule.
+
+    Raises:
+      ValueError: if W is below 2 or above T.
     """
     require("warmup", warmup, ">= 2 (with 1 this rule never moves)", lambda x: x >= 2)
     require("total", total, f">= warmup = {warmup}", lambda x: x >= warmup)

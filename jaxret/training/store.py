@@ -1,12 +1,11 @@
-"""Trained parameters: fitted once for a set of settings, found again afterwards.
+"""Trained parameters on disk: trained once for given settings, read afterwards.
 
-A model's folder is named by all that decides its parameters, so whoever asks for the same model
-gets the same file. Training that is cut off resumes there, to the same bits:
+The folder of a model is named by everything that decides its parameters. Training that is
+interrupted resumes there and ends with the same bits:
 
     FOLDER/mlc-deskbank-0-1f2e3d4c/     best/ checkpoints/ metrics.jsonl settings.json
 """
 
-import hashlib
 import json
 import math
 import time
@@ -22,19 +21,16 @@ from jaxret.runtime import distributed, sharding, tracking
 from jaxret.runtime.checkpoint import Checkpointer, run_chunks
 from jaxret.training import loop
 from jaxret.training.config import TrainingConfig
-from jaxret.training.objectives import Objective
 from jaxret.types import Params
 
 
 class Hooks(NamedTuple):
-    """What looks on while something is trained."""
+    """Observers of a training run."""
 
-    tracker: tracking.Tracker = tracking.NoopTracker()  # gets losses and validation numbers
-    interrupted: Callable[[], bool] = lambda: (
-        False
-    )  # from `jaxret.runtime.checkpoint.interruptible`
-    progress: bool = True  # shows a bar
-    say: Callable[[str], None] = lambda line: None  # gets a line on what will be trained
+    tracker: tracking.Tracker = tracking.NoopTracker()  # receives losses and validation metrics
+    interrupted: Callable[[], bool] = lambda: False  # `jaxret.runtime.checkpoint.interruptible`
+    progress: bool = True  # whether to show a bar
+    say: Callable[[str], None] = lambda line: None  # receives a line about what is trained
 
 
 def fitted(
@@ -43,35 +39,38 @@ def fitted(
     seed: int,
     *,
     start: Params,
-    objective: Callable[[], Objective],
+    objective: Callable[[], loop.Objective],
     validate: Callable[[Params], Mapping[str, float]],
     folder: Path | None,
     settings: Mapping[str, Any],
     hooks: Hooks,
 ) -> Params:
-    """Reads parameters, or trains them and keeps what validates best.
+    """Reads parameters, or trains them and keeps those with the highest validation score.
 
     Args:
-      title: of the progress bar and of the numbers that are tracked.
-      config: how to train.
-      seed: of the dropout.
+      title: of the progress bar and of the tracked metrics.
+      config: the training settings.
+      seed: of dropout and other random draws of the loss.
       start: the parameters before training.
       objective: makes loss and batches; called only if there is something to train.
-      validate: parameters -> numbers, the first of which decides.
+      validate: maps parameters to metrics, the first of which is the score.
       folder: of this model; None keeps nothing.
-      settings: written beside the model, for people.
-      hooks: see `Hooks`.
+      settings: written beside the model for readers.
+      hooks: the observers.
+
+    Returns:
+      the best parameters.
 
     Raises:
-      jaxret.runtime.checkpoint.Interrupted: when asked to stop, with the state saved.
+      jaxret.runtime.checkpoint.Interrupted: when asked to stop, after saving the state.
     """
     if folder is None:
-        return train(title, config, seed, start, objective(), validate, None, hooks).best
+        return _trained(title, config, seed, start, objective(), validate, None, hooks).best
     with Checkpointer(folder / "best", keep=1) as store:
         if found := store.restore_latest(start):
             return found.state
     begin = time.perf_counter()
-    fit = train(title, config, seed, start, objective(), validate, folder, hooks)
+    fit = _trained(title, config, seed, start, objective(), validate, folder, hooks)
     facts = {
         "best_step": float(fit.best_step),
         "validation": float(fit.score),
@@ -84,27 +83,19 @@ def fitted(
     return fit.best
 
 
-def train(
-    title: str,
-    config: TrainingConfig,
-    seed: int,
-    params: Params,
-    objective: Objective,
-    validate: Callable[[Params], Mapping[str, float]],
-    folder: Path | None,
-    hooks: Hooks,
-) -> loop.Fit:
-    """Runs the loop of `jaxret.training.loop` as the config says; arguments as of `fitted`.
+def _trained(title, config, seed, params, objective, validate, folder, hooks) -> loop.Fit:
+    """Runs `loop.fit` with the settings of a config.
 
-    Several processes share each batch, with as many devices as divide it; what comes back is each
-    one's own.
+    Several processes share each batch, each with equally many devices, and each returns arrays of
+    its own.
     """
     batches = objective.batches
     steps = max(1, round(config.epochs * batches.epoch))
     optimizer = config.optimizer(steps)
     tracker, resumable = hooks.tracker, None
     if folder is not None:
-        tracker = tracking.CompositeTracker(*_own_trackers(folder), tracker)
+        own = [tracking.JsonlTracker(folder)] if distributed.leads() else []
+        tracker = tracking.CompositeTracker(*own, tracker)
         resumable = partial(run_chunks, folder / "checkpoints", hooks.interrupted)
     fit = loop.fit(
         loop.start(params, optimizer, jax.random.key(seed)),
@@ -116,19 +107,15 @@ def train(
         frozen=objective.frozen,
         resumable=resumable,
         tracker=tracker,
-        mesh=_shared(batches.size // config.accumulate) if distributed.several() else None,
+        mesh=_mesh(batches.size // config.accumulate) if distributed.several() else None,
         title=title,
         progress=hooks.progress,
     )
     return distributed.local(fit)
 
 
-def _own_trackers(folder: Path) -> list[tracking.Tracker]:
-    return [tracking.JsonlTracker(folder)] if distributed.leads() else []
-
-
-def _shared(size: int) -> Mesh:
-    """Over which so many examples are split, each process with as many devices as any other."""
+def _mesh(size: int) -> Mesh:
+    """Returns a mesh that ``size`` examples divide over, with equally many devices a process."""
     processes = jax.process_count()
     if size % processes:
         raise ValueError(
@@ -137,9 +124,3 @@ def _shared(size: int) -> Mesh:
         )
     each = math.gcd(size // processes, jax.local_device_count())
     return sharding.make_mesh(data=processes * each)
-
-
-def model_folder(parent: str | Path, label: str, settings: Mapping[str, Any]) -> Path:
-    """The folder of the model that these settings decide, inside of ``parent``."""
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
-    return Path(parent) / f"{label}-{digest}"

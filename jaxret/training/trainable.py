@@ -1,4 +1,4 @@
-"""What of a network is trained: all of it, or a LoRA beside some of its matrices."""
+"""The trained part of a network: all parameters, or a LoRA beside some matrices."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from jaxret.types import Params
 
 @dataclass(frozen=True, kw_only=True)
 class Lora:
-    """A low-rank adapter (`jaxret.nn.lora`).
+    """Settings of a low-rank adapter (`jaxret.nn.lora`).
 
     Raises:
       ValueError: for a value out of its range, naming the field.
@@ -32,22 +32,25 @@ class Lora:
 
 
 class Trainable(NamedTuple):
-    """The part that moves, and how it makes a network."""
+    """The trained part of a network."""
 
-    start: Params
-    frozen: Params | None  # the rest, see `jaxret.training.loop.fit`
-    apply: Callable[..., Any]  # the network, of what is trained or of the pair (trained, frozen)
-    whole: Callable[[Params], Params]  # what is trained -> the network's parameters, for use
+    start: Params  # the trained parameters before training
+    frozen: Params | None  # the other parameters; None: there are none
+    apply: Callable[..., Any]  # the network, of the trained parameters or of (trained, frozen)
+    whole: Callable[[Params], Params]  # trained parameters -> the network's parameters
 
 
 def trainable(network: Module, params: Params, adapter: Lora | None, seed: int) -> Trainable:
-    """Makes everything trainable, or an adapter alone.
+    """Selects the parameters to train: all of them, or an adapter's.
 
     Args:
-      network: as it is computed while training.
-      params: where training starts.
-      adapter: its settings; None trains all parameters.
-      seed: of the adapter's first weights.
+      network: with the dropout and precision of training.
+      params: the network's initial parameters.
+      adapter: settings of the adapter; None trains all parameters.
+      seed: of the adapter's initial weights.
+
+    Returns:
+      the trained part.
     """
     if adapter is None:
         return Trainable(start=params, frozen=None, apply=network.apply, whole=lambda x: x)

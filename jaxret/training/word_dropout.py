@@ -1,10 +1,10 @@
-"""Queries that lose words each time they are trained on (word dropout; Iyyer et al. 2015).
+"""Word dropout: queries lose words each time they are trained on (Iyyer et al. 2015).
 
-A network with random weights and few queries learns them by heart: any of their words would do. If
-some are missing each time, it has to learn what each word says. A share that is drawn anew for each
-query, where they have a fixed one, is ours: queries come nearly whole too, as they do later.
+A network with random weights memorises a small set of queries; any word of a query would do.
+Dropping words forces the network to learn what each word says. Iyyer et al. drop a fixed share. We
+draw a share for each query anew, so that some queries come nearly whole, as they do in use.
 
-Letters: n queries, B of them a batch, L tokens.
+Letters: B queries a batch, L tokens.
 """
 
 from collections.abc import Sequence
@@ -17,57 +17,64 @@ from jaxret.runtime.validate import require
 
 
 def check(most: float) -> None:
-    """Refuses a share that is none."""
+    """Raises ValueError unless ``most``, the largest share that is dropped, is in 0 .. 1."""
     require("drop_words", most, "in 0 .. 1", lambda share: 0 <= share <= 1)
 
 
 def frame(texts: Sequence[Sequence[int]]) -> tuple[int, int]:
-    """How many tokens all texts begin with and end with: instructions, templates, closing tokens.
+    """Counts the tokens that all texts begin with and end with.
 
-    These are no words of a query. They stay.
+    These tokens are instructions, templates and closing tokens rather than words of a query, so
+    they are never dropped.
+
+    Args:
+      texts: the token numbers of all queries.
+
+    Returns:
+      the number of common tokens at the beginning and at the end.
     """
     shortest = min(map(len, texts))
-    before = _shared(texts, range(shortest))
-    return before, _shared(texts, range(-1, before - shortest - 1, -1))
+    before = _common(texts, range(shortest))
+    return before, _common(texts, range(-1, before - shortest - 1, -1))
 
 
-def _shared(texts, places) -> int:
-    """Of how many places, from the first on, all texts have the same token."""
-    differ = (i for i, place in enumerate(places) if len({text[place] for text in texts}) > 1)
-    return next(differ, len(places))
+def _common(texts, positions) -> int:
+    """Counts the leading ``positions`` at which all texts have the same token."""
+    differ = (i for i, at in enumerate(positions) if len({text[at] for text in texts}) > 1)
+    return next(differ, len(positions))
 
 
 def droppable(lengths: Sequence[int], kept: tuple[int, int], width: int) -> Bool[np.ndarray, "B L"]:
-    """Where the words of queries are, which begin their rows.
+    """Marks the words of queries that stand at the beginning of their rows.
 
     Args:
-      lengths: tokens of each query.
-      kept: of the `frame`.
-      width: L.
+      lengths: tokens of each of the B queries.
+      kept: numbers of tokens to keep at the beginning and the end, from `frame`.
+      width: the length of a row, L.
 
     Returns:
-      True [B, L] where a token is a word of its query.
+      True where a token is a word of its query [B, L].
     """
     before, after = kept
-    place = np.arange(width)
-    return (place >= before) & (place < np.asarray(lengths)[:, None] - after)
+    position = np.arange(width)
+    return (position >= before) & (position < np.asarray(lengths)[:, None] - after)
 
 
 def drop(
     key: Key[Array, ""], mask: Bool[Array, "B L"], words: Bool[Array, "B L"], most: float
 ) -> Bool[Array, "B L"]:
-    """The mask without some of the words: of each row a share between none and ``most``.
+    """Removes a random share of the words of each row from a mask.
 
-    To mask a token is to leave it out. Qwen3 does not count its place either; BERT leaves a gap.
+    Qwen3 numbers the remaining tokens without gaps; BERT leaves a gap at each dropped one.
 
     Args:
       key: of the draws.
-      mask: of the tokens.
-      words: from `droppable`.
-      most: the largest share, in 0 .. 1; the mean is half of it.
+      mask: True where there is a token [B, L].
+      words: True where the token may be dropped [B, L], from `droppable`.
+      most: the largest share, in 0 .. 1; a row's share is uniform between 0 and ``most``.
 
     Returns:
-      True [B, L] where a token stays.
+      True where a token stays [B, L].
     """
     of_row, of_word = jax.random.split(key)
     share = most * jax.random.uniform(of_row, (len(mask), 1))

@@ -71,7 +71,7 @@ def mesh(folder):
 
 def method(folder):
     """A reranker that is trained, kept, found again, and ranks."""
-    from jaxret.methods import refiner, tool2vec
+    from jaxret.methods import files, refiner, tool2vec
     from jaxret.retrieval.retriever import refine, search
     from jaxret.training.store import Hooks
     from tests.tiny import letters
@@ -94,7 +94,7 @@ def method(folder):
         hooks=Hooks(progress=False, tracker=Losses()),
     )
     model, again = fit(), fit()
-    refiner.save(model, folder / "saved")
+    files.save(model, folder / "saved")
     first = tool2vec.fit(train, tool2vec.Config())
     texts = list(validation.texts)
     found = [

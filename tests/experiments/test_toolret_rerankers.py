@@ -12,8 +12,8 @@ from experiments.tiny_qwen3.network import write as write_tiny_qwen3
 from experiments.toolret import stages as toolret_stages
 from jaxret.data.toolret import benchmark
 from jaxret.encoders import load_encoder
-from jaxret.methods import cross_encoder, tool_rank_model
-from jaxret.methods.tool_rank_prompt import verdict
+from jaxret.methods import cross_encoder, tool_rank
+from jaxret.methods.tool_rank import verdict
 from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import Reranker, refine
 from jaxret.retrieval.runs import load_run
@@ -87,7 +87,7 @@ def test_a_language_model_is_asked_about_every_tool_on_the_list(world, copy, tmp
     first = first_list(tmp_path / "run", "bm25-mnms-with")
     got = load_run(tmp_path / "run" / "rankings" / "tool_rank" / file, found.ids, names)
     np.testing.assert_array_equal(np.sort(got.items, axis=1), np.sort(first.items, axis=1))
-    model = tool_rank_model.load_language_model("tool_rank_4b", tmp_path / "model")
+    model = tool_rank.load_language_model("tool_rank_4b", tmp_path / "model")
     asked = verdict(model.tokenizer, instruction="", query_limit=64, document_limit=32)
     query = f"{found.instructions[1]} {found.queries[1]}"
     ids = asked.heads([query])[0] + asked.tails([found.dataset.documents[got.items[1, 0]]])[0]

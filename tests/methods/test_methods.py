@@ -1,6 +1,7 @@
 """Every method from Python in a few lines: fitted, saved, loaded again, ranking the same."""
 
 from dataclasses import FrozenInstanceError, replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -8,19 +9,17 @@ import numpy as np
 import pytest
 
 from experiments.tiny_qwen3.network import write as write_tiny_qwen3
+from jaxret import methods
 from jaxret.evaluation.metrics import evaluate_ranking
 from jaxret.methods import (
     cross_encoder,
-    dpr,
+    encoder_tuning,
     files,
     mlc,
     nudge,
-    query2desc,
-    query2query,
     refiner,
     refit,
     tool2vec,
-    tool_embed,
     tool_rank,
 )
 from jaxret.retrieval.dense import dense
@@ -36,20 +35,22 @@ QUIET = Hooks(progress=False)
 FEW = {"epochs": 1, "validate": 0.5, "size": 12, "learning_rate": 3e-3}
 LORA = Lora(rank=2, alpha=4, dropout=0.0, targets=".*blocks/.*/kernel")
 CONFIGS = {
-    mlc: mlc.Config(**FEW),
-    query2query: query2query.Config(**FEW, window=20),
-    query2desc: query2desc.Config(**FEW),
-    dpr: dpr.Config(**FEW),
-    tool_embed: tool_embed.Config(**FEW, lora=LORA),
-    refiner: refiner.Config(**FEW, layers=1, candidates=8, prior=2.0),
-    cross_encoder: cross_encoder.Config(**FEW, layers=1, candidates=8, limit=12),
+    "mlc": mlc.Config(**FEW),
+    "query2query": encoder_tuning.Query2Query(**FEW, window=20),
+    "query2desc": encoder_tuning.Query2Desc(**FEW),
+    "dpr": encoder_tuning.DPR(**FEW),
+    "tool_embed": encoder_tuning.ToolEmbed(**FEW, lora=LORA),
+    "refiner": refiner.Config(**FEW, layers=1, candidates=8, prior=2.0),
+    "cross_encoder": cross_encoder.Config(**FEW, layers=1, candidates=8, limit=12),
 }
-NAMES = {method: method.__name__.rpartition(".")[2] for method in CONFIGS}
-QUICK = (refiner, query2desc)  # a reranker, a retriever
-METHODS = [
-    pytest.param(method, id=name, marks=() if method in QUICK else pytest.mark.slow)
-    for method, name in NAMES.items()
-]
+FITS = {
+    "mlc": mlc.fit,
+    "refiner": refiner.fit,
+    "cross_encoder": cross_encoder.fit,
+    **{name: partial(encoder_tuning.fit, objective=name) for name in encoder_tuning.CONFIGS},
+}
+QUICK = ("refiner", "query2desc")  # a reranker, a retriever
+METHODS = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CONFIGS]
 
 
 def ranked(model, task, validation):
@@ -66,20 +67,26 @@ def assert_the_same(one, other):
     np.testing.assert_allclose(one.scores, other.scores, rtol=1e-6, atol=1e-6)
 
 
+@pytest.fixture(scope="module")
+def trained_refiner(parts):
+    train, validation = parts
+    return refiner.fit(train, CONFIGS["refiner"], validation=validation, hooks=QUIET)
+
+
 @pytest.mark.parametrize("method", METHODS)
-def test_it_is_fitted_saved_and_loaded_and_ranks_the_same(method, parts, tmp_path):
+def test_it_is_fitted_saved_and_loaded_and_ranks_the_same(method, parts, tmp_path, request):
     train, validation = parts
     more = {}
-    if method is dpr:  # BM25 knows no word of one letter
+    if method == "dpr":  # BM25 knows no word of one letter
         more = {"first": dense("documents", train.theta, train.encoder)}
-    fitted = method.fit(train, CONFIGS[method], validation=validation, hooks=QUIET, **more)
-    method.save(fitted, tmp_path)
-    again = method.load(tmp_path, train.encoder)
-    assert (
-        (again.name, again.config)
-        == (fitted.name, CONFIGS[method])
-        == (NAMES[method], again.config)
-    )
+    if method == "refiner":
+        fitted = request.getfixturevalue("trained_refiner")
+    else:
+        options = {"validation": validation, "hooks": QUIET, **more}
+        fitted = FITS[method](train, CONFIGS[method], **options)
+    methods.save(fitted, tmp_path)
+    again = methods.load(tmp_path, train.encoder)
+    assert (again.name, again.config) == (fitted.name, CONFIGS[method]) == (method, again.config)
     assert_the_same(ranked(again, train, validation), ranked(fitted, train, validation))
 
 
@@ -99,8 +106,8 @@ def test_tool_rank_is_fitted_saved_and_loaded_and_ranks_the_same(parts, tmp_path
     options = FEW | {"limit": 24, "document_limit": 24, "candidates": 4, "redraws": 1}
     config = tool_rank.Config(path=str(tmp_path / "qwen3"), lora=LORA, **options)
     fitted = tool_rank.fit(train, config, validation=validation, hooks=QUIET)
-    tool_rank.save(fitted, tmp_path / "saved")
-    again = tool_rank.load(tmp_path / "saved")
+    methods.save(fitted, tmp_path / "saved")
+    again = methods.load(tmp_path / "saved")
     assert again.config == config
     assert_the_same(ranked(again, train, validation), ranked(fitted, train, validation))
 
@@ -114,20 +121,12 @@ def test_rows_are_saved_and_loaded_for_texts_and_for_vectors(method, with_encode
         train, validation = arrays
     more = {"validation": validation} if method is nudge else {}
     fitted = method.fit(train, method.Config(), **more)
-    method.save(fitted, tmp_path)
-    again = method.load(tmp_path, train.encoder)
+    methods.save(fitted, tmp_path)
+    again = methods.load(tmp_path, train.encoder)
     queries = list(validation.texts) if with_encoder else validation.queries
     one, other = (search(model, queries, 8, progress=False) for model in (fitted, again))
     np.testing.assert_array_equal(one.items, other.items)
     np.testing.assert_array_equal(one.scores, other.scores)
-
-
-def test_tool2vec_is_the_mean_of_the_queries(parts):
-    train, _ = parts
-    theta = tool2vec.fit(train, tool2vec.Config(normalise=False)).params
-    for tool in range(len(train.ids)):
-        used = train.queries[(train.labels == tool).any(axis=1)]
-        np.testing.assert_allclose(theta[tool], used.mean(axis=0), atol=1e-6)
 
 
 def test_refit_takes_the_number_of_steps_that_validates_best(parts):
@@ -148,16 +147,16 @@ def test_refit_takes_the_number_of_steps_that_validates_best(parts):
     assert after > before
 
 
-def test_the_first_stages_score_is_added_with_the_weight_that_validates_best(parts):
+def test_the_first_stages_score_is_added_with_the_weight_that_validates_best(
+    parts, trained_refiner, tmp_path
+):
     """A first stage that knows the answer is given all the weight there is."""
     train, validation = parts
-    fitted = refiner.fit(train, CONFIGS[refiner], validation=validation, hooks=QUIET)
-    first = tool2vec.fit(train, tool2vec.Config())
     knowing = refiner.FirstStage(lambda task, k: oracle(task, k), "oracle")
-    mixed = refiner.with_first(fitted, (0.0, 100.0), validation=validation, first=knowing)
+    mixed = refiner.with_first(trained_refiner, (0.0, 100.0), validation=validation, first=knowing)
     assert mixed.prior == 100.0
-    kept = refiner.with_first(fitted, (3.0,), validation=validation, first=first)
-    assert kept.prior == 3.0
+    methods.save(mixed, tmp_path)
+    assert methods.load(tmp_path, train.encoder).prior == 100.0
 
 
 def oracle(task, k):
@@ -178,7 +177,7 @@ def test_a_model_is_trained_once_for_its_settings_and_its_data(parts, tmp_path):
         def log(self, metrics, step):
             self.validations += 1
 
-    tracker, config = Counting(), CONFIGS[mlc]
+    tracker, config = Counting(), CONFIGS["mlc"]
 
     def fit(config, train=train, seed=0):
         hooks = Hooks(tracker=tracker, progress=False)
@@ -202,7 +201,7 @@ def test_a_model_is_trained_once_for_its_settings_and_its_data(parts, tmp_path):
 @pytest.mark.slow
 def test_training_that_is_stopped_resumes_to_the_same_bits(parts, tmp_path):
     train, validation = parts
-    config = CONFIGS[mlc]
+    config = CONFIGS["mlc"]
     whole = mlc.fit(train, config, validation=validation, hooks=QUIET)
     options = {"validation": validation, "folder": tmp_path}
     stopping = Hooks(interrupted=lambda: True, progress=False)
@@ -215,11 +214,25 @@ def test_training_that_is_stopped_resumes_to_the_same_bits(parts, tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("method", CONFIGS, ids=NAMES.values())
+@pytest.mark.parametrize("method", CONFIGS)
 def test_a_task_of_vectors_alone_is_refused_where_words_are_read(method, parts):
     train, validation = (Task.from_arrays(one.theta, one.queries, one.labels) for one in parts)
-    with pytest.raises(ValueError, match=f"{NAMES[method]} reads words and 'arrays' holds vectors"):
-        method.fit(train, CONFIGS[method], validation=validation)
+    with pytest.raises(ValueError, match=f"{method} reads words and 'arrays' holds vectors"):
+        FITS[method](train, CONFIGS[method], validation=validation)
+
+
+@pytest.mark.parametrize(
+    ("objective", "given", "message"),
+    [
+        ("best", {}, "objective must be one of query2query, query2desc, dpr, tool_embed"),
+        ("dpr", {"config": encoder_tuning.ToolEmbed()}, r"dpr has the settings DPR\(\.\.\)"),
+        ("tool_embed", {"first": "any"}, "tool_embed takes no first stage"),
+    ],
+)
+def test_settings_of_another_objective_are_refused(parts, objective, given, message):
+    train, validation = parts
+    with pytest.raises(ValueError, match=message):
+        encoder_tuning.fit(train, objective=objective, validation=validation, **given)
 
 
 @pytest.mark.parametrize(
@@ -241,11 +254,14 @@ def test_a_task_of_vectors_alone_is_refused_where_words_are_read(method, parts):
         (lambda: refiner.Config(candidates=0), "candidates must be >= 1, got 0"),
         (lambda: cross_encoder.Config(candidates=1), "candidates must be >= 2, got 1"),
         (lambda: cross_encoder.Config(validated=0), "validated must be >= 1, got 0"),
-        (lambda: query2query.Config(window=0), "window must be >= 1, got 0"),
-        (lambda: query2query.Config(per_anchor=0), "per_anchor must be None or >= 1, got 0"),
-        (lambda: query2desc.Config(margin=-1), "margin must be >= 0, got -1"),
-        (lambda: dpr.Config(temperature=0), "temperature must be > 0, got 0"),
-        (lambda: tool_embed.Config(drop_words=2), r"drop_words must be in 0 \.\. 1, got 2"),
+        (lambda: encoder_tuning.Query2Query(window=0), "window must be >= 1, got 0"),
+        (
+            lambda: encoder_tuning.Query2Query(per_anchor=0),
+            "per_anchor must be None or >= 1, got 0",
+        ),
+        (lambda: encoder_tuning.Query2Desc(margin=-1), "margin must be >= 0, got -1"),
+        (lambda: encoder_tuning.DPR(temperature=0), "temperature must be > 0, got 0"),
+        (lambda: encoder_tuning.ToolEmbed(drop_words=2), r"drop_words must be in 0 \.\. 1, got 2"),
         (lambda: tool_rank.Config(hard="worst"), "hard must be one of candidates, random"),
         (lambda: tool_rank.Config(place="end"), "place must be one of query, line"),
         (lambda: tool_rank.Config(redraws=0), "redraws must be >= 1, got 0"),
@@ -267,28 +283,28 @@ def test_a_config_cannot_be_changed():
         config.epochs = 3  # ty: ignore
 
 
-def test_a_model_is_not_read_as_that_of_another_method(parts, tmp_path):
+def test_what_is_no_model_is_neither_written_nor_read(parts, tmp_path):
     train, _ = parts
-    tool2vec.save(tool2vec.fit(train, tool2vec.Config()), tmp_path)
-    with pytest.raises(ValueError, match="holds a model of tool2vec, not of nudge"):
-        nudge.load(tmp_path, train.encoder)
     with pytest.raises(FileNotFoundError, match=r"it has no model\.json"):
-        mlc.load(tmp_path / "none", train.encoder)
-    with pytest.raises(ValueError, match=r"has no config: save what nudge\.fit returned"):
-        nudge.save(dense("mine", train.theta, train.encoder), tmp_path)
+        methods.load(tmp_path / "none", train.encoder)
+    with pytest.raises(ValueError, match="'mine' has no config of a method: save what a fit"):
+        methods.save(dense("mine", train.theta, train.encoder), tmp_path)
+    methods.save(tool2vec.fit(train, tool2vec.Config()), tmp_path)
+    model = (tmp_path / "model.json").read_text()
+    (tmp_path / "model.json").write_text(model.replace('"tool2vec"', '"tool3vec"', 1))
+    with pytest.raises(ValueError, match="holds a model of 'tool3vec', which is no method here"):
+        methods.load(tmp_path, train.encoder)
 
 
-def test_arrays_of_every_type_come_back_as_they_were(parts, tmp_path):
-    model = tool2vec.fit(parts[0], tool2vec.Config())
-    params = {
-        "a": {
-            "b": jnp.arange(6, dtype=jnp.bfloat16).reshape(2, 3).T,
-            "c": jnp.array([True, False]),
-        },
-        "d": np.arange(3, dtype=np.int32),
-    }
-    files.write(tmp_path, "any", model, params)
-    found = files.read(tmp_path, "any").params
+def test_arrays_of_every_type_and_shape_of_tree_are_written_and_nested_again(parts, tmp_path):
+    params = (
+        {"a": {"0": jnp.arange(6, dtype=jnp.bfloat16).reshape(2, 3).T, "c": jnp.array([True])}},
+        (np.arange(3, dtype=np.int32), np.float32([2.0])),
+    )
+    model = tool2vec.fit(parts[0], tool2vec.Config())._replace(params=params)
+    methods.save(model, tmp_path)
+    stored = files.load_safetensors(tmp_path / "params.safetensors")
+    found = files.nested(stored)["params"]
     assert jax.tree.structure(found) == jax.tree.structure(params)
     for one, other in zip(jax.tree.leaves(params), jax.tree.leaves(found), strict=True):
         assert one.dtype == other.dtype

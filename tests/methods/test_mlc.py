@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from jaxret.encoders import encode
-from jaxret.methods.mlc import retriever as mlc
-from jaxret.methods.mlc import start
+from jaxret.methods import common
+from jaxret.methods.mlc import Config, build, fit, start
 from jaxret.nn.classifier import classifier
 from jaxret.retrieval.retriever import best_items, search
-from jaxret.retrieval.testing import check_retriever
+from tests.retrieval.conformance import check_retriever
 from tests.tiny import encoder, weights
 
 ITEMS = 19
@@ -29,12 +29,12 @@ def network(tiny):
 
 @pytest.fixture(scope="module")
 def retriever(tiny, network):
-    return mlc(network, weights(network.shapes(), seed=1), tiny, items=ITEMS)
+    return build(Config(limit=32), weights(network.shapes(), seed=1), tiny)
 
 
-def test_before_training_it_ranks_as_the_vectors_it_starts_from(tiny, network):
+def test_before_training_it_ranks_as_the_vectors_it_starts_from(tiny, network, retriever):
     params = start(network, tiny, jax.random.key(0), tools=THETA, length=2.5)
-    found = search(mlc(network, params, tiny, items=ITEMS), TEXTS, 7, progress=False)
+    found = search(retriever._replace(params=params), TEXTS, 7, progress=False)
     queries = encode(tiny, TEXTS, kind="query", cache=None, progress=False)
     scores = queries.astype(np.float64) @ THETA.T.astype(np.float64)
     np.testing.assert_array_equal(found.items, np.argsort(-scores, axis=1)[:, :7])
@@ -60,15 +60,35 @@ def test_it_keeps_the_promises_of_retrievers(retriever):
 
 
 def test_trained_parameters_are_searched_with_the_same_program(network, retriever):
-    first = search(retriever, TEXTS, 5, progress=False)
+    first = search(retriever, TEXTS, 7, progress=False)
     compiled = best_items._cache_size()
     trained = retriever._replace(params=weights(network.shapes(), seed=2))
-    second = search(trained, TEXTS, 5, progress=False)
+    second = search(trained, TEXTS, 7, progress=False)
     assert best_items._cache_size() == compiled
     assert (first.items != second.items).any()
 
 
 def test_queries_are_cut_to_the_limit_and_keep_their_closing_token(tiny, network):
-    cut = mlc(network, None, tiny, items=ITEMS, limit=4).read(["a b c d e", "a"])
+    params = network.shapes()
+    cut = build(Config(limit=4), params, tiny).read(["a b c d e", "a"])
     np.testing.assert_array_equal(cut["ids"][:, :5], [[2, 4, 5, 3, 0], [2, 4, 3, 0, 0]])
     np.testing.assert_array_equal(cut["mask"].sum(axis=1), [4, 3])
+
+
+def recall_at_3(queries, theta, labels):
+    first = np.argsort(-(queries @ theta.T), axis=1)[:, :3]
+    found = (first[:, :, None] == labels[:, None, :]).any(axis=1) & (labels >= 0)
+    return np.mean(found.sum(axis=1) / (labels >= 0).sum(axis=1))
+
+
+def test_the_best_step_is_chosen_on_the_validation_queries(parts, monkeypatch):
+    """Before training MLC ranks as Tool2Vec, whose recall is known without a network."""
+    (train, validation), kept = parts, {}
+    monkeypatch.setattr(common, "fitted", lambda *_, **given: kept.update(given) or given["start"])
+    fit(train, Config(), validation=validation)
+    used = (train.labels[:, :, None] == np.arange(len(train.ids))).any(axis=1)  # [N, I]
+    theta = used.T.astype(np.float64) @ train.queries
+    theta /= np.linalg.norm(theta, axis=1, keepdims=True)
+    ours, theirs = (recall_at_3(part.queries, theta, part.labels) for part in (validation, train))
+    assert abs(ours - theirs) > 0.01
+    assert kept["validate"](kept["start"])["recall@3"] == pytest.approx(ours)

@@ -8,16 +8,16 @@ import numpy as np
 import optax
 import pytest
 
-from jaxret.methods.cross_encoder_objective import judgement
+from jaxret.methods.cross_encoder import judgement
+from jaxret.methods.encoder_tuning import contrast, matching
 from jaxret.methods.mlc import classification
-from jaxret.methods.refiner_objective import refinement
+from jaxret.methods.refiner import refinement
+from jaxret.methods.tool_rank import verdicts
 from jaxret.nn.classifier import classifier
 from jaxret.nn.functional import Module
 from jaxret.nn.refiner import refiner
-from jaxret.training import losses
 from jaxret.training.loop import start, train_step
-from jaxret.training.objectives import contrast, matching
-from jaxret.training.pairs import random_negatives
+from jaxret.training.negatives import random_negatives
 from tests.tiny import BACKBONES
 
 RNG = np.random.default_rng(0)
@@ -35,9 +35,9 @@ ONE_BLOCK = {
 }
 
 
-def losses_of(objective, params, steps=40):
+def losses_of(objective, params, steps=40, rate=1e-2):
     """The losses of a short training."""
-    optimizer = optax.adam(1e-2)
+    optimizer = optax.adam(rate)
     state = start(params, optimizer, jax.random.key(1))
     step, found = jax.jit(train_step(objective.loss, optimizer)), []
     for _ in range(steps):
@@ -51,10 +51,9 @@ def texts_of(batch):
     return [tuple(ids[mask]) for ids, mask in zip(batch["ids"], batch["mask"], strict=True)]
 
 
-@pytest.mark.parametrize("loss", [losses.softmax_ce, losses.multi_label_bce])
-def test_a_classifier_learns_which_words_mean_which_tools(loss):
+def test_a_classifier_learns_which_words_mean_which_tools():
     network = classifier(ONE_BLOCK["bert"], ITEMS, pool="mean")
-    objective = classification(network, TOKENS, LABELS, loss=loss, size=TEXTS)
+    objective = classification(network, TOKENS, LABELS, size=TEXTS)
     found = losses_of(objective, jax.jit(network.init)(jax.random.key(0)))
     assert found[-1] < 0.5 * found[0]
 
@@ -297,3 +296,53 @@ def test_the_loss_of_matching_is_the_cross_entropy_of_the_right_document(mask_fa
         values.append(-scores[tools[0]] + np.logaddexp.reduce(scores[[tools[0], *others]]))
     value, _ = objective.loss({"words": jnp.asarray(words)}, batch, None)
     np.testing.assert_allclose(value, np.mean(values), rtol=1e-5)
+
+
+#: Each query is its own number and its first tool's word, each tool's document ends in its word.
+HEADS = [[60 + query, 10 + LABELS[query, 0]] for query in range(TEXTS)]
+TAILS = [[4] * item + [20 + item] for item in range(ITEMS)]
+
+
+def test_a_batch_of_verdicts_has_each_pair_once_with_its_answer():
+    count = int((PAIRS[:, 1:] >= 0).sum())
+    batch = verdicts(None, HEADS, TAILS, PAIRS, size=count).batches(0)
+    seen = []
+    for ids, mask, (answer,) in zip(batch["ids"], batch["mask"], batch["answer"], strict=True):
+        text = ids[mask].tolist()
+        query, tool = text[0] - 60, text[-1] - 20
+        assert text == HEADS[query] + TAILS[tool]
+        assert answer == (0 if tool in LABELS[query] else 1)
+        seen.append((query, tool, answer))
+    want = [(row[0], row[1], 0) for row in PAIRS.tolist()]
+    want += [(row[0], item, 1) for row in PAIRS.tolist() for item in row[2:] if item >= 0]
+    assert sorted(seen) == sorted(want)
+
+
+def test_the_loss_is_the_surprise_at_the_right_one_of_two_answers():
+    def answer(params, ids, mask, key=None):
+        return jnp.stack([mask.sum(axis=1) * params, jnp.ones(len(ids))], axis=1)
+
+    objective = verdicts(answer, HEADS, TAILS, PAIRS, size=8)
+    batch = objective.batches(0)
+    value, info = objective.loss(jnp.asarray(0.3), batch, None)
+    yes = 0.3 * batch["mask"].sum(axis=1) - 1  # the difference of the two logits
+    wrong = np.where(batch["answer"][:, 0] == 0, -yes, yes)
+    np.testing.assert_allclose(value, np.log1p(np.exp(wrong)).mean(), rtol=1e-5)
+    np.testing.assert_allclose(info["accuracy"], (wrong < 0).mean(), rtol=1e-6)
+
+
+def test_a_language_model_learns_which_words_go_with_which_tools():
+    def answer(params, ids, mask, key=None):
+        first = params["query"][ids[:, 1]]
+        last = params["tool"][jnp.take_along_axis(ids, mask.sum(axis=1)[:, None] - 1, axis=1)[:, 0]]
+        score = (first * last).sum(axis=1)
+        return jnp.stack([score, -score], axis=1)
+
+    objective = verdicts(answer, HEADS, TAILS, PAIRS, size=64)
+    keys = jax.random.split(jax.random.key(0))
+    params = {
+        n: 0.3 * jax.random.normal(k, (120, 8))
+        for n, k in zip(("query", "tool"), keys, strict=True)
+    }
+    found = losses_of(objective, params, steps=60, rate=3e-2)
+    assert found[-1] < 0.5 * found[0]

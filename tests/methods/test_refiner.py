@@ -4,16 +4,17 @@ import jax
 import numpy as np
 import pytest
 
-from jaxret.methods.refiner import reranker as tool_refiner
-from jaxret.methods.refiner import start
-from jaxret.nn.refiner import refiner
+from jaxret.methods import refiner
+from jaxret.methods.refiner import Config, build
+from jaxret.nn import refiner as networks
 from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import refine
-from tests.tiny import QUICK, WORDS, encoder, weights
+from tests.tiny import WORDS, encoder, weights
 
 ITEMS = 11
 TEXTS = ["a b c", "d", "e f g h i j k l m n", "b b"]
 RNG = np.random.default_rng(0)
+WHOLE = Config(layers=None)
 TOOLS = RNG.standard_normal((ITEMS, 5)).astype(np.float32)
 ITEMS_FOUND = np.stack([RNG.permutation(ITEMS)[:6] for _ in TEXTS]).astype(np.int32)
 ITEMS_FOUND[1, 4:], ITEMS_FOUND[3, 5:] = -1, -1
@@ -23,14 +24,37 @@ FIRST = Ranking(
 )
 
 
-@pytest.mark.parametrize("name", QUICK)
-@pytest.mark.parametrize("places", ["shared", "rank"])
-def test_candidates_are_sorted_by_the_logits_of_their_query_alone(tmp_path, name, places):
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return encoder(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="module")
+def reranker(tiny):
+    """One for all tests here, so that its program is compiled once."""
+    network = networks.refiner(tiny.backbone, 5)
+    return build(WHOLE, (weights(network.shapes(), seed=1), TOOLS), tiny)
+
+
+def reranked(reranker, first=FIRST):
+    return refine(reranker, TEXTS, first, chunk=3, progress=False)
+
+
+OTHERS = [("bert", "rank"), ("deberta", "shared"), ("deberta", "rank")]
+
+
+@pytest.mark.parametrize(
+    ("name", "places"),
+    [("bert", "shared"), *(pytest.param(*one, marks=pytest.mark.slow) for one in OTHERS)],
+)
+def test_candidates_are_sorted_by_the_logits_of_their_query_alone(tmp_path, name, places, reranker):
     tiny = encoder(tmp_path, name)
-    network = refiner(tiny.backbone, 5, places=places)
-    params = weights(network.shapes(), seed=1)
-    reranker = tool_refiner(network, params, tiny, TOOLS)
-    found = refine(reranker, TEXTS, FIRST, chunk=3, progress=False)
+    network = networks.refiner(tiny.backbone, 5, places=places)
+    if (name, places) in OTHERS:
+        params = weights(network.shapes(), seed=1)
+        reranker = build(Config(layers=None, places=places), (params, TOOLS), tiny)
+    params = reranker.params[0]
+    found = reranked(reranker)
     apply = jax.jit(network.apply)
     for row, text in enumerate(TEXTS):
         items = FIRST.items[row][FIRST.items[row] >= 0]
@@ -43,24 +67,17 @@ def test_candidates_are_sorted_by_the_logits_of_their_query_alone(tmp_path, name
         assert (found.items[row, len(items) :] == -1).all()
 
 
-def test_a_tool_that_came_later_needs_only_its_row(tmp_path):
-    tiny = encoder(tmp_path)
-    network = refiner(tiny.backbone, 5)
-    params = weights(network.shapes(), seed=1)
+def test_a_tool_that_came_later_needs_only_its_row(reranker):
     longer = np.concatenate([TOOLS, TOOLS[3:4]])
     first = FIRST._replace(items=np.where(FIRST.items == 3, ITEMS, FIRST.items))
-    known = refine(tool_refiner(network, params, tiny, TOOLS), TEXTS, FIRST, progress=False)
-    later = refine(tool_refiner(network, params, tiny, longer), TEXTS, first, progress=False)
+    known = reranked(reranker)
+    later = reranked(reranker._replace(params=(reranker.params[0], longer)), first)
     assert (FIRST.items == 3).any()
     np.testing.assert_array_equal(later.items, np.where(known.items == 3, ITEMS, known.items))
 
 
-def test_the_first_stages_score_is_added_with_its_weight(tmp_path):
-    tiny = encoder(tmp_path)
-    network = refiner(tiny.backbone, 5)
-    reranker = tool_refiner(network, weights(network.shapes(), seed=1), tiny, TOOLS)
-    own = refine(reranker, TEXTS, FIRST, progress=False)
-    mixed = refine(reranker._replace(prior=2.0), TEXTS, FIRST, progress=False)
+def test_the_first_stages_score_is_added_with_its_weight(reranker):
+    own, mixed = reranked(reranker), reranked(reranker._replace(prior=2.0))
     for row in range(len(TEXTS)):
         first, second = (
             dict(zip(found.items[row].tolist(), found.scores[row].tolist(), strict=True))
@@ -74,16 +91,58 @@ def test_the_first_stages_score_is_added_with_its_weight(tmp_path):
     assert (own.items != mixed.items).any()
 
 
-def test_before_training_the_backbone_is_the_encoders(tmp_path):
-    tiny = encoder(tmp_path)
-    network = refiner(tiny.backbone, 5)
-    params = start(network, tiny.params, jax.random.key(0))
-    assert params["backbone"] is tiny.params
-    assert np.count_nonzero(params["projection"]["kernel"]) == 5  # the identity, of five rows
-    shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), params)
-    assert shapes == network.shapes()
-
-
-def test_queries_are_cut_to_the_limit(tmp_path):
-    read = tool_refiner(None, None, encoder(tmp_path), TOOLS, limit=4).read
+def test_queries_are_cut_to_the_limit(tiny):
+    read = build(Config(layers=None, limit=4), (None, TOOLS), tiny).read
     np.testing.assert_array_equal(read(["a b c d e"])["ids"][0, :5], [2, 4, 5, 3, 0])
+
+
+@pytest.fixture
+def given(parts, monkeypatch):
+    """What `fit` would train by default, without training it."""
+    kept = {}
+    monkeypatch.setattr(
+        refiner, "trained", lambda *_, **given: kept.update(given) or given["start"]
+    )
+    train, validation = parts
+    refiner.fit(train, Config(layers=1, candidates=4, size=len(train)), validation=validation)
+    return kept
+
+
+def test_before_training_the_backbone_is_the_encoders(given, parts):
+    params, (train, _) = given["start"], parts
+    for ours, theirs in zip(
+        jax.tree.leaves(params["backbone"]["blocks"]["0"]),
+        jax.tree.leaves(train.encoder.params["blocks"]["0"]),
+        strict=True,
+    ):
+        assert ours is theirs
+    assert set(params["backbone"]["blocks"]) == {"0"}
+    kernel = np.asarray(params["projection"]["kernel"])
+    np.testing.assert_allclose(kernel, kernel[0, 0] * np.eye(12))
+
+
+def test_a_training_query_is_left_out_of_the_means_of_its_tools(given, parts):
+    """Both in the vectors that the refiner reads and where the first stage finds candidates."""
+    train, _ = parts
+    batch = given["objective"]().batches(0)
+    texts = [list(text) for text in train.encoder.tokens(list(train.texts), kind="query")]
+    every = range(len(train.ids))
+    otherwise = 0
+    for ids, mask, candidates, vectors in zip(
+        *(batch[name] for name in ("ids", "mask", "candidates", "tools")), strict=True
+    ):
+        row = texts.index(ids[mask].tolist())
+
+        def means(without, row=row):
+            users = [(train.labels == tool).any(axis=1) for tool in every]
+            for tool in set(train.labels[row]) & set(without):
+                users[tool][row] = False
+            sums = np.stack([train.queries[some].sum(axis=0, dtype=np.float64) for some in users])
+            return sums / np.linalg.norm(sums, axis=1, keepdims=True)
+
+        theta = means(without=every)
+        query = train.queries[row]
+        assert candidates.tolist() == np.argsort(-(theta @ query))[:4].tolist()
+        np.testing.assert_allclose(vectors, theta[candidates], atol=1e-5)
+        otherwise += candidates.tolist() != np.argsort(-(means(without=()) @ query))[:4].tolist()
+    assert otherwise > 3

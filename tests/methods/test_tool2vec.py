@@ -6,7 +6,7 @@ import pytest
 
 from jaxret.methods.tool2vec import left_out, own_left_out, tool2vec
 from jaxret.retrieval.retriever import search
-from jaxret.retrieval.testing import check_retriever
+from tests.retrieval.conformance import check_retriever
 
 ITEMS, N, WIDTH = 9, 14, 5
 RNG = np.random.default_rng(0)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from experiments.tiny_qwen3.network import write as write_tiny_qwen3
-from jaxret.methods import tool_rank_model as tr
-from jaxret.methods.tool_rank_prompt import PLACES, verdict
+from jaxret.methods import tool_rank as tr
+from jaxret.methods.tool_rank import PLACES, verdict
 from jaxret.nn.functional import Module
 from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import refine

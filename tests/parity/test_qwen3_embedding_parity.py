@@ -6,8 +6,8 @@ import pytest
 
 from experiments.tiny_qwen3.network import write as write_tiny_qwen3
 from jaxret.encoders import encode, load_encoder
-from jaxret.methods import tool_rank_model
-from jaxret.methods.tool_rank_prompt import verdict
+from jaxret.methods import tool_rank
+from jaxret.methods.tool_rank import verdict
 from jaxret.nn import lora
 from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import refine
@@ -71,11 +71,9 @@ def test_vectors_equal_those_of_sentence_transformers_last_token_pooling(folder)
 
 def test_scores_equal_the_probabilities_from_all_of_huggingfaces_logits(folder):
     theirs = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
-    model = tool_rank_model.load_language_model("tool_rank_4b", folder)
+    model = tool_rank.load_language_model("tool_rank_4b", folder)
     asked = verdict(model.tokenizer, instruction="Find a tool.")
-    reranker = tool_rank_model.reranker(
-        model.network(asked), model.params(asked), asked, TEXTS, pairs=4
-    )
+    reranker = tool_rank.reranker(model.network(asked), model.params(asked), asked, TEXTS, pairs=4)
     items = np.tile(np.arange(len(TEXTS)), (2, 1)).astype(np.int32)
     first = Ranking(items=items, scores=np.zeros(items.shape, np.float32))
     found = refine(reranker, ["pay", "eat out"], first, progress=False)

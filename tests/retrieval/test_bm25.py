@@ -9,7 +9,7 @@ import pytest
 
 from jaxret.retrieval.bm25 import bm25
 from jaxret.retrieval.retriever import search
-from jaxret.retrieval.testing import check_retriever
+from tests.retrieval.conformance import check_retriever
 
 DOCUMENTS = [
     "Weather forecast for the next days; weather maps.",

@@ -6,7 +6,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from jaxret.retrieval.dense import inner_product
-from jaxret.retrieval.testing import check_retriever
+from tests.retrieval.conformance import check_retriever
 
 RNG = np.random.default_rng(0)
 THETA = RNG.normal(size=(19, 6)).astype(np.float32)

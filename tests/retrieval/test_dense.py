@@ -6,7 +6,7 @@ import pytest
 from jaxret.encoders import encode, load_encoder
 from jaxret.retrieval.dense import dense, inner_product
 from jaxret.retrieval.retriever import search
-from jaxret.retrieval.testing import check_retriever
+from tests.retrieval.conformance import check_retriever
 
 DOCUMENTS = [
     "Weather forecast for a city",

@@ -289,3 +289,45 @@ def test_a_fit_leaves_what_it_started_from(tmp_path):
 def test_a_fit_of_no_steps_is_refused(name):
     with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
         fit(None, None, batches(), **{"steps": 3, "every": 3, "validate": validate, name: 0})
+
+
+X4 = X[:32, :4]
+BASE = np.arange(4, dtype=np.float32)
+LINES = shuffled(
+    [1] * 32, lambda rows: {"x": X4[rows], "y": (X4 @ [3.0, 1, 2, 3])[rows]}, size=8, seed=0
+)
+
+
+def of_pair(pair, batch, key):
+    trained, frozen = pair
+    return ((batch["x"] @ (trained + frozen) - batch["y"]) ** 2).mean(), {}
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize("devices", [None, 4])
+def test_only_the_trained_part_moves(devices, accumulate):
+    optimizer = optax.sgd(0.1)
+    state = start(jnp.zeros(4), optimizer, jax.random.key(0))
+    found = fit(
+        state,
+        train_step(of_pair, optimizer, accumulate=accumulate),
+        LINES,
+        steps=160,
+        validate=lambda trained: {"closeness": -float(jnp.abs(trained[0] - 3))},
+        every=20,
+        frozen=jnp.asarray(BASE),
+        mesh=None if devices is None else sharding.make_mesh(data=devices),
+        progress=False,
+    )
+    np.testing.assert_allclose(found.best, [3, 0, 0, 0], atol=1e-3)  # with BASE: 3, 1, 2, 3
+    assert len(jax.tree.leaves(found.state)) == len(jax.tree.leaves(state))
+
+
+def test_a_compiled_step_holds_no_copy_of_what_is_frozen():
+    optimizer = optax.sgd(0.1)
+    state = start(jnp.zeros(4), optimizer, jax.random.key(0))
+    batch = jax.tree.map(jnp.asarray, LINES(0))
+    step = jax.jit(train_step(of_pair, optimizer))
+    states = [step(state, batch, jnp.full(4, base))[0].params for base in (0.0, 1.0)]
+    assert step._cache_size() == 1
+    assert np.abs(states[0] - states[1]).max() > 0.01

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from jaxret.encoders.padding import pad
-from jaxret.methods.tool_rank_objective import verdicts
+from jaxret.methods.encoder_tuning import matching
+from jaxret.methods.tool_rank import verdicts
 from jaxret.nn.layers import last_pool
-from jaxret.training.objectives import matching
 from jaxret.training.word_dropout import drop, droppable, frame
 from tests.tiny import DECODER, weights
 

@@ -21,7 +21,7 @@ from experiments.benchmarks.gpu.simulation import precisely
 from experiments.benchmarks.gpu.timing import Build, compare, within
 from experiments.benchmarks.gpu.torch_here import device, here, tf32, wait
 from jaxret.methods.mlc import classification
-from jaxret.methods.refiner_objective import refinement
+from jaxret.methods.refiner import refinement
 from jaxret.nn.classifier import classifier
 from jaxret.nn.functional import Module
 from jaxret.nn.layers import Compute

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.linalg import orthogonal_procrustes
 
-from jaxret.retrieval.align import procrustes
+from experiments.transfer.align import procrustes
 
 N, D = 60, 12
 solve = jax.jit(procrustes)

@@ -1,23 +1,27 @@
-"""Multi-hop retrieval with a language model: what it is asked, and what counts as an answer.
+"""Prompts, parsers and selectors of the language model in `experiments.multihop`.
 
     plan       a question -> sub-questions, each of which can be searched for alone
     verdict    a sub-question and the documents shown -> the useful one, or none
     fit        a sub-question and one document -> yes or no, in one token
     answer     a question and the documents of all its hops -> a few words
 
-The agents of ORAG's pipeline (C.1.4, C.4, Figure 7), in words of our own. All but ``fit``, which is
-a verdict that asks little of a small model, answer with a JSON object; one that is not what was
-asked is `Malformed`, and asked for again by `jaxret.llm`. Each of the three has a schema, for an
-endpoint that writes by one: a small model may else never end its list of sub-questions.
+These are the agents of ORAG's pipeline (C.1.4, C.4, Figure 7) in our wording; ``fit`` is a verdict
+for small models. The other three answer with a JSON object. Any other answer is `Malformed`, and
+`jaxret.llm` asks again. Each of the three has a schema for endpoints that support schemas; without
+one a small model may never end its list of sub-questions.
 """
 
 import json
 import re
 import string
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from jaxret.llm import Malformed, Schema, object_schema
+import numpy as np
+
+from jaxret.llm import Chat, Malformed, Schema, object_schema
+from jaxret.types import Selector
 
 WORDS = 300  # of a document
 
@@ -70,18 +74,18 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation + "“”‘’")
 
 
 def plan_question(query: str, *, max_hops: int) -> list[dict[str, str]]:
-    """Asks for the sub-questions of a question."""
+    """Returns the messages that ask for the sub-questions of a question."""
     return _message(PLAN.format(query=query, max_hops=max_hops))
 
 
 def plan_schema(*, max_hops: int) -> Schema:
-    """The form of a plan."""
+    """Returns the JSON schema of a plan."""
     texts = {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": max_hops}
     return object_schema(sub_questions=texts)
 
 
 def plan(answer: str, *, max_hops: int) -> list[str]:
-    """The sub-questions.
+    """Parses the sub-questions.
 
     Raises:
       Malformed: unless they are a list of 1 to ``max_hops`` strings, none of them blank.
@@ -97,19 +101,19 @@ def plan(answer: str, *, max_hops: int) -> list[str]:
 def verdict_question(
     query: str, documents: Sequence[str], *, words: int = WORDS
 ) -> list[dict[str, str]]:
-    """Asks which of the documents shown is useful; each is cut to so many words."""
+    """Returns the messages that ask which document is useful; each is cut to ``words`` words."""
     n = len(documents)
     text = VERDICT.format(query=query, n=n, last=n - 1, documents=_numbered(documents, words))
     return _message(text)
 
 
 def verdict_schema(n: int) -> Schema:
-    """The form of a verdict on n documents."""
+    """Returns the JSON schema of a verdict on n documents."""
     return object_schema(index={"enum": list(range(-1, n))})
 
 
 def verdict(answer: str, n: int) -> int:
-    """The position of the useful one of n documents, or -1.
+    """Parses the position of the useful one of n documents, or -1.
 
     Raises:
       Malformed: for anything but a whole number in -1 .. n - 1.
@@ -121,19 +125,19 @@ def verdict(answer: str, n: int) -> int:
 
 
 def fit_question(query: str, document: str, *, words: int = WORDS) -> list[dict[str, str]]:
-    """Asks whether one document is useful; what follows the question is all that differs."""
+    """Returns the messages that ask whether one document is useful."""
     return _message(FIT.format(query=query, document=" ".join(document.split()[:words])))
 
 
 def answer_question(
     query: str, documents: Sequence[str], *, words: int = WORDS
 ) -> list[dict[str, str]]:
-    """Asks for the answer to a question; each document is cut to so many words."""
+    """Returns the messages that ask for an answer; each document is cut to ``words`` words."""
     return _message(ANSWER.format(query=query, documents=_numbered(documents, words)))
 
 
 def final_answer(answer: str) -> str:
-    """The words of the answer.
+    """Parses the words of the answer.
 
     Raises:
       Malformed: if it is not a text, or blank.
@@ -145,12 +149,12 @@ def final_answer(answer: str) -> str:
 
 
 def exact(answer: str, gold: str) -> bool:
-    """Whether two answers are the same but for case, punctuation and articles."""
+    """Returns whether two answers agree up to case, punctuation and articles."""
     return _words(answer) == _words(gold)
 
 
 def contains(answer: str, gold: str) -> bool:
-    """Whether the gold answer's words stand in the answer, one after the other."""
+    """Returns whether the words of the gold answer occur consecutively in the answer."""
     answer_words, gold_words = _words(answer), _words(gold)
     return bool(gold_words) and f" {' '.join(gold_words)} " in f" {' '.join(answer_words)} "
 
@@ -171,9 +175,89 @@ def _numbered(documents: Sequence[str], words: int) -> str:
 
 
 def _field(answer: str, name: str) -> Any:
-    """A field of the JSON object in an answer, whatever stands around the object."""
+    """Parses a field of the JSON object in an answer, ignoring text around the object."""
     match = re.search(r"\{.*\}", answer, re.DOTALL)
     try:
         return json.loads(match[0] if match else answer)[name]
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise Malformed(f"no JSON object with {name!r}: {answer!r:.80}") from error
+
+
+def by_judge(
+    chat: Chat,
+    texts: Sequence[str],
+    documents: Sequence[str],
+    *,
+    own_bit: bool = False,
+    words: int = WORDS,
+) -> Selector:
+    """Makes a selector of a judge that sees the whole slate.
+
+    Where the judge names no document, or gives no valid answer, the first one is selected.
+
+    Args:
+      chat: the language model.
+      texts: the N queries.
+      documents: the I documents.
+      own_bit: whether the selector also returns the reward: 1 where the judge names a document.
+      words: that each document is cut to.
+
+    Returns:
+      the selector.
+    """
+
+    def select(queries, items):
+        n = items.shape[1]
+        asked = [
+            verdict_question(texts[query], [documents[i] for i in slate], words=words)
+            for query, slate in zip(queries, items, strict=True)
+        ]
+        parse = partial(verdict, n=n)
+        verdicts = chat.ask_all(asked, parse, schema=verdict_schema(n), progress=False)
+        named = np.array([-1 if one is None else one for one in verdicts])
+        positions = np.maximum(named, 0)
+        return (positions, (named >= 0).astype(np.float32)) if own_bit else positions
+
+    return select
+
+
+def by_fit(
+    chat: Chat,
+    texts: Sequence[str],
+    documents: Sequence[str],
+    *,
+    own_bit: bool = False,
+    words: int = WORDS,
+) -> Selector:
+    """Makes a selector of a judge that sees one document at a time.
+
+    It selects the document with the highest probability of yes. Each pair is asked about once, for
+    one token; without a valid answer the probability is 0.
+
+    Args:
+      chat: the language model.
+      texts: the N queries.
+      documents: the I documents.
+      own_bit: whether the selector also returns the reward: 1 where yes is likelier than no.
+      words: that each document is cut to.
+
+    Returns:
+      the selector.
+    """
+    known = np.full((len(texts), len(documents)), np.nan, np.float32)
+    yes, no = FIT_WORDS
+
+    def select(queries, items):
+        wanted = np.broadcast_to(queries[:, None], items.shape)
+        new = np.isnan(known[wanted, items])
+        pairs = np.unique(np.stack([wanted[new], items[new]], axis=1), axis=0)
+        asked = [fit_question(texts[n], documents[i], words=words) for n, i in pairs]
+        weights = chat.weigh_all(asked, FIT_WORDS, progress=False)
+        for (n, i), found in zip(pairs, weights, strict=True):
+            known[n, i] = 0.0 if found is None else found[yes] / (found[yes] + found[no])
+        shown = known[wanted, items]
+        best = shown.argmax(axis=1)
+        bits = (shown.max(axis=1) > 0.5).astype(np.float32)
+        return (best, bits) if own_bit else best
+
+    return select
