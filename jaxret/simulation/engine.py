@@ -3,7 +3,7 @@
 All runs of a `Simulation` share one compiled program: settings are data, and streams are cut into
 chunks of one shape. Several learners can share one, too (`jaxret.simulation.branches`). What has a
 blocked form takes it (`jaxret.simulation.blocked.simulate`), a catalogue that is split over devices
-runs on a mesh, all else takes the plain scan, as where the environment intervenes (`deployment`).
+runs on a mesh, all else takes the plain scan, as where the environment intervenes on the learner.
 
 Letters: I items, d width, N queries, L labels, T rounds, R runs, c rounds a chunk, n settings.
 """
@@ -20,13 +20,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxret.environments.deployment import bare, deployed
-from jaxret.environments.environment import Environment, is_noise
+from jaxret.environments.environment import (
+    Environment,
+    padded,
+    require_environment,
+    with_interventions,
+)
+from jaxret.environments.interventions import learner_state
 from jaxret.learners import narrow_rows
 from jaxret.learners.learner import Learner
 from jaxret.runtime import distributed, sharding
 from jaxret.runtime.progress import Progress
-from jaxret.runtime.validate import require, require_length, require_task
+from jaxret.runtime.validate import require, require_task
 from jaxret.simulation.blocked.simulate import has_blocked_form, simulate_blocked, simulate_on_mesh
 from jaxret.simulation.scan import scan_rounds
 from jaxret.task import Task
@@ -88,7 +93,8 @@ class Simulation:
         else:
             catalogue = sharding.split_rows(task.theta, here, sharding.make_mesh(item=devices))
         self._arrays = (catalogue, jnp.asarray(task.queries), jnp.asarray(task.labels), first)
-        _check(self._world(example), task)
+        sizes = {"queries": len(task), "width": task.theta.shape[1], "labels": task.labels.shape[1]}
+        require_environment(self._world(example), items=items, **sizes)
         self.scores, self.map_queries = learner.scores, learner.map_queries
         self._over_rows = learner.over_rows
         self._start = jax.jit(partial(self._over_runs, self._init_one))
@@ -117,7 +123,7 @@ class Simulation:
         return np.tile(np.array(numbers, np.float32), (len(self._seeds), 1))
 
     def start(self, settings: Float[np.ndarray, "R n"]) -> State:
-        """The states of all runs, of the learners as they are deployed.
+        """The states of all runs, of the learners with interventions.
 
         In the blocked form, rows in bfloat16 are packed (`jaxret.learners.narrow_rows.packed`).
         """
@@ -205,7 +211,7 @@ class Simulation:
 
             state = _loop(resume, len(chunks), start, step)
         trace = Trace._make(part[:, :rounds] for part in state["trace"])
-        return self._unpadded(narrow_rows.unpacked(bare(state["learner"]))), trace
+        return self._unpadded(narrow_rows.unpacked(learner_state(state["learner"]))), trace
 
     def _world(self, setting) -> Environment:
         environment = self._environment
@@ -214,9 +220,9 @@ class Simulation:
         return environment(*setting)
 
     def _deployed(self, first, setting, key: PRNGKey) -> Learner:
-        """The learner as the environment treats it; the forms of rounds do so by themselves."""
+        """Returns the learner with interventions; the forms of rounds add them by themselves."""
         labels, learner = self.task.labels.shape[1], self._make(*first, *setting)
-        return deployed(learner, self._world(setting), key, labels=labels)
+        return with_interventions(learner, self._world(setting), key, labels=labels)
 
     def _init_one(self, arrays, setting, seed):
         catalogue, *_, first = arrays
@@ -226,7 +232,7 @@ class Simulation:
     def _run_one(self, arrays, state, setting, order, seed):
         catalogue, queries, labels, first = arrays
         stream = Stream(queries=queries, labels=labels, order=order)
-        world = _padded(self._world(setting), len(catalogue.theta))
+        world = padded(self._world(setting), len(catalogue.theta))
         learner = self._make(*first, *setting)
         return self._form()(learner, state, world, stream, jax.random.key(seed))
 
@@ -262,39 +268,3 @@ def _loop(resume: Path | None, chunks: int, start: Callable, step: Callable) -> 
 
     with interruptible() as interrupted:
         return run_chunks(resume, interrupted, chunks=chunks, start=start, step=step, keep=True)
-
-
-def _check(environment: Environment, task: Task) -> None:
-    """Refuses an environment that does not fit; what is traced passes."""
-    (items, width), queries = task.theta.shape, len(task)
-    for judge in (environment, environment.reranker):
-        if (verdicts := getattr(judge, "verdicts", None)) is not None:
-            shape = f"[{queries}, {items}], of every query and tool"
-            require("verdicts", verdicts.shape, shape, (queries, items).__eq__)
-    rate = environment.noise_rate
-    require("noise_rate", rate, "None or in [0, 0.5]", lambda x: x is None or is_noise(x))
-    for name in ("arrives", "leaves"):
-        if (times := getattr(environment, name)) is not None:
-            require_length(f"{name}, a round for each tool,", times, items)
-    shapes = {
-        "drift": {"labels": task.labels.shape},
-        "rotation": {"turned": (queries, width)},
-        "poison": {"tools": (items,), "queries": (queries,)},
-        "rewriting": {"after": (items, width)},
-    }
-    shape = () if rate is None else np.shape(rate)
-    require("the shape of noise_rate", shape, f"() or {(items,)}", ((), (items,)).__contains__)
-    for name, arrays in shapes.items():
-        if (part := getattr(environment, name)) is not None:
-            for array, shape in arrays.items():
-                found = np.shape(getattr(part, array))
-                require(f"the shape of {name}.{array}", found, f"{shape}", shape.__eq__)
-
-
-def _padded(environment: Environment, items: int) -> Environment:
-    """Times of tools that stand for padding: they never come."""
-
-    def fill(times):
-        return None if times is None else jnp.pad(jnp.asarray(times), (0, items - len(times)))
-
-    return environment._replace(arrives=fill(environment.arrives), leaves=fill(environment.leaves))

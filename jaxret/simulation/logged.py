@@ -21,8 +21,14 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from jaxret import logs
-from jaxret.environments.deployment import bare, intervenes
-from jaxret.environments.environment import Environment, asked, available_at
+from jaxret.environments.environment import (
+    Environment,
+    available_at,
+    effects_with,
+    intervenes,
+    queries_at,
+)
+from jaxret.environments.interventions import learner_state
 from jaxret.learners.learner import Learner
 from jaxret.learners.places import place_chances
 from jaxret.logs import LogWriter
@@ -121,7 +127,7 @@ class LoggedSimulation(Simulation):
         ids, lines = self.task.ids, []
         rounds = np.flatnonzero(order >= 0)[writer.lines - first :]
         queries = self._queries(first + rounds, order[rounds])
-        # What the world does to a learner decides how much it has learnt, and nobody recorded it.
+        # The version of a learner under interventions is not recorded.
         known = not intervenes(self._world(()))
         for i, query in zip(rounds.tolist(), queries, strict=True):
             # Where fewer tools are there than are shown, the first stands again in the rest.
@@ -134,11 +140,11 @@ class LoggedSimulation(Simulation):
         writer.append(lines)
 
     def _queries(self, t, query) -> Sequence[str] | np.ndarray:
-        """The ids of queries; or the vectors, where the world turns them."""
+        """Returns the ids of queries; or their vectors, where the environment changes them."""
         world, task = self._world(()), self.task
-        if world.rotation is None:
+        if not effects_with(world, "queries_at"):
             return [task.query_ids[one] for one in query]
-        return np.asarray(jax.vmap(partial(asked, world))(t, query, task.queries[query]))
+        return np.asarray(jax.vmap(partial(queries_at, world))(t, query, task.queries[query]))
 
     def _form(self):
         return _scan_slates if self._slates else super()._form()
@@ -157,8 +163,8 @@ def _scan_slates(
         slate = show_slate(learner, state, environment, stream, query, key)
         here = available_at(environment, state.t, state.available)
         before = state._replace(available=here)
-        vector = asked(environment, state.t, query, stream.queries[query])
-        chances = place_chances(learner, bare(before), vector, slate)
+        vector = queries_at(environment, state.t, query, stream.queries[query])
+        chances = place_chances(learner, learner_state(before), vector, slate)
         new, line = learn(learner, state, environment, stream, query, key, slate)
         return new, (line, Slates(slate.items, chances))
 

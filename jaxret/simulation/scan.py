@@ -13,7 +13,7 @@ choice comes in as ``position``:
 
 Round t uses ``fold_in(key, t)`` either way, so both give the same run for the same choices. Where
 the environment delays answers, rewrites documents or reloads the learner, ``state`` is that of the
-learner as it is `deployed`, whose ``t`` is the world's round and not the learner's.
+learner `with_interventions`, whose ``t`` is the environment's round and not the learner's.
 
 Letters: T rounds.
 """
@@ -24,7 +24,6 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from jaxret.environments import environment as world
-from jaxret.environments.deployment import deployed
 from jaxret.environments.environment import Environment
 from jaxret.learners.learner import Learner
 from jaxret.simulation.trace import measure
@@ -43,16 +42,16 @@ def show_slate(
 
     Args:
       learner: its `act` is called as it stands.
-      state: of the learner, as it is deployed.
+      state: of the learner, with interventions.
       environment: says which tools are there, and how the query is asked.
       stream: the queries.
       query: which of them it is.
       key: of the whole run.
     """
-    learner = deployed(learner, environment, key, labels=stream.labels.shape[1])
+    learner = world.with_interventions(learner, environment, key, labels=stream.labels.shape[1])
     act_key, _ = round_keys(key, state.t)
     here = world.available_at(environment, state.t, state.available)
-    vector = world.asked(environment, state.t, query, stream.queries[query])
+    vector = world.queries_at(environment, state.t, query, stream.queries[query])
     return learner.act(state._replace(available=here), vector, act_key)
 
 
@@ -85,15 +84,15 @@ def learn(
     """
     if position is not None:
         environment = environment._replace(reranker=lambda key, slate, labels, query: position)
-    learner = deployed(learner, environment, key, labels=stream.labels.shape[1])
+    learner = world.with_interventions(learner, environment, key, labels=stream.labels.shape[1])
     _, respond_key = round_keys(key, state.t)
     available = state.available
-    labels = world.right_tools(environment, state.t, query, stream.labels[query])
+    labels = world.labels_at(environment, state.t, query, stream.labels[query])
     choice, feedback, success = world.respond(environment, respond_key, slate, labels, query)
     if reward is not None:
         feedback = feedback._replace(reward=reward)
     before = state._replace(available=world.available_at(environment, state.t, available))
-    vector = world.asked(environment, state.t, query, stream.queries[query])
+    vector = world.queries_at(environment, state.t, query, stream.queries[query])
     logits = None if learner.logits is None else learner.logits(before, vector)
     seen = feedback._replace(labels=labels) if learner.oracle else feedback
     new = learner.update(before, vector, choice, seen)
@@ -117,7 +116,7 @@ def scan_rounds(
 
     Args:
       learner: its `act` and `update` are called as they stand.
-      state: from ``learner.init`` (of the learner as it is `deployed`) or an earlier call;
+      state: from ``learner.init`` (of the learner `with_interventions`) or an earlier call;
         ``state.t`` is the first round.
       environment: what responds.
       stream: the queries, their labels, and the order of these T rounds. The first -1 in

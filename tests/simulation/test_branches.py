@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import jaxret as jr
-from jaxret.environments import delay
+from jaxret.environments import interventions
 from jaxret.environments.environment import Environment
 from jaxret.learners.specs import learner_grid
 from jaxret.rules import projections, schedules
@@ -53,7 +53,7 @@ def streamed(simulation, grid, **more):
     return simulation.run(simulation.setting(*grid.settings[-1]), ORDERS, **more)
 
 
-@pytest.mark.parametrize("world", [Environment(), Environment(delay=delay.fixed(3))])
+@pytest.mark.parametrize("world", [Environment(), Environment(delay=interventions.fixed_delay(3))])
 @pytest.mark.parametrize("grids", [ALIKE, [FREE, FROM_ZERO]], ids=["from documents", "from zero"])
 def test_each_does_what_it_does_alone(task, world, grids):
     shown = []

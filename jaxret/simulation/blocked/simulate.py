@@ -21,8 +21,12 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Int
 
-from jaxret.environments.deployment import intervenes
-from jaxret.environments.environment import Environment
+from jaxret.environments.environment import (
+    Environment,
+    effects_with,
+    intervenes,
+    partition_specs,
+)
 from jaxret.learners import narrow_rows
 from jaxret.learners.grid import LearnerGrid
 from jaxret.learners.learner import TILE, Learner, Replay, Rule
@@ -45,10 +49,11 @@ def has_blocked_form(learner: Learner, environment: Environment) -> bool:
     with experience replay, where every round is answered. A mixture of learners all of which have
     that form. Nothing may happen to the learner itself.
     """
+    answered = not effects_with(environment, "is_observed")
 
     def moves(one):
         rule = one.rule if one.replay is None else one.replay.rule
-        known = one.replay is None or environment.censoring is None  # the draws of a block
+        known = one.replay is None or answered  # the draws of a block
         return rule is not None and rule.blocked and known
 
     return all(map(moves, _movers(learner))) and not intervenes(environment)
@@ -75,7 +80,7 @@ def simulate_blocked(
     Args:
       learner: one that `has_blocked_form`.
       state: as in `jaxret.simulation.scan.scan_rounds`.
-      environment: as there, but for what happens to the learner itself (delay, rewriting, restart).
+      environment: as there, without interventions on the learner.
       stream: as there. Where ``order`` is -1 nothing happens (its line of the trace means
         nothing), so that the chunks of a run can share one shape. With a query map or experience
         replay the first -1 ends it, as in the scan.
@@ -89,7 +94,7 @@ def simulate_blocked(
       as there.
     """
     if intervenes(environment):
-        raise ValueError("delay, rewriting and restart have no blocked form: use scan_rounds")
+        raise ValueError("interventions on the learner have no blocked form: use scan_rounds")
     if not has_blocked_form(learner, environment):
         raise ValueError(f"learner {learner.name!r} has no blocked form: use scan_rounds")
     block = _largest_block(learner, tile) if block is None else block
@@ -138,10 +143,6 @@ def simulate_on_mesh(
         )
     states = State._make((P("item", None), P("item"), P(), _extra_lies(learner)))
     reranker, bare = environment.reranker, environment._replace(reranker=None)
-    split = {"arrives": P("item"), "leaves": P("item")}  # the rest is copied to every device
-    worlds = Environment._make(
-        None if part is None else split.get(name, P()) for name, part in bare._asdict().items()
-    )
 
     def local(state, environment, stream, key):
         environment = environment._replace(reranker=reranker)
@@ -152,7 +153,7 @@ def simulate_on_mesh(
     return jax.shard_map(
         local,
         mesh=mesh,
-        in_specs=(states, worlds, P(), P()),
+        in_specs=(states, partition_specs(bare, "item"), P(), P()),
         out_specs=(states, P()),
         check_vma=False,
     )(state, bare, stream, key)
