@@ -11,9 +11,9 @@ import numpy as np
 import jaxret as jr
 from experiments.scenarios.scenario import Scenario
 from jaxret.data.templates import template
-from jaxret.environments import censoring, clicks, delay, drift, poison, restart, rewriting
+from jaxret.environments import availability, drift, feedback, interventions
 from jaxret.environments.environment import Environment
-from jaxret.environments.rewriting import How
+from jaxret.environments.interventions import How
 from jaxret.runtime.validate import from_registry, require
 
 
@@ -43,13 +43,14 @@ def turning(*, angle: float) -> Scenario:
 
 def late(*, mean: float) -> Scenario:
     """Answers come late, by ``mean`` rounds, out of order."""
-    part = delay.geometric(mean=mean)
+    part = interventions.geometric_delay(mean=mean)
     return Scenario(world=lambda place: Environment(delay=part))
 
 
 def silent(*, after_success: float, after_failure: float) -> Scenario:
     """Nobody answers in these shares of the rounds."""
-    part = censoring.by_success(after_success=after_success, after_failure=after_failure)
+    shares = {"after_success": after_success, "after_failure": after_failure}
+    part = feedback.censored_by_success(**shares)
     return Scenario(world=lambda place: Environment(censoring=part))
 
 
@@ -74,7 +75,7 @@ def praised(*, says: float) -> Scenario:
         wrong = ~(first[:, None] == task.labels).any(axis=1)
         tool = int(np.bincount(first[wrong], minlength=len(task.ids)).argmax())
         sizes = {"items": len(task.ids), "queries": len(task)}
-        return Environment(poison=poison.attacked(**sizes, tool=tool, says=says))
+        return Environment(poison=feedback.poisoned(**sizes, tool=tool, says=says))
 
     return Scenario(world=world)
 
@@ -85,7 +86,7 @@ def lying(*, share: float) -> Scenario:
 
     def world(place):
         sizes = {"items": len(place.task.ids), "queries": len(place.task)}
-        return Environment(poison=poison.attacked(**sizes, share=share, seed=place.seed))
+        return Environment(poison=feedback.poisoned(**sizes, share=share, seed=place.seed))
 
     return Scenario(world=world)
 
@@ -99,9 +100,7 @@ def arriving(*, share: float, first: float, last: float) -> Scenario:
         between = {"first": place.at(first), "last": place.at(last)}
         items = len(place.task.ids)
         return Environment(
-            **jr.environments.availability.one_by_one(
-                items, share, **between, seed=place.seed
-            )._asdict()
+            **availability.one_by_one(items, share, **between, seed=place.seed)._asdict()
         )
 
     return Scenario(world=world)
@@ -113,7 +112,7 @@ def doubling(*, at: float) -> Scenario:
 
     def world(place):
         items = len(place.task.ids)
-        come = jr.environments.availability.later(items, 0.5, at=place.at(at), seed=place.seed)
+        come = availability.later(items, 0.5, at=place.at(at), seed=place.seed)
         return Environment(**come._asdict())
 
     return Scenario(world=world, begins=at)
@@ -127,7 +126,7 @@ def rewritten(*, document: str, how: How, at: float) -> Scenario:
 
     def world(place):
         before, after = place.task.theta, place.documents(document)
-        change = rewriting.rewritten(before, after, at=max(1, place.at(at)), how=how)
+        change = interventions.rewritten_documents(before, after, at=max(1, place.at(at)), how=how)
         return Environment(rewriting=change)
 
     return Scenario(world=world, begins=at)
@@ -136,7 +135,7 @@ def rewritten(*, document: str, how: How, at: float) -> Scenario:
 def clicked(*, shown: int, bias: float, lure: float) -> Scenario:
     """Several are shown and one is clicked; in the calm world all places are looked at equally."""
     require("shown", shown, ">= 1", lambda n: n >= 1)
-    user, fair = (clicks.position_biased(bias=x, lure=lure) for x in (bias, 0.0))
+    user, fair = (feedback.position_biased_clicks(bias=x, lure=lure) for x in (bias, 0.0))
     calm = Environment(reranker=fair)
     return Scenario(world=lambda place: Environment(reranker=user), shown=shown, calm=calm)
 
@@ -149,7 +148,7 @@ def restarted(*, at: float, ago: float) -> Scenario:
     def world(place):
         now = max(1, place.at(at))
         saved = min(now - 1, place.at(at - ago))
-        return Environment(restart=restart.from_snapshot(saved=saved, at=now))
+        return Environment(restart=interventions.restart_from_snapshot(saved=saved, at=now))
 
     return Scenario(world=world, begins=at)
 

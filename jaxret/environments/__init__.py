@@ -1,19 +1,20 @@
-"""What happens in life: parts of an `jaxret.environments.environment.Environment`, one idea a file.
+"""What surrounds a learner: queries, tools that come and go, feedback, and interventions.
 
-    drift         other tools become right, or queries turn away slowly
-    poison        an attacker gives false bits
-    censoring     nobody answers, more or less often after a success
-    clicks        several tools are shown, and users click what stands high
-    delay         answers come after some rounds, out of order
-    rewriting     documents are rewritten while their rows are learnt
-    restart       the learner goes on from yesterday's snapshot
+    environment    `Environment`: all effects together, and the response to a slate
+    availability   tools arrive, leave, or are absent for a while
+    drift          other tools become right, or queries turn slowly
+    feedback       false bits of an attacker, rounds without an answer, clicks on a slate
+    interventions  late answers, rewritten documents, a restart from a snapshot
 
-Tools that come and go are in `jaxret.environments.availability`. All go together:
+Effects are combined in one `Environment`:
 
-    Environment(drift=drift.swapped(task.labels, at=900), delay=delay.geometric(mean=50))
+    Environment(
+        drift=drift.swapped(task.labels, at=900),
+        delay=interventions.geometric_delay(mean=50),
+    )
 
-The last three change what a learner lives through, not what is asked or answered: they are carried
-around the learner (`jaxret.environments.deployment`), in the plain scan.
+Interventions change the learner itself, so they run in the plain scan only. How to write an effect
+of one's own is described in `jaxret.environments.environment`.
 """
 
 import lazy_loader

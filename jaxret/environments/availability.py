@@ -1,15 +1,18 @@
-"""When tools are there: a part of the catalogue comes late, leaves, or is away for a while.
+"""Tools that come and go: a share of the catalogue arrives late, leaves, or is absent for a while.
 
-    later(I, share, at=t)              all of the part at once: the paper's Figure 5     Algorithm 3
-    one_by_one(I, share, first, last)  one after the other
-    leaving(I, share, at=t)            gone from round t on
-    away(I, share, leaves=t, back=u)   gone, and back again
+    later(I, share, at=t)              the whole share at once (ORAG, Figure 5)     Algorithm 3
+    one_by_one(I, share, first, last)  one tool after the other
+    leaving(I, share, at=t)            absent from round t on
+    away(I, share, leaves=t, back=u)   absent in rounds t to u - 1
 
-Each gives ``arrives`` and ``leaves [I]`` as `jaxret.environments.environment.Environment` takes
-them. The part is drawn by a seed. A row that is not there does not move, so a tool begins (and
-begins again) with the row it had: its document's or Tool2Vec's, whatever Theta_1 holds.
+Each returns the ``arrives`` and ``leaves`` of an `jaxret.environments.environment.Environment`:
 
-Letters: I items.
+    Environment(**later(items, 0.5, at=900)._asdict())
+
+A seed draws the tools of the share. The row of an absent tool does not move, so a tool starts (and
+continues after an absence) with the row that it had: in the beginning that of Theta_1.
+
+Letters: I items, P tools of the share.
 """
 
 from typing import NamedTuple
@@ -21,8 +24,11 @@ from jaxret.runtime.validate import require
 
 
 class Availability(NamedTuple):
-    """Item i is there in the rounds ``arrives_i <= t < leaves_i``, or not in between if they are
-    the other way round."""
+    """The rounds in which tools are available.
+
+    Tool i is available in the rounds ``arrives_i <= t < leaves_i``. Where ``leaves_i < arrives_i``
+    it is absent in the rounds ``leaves_i <= t < arrives_i`` and available in all others.
+    """
 
     arrives: Int[np.ndarray, " I"]
     leaves: Int[np.ndarray, " I"]
@@ -32,12 +38,26 @@ FOREVER = np.iinfo(np.int32).max
 
 
 def always(items: int) -> Availability:
-    """Everyone, from the first round to the last."""
+    """Makes every tool available in every round.
+
+    Args:
+      items: I, the size of the catalogue.
+    """
     return Availability(np.zeros(items, np.int32), np.full(items, FOREVER, np.int32))
 
 
 def later(items: int, share: float, *, at: int, seed: int = 0) -> Availability:
-    """A part of the tools is there from round ``at`` on only."""
+    """Makes a share of the tools available from one round on.
+
+    Args:
+      items: I, the size of the catalogue.
+      share: of the tools that arrive late, in [0, 1).
+      at: the first round in which they are available, >= 0.
+      seed: draws the tools.
+
+    Raises:
+      ValueError: for numbers out of range.
+    """
     require("at", at, ">= 0", lambda t: t >= 0)
     availability = always(items)
     availability.arrives[_part(items, share, seed)] = at
@@ -45,7 +65,18 @@ def later(items: int, share: float, *, at: int, seed: int = 0) -> Availability:
 
 
 def one_by_one(items: int, share: float, *, first: int, last: int, seed: int = 0) -> Availability:
-    """A part of the tools arrives in the rounds from ``first`` to ``last``, evenly spread."""
+    """Makes the tools of a share available one after the other, evenly spaced in time.
+
+    Args:
+      items: I, the size of the catalogue.
+      share: of the tools that arrive late, in [0, 1).
+      first: the round in which the first of them arrives, in 0 .. ``last``.
+      last: the round in which the last of them arrives.
+      seed: draws the tools and their order.
+
+    Raises:
+      ValueError: for numbers out of range.
+    """
     require("first", first, f"in 0 .. last={last}", lambda t: 0 <= t <= last)
     availability = always(items)
     part = _part(items, share, seed)
@@ -54,7 +85,17 @@ def one_by_one(items: int, share: float, *, first: int, last: int, seed: int = 0
 
 
 def leaving(items: int, share: float, *, at: int, seed: int = 0) -> Availability:
-    """A part of the tools is gone from round ``at`` on."""
+    """Makes a share of the tools absent from one round on.
+
+    Args:
+      items: I, the size of the catalogue.
+      share: of the tools that leave, in [0, 1).
+      at: the first round without them, >= 0.
+      seed: draws the tools.
+
+    Raises:
+      ValueError: for numbers out of range.
+    """
     require("at", at, ">= 0", lambda t: t >= 0)
     availability = always(items)
     availability.leaves[_part(items, share, seed)] = at
@@ -62,7 +103,18 @@ def leaving(items: int, share: float, *, at: int, seed: int = 0) -> Availability
 
 
 def away(items: int, share: float, *, leaves: int, back: int, seed: int = 0) -> Availability:
-    """A part of the tools is gone in the rounds ``leaves <= t < back``."""
+    """Makes a share of the tools absent in the rounds ``leaves <= t < back``.
+
+    Args:
+      items: I, the size of the catalogue.
+      share: of the tools that are absent for a while, in [0, 1).
+      leaves: the first round without them, in 0 .. ``back`` - 1.
+      back: the round in which they are available again.
+      seed: draws the tools.
+
+    Raises:
+      ValueError: for numbers out of range.
+    """
     require("leaves", leaves, f"in 0 .. back - 1 = {back - 1}", lambda t: 0 <= t < back)
     availability, part = always(items), _part(items, share, seed)
     availability.leaves[part], availability.arrives[part] = leaves, back
@@ -70,7 +122,7 @@ def away(items: int, share: float, *, leaves: int, back: int, seed: int = 0) -> 
 
 
 def _part(items: int, share: float, seed: int) -> Int[np.ndarray, " P"]:
-    """A random part, in random order; never all of the items."""
+    """Draws a share of the items, in random order; never all of them."""
     require("share", share, "in [0, 1)", lambda x: 0 <= x < 1)
     return np.random.default_rng(seed).permutation(items)[: round(share * items)]
 

@@ -1,11 +1,11 @@
-"""The world moves on: other tools become right, or queries turn away from where they were.
+"""Drift: other tools become right for the same queries, or the queries turn slowly.
 
-    swapped(labels, share=0.3, at=900)            tools take each other's queries from a round on
-    turning(queries, angle=1.0, rounds=1800)      every query turns by the same angle, a bit a round
+    swapped(labels, share=0.3, at=900)            tools exchange their queries from a round on
+    turning(queries, angle=1.0, rounds=1800)      every query turns by the same angle per round
 
-Nothing tells the learner: it sees other bits, or other queries.
+A learner is not told of drift; it sees other bits, or other queries.
 
-Letters: N queries, L labels, d width, T rounds.
+Letters: N queries, L labels, d width, t a round.
 """
 
 from typing import NamedTuple
@@ -19,27 +19,59 @@ from jaxret.runtime.validate import label_rows, matrix_of, require
 
 
 class Drift(NamedTuple):
-    """From a round on, queries have other labels."""
+    """Other right labels from one round on: an effect of the environment."""
 
-    labels: Int[Array, "N L"]  # from then on, -1 pads
-    at: Int[Array, ""]  # the first round of them
+    labels: Int[Array, "N L"]  # right from round ``at`` on, -1 pads
+    at: Int[Array, ""]  # the first round of these labels
+
+    def labels_at(
+        self, t: Int[Array, ""], query: Int[Array, ""], labels: Int[Array, " L"]
+    ) -> Int[Array, " L"]:
+        """Returns the right labels of a query in a round.
+
+        Args:
+          t: the round.
+          query: the position of the query among the N queries.
+          labels: [L], its labels before the drift, -1 pads.
+
+        Returns:
+          [L], -1 pads.
+        """
+        return jnp.where(t >= self.at, self.labels[query], labels)
 
 
 class Rotation(NamedTuple):
-    """Query n of round t is ``cos(t rate) q_n + sin(t rate) turned_n``."""
+    """Queries that turn: query n of round t is ``cos(t rate) q_n + sin(t rate) turned_n``."""
 
     turned: Float[Array, "N d"]  # each query, turned by a right angle
-    rate: Float[Array, ""]  # radians a round
+    rate: Float[Array, ""]  # radians per round
+
+    def queries_at(
+        self, t: Int[Array, ""], query: Int[Array, ""], vector: Float[Array, " d"]
+    ) -> Float[Array, " d"]:
+        """Returns the vector of a query in a round.
+
+        Args:
+          t: the round.
+          query: the position of the query among the N queries.
+          vector: [d], the query before it turns.
+
+        Returns:
+          [d].
+        """
+        angle = (t * self.rate).astype(vector.dtype)
+        turned = self.turned[query].astype(vector.dtype)
+        return jnp.cos(angle) * vector + jnp.sin(angle) * turned
 
 
 def swapped(labels: Int[ArrayLike, "N L"], *, share: float = 0.3, at: int, seed: int = 0) -> Drift:
-    """A share of the tools take each other's queries, each those of the next, in a random circle.
+    """Gives the queries of some tools to other tools: each takes those of the next in a cycle.
 
     Args:
-      labels: of the queries, -1 pads.
-      share: of the tools that are a label at all, in (0, 1]; two at least.
-      at: the first round in which the others are right, >= 0.
-      seed: draws the circle.
+      labels: [N, L], the right labels of the queries, -1 pads.
+      share: of the tools that are a label at all, in (0, 1]; two tools at least.
+      at: the first round in which the other tools are right, >= 0.
+      seed: draws the cycle.
 
     Raises:
       ValueError: for labels of one tool alone, or numbers out of range.
@@ -49,24 +81,24 @@ def swapped(labels: Int[ArrayLike, "N L"], *, share: float = 0.3, at: int, seed:
     before = label_rows(labels)
     tools = np.unique(before[before >= 0])
     require("the tools that are a label", len(tools), "two or more", lambda n: n >= 2)
-    circle = np.random.default_rng(seed).permutation(tools)[: max(2, round(share * len(tools)))]
-    heir = np.arange(tools.max() + 1)
-    heir[circle] = np.roll(circle, 1)
-    after = np.where(before >= 0, heir[before], -1)
+    cycle = np.random.default_rng(seed).permutation(tools)[: max(2, round(share * len(tools)))]
+    successor = np.arange(tools.max() + 1)
+    successor[cycle] = np.roll(cycle, 1)
+    after = np.where(before >= 0, successor[before], -1)
     return Drift(labels=jnp.asarray(after, jnp.int32), at=jnp.asarray(at, jnp.int32))
 
 
 def turning(
     queries: Float[ArrayLike, "N d"], *, angle: float, rounds: int, seed: int = 0
 ) -> Rotation:
-    """All queries turn, in d / 2 planes that a seed draws, by the same angle each.
+    """Turns all queries by the same angle, in d / 2 random planes.
 
-    After t rounds the cosine of a query with itself as it was is ``cos(angle t / rounds)``; their
-    cosines with one another stay.
+    After t rounds the cosine between a query and its original is ``cos(angle t / rounds)``. The
+    cosines between queries do not change.
 
     Args:
-      queries: those of the stream; d is even.
-      angle: radians, after ``rounds`` rounds.
+      queries: [N, d], those of the stream; d is even.
+      angle: in radians, reached after ``rounds`` rounds.
       rounds: >= 1.
       seed: draws the planes.
 
@@ -78,29 +110,6 @@ def turning(
     require("the width of the queries", width, "even, to turn in planes", lambda d: d % 2 == 0)
     require("rounds", rounds, ">= 1", lambda n: n >= 1)
     basis, _ = np.linalg.qr(np.random.default_rng(seed).normal(size=(width, width)))
-    along = rows @ basis  # [N, d], two numbers a plane
+    along = rows @ basis  # [N, d], two numbers per plane
     turned = np.stack([-along[:, 1::2], along[:, ::2]], axis=-1).reshape(along.shape) @ basis.T
     return Rotation(turned=jnp.asarray(turned, jnp.float32), rate=jnp.asarray(angle / rounds))
-
-
-def right_at(
-    drift: Drift, t: Int[Array, ""], query: Int[Array, ""], labels: Int[Array, " L"]
-) -> Int[Array, " L"]:
-    """The right tools of a query in round t, in place of ``labels`` once the world has moved on.
-
-    Returns:
-      [L], -1 pads.
-    """
-    return jnp.where(t >= drift.at, drift.labels[query], labels)
-
-
-def turned_at(
-    rotation: Rotation, t: Int[Array, ""], query: Int[Array, ""], vector: Float[Array, " d"]
-) -> Float[Array, " d"]:
-    """A query as it is asked in round t.
-
-    Returns:
-      [d].
-    """
-    angle = (t * rotation.rate).astype(vector.dtype)
-    return jnp.cos(angle) * vector + jnp.sin(angle) * rotation.turned[query].astype(vector.dtype)

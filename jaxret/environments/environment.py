@@ -1,37 +1,64 @@
-"""What asks, and what answers a slate: labels, noisy labels, a judge, rerankers, and all of life.
+"""The environment: everything outside the learner (queries, feedback, availability, interventions).
 
-    success = 'the chosen item is one of the labels'
-    noise_rate rho: the learner sees the bit the wrong way round with probability rho   B.4
+    success: the item that is used is one of the labels
+    noise_rate rho: the learner sees the bit inverted with probability rho               B.4
     verdicts: a judge rewards item i for query n with verdicts[n, i], whatever the labels say
-    reranker: of the k items shown, which one is used: simulated, or a judge's  Algorithm 2
-    arrives, leaves: item i is there in the rounds arrives_i <= t < leaves_i     Algorithm 3
-                     and where leaves_i < arrives_i it is away in between, and returns
-    rotation, drift: queries turn, other tools become right             `jaxret.environments`
-    poison, censoring: bits that are an attacker's, or do not come
-    delay, rewriting, restart: what happens to the learner itself
-    `jaxret.environments.deployment`
+    reranker: which of the k items shown is used: simulated, or a judge's        Algorithm 2
+    arrives, leaves: item i is available in the rounds arrives_i <= t < leaves_i Algorithm 3
+                     and absent in between where leaves_i < arrives_i
+    rotation, drift: queries turn, other tools become right      `jaxret.environments.drift`
+    poison, censoring: false bits, missing answers            `jaxret.environments.feedback`
+    delay, restart, rewriting: interventions on the learner
+                                                         `jaxret.environments.interventions`
 
-They go together as they like. A plain environment is ``Environment()``.
+All of them can be combined. A plain environment is ``Environment()``.
 
-Letters: N queries, I items, d width, k items shown, L labels.
+**An effect of one's own** is a NamedTuple in one file, given as ``Environment(effects=(it,))``. It
+has one or more of these methods, which are called wherever rounds are run (scan, blocks, mesh):
+
+    available_at(t, available [I]) -> [I]            removes items in round t
+    queries_at(t, query, vector [d]) -> [d]          changes the vector of a query in round t
+    labels_at(t, query, labels [L]) -> [L]           changes the right labels in round t
+    reward_of(key, item, query, reward) -> []        changes the reward that the learner sees
+    is_observed(key, success) -> []                  whether an answer arrives
+    deliver(memory, t, key, state, answer, learn) -> (state, memory)     when answers arrive
+    change(memory, t, learner, state) -> (state, memory)    what happens before round t begins
+    memory(learner, state, answer) -> memory         what the two before start from; () without it
+
+Three declarations are part of the type itself, and no other file needs to know the effect:
+
+- Shapes: the annotations of its fields, ``Float[Array, "N d"]``. The letters N queries, I items,
+  d width and L labels are checked against the task; any other letter stands for any size.
+- Interventions: an effect with ``deliver`` or ``change`` intervenes on the learner. Only the plain
+  scan can run it.
+- Devices: ``SHARDED = ("field", ..)`` names the arrays that are split over the mesh axis of the
+  items, along their axis I, and padded with zeros where the catalogue is padded (a padding item is
+  never available). Their local part belongs to the local items, as ``available`` does in
+  ``available_at``. All other arrays are replicated, and indexed by catalogue positions.
+
+Its fields are arrays and numbers, so that it can be passed to a mesh. An effect that intervenes may
+have others.
+
+Letters: N queries, I items, d width, k items shown, L labels, t a round.
 """
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, NamedTuple, Protocol, get_args, get_type_hints
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
+from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxret.environments import availability, censoring, drift, poison
-from jaxret.environments.censoring import Censoring
-from jaxret.environments.delay import Delay
+from jaxret.environments import availability, interventions
 from jaxret.environments.drift import Drift, Rotation
-from jaxret.environments.poison import Poison
-from jaxret.environments.restart import Restart
-from jaxret.environments.rewriting import Rewriting
+from jaxret.environments.feedback import Censoring, Poison
+from jaxret.environments.interventions import Delay, Restart, Rewriting
+from jaxret.learners.learner import Learner
 from jaxret.runtime.validate import from_registry, require
 from jaxret.types import Choice, Feedback, PRNGKey, Slate
 
@@ -42,8 +69,8 @@ class Reranker(Protocol):
     Args:
       key: consumed.
       slate: the k items.
-      labels: [L], -1 pads; a simulated reranker looks at them, a real one at ``query``.
-      query: the position of the query in the stream's queries.
+      labels: [L], -1 pads; a simulated reranker reads them, a real one reads ``query``.
+      query: the position of the query among the N queries.
 
     Returns:
       the position in the slate, in 0 .. k - 1.
@@ -55,43 +82,76 @@ class Reranker(Protocol):
 
 
 class Environment(NamedTuple):
-    """Everything outside the learner; what is None does not occur."""
+    """All effects on what a learner is asked, shown and answered; None is an absent effect.
 
-    noise_rate: float | Float[Array, ""] | Float[Array, " I"] | None = None  # of all, or by tool
+    The order of the effects from ``rotation`` on is the order in which they apply, and numbers
+    their draws: effect n draws with ``fold_in(respond key of the round, n)``. The numbers 0 and 1
+    are those of the halves of that key, which noise and reranker draw with: rotation and drift do
+    not draw.
+    """
+
+    SHARDED = ("arrives", "leaves")
+
+    noise_rate: float | Float[Array, ""] | Float[Array, " I"] | None = None  # in [0, 0.5]
     verdicts: Float[Array, "N I"] | None = None  # in [0, 1], of the stream's queries
     reranker: Reranker | None = None
     arrives: Int[Array, " I"] | None = None  # first round of each item
     leaves: Int[Array, " I"] | None = None  # first round without it
     rotation: Rotation | None = None
     drift: Drift | None = None
-    poison: Poison | None = None
     censoring: Censoring | None = None
     delay: Delay | None = None
-    rewriting: Rewriting | None = None
+    poison: Poison | None = None
     restart: Restart | None = None
+    rewriting: Rewriting | None = None
+    effects: tuple[Any, ...] = ()  # of one's own, after those above
+
+
+class Effect(NamedTuple):
+    """An effect that occurs in an environment."""
+
+    name: str  # the field, or ``effects[i]``
+    number: int  # of its draws
+    effect: Any
+
+
+_BUILT_IN = Environment._fields[Environment._fields.index("rotation") : -1]
+_METHODS = (
+    *("available_at", "queries_at", "labels_at", "reward_of", "is_observed"),
+    *("deliver", "change"),
+)
 
 
 def label_noise(noise_rate: float | Float[ArrayLike, " I"]) -> Environment:
-    """Rewards that are turned round with probability ``noise_rate``, in [0, 0.5].
+    """Makes an environment that inverts rewards at random.
 
     Args:
-      noise_rate: of every tool; or of each, [I].
+      noise_rate: the probability with which a reward is inverted, in [0, 0.5]: one number, or one
+        for each item, [I].
+
+    Raises:
+      ValueError: for a rate out of range.
     """
     rates = np.asarray(noise_rate)
-    require("noise_rate", noise_rate, "in [0, 0.5]", lambda _: is_noise(rates))
+    require("noise_rate", noise_rate, "in [0, 0.5]", lambda _: _are_noise_rates(rates))
     return Environment(noise_rate=jnp.asarray(rates, jnp.float32) if rates.ndim else float(rates))
 
 
-def is_noise(rates: float | Float[ArrayLike, "*n"]) -> bool:
-    """Whether all rates of noise are in [0, 0.5]."""
+def _are_noise_rates(rates: float | Float[ArrayLike, "*n"]) -> bool:
     values = np.asarray(rates)
     return bool(((values >= 0) & (values <= 0.5)).all())
 
 
 def judged(verdicts: Float[ArrayLike, "N I"]) -> Environment:
-    """Rewards that a judge gives, bits or probabilities: of item i for query n, ``verdicts[n, i]``.
+    """Makes an environment in which a judge gives the rewards.
 
-    The same question has the same answer: a query that comes back meets the same mistakes.
+    A judge is consistent: a query that comes back meets the same mistakes.
+
+    Args:
+      verdicts: [N, I], the reward of item i for query n, a bit or a probability in [0, 1].
+
+    Raises:
+      ValueError: for another shape, or verdicts out of range.
     """
     table = np.asarray(verdicts, np.float32)
     if table.ndim != 2:
@@ -107,9 +167,16 @@ def judged(verdicts: Float[ArrayLike, "N I"]) -> Environment:
 
 
 def simulated_reranker(*, accuracy: float) -> Reranker:
-    """Recognises a right item on the slate with probability ``accuracy``, else picks any.
+    """Makes a reranker that picks a right item of the slate with a given probability.
 
-    'Any' is even over the slate, so it may still be right.
+    Otherwise, and where no item of the slate is right, it picks uniformly from the whole slate, so
+    its mistakes may still be right.
+
+    Args:
+      accuracy: the probability of recognising a right item, in [0, 1].
+
+    Raises:
+      ValueError: for an accuracy out of range.
     """
     require("accuracy", accuracy, "in [0, 1]", lambda x: 0 <= x <= 1)
 
@@ -117,14 +184,15 @@ def simulated_reranker(*, accuracy: float) -> Reranker:
         del query
         coin, lot = jax.random.split(key)
         right = (slate.items[:, None] == labels[None, :]).any(axis=1)
-        sees = (jax.random.uniform(coin) < accuracy) & right.any()
-        return jnp.where(sees, jnp.argmax(right), jax.random.randint(lot, (), 0, right.shape[0]))
+        recognised = (jax.random.uniform(coin) < accuracy) & right.any()
+        any_position = jax.random.randint(lot, (), 0, right.shape[0])
+        return jnp.where(recognised, jnp.argmax(right), any_position)
 
     return rerank
 
 
 class JudgingReranker(NamedTuple):
-    """See `judging_reranker`."""
+    """Picks the item of the slate with the largest verdict. Made by `judging_reranker`."""
 
     verdicts: Float[Array, "N I"]
 
@@ -136,13 +204,16 @@ class JudgingReranker(NamedTuple):
 
 
 def judging_reranker(verdicts: Float[ArrayLike, "N I"]) -> JudgingReranker:
-    """Picks what a judge believes in most: of the slate, the item with the largest ``verdicts``.
+    """Makes a reranker that picks the item of the slate with the largest verdict of a judge.
 
-    It always decides the same, but nobody knows the probability with which it uses an item that is
-    shown: a propensity says how items came onto the slate, and no more (Algorithm 2, line 8).
+    It is deterministic, but the probability that it uses a given item is not known: a propensity
+    is that with which an item came onto the slate (Algorithm 2, line 8).
+
+    Args:
+      verdicts: [N, I], the value of item i for query n, in [0, 1].
 
     Raises:
-      ValueError: see `judged`.
+      ValueError: for another shape, or verdicts out of range.
     """
     return JudgingReranker(jnp.asarray(judged(verdicts).verdicts))
 
@@ -150,59 +221,91 @@ def judging_reranker(verdicts: Float[ArrayLike, "N I"]) -> JudgingReranker:
 def available_at(
     environment: Environment, t: Int[Array, ""], available: Bool[Array, " I"]
 ) -> Bool[Array, " I"]:
-    """The items that are there in round t, among those the catalogue holds at all.
+    """Returns which items are available in a round.
+
+    Args:
+      environment: its times, and its effects with ``available_at``.
+      t: the round.
+      available: [I], the items that the catalogue holds at all.
 
     Returns:
       [I].
     """
     arrives, leaves = environment.arrives, environment.leaves
-    come = True if arrives is None else arrives <= t
+    arrived = True if arrives is None else arrives <= t
     stays = True if leaves is None else t < leaves
     if arrives is None or leaves is None:
-        return available & come & stays
-    return available & jnp.where(leaves < arrives, come | stays, come & stays)
+        available = available & arrived & stays
+    else:
+        available = available & jnp.where(leaves < arrives, arrived | stays, arrived & stays)
+    for one in effects_with(environment, "available_at"):
+        available = available & one.effect.available_at(t, available)
+    return available
 
 
 def always_available(
     environment: Environment, rounds: int, available: Bool[Array, " I"]
 ) -> Bool[Array, " I"]:
-    """The items that are there in every round from 0 to ``rounds - 1``.
+    """Returns which items are available in every round of a run.
+
+    Args:
+      environment: its times, and its effects with ``available_at``.
+      rounds: T; the rounds are 0 .. T - 1.
+      available: [I], the items that the catalogue holds at all.
 
     Returns:
       [I].
     """
     arrives, leaves = environment.arrives, environment.leaves
-    comes = True if arrives is None else arrives <= 0
+    arrived = True if arrives is None else arrives <= 0
     stays = True if leaves is None else rounds <= leaves
     if arrives is None or leaves is None:
-        return available & comes & stays
-    return available & jnp.where(leaves < arrives, comes | stays, comes & stays)
+        available = available & arrived & stays
+    else:
+        available = available & jnp.where(leaves < arrives, arrived | stays, arrived & stays)
+    if effects_with(environment, "available_at"):
+        return lax.fori_loop(
+            0, rounds, lambda t, always: available_at(environment, t, always), available
+        )
+    return available
 
 
-def asked(
+def queries_at(
     environment: Environment, t: Int[Array, ""], query: Int[Array, ""], vector: Float[Array, " d"]
 ) -> Float[Array, " d"]:
-    """A query as it is asked in round t; ``vector`` as the stream has it.
+    """Returns the vector of a query in a round.
+
+    Args:
+      environment: its effects with ``queries_at``.
+      t: the round.
+      query: the position of the query among the N queries.
+      vector: [d], the query in the stream.
 
     Returns:
       [d].
     """
-    if environment.rotation is None:
-        return vector
-    return drift.turned_at(environment.rotation, t, query, vector)
+    for one in effects_with(environment, "queries_at"):
+        vector = one.effect.queries_at(t, query, vector)
+    return vector
 
 
-def right_tools(
+def labels_at(
     environment: Environment, t: Int[Array, ""], query: Int[Array, ""], labels: Int[Array, " L"]
 ) -> Int[Array, " L"]:
-    """The tools that are right for a query in round t; ``labels`` as the stream has them.
+    """Returns the right labels of a query in a round.
+
+    Args:
+      environment: its effects with ``labels_at``.
+      t: the round.
+      query: the position of the query among the N queries.
+      labels: [L], its labels in the stream, -1 pads.
 
     Returns:
       [L], -1 pads.
     """
-    if environment.drift is None:
-        return labels
-    return drift.right_at(environment.drift, t, query, labels)
+    for one in effects_with(environment, "labels_at"):
+        labels = one.effect.labels_at(t, query, labels)
+    return labels
 
 
 def respond(
@@ -212,18 +315,18 @@ def respond(
     labels: Int[Array, " L"],
     query: Int[Array, ""],
 ) -> tuple[Choice, Feedback, Float[Array, ""]]:
-    """Uses one item of the slate and says whether it worked. ``key`` is consumed.
+    """Uses one item of a slate and returns the feedback.
 
     Args:
       environment: what responds.
-      key: of the round.
-      slate: what was shown.
-      labels: the right tools of this round.
-      query: the position of the query in the stream's queries.
+      key: of the round; consumed.
+      slate: the k items shown.
+      labels: [L], the right labels of this round, -1 pads.
+      query: the position of the query among the N queries.
 
     Returns:
-      the choice, the feedback (without labels; 0 where no answer comes), and the success [], which
-      a noisy reward contradicts.
+      the choice; the feedback, without labels, and with reward 0 where no answer arrives; and the
+      success [], which a noisy reward may contradict.
     """
     coin, lot = jax.random.split(key)
     if environment.reranker is None:
@@ -238,20 +341,24 @@ def respond(
         reward = environment.verdicts[query, choice.item].astype(dtype)
     if environment.noise_rate is not None:
         rates = jnp.asarray(environment.noise_rate)
-        turned = jax.random.uniform(coin) < (rates[choice.item] if rates.ndim else rates)
-        reward = jnp.where(turned, 1 - reward, reward)
-    if environment.poison is not None:
-        reward = poison.poisoned(environment.poison, choice.item, query, reward)
+        inverted = jax.random.uniform(coin) < (rates[choice.item] if rates.ndim else rates)
+        reward = jnp.where(inverted, 1 - reward, reward)
+    for one in effects_with(environment, "reward_of"):
+        draw = jax.random.fold_in(key, one.number)
+        reward = one.effect.reward_of(draw, choice.item, query, reward)
     feedback = Feedback(reward=reward)
-    if environment.censoring is not None:
-        silence = jax.random.fold_in(key, _SILENCE)
-        observed = censoring.answered(environment.censoring, silence, success)
+    for one in effects_with(environment, "is_observed"):
+        observed = one.effect.is_observed(jax.random.fold_in(key, one.number), success)
+        observed = feedback.observed & observed
         feedback = Feedback(reward=jnp.where(observed, reward, 0), observed=observed)
     return choice, feedback, success.astype(dtype)
 
 
 def reported(feedback: Feedback) -> Float[Array, ""]:
-    """The reward for a `Trace`: NaN where no answer came.
+    """Returns the reward for a `jaxret.types.Trace`: NaN where no answer arrived.
+
+    Args:
+      feedback: of one round.
 
     Returns:
       [].
@@ -261,18 +368,216 @@ def reported(feedback: Feedback) -> Float[Array, ""]:
     return jnp.where(feedback.observed, feedback.reward, jnp.nan)
 
 
-def environment_from(spec: Mapping[str, Any], *, items: int, rounds: int, seed: int) -> Environment:
-    """Reads the settings of an environment.
+def with_interventions(
+    learner: Learner, environment: Environment, key: PRNGKey, *, labels: int
+) -> Learner:
+    """Wraps a learner so that its updates include the interventions of an environment.
 
     Args:
-      spec: ``noise_rate``; ``reranker`` and ``availability``, each None, a name, or a mapping of
-        ``name`` and settings, whose times are shares of the stream in [0, 1].
-      items: I, of the catalogue.
-      rounds: T, of the stream.
+      learner: any learner; returned as it is where nothing intervenes.
+      environment: its effects with ``deliver`` or ``change``.
+      key: of the whole run.
+      labels: L, the length of the labels that an oracle is given.
+
+    Raises:
+      ValueError: if several effects deliver answers.
+    """
+    found = effects_with(environment, "deliver", "change")
+    if not found:
+        return learner
+    return interventions.intervened(
+        learner,
+        [(one.number, one.effect) for one in found],
+        key,
+        labels=labels,
+        always_observed=not effects_with(environment, "is_observed"),
+        tools_change=tools_change(environment),
+    )
+
+
+def effects_with(environment: Environment, *methods: str) -> list[Effect]:
+    """Lists the effects that have one of some methods, in the order in which they apply.
+
+    Args:
+      environment: the effects that occur.
+      methods: names of methods of an effect.
+    """
+    found = [(name, getattr(environment, name)) for name in _BUILT_IN]
+    found += [(f"effects[{i}]", one) for i, one in enumerate(environment.effects)]
+    return [
+        Effect(name, number, one)
+        for number, (name, one) in enumerate(found)
+        if any(hasattr(one, method) for method in methods)
+    ]
+
+
+def intervenes(environment: Environment) -> bool:
+    """Returns whether an effect changes the learner itself, which only the plain scan can run.
+
+    Args:
+      environment: any.
+    """
+    return bool(effects_with(environment, "deliver", "change"))
+
+
+def tools_change(environment: Environment) -> bool:
+    """Returns whether tools come and go.
+
+    Args:
+      environment: any.
+    """
+    times = environment.arrives, environment.leaves
+    return any(time is not None for time in times) or bool(
+        effects_with(environment, "available_at")
+    )
+
+
+def require_environment(
+    environment: Environment, *, queries: int, items: int, width: int, labels: int
+) -> None:
+    """Refuses an environment that does not fit a task; traced values pass.
+
+    Args:
+      environment: any.
+      queries: N, of the task.
+      items: I, of the task.
+      width: d, of the task.
+      labels: L, of the task.
+
+    Raises:
+      ValueError: for an array of another shape than its type declares, noise out of range, or an
+        entry of ``effects`` that is no NamedTuple with a method of an effect.
+    """
+    sizes = {"N": queries, "I": items, "d": width, "L": labels}
+    parts = {name: value for name, value in environment._asdict().items() if name != "effects"}
+    own = {f"effects[{i}]": one for i, one in enumerate(environment.effects)}
+    for name, one in own.items():
+        if not hasattr(one, "_fields") or not any(hasattr(one, method) for method in _METHODS):
+            raise ValueError(
+                f"{name} must be a NamedTuple with one of the methods {', '.join(_METHODS)}; "
+                f"got a {type(one).__name__}"
+            )
+    _require_shapes("", environment, sizes)
+    for name, one in (parts | own).items():
+        if hasattr(one, "_fields"):
+            _require_shapes(f"{name}.", one, sizes)
+    rate, allowed = environment.noise_rate, "None or in [0, 0.5]"
+    require("noise_rate", rate, allowed, lambda x: x is None or _are_noise_rates(x))
+
+
+def padded(environment: Environment, items: int) -> Environment:
+    """Pads the arrays that are declared ``SHARDED`` with zeros, along their axis of items.
+
+    Args:
+      environment: of a catalogue with fewer items, or as many.
+      items: I, of the padded catalogue.
+    """
+
+    def pad(value, axes):
+        if "I" not in axes:
+            return value
+        missing = items - np.shape(value)[axes.index("I")]
+        return jnp.pad(jnp.asarray(value), [(0, missing if a == "I" else 0) for a in axes])
+
+    return _map_arrays(environment, pad)
+
+
+def partition_specs(environment: Environment, axis: str) -> Environment:
+    """Returns the PartitionSpec of each array of an environment, for `jax.shard_map`.
+
+    Args:
+      environment: without a reranker; the fields of its effects are arrays and numbers.
+      axis: of the mesh, over which the items are split.
+
+    Returns:
+      an environment of specs.
+    """
+
+    def spec(value, axes):
+        del value
+        return P(*(axis if letter == "I" else None for letter in axes))
+
+    return _map_arrays(environment, spec)
+
+
+def _map_arrays(one: Any, change: Callable[[Any, tuple[str, ...]], Any]) -> Any:
+    """Changes each array of an environment, an effect, or a tuple of effects.
+
+    Args:
+      one: the environment, effect or tuple; None stays None.
+      change: takes an array and, where it is declared ``SHARDED``, the letters of its axes; ()
+        where it is not.
+    """
+    if not hasattr(one, "_fields"):
+        return tuple(_map_arrays(part, change) for part in one)
+
+    def changed(name, value):
+        if value is None:
+            return None
+        if isinstance(value, tuple):
+            return _map_arrays(value, change)
+        return change(value, _axes(one, name) if name in getattr(one, "SHARDED", ()) else ())
+
+    return type(one)._make(changed(*field) for field in one._asdict().items())
+
+
+def _axes(one: Any, name: str) -> tuple[str, ...]:
+    """Returns the letters of the axes of a field that is declared ``SHARDED``."""
+    rank = len(np.shape(getattr(one, name)))
+    for axes in _declared_shapes(type(one)).get(name, ()):
+        if len(axes) == rank and "I" in axes:
+            return axes
+    raise ValueError(f"{type(one).__name__}.{name} is declared SHARDED and has no axis I")
+
+
+@cache
+def _declared_shapes(kind: type) -> dict[str, list[tuple[str, ...]]]:
+    """Reads the shapes that the annotations of a NamedTuple allow for each of its arrays."""
+
+    def shapes(annotation):
+        if hasattr(annotation, "dim_str"):
+            return [tuple(annotation.dim_str.split())]
+        return [shape for part in get_args(annotation) for shape in shapes(part)]
+
+    hints = get_type_hints(kind)
+    return {name: found for name, hint in hints.items() if (found := shapes(hint))}
+
+
+def _fits(shape: tuple[int | str, ...], found: tuple[int, ...]) -> bool:
+    """Returns whether an array has a declared shape; a letter stands for any size."""
+    if len(shape) != len(found):
+        return False
+    return all(isinstance(n, str) or n == m for n, m in zip(shape, found, strict=True))
+
+
+def _require_shapes(prefix: str, one: Any, sizes: Mapping[str, int]) -> None:
+    """Refuses an effect (or environment) with an array of a shape that its type does not allow."""
+    words = {"N": "N queries", "I": "I items", "d": "width d", "L": "L labels"}
+    for name, allowed in _declared_shapes(type(one)).items():
+        if (value := getattr(one, name)) is None:
+            continue
+        found = np.shape(value)
+        shapes = [tuple(sizes.get(letter, letter) for letter in axes) for axes in allowed]
+
+        if not any(_fits(shape, found) for shape in shapes):
+            raise ValueError(
+                f"the shape of {prefix}{name} must be {' or '.join(map(str, shapes))} "
+                f"[{', '.join(words.get(letter, letter) for letter in allowed[-1])}], got {found}"
+            )
+
+
+def environment_from(spec: Mapping[str, Any], *, items: int, rounds: int, seed: int) -> Environment:
+    """Makes an environment from plain settings, as configuration files have them.
+
+    Args:
+      spec: ``noise_rate``, a number; ``reranker`` and ``availability``, each None, a name, or a
+        mapping of ``name`` and settings. Times are shares of the stream, in [0, 1].
+      items: I, the size of the catalogue.
+      rounds: T, the length of the stream.
       seed: draws the tools that come and go.
 
     Raises:
-      ValueError: for anything that is unknown or out of range.
+      ValueError: for unknown settings, or values out of range.
     """
     if unknown := sorted(set(spec) - set(_SETTINGS)):
         raise ValueError(f"environment: unknown {unknown}; known: {', '.join(_SETTINGS)}")
@@ -295,5 +600,4 @@ def environment_from(spec: Mapping[str, Any], *, items: int, rounds: int, seed: 
 
 RERANKERS = {"simulated": simulated_reranker}
 _SETTINGS: dict[str, Any] = {"noise_rate": 0.0, "reranker": None, "availability": None}
-_SILENCE = 2  # what follows from a round's second key: 0 and 1 are its halves
 _TIMES = ("at", "first", "last", "leaves", "back")

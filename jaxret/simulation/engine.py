@@ -19,13 +19,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxret.environments.deployment import bare, deployed
-from jaxret.environments.environment import Environment, is_noise
+from jaxret.environments.environment import (
+    Environment,
+    padded,
+    require_environment,
+    with_interventions,
+)
+from jaxret.environments.interventions import learner_state
 from jaxret.learners.grid import Family
 from jaxret.learners.learner import Learner, change_rows
 from jaxret.runtime import distributed, sharding
 from jaxret.runtime.progress import Progress
-from jaxret.runtime.validate import require, require_length, require_task
+from jaxret.runtime.validate import require, require_task
 from jaxret.simulation.blocked.simulate import (
     has_blocked_form,
     simulate_blocked,
@@ -60,8 +65,8 @@ class Program(NamedTuple):
     devices: int | None = None
 
     def learner(self, numbers: Any, world: Environment, key: PRNGKey) -> Learner:
-        """Returns the learner as it is deployed in an environment."""
-        return deployed(self.family(*numbers), world, key, labels=self.labels)
+        """Returns the learner with the interventions of an environment."""
+        return with_interventions(self.family(*numbers), world, key, labels=self.labels)
 
 
 class Data(NamedTuple):
@@ -146,7 +151,9 @@ class Simulation:
         self.task, self.chunk, self.environment = task, chunk, environment or Environment()
         self._seeds, self._example = jnp.asarray(seeds), tuple(example)
         self._family = family
-        _check(self.environment, task)
+        (items, width), labels = task.theta.shape, task.labels.shape[1]
+        sizes = {"items": items, "queries": len(task), "width": width, "labels": labels}
+        require_environment(self.environment, **sizes)
         learner = family(*example)
         blocks = has_blocked_form(learner, self.environment)
         if not blocks and (devices is not None or form == "blocked"):
@@ -156,16 +163,17 @@ class Simulation:
                 f"leave {asked.partition('=')[0]} out"
             )
         self._blocked = blocks and form != "scan"
-        items = len(task.theta)
-        here = np.ones(items, bool) if task.available is None else task.available
+        available = np.ones(items, bool) if task.available is None else task.available
         if devices is None:
-            catalogue = Catalogue(jax.device_put(task.theta), jnp.asarray(here))  # no copy on CPU
+            catalogue = Catalogue(
+                jax.device_put(task.theta), jnp.asarray(available)
+            )  # no copy on CPU
         else:
-            catalogue = sharding.split_rows(task.theta, here, sharding.make_mesh(item=devices))
-        world = _padded(self.environment, len(catalogue.theta))
+            catalogue = sharding.split_rows(task.theta, available, sharding.make_mesh(item=devices))
+        world = padded(self.environment, len(catalogue.theta))
         arrays, rest = split_world(world)
         self._data = Data(catalogue, jnp.asarray(task.queries), jnp.asarray(task.labels), arrays)
-        self._program = Program(family, rest, self._rounds(), task.labels.shape[1], devices)
+        self._program = Program(family, rest, self._rounds(), labels, devices)
 
     def _rounds(self) -> Rounds:
         """How a chunk of one run is simulated."""
@@ -190,7 +198,7 @@ class Simulation:
         return np.tile(np.array(numbers, np.float32), (len(self._seeds), 1))
 
     def start(self, settings: Float[np.ndarray, "R n"]) -> State:
-        """Returns the first states of all runs, of the learners as they are deployed.
+        """Returns the first states of all runs, of the learners with interventions.
 
         Args:
           settings: the numbers of each run [R, n].
@@ -298,7 +306,7 @@ class Simulation:
 
             state = _loop(resume, len(chunks), start, step)
         trace = Trace._make(part[:, :rounds] for part in state["trace"])
-        return self._unpadded(bare(state["learner"])), trace
+        return self._unpadded(learner_state(state["learner"])), trace
 
     def _unpadded(self, states: State) -> State:
         items = len(self.task.theta)
@@ -362,39 +370,3 @@ def _loop(resume: Path | None, chunks: int, start: Callable, step: Callable) -> 
 
     with interruptible() as interrupted:
         return run_chunks(resume, interrupted, chunks=chunks, start=start, step=step, keep=True)
-
-
-def _check(environment: Environment, task: Task) -> None:
-    """Refuses an environment that does not fit; what is traced passes."""
-    (items, width), queries = task.theta.shape, len(task)
-    for judge in (environment, environment.reranker):
-        if (verdicts := getattr(judge, "verdicts", None)) is not None:
-            shape = f"[{queries}, {items}], of every query and tool"
-            require("verdicts", verdicts.shape, shape, (queries, items).__eq__)
-    rate = environment.noise_rate
-    require("noise_rate", rate, "None or in [0, 0.5]", lambda x: x is None or is_noise(x))
-    for name in ("arrives", "leaves"):
-        if (times := getattr(environment, name)) is not None:
-            require_length(f"{name}, a round for each tool,", times, items)
-    shapes = {
-        "drift": {"labels": task.labels.shape},
-        "rotation": {"turned": (queries, width)},
-        "poison": {"tools": (items,), "queries": (queries,)},
-        "rewriting": {"after": (items, width)},
-    }
-    shape = () if rate is None else np.shape(rate)
-    require("the shape of noise_rate", shape, f"() or {(items,)}", ((), (items,)).__contains__)
-    for name, arrays in shapes.items():
-        if (part := getattr(environment, name)) is not None:
-            for array, shape in arrays.items():
-                found = np.shape(getattr(part, array))
-                require(f"the shape of {name}.{array}", found, f"{shape}", shape.__eq__)
-
-
-def _padded(environment: Environment, items: int) -> Environment:
-    """Times of tools that stand for padding: they never come."""
-
-    def fill(times):
-        return None if times is None else jnp.pad(jnp.asarray(times), (0, items - len(times)))
-
-    return environment._replace(arrives=fill(environment.arrives), leaves=fill(environment.leaves))

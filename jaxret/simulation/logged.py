@@ -21,8 +21,14 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from jaxret import logs
-from jaxret.environments.deployment import bare, intervenes
-from jaxret.environments.environment import Environment, asked, available_at
+from jaxret.environments.environment import (
+    Environment,
+    available_at,
+    effects_with,
+    intervenes,
+    queries_at,
+)
+from jaxret.environments.interventions import learner_state
 from jaxret.learners.grid import Family
 from jaxret.learners.learner import Learner
 from jaxret.learners.rank_one import position_probabilities
@@ -144,7 +150,7 @@ class LoggedSimulation(Simulation):
         ids, lines = self.task.ids, []
         rounds = np.flatnonzero(order >= 0)[writer.lines - first :]
         queries = self._queries(first + rounds, order[rounds])
-        # An environment that intervenes decides how many rounds a learner has learnt from.
+        # The version of a learner under interventions is not recorded.
         known = not intervenes(self.environment)
         for i, query in zip(rounds.tolist(), queries, strict=True):
             # Where fewer items are available than are shown, the first one fills the rest.
@@ -157,11 +163,11 @@ class LoggedSimulation(Simulation):
         writer.append(lines)
 
     def _queries(self, t, query) -> Sequence[str] | np.ndarray:
-        """The ids of queries; or the vectors, where the environment rotates them."""
+        """Returns the ids of queries; or their vectors, where the environment changes them."""
         world, task = self.environment, self.task
-        if world.rotation is None:
+        if not effects_with(world, "queries_at"):
             return [task.query_ids[one] for one in query]
-        return np.asarray(jax.vmap(partial(asked, world))(t, query, task.queries[query]))
+        return np.asarray(jax.vmap(partial(queries_at, world))(t, query, task.queries[query]))
 
     def _rounds(self) -> Rounds:
         return _scan_slates if self._slates else super()._rounds()
@@ -180,8 +186,8 @@ def _scan_slates(
         slate = show(learner, state, environment, stream, query, key)
         available = available_at(environment, state.t, state.available)
         before = state._replace(available=available)
-        vector = asked(environment, state.t, query, stream.queries[query])
-        p = position_probabilities(learner, bare(before), vector, slate)
+        vector = queries_at(environment, state.t, query, stream.queries[query])
+        p = position_probabilities(learner, learner_state(before), vector, slate)
         new, line = learn(learner, state, environment, stream, query, key, slate)
         return new, (line, Slates(slate.items, p))
 

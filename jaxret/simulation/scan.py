@@ -14,7 +14,7 @@ apart (`jaxret.simulation.selected`):
 
 Round t uses ``fold_in(key, 2t)`` to show and ``fold_in(key, 2t + 1)`` to respond, so both give the
 same run for the same choices. Where the environment delays feedback, rewrites documents or reloads
-the learner, ``state`` is that of the learner as it is `deployed`, whose ``t`` counts the rounds of
+the learner, ``state`` is that of the learner `with_interventions`, whose ``t`` counts the rounds of
 the environment.
 
 One round of ``jr.greedy()`` is in eight files: this one, `jaxret.types`,
@@ -30,7 +30,6 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from jaxret.environments import environment as world
-from jaxret.environments.deployment import deployed
 from jaxret.environments.environment import Environment
 from jaxret.learners.learner import Learner
 from jaxret.simulation.trace import measure, round_keys
@@ -49,16 +48,16 @@ def show(
 
     Args:
       learner: whose `act` is called.
-      state: of the learner, as it is deployed.
+      state: of the learner, with interventions.
       environment: which items are available, and how queries change.
       stream: the queries and their labels.
       query: position of this round's query in the stream's queries [].
       key: of the whole run.
     """
-    learner = deployed(learner, environment, key, labels=stream.labels.shape[1])
+    learner = world.with_interventions(learner, environment, key, labels=stream.labels.shape[1])
     act_key, _ = round_keys(key, state.t)
     available = world.available_at(environment, state.t, state.available)
-    vector = world.asked(environment, state.t, query, stream.queries[query])
+    vector = world.queries_at(environment, state.t, query, stream.queries[query])
     return learner.act(state._replace(available=available), vector, act_key)
 
 
@@ -79,7 +78,7 @@ def learn(
 
     Args:
       learner: whose `update` is called.
-      state: of the learner, as it is deployed.
+      state: of the learner, with interventions.
       environment: what responds.
       stream: the queries and their labels.
       query: position of this round's query in the stream's queries [].
@@ -93,15 +92,15 @@ def learn(
     """
     if position is not None:
         environment = environment._replace(reranker=lambda key, slate, labels, query: position)
-    learner = deployed(learner, environment, key, labels=stream.labels.shape[1])
+    learner = world.with_interventions(learner, environment, key, labels=stream.labels.shape[1])
     _, respond_key = round_keys(key, state.t)
     available = state.available
-    labels = world.right_tools(environment, state.t, query, stream.labels[query])
+    labels = world.labels_at(environment, state.t, query, stream.labels[query])
     choice, feedback, success = world.respond(environment, respond_key, slate, labels, query)
     if reward is not None:
         feedback = feedback._replace(reward=reward)
     before = state._replace(available=world.available_at(environment, state.t, available))
-    vector = world.asked(environment, state.t, query, stream.queries[query])
+    vector = world.queries_at(environment, state.t, query, stream.queries[query])
     logits = None if learner.logits is None else learner.logits(before, vector)
     seen = feedback._replace(labels=labels) if learner.facts.oracle else feedback
     new = learner.update(before, vector, choice, seen)
@@ -125,7 +124,7 @@ def scan_rounds(
 
     Args:
       learner: any.
-      state: from ``learner.init`` (of the learner as it is `deployed`) or an earlier call;
+      state: from ``learner.init`` (of the learner `with_interventions`) or an earlier call;
         ``state.t`` is the first round.
       environment: what responds.
       stream: the queries, their labels, and the order of these T rounds. The first -1 in

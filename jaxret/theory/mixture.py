@@ -33,6 +33,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from jaxret.environments.environment import tools_change
 from jaxret.evaluation.estimate import Estimate
 from jaxret.learners.learner import Learner, Mixing
 from jaxret.runtime.validate import require
@@ -133,7 +134,7 @@ def replayed(run: Run, seed: int) -> History:
     _mixing(run.learner)
     require("seed", seed, f"one of {list(run.seeds)}", run.seeds.__contains__)
     learner, trace, task, place = run.learner, run.trace, run.task, run.seeds.index(seed)
-    if run.environment.arrives is not None or run.environment.leaves is not None:
+    if tools_change(run.environment):
         raise ValueError(f"tools came or went while {run.name} ran: it cannot be played once more")
     lines = [x[place] for x in (run.order, trace.item, trace.propensity, trace.reward)]
     queries = jnp.asarray(task.queries)

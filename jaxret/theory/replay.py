@@ -14,12 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from jaxret.environments.environment import Environment, effects_with
 from jaxret.simulation.run import Run
 from jaxret.task import Task
 from jaxret.types import Choice, Feedback, State
 
-#: Of an environment: what changes queries, labels, tools or the order in which bits come.
-_MOVING = ("arrives", "leaves", "rotation", "drift", "censoring", "delay", "rewriting", "restart")
+#: Methods of the effects that change queries, labels, tools or the order in which bits arrive.
+_MOVING = ("available_at", "queries_at", "labels_at", "is_observed", "deliver", "change")
 
 
 class Line(NamedTuple):
@@ -80,7 +81,7 @@ def replay(run: Run, start: Any, look: Look) -> tuple[Any, Any]:
     Raises:
       ValueError: for another environment.
     """
-    if moving := [name for name in _MOVING if getattr(run.environment, name) is not None]:
+    if moving := _moving(run.environment):
         raise ValueError(
             f"{run.name} ran with {', '.join(moving)}: its rounds cannot be played once more"
         )
@@ -106,6 +107,12 @@ def replay(run: Run, start: Any, look: Look) -> tuple[Any, Any]:
     fields = (run.order, trace.item, trace.propensity, trace.reward)
     seeds = [play(*(jnp.asarray(field[s]) for field in fields)) for s in range(len(run.seeds))]
     return jax.tree.map(lambda *leaves: np.stack(leaves).astype(np.float64), *seeds)
+
+
+def _moving(environment: Environment) -> list[str]:
+    """Names what changes queries, labels, tools or the order in which bits arrive."""
+    times = [name for name in ("arrives", "leaves") if getattr(environment, name) is not None]
+    return times + [one.name for one in effects_with(environment, *_MOVING)]
 
 
 def rows_there(task: Task) -> Int[np.ndarray, " I"]:

@@ -19,6 +19,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
+from jaxret.environments.environment import tools_change
 from jaxret.evaluation.estimate import Estimate
 from jaxret.learners.learner import Rule
 from jaxret.learners.narrow_rows import wide
@@ -99,7 +100,7 @@ def comparator(run: Run) -> Comparator:
 def there(run: Run) -> Task:
     """The task as the run began: rows projected, without the tools that are absent throughout."""
     world, task = run.environment, run.task
-    if world.arrives is not None or world.leaves is not None:
+    if tools_change(world):
         raise ValueError(
             f"tools came or went while {run.name} ran: regret is that against one Theta, for a "
             "catalogue that stays"

@@ -20,8 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from jaxret.evaluation.metrics import check_labels
-from jaxret.runtime.validate import require
+from jaxret.runtime.validate import check_labels, require
 
 _CHUNK = 512  # anchors whose similarities to all queries are in memory at once
 

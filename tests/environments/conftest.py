@@ -1,4 +1,4 @@
-"""A small task, and a learner that only writes down what it is told."""
+"""Two small tasks, environments with many effects, and a learner that records its feedback."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 import jaxret as jr
+from jaxret.environments import drift, feedback, interventions
+from jaxret.environments.environment import Environment
 from jaxret.learners.learner import Learner, where_observed
 from jaxret.types import Stream
 
 
 class Told(NamedTuple):
-    """The answers, in the order in which they came; C places."""
+    """The answers, in the order in which they arrived; C slots."""
 
     count: int
     query: np.ndarray  # [C, d]
@@ -25,15 +27,15 @@ class Told(NamedTuple):
 def make_task(items=8, width=6, queries=40, labels=2, seed=0) -> jr.Task:
     """Random unit vectors; every second query has all its labels."""
     rng = np.random.default_rng(seed)
-    theta, asked = rng.normal(size=(items, width)), rng.normal(size=(queries, width))
+    theta, vectors = rng.normal(size=(items, width)), rng.normal(size=(queries, width))
     right = np.stack([rng.permutation(items)[:labels] for _ in range(queries)])
     right[::2, 1:] = -1
-    theta, asked = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (theta, asked))
-    return jr.Task.from_arrays(theta, asked, right, name="small")
+    theta, vectors = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (theta, vectors))
+    return jr.Task.from_arrays(theta, vectors, right, name="small")
 
 
 def make_scribe(capacity: int, *, spy=lambda feedback: None) -> Learner:
-    """Draws tools by its softmax, learns nothing, and keeps every answer that it is given."""
+    """Makes a learner that draws tools by its softmax, learns nothing, and keeps all answers."""
     inner = jr.orag(tau=0.5, eta=0.0)
 
     def init(theta, available=None):
@@ -79,3 +81,39 @@ def task() -> jr.Task:
 def scribe() -> Callable[..., Learner]:
     """Call it with room for so many answers."""
     return make_scribe
+
+
+@pytest.fixture(scope="session")
+def sixteen() -> jr.Task:
+    """16 items, 20 queries, two labels each."""
+    rng = np.random.default_rng(0)
+    unit = lambda *shape: (x := rng.normal(size=shape)) / np.linalg.norm(x, axis=1)[:, None]  # noqa: E731
+    labels = np.stack([rng.permutation(16)[:2] for _ in range(20)])
+    return jr.Task.from_arrays(unit(16, 8), unit(20, 8), labels, name="small")
+
+
+@pytest.fixture(scope="session")
+def blocked_effects(sixteen) -> Environment:
+    """Every effect that has a blocked form, for 60 rounds of `sixteen`."""
+    ids = np.arange(16)
+    return Environment(
+        noise_rate=jnp.asarray(ids / 40.0),
+        reranker=feedback.position_biased_clicks(),
+        arrives=jnp.asarray(np.where(ids % 5 == 1, 20, 0)),
+        leaves=jnp.asarray(np.where(ids % 5 == 2, 40, 60)),
+        rotation=drift.turning(sixteen.queries, angle=1.0, rounds=60),
+        drift=drift.swapped(sixteen.labels, share=0.5, at=30),
+        poison=feedback.poisoned(items=16, queries=20, share=0.2),
+        censoring=feedback.censored_by_success(after_success=0.1, after_failure=0.4),
+    )
+
+
+@pytest.fixture(scope="session")
+def all_effects(sixteen, blocked_effects) -> Environment:
+    """Every effect, interventions too."""
+    after = np.roll(sixteen.theta, 1, axis=0)
+    return blocked_effects._replace(
+        delay=interventions.uniform_delay(longest=9),
+        rewriting=interventions.rewritten_documents(sixteen.theta, after, at=35),
+        restart=interventions.restart_from_snapshot(saved=10, at=45),
+    )

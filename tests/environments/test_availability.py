@@ -8,8 +8,8 @@ from jaxret.environments import availability
 from jaxret.environments.environment import Environment, available_at
 
 
-def there(pattern, rounds):
-    """[T, I]."""
+def by_round(pattern, rounds):
+    """Returns which items are available in each round, [T, I]."""
     environment = Environment(**pattern._asdict())
     every = jnp.ones(len(pattern.arrives), bool)
     return np.stack([available_at(environment, jnp.asarray(t), every) for t in range(rounds)])
@@ -26,15 +26,15 @@ def there(pattern, rounds):
     ],
     ids=["always", "later", "one_by_one", "leaving", "away"],
 )
-def test_so_many_tools_are_there_in_each_round(pattern, counts):
-    assert there(pattern, 6).sum(axis=1).tolist() == counts
+def test_so_many_tools_are_available_in_each_round(pattern, counts):
+    assert by_round(pattern, 6).sum(axis=1).tolist() == counts
 
 
 def test_those_who_leave_are_those_who_return():
-    here = there(availability.away(9, 0.4, leaves=1, back=3), 4)
-    gone = ~here[1]
+    available = by_round(availability.away(9, 0.4, leaves=1, back=3), 4)
+    gone = ~available[1]
     assert gone.sum() == 4
-    np.testing.assert_array_equal(here[2], ~gone)
+    np.testing.assert_array_equal(available[2], ~gone)
 
 
 def test_the_part_is_drawn_by_the_seed():

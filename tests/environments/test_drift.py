@@ -29,7 +29,7 @@ def test_tools_of_the_share_take_each_others_queries_in_one_circle(task):
 @pytest.mark.parametrize(("t", "right"), [(2, [0, -1]), (3, [1, -1]), (9, [1, -1])])
 def test_the_round_of_the_drift_is_the_first_of_the_new_labels(t, right):
     moved = drift.swapped([[0, -1], [1, -1]], share=1.0, at=3)
-    labels = drift.right_at(moved, jnp.asarray(t), jnp.asarray(0), jnp.asarray([0, -1]))
+    labels = moved.labels_at(jnp.asarray(t), jnp.asarray(0), jnp.asarray([0, -1]))
     np.testing.assert_array_equal(labels, right)
 
 
@@ -50,8 +50,8 @@ def test_other_tools_are_right_from_the_round_of_the_drift_on(task, learner):
 def test_queries_turn_by_the_angle_and_keep_their_places_to_one_another(task):
     rotation = drift.turning(task.queries, angle=1.2, rounds=100, seed=2)
     for t in (0, 25, 100):
-        turn = lambda n, t=t: drift.turned_at(  # noqa: E731
-            rotation, jnp.asarray(t), jnp.asarray(n), jnp.asarray(task.queries[n])
+        turn = lambda n, t=t: rotation.queries_at(  # noqa: E731
+            jnp.asarray(t), jnp.asarray(n), jnp.asarray(task.queries[n])
         )
         turned = np.stack([turn(n) for n in range(6)])
         np.testing.assert_allclose(
@@ -70,8 +70,8 @@ def test_tools_are_chosen_for_the_query_as_it_is_asked(task, learner):
     quarter = np.linalg.lstsq(task.queries, np.asarray(rotation.turned), rcond=None)[0].T
     np.testing.assert_allclose(quarter + quarter.T, 0, atol=1e-5)
     for t, (query, item) in enumerate(zip(run.order[0], run.trace.item[0], strict=True)):
-        asked = expm(2.0 * t / rounds * quarter) @ task.queries[query]
-        scores = task.theta @ asked
+        vector = expm(2.0 * t / rounds * quarter) @ task.queries[query]
+        scores = task.theta @ vector
         assert scores[item] >= scores.max() - 1e-5
     plain = jr.simulate(learner, task, exposures=2)
     assert (plain.trace.item != run.trace.item).mean() > 0.2

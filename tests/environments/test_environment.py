@@ -1,8 +1,15 @@
+"""The response to a slate, availability, all effects together, and effects of one's own."""
+
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxtyping import Array, Float, Int
 
+import jaxret as jr
+from jaxret.environments import drift, feedback, interventions
 from jaxret.environments.environment import (
     Environment,
     always_available,
@@ -10,10 +17,14 @@ from jaxret.environments.environment import (
     judged,
     judging_reranker,
     label_noise,
+    partition_specs,
     respond,
     simulated_reranker,
 )
-from jaxret.types import Slate
+from jaxret.runtime import sharding
+from jaxret.simulation.blocked.simulate import simulate_blocked, simulate_on_mesh
+from jaxret.simulation.scan import scan_rounds
+from jaxret.types import Catalogue, Slate, Stream
 
 ROUNDS = 20_000
 SLATE = Slate(items=jnp.array([7, 2, 9, 4]), propensity=jnp.array([0.4, 0.3, 0.2, 0.1]))
@@ -178,3 +189,151 @@ def test_items_are_always_available_that_are_there_in_round_after_round():
 def test_settings_outside_their_range_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("form", ["blocked", pytest.param("8 devices", marks=pytest.mark.slow)])
+def test_effects_that_do_not_intervene_have_an_exact_blocked_form(sixteen, blocked_effects, form):
+    learner = jr.orag(tau=0.3, eta=0.02, k=3)
+    with jax.enable_x64(True):
+        catalogue = Catalogue(jnp.asarray(sixteen.theta, float), jnp.arange(16) % 7 != 6)
+        order = jnp.asarray(np.tile(np.arange(20), 3))
+        stream = Stream(jnp.asarray(sixteen.queries, float), jnp.asarray(sixteen.labels), order)
+        start, key, blocks = learner.init(*catalogue), jax.random.key(3), {"block": 16, "tile": 8}
+        expected = jax.jit(lambda: scan_rounds(learner, start, blocked_effects, stream, key))()
+        if form == "blocked":
+            run = lambda: simulate_blocked(learner, start, blocked_effects, stream, key, **blocks)  # noqa: E731
+        else:
+            mesh = sharding.make_mesh(item=8)
+            run = lambda: simulate_on_mesh(  # noqa: E731
+                learner, start, blocked_effects, stream, key, mesh=mesh, **blocks
+            )
+        state, trace = jax.jit(run)()
+    np.testing.assert_array_equal(trace.item, expected[1].item)
+    np.testing.assert_allclose(trace.reward, expected[1].reward)
+    np.testing.assert_allclose(state.theta, expected[0].theta, atol=1e-12)
+    assert 5 < np.isnan(np.asarray(trace.reward)).sum() < 50
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        (
+            {"noise_rate": np.zeros(3)},
+            r"shape of noise_rate must be \(\) or \(16,\) \[I items\], got \(3,\)",
+        ),
+        ({"noise_rate": np.full(16, 0.7)}, r"noise_rate must be None or in \[0, 0.5\]"),
+        (
+            {"drift": drift.swapped([[0], [1]], at=1)},
+            r"shape of drift.labels must be \(20, 2\) \[N queries, L labels\], got \(2, 1\)",
+        ),
+        (
+            {"rotation": drift.turning(np.ones((3, 4)), angle=1.0, rounds=9)},
+            r"rotation.turned must be \(20, 8\)",
+        ),
+        ({"poison": feedback.poisoned(items=3, queries=20)}, r"poison.tools must be \(16,\)"),
+        ({"poison": feedback.poisoned(items=16, queries=3)}, r"poison.queries must be \(20,\)"),
+        (
+            {
+                "rewriting": interventions.rewritten_documents(
+                    np.ones((2, 8)), np.ones((2, 8)), at=1
+                )
+            },
+            r"rewriting.before must be \(16, 8\) \[I items, width d\], got \(2, 8\)",
+        ),
+    ],
+)
+def test_effects_for_another_task_are_refused(sixteen, part, message):
+    with pytest.raises(ValueError, match=message):
+        jr.simulate(jr.greedy(), sixteen, environment=Environment(**part))
+
+
+class Outage(NamedTuple):
+    """A toy effect with all methods that have a blocked form; no other file knows it."""
+
+    SHARDED = ("every",)
+
+    every: Int[Array, " I"]  # item i is absent in rounds t where it divides t + 1
+    worth: Float[Array, " N"]  # of a success, by query
+    sign: Float[Array, "N d"]  # of each number of a query, in odd rounds
+    next_label: Int[Array, " I"]  # in odd rounds the next item is right, too
+
+    def available_at(self, t, available):
+        return (t + 1) % self.every != 0
+
+    def queries_at(self, t, query, vector):
+        return jnp.where(t % 2 == 1, self.sign[query] * vector, vector)
+
+    def labels_at(self, t, query, labels):
+        return jnp.where((t % 2 == 1) & (labels >= 0), self.next_label[labels], labels)
+
+    def reward_of(self, key, item, query, reward):
+        return reward * self.worth[query]
+
+    def is_observed(self, key, success):
+        return jax.random.uniform(key) < 0.7
+
+
+@pytest.mark.parametrize("form", ["scan", "blocked", "mesh of 8 devices"])
+def test_an_effect_in_one_file_runs_in_every_form(form):
+    """12 items, so that a mesh of 8 pads its array to 16; each round is checked by hand."""
+    rng = np.random.default_rng(1)
+    unit = lambda *shape: (x := rng.normal(size=shape)) / np.linalg.norm(x, axis=1)[:, None]  # noqa: E731
+    task = jr.Task.from_arrays(unit(12, 6), unit(30, 6), rng.integers(12, size=(30, 2)))
+    effect = Outage(
+        every=np.array([2, 3, 5, 7] * 3),
+        worth=rng.uniform(size=30).astype(np.float32),
+        sign=rng.choice([-1, 1], size=(30, 6)).astype(np.float32),
+        next_label=jnp.asarray(np.roll(np.arange(12), -1)),
+    )
+    effect = jax.tree.map(jnp.asarray, effect)
+    learner = jr.frozen() if form != "scan" else jr.frozen()._replace(rule=None)
+    devices = 8 if form.startswith("mesh") else None
+    world = Environment(effects=(effect,))
+    run = jr.simulate(learner, task, exposures=3, environment=world, devices=devices)
+    assert run.how == form
+    t, query, item = np.arange(90), run.order[0], run.trace.item[0]
+    odd = (t % 2 == 1)[:, None]
+    vectors = np.where(odd, effect.sign[query], 1) * task.queries[query]
+    scores = np.where(
+        (t + 1)[:, None] % np.asarray(effect.every) != 0, vectors @ task.theta.T, -np.inf
+    )
+    np.testing.assert_array_equal(item, scores.argmax(axis=1))
+    labels = np.where(odd, (task.labels[query] + 1) % 12, task.labels[query])
+    success = (labels == item[:, None]).any(axis=1)
+    np.testing.assert_array_equal(run.trace.success[0], success)
+    reward, observed = run.trace.reward[0], ~np.isnan(run.trace.reward[0])
+    worth = np.where(success, np.asarray(effect.worth)[query], 0)
+    np.testing.assert_allclose(reward[observed], worth[observed], rtol=1e-6)
+    keys = [jax.random.fold_in(jax.random.key(0), 2 * n + 1) for n in range(90)]
+    draws = [jax.random.uniform(jax.random.fold_in(key, 7)) < 0.7 for key in keys]
+    np.testing.assert_array_equal(observed, draws)
+    assert 40 < observed.sum() < 80
+    kept = np.asarray(always_available(world, 4, jnp.ones(12, bool)))
+    np.testing.assert_array_equal(kept, [False, False, True, True] * 3)
+
+
+@pytest.mark.parametrize(
+    ("effects", "message"),
+    [
+        (
+            (Outage(jnp.ones(3, int), jnp.ones(20), jnp.ones((20, 8)), jnp.ones(16, int)),),
+            r"shape of effects\[0\].every must be \(16,\) \[I items\], got \(3,\)",
+        ),
+        (
+            (interventions.fixed_delay(1), Slate(items=1, propensity=1)),
+            r"effects\[1\] must be a NamedTuple with one of the methods avail.*got a Slate",
+        ),
+    ],
+)
+def test_effects_that_do_not_fit_are_refused(sixteen, effects, message):
+    with pytest.raises(ValueError, match=message):
+        jr.simulate(jr.greedy(), sixteen, environment=Environment(effects=effects))
+
+
+def test_a_sharded_field_has_an_axis_of_items():
+    class Wrong(NamedTuple):
+        SHARDED = ("worth",)
+        worth: Float[Array, " N"]
+
+    with pytest.raises(ValueError, match=r"Wrong.worth is declared SHARDED and has no axis I"):
+        partition_specs(Environment(effects=(Wrong(jnp.ones(3)),)), "item")

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.environments.censoring import Censoring
 from jaxret.environments.environment import Environment, simulated_reranker
+from jaxret.environments.feedback import Censoring
 from jaxret.learners import presets
 from jaxret.learners.learner import Replay
 from jaxret.learners.wrappers import (

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.environments.censoring import Censoring
 from jaxret.environments.environment import Environment
+from jaxret.environments.feedback import Censoring
 from jaxret.learners import presets
 from jaxret.learners.wrappers import with_experience_replay, with_query_map
 from jaxret.rules import projections, query_maps, schedules

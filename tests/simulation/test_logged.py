@@ -135,7 +135,7 @@ def test_the_log_of_another_run_is_refused(tmp_path):
 def test_what_the_world_does_is_in_the_log(tmp_path):
     """Queries as they were asked, rounds that nobody answered, learners that lag behind."""
     turning = jr.environments.drift.turning(TASK.queries, angle=1.0, rounds=60)
-    silent = jr.environments.censoring.by_success(after_success=0.5, after_failure=0.2)
+    silent = jr.environments.feedback.censored_by_success(after_success=0.5, after_failure=0.2)
     world = jr.Environment(rotation=turning, censoring=silent)
     run = jr.simulate(EXPLORING, TASK, environment=world, log=tmp_path / "turning")
     log = jr.load_log(tmp_path / "turning" / "seed_0.jsonl", TASK)
@@ -148,7 +148,7 @@ def test_what_the_world_does_is_in_the_log(tmp_path):
     np.testing.assert_array_equal(log.item, run.trace.item[0])
     for learner in (EXPLORING, jr.orag(**SETTINGS, k=2)):
         folder = tmp_path / learner.name
-        late = jr.Environment(delay=jr.environments.delay.fixed(5), rotation=turning)
+        late = jr.Environment(delay=jr.environments.interventions.fixed_delay(5), rotation=turning)
         run = jr.simulate(learner, TASK, environment=late, log=folder)
         log = jr.load_log(folder / "seed_0.jsonl", TASK)
         np.testing.assert_array_equal(log.version, -1)

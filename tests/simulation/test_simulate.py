@@ -138,12 +138,21 @@ def test_chunks_do_not_matter(task):
         ({"chunk": 0}, "chunk must be >= 1"),
         ({"devices": 0}, "devices must be None or >= 1, got 0"),
         ({"environment": jr.Environment(noise_rate=0.7)}, r"noise_rate must be .*in \[0, 0.5\]"),
-        ({"environment": jr.Environment(arrives=np.zeros(3))}, "arrives, .* must be 12, got 3"),
-        ({"environment": jr.Environment(leaves=np.zeros(30))}, "leaves, .* must be 12, got 30"),
-        ({"environment": jr.judged(np.zeros((60, 9)))}, r"verdicts must be \[60, 12\], .*, 9\)"),
+        (
+            {"environment": jr.Environment(arrives=np.zeros(3))},
+            r"shape of arrives must be \(12,\) .*, got \(3,\)",
+        ),
+        (
+            {"environment": jr.Environment(leaves=np.zeros(30))},
+            r"shape of leaves must be \(12,\) .*, got \(30,\)",
+        ),
+        (
+            {"environment": jr.judged(np.zeros((60, 9)))},
+            r"shape of verdicts must be \(60, 12\) .*, 9\)",
+        ),
         (
             {"environment": jr.Environment(reranker=jr.judging_reranker(np.zeros((9, 12))))},
-            r"verdicts must be \[60, 12\], .*\(9, 12\)",
+            r"reranker.verdicts must be \(60, 12\) .*\(9, 12\)",
         ),
     ],
 )

@@ -110,8 +110,8 @@ def _rounds(
     """What is known of a block's rounds in advance."""
     real, query = order >= 0, jnp.maximum(order, 0)
     t = state.t + jnp.cumsum(real, dtype=state.t.dtype) - real
-    labels = jax.vmap(partial(world.right_tools, environment))(t, query, stream.labels[query])
-    vectors = jax.vmap(partial(world.asked, environment))(t, query, stream.queries[query])
+    labels = jax.vmap(partial(world.labels_at, environment))(t, query, stream.labels[query])
+    vectors = jax.vmap(partial(world.queries_at, environment))(t, query, stream.queries[query])
     return Rounds(t, query, vectors, labels, round_keys(key, t), real)
 
 

@@ -24,8 +24,12 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Int
 
-from jaxret.environments.deployment import intervenes
-from jaxret.environments.environment import Environment
+from jaxret.environments.environment import (
+    Environment,
+    effects_with,
+    intervenes,
+    partition_specs,
+)
 from jaxret.learners.grid import LearnerGrid
 from jaxret.learners.learner import Learner
 from jaxret.learners.mixture import Blend, ExpertRows, MixtureExtra, is_frozen
@@ -54,9 +58,11 @@ def has_blocked_form(learner: Learner, environment: Environment) -> bool:
       environment: what responds.
     """
 
+    observed = not effects_with(environment, "is_observed")
+
     def blocks(one):
         if isinstance(structure := one.structure, Replay):  # its draws need observed rounds
-            return structure.rule.blocked and environment.censoring is None
+            return structure.rule.blocked and observed
         return isinstance(structure, Rule) and structure.blocked
 
     return all(map(blocks, _movers(learner))) and not intervenes(environment)
@@ -104,7 +110,7 @@ def simulate_blocked(
       ValueError: for a learner or environment without a blocked form, and sizes that do not fit.
     """
     if intervenes(environment):
-        raise ValueError("delay, rewriting and restart have no blocked form: use scan_rounds")
+        raise ValueError("interventions on the learner have no blocked form: use scan_rounds")
     if not has_blocked_form(learner, environment):
         raise ValueError(f"learner {learner.name!r} has no blocked form: use scan_rounds")
     block = _largest_block(learner, tile) if block is None else block
@@ -165,10 +171,6 @@ def simulate_on_mesh(
         )
     states = State._make((P("item", None), P("item"), P(), extra_specs(learner)))
     reranker, bare = environment.reranker, environment._replace(reranker=None)
-    split = {"arrives": P("item"), "leaves": P("item")}  # the rest is copied to every device
-    worlds = Environment._make(
-        None if part is None else split.get(name, P()) for name, part in bare._asdict().items()
-    )
 
     def local(state, environment, stream, key):
         environment = environment._replace(reranker=reranker)
@@ -179,7 +181,7 @@ def simulate_on_mesh(
     return jax.shard_map(
         local,
         mesh=mesh,
-        in_specs=(states, worlds, P(), P()),
+        in_specs=(states, partition_specs(bare, "item"), P(), P()),
         out_specs=(states, P()),
         check_vma=False,
     )(state, bare, stream, key)

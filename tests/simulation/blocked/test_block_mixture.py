@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import jaxret as jr
-from jaxret.environments.censoring import Censoring
 from jaxret.environments.environment import Environment, simulated_reranker
+from jaxret.environments.feedback import Censoring
 from jaxret.learners import presets
 from jaxret.learners.mixture import mixture
 from jaxret.learners.wrappers import with_exploration

@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxret.learners.narrow_rows import Writing, bits, written
+from jaxret.simulation.blocked.settling import settled
 
 import jaxret as jr
 from jaxret.environments.environment import Environment
 from jaxret.learners import narrow_rows
-from jaxret.learners.narrow_rows import Writing, bits, written
-from jaxret.simulation.blocked.settling import settled
 from jaxret.simulation.blocked.simulate import has_blocked_form
 from jaxret.simulation.engine import Simulation
 
@@ -214,7 +214,9 @@ def test_an_index_comes_back_as_it_was(task, tmp_path):
 
 def test_documents_are_rewritten(task):
     after = task.theta[::-1]
-    scenario = jr.environments.rewriting.rewritten(task.theta, after, at=50, how="carry")
+    scenario = jr.environments.interventions.rewritten_documents(
+        task.theta, after, at=50, how="carry"
+    )
     run = jr.simulate(LEARNERS["greedy"], task, environment=jr.Environment(rewriting=scenario))
     assert run.how == "scan"
     assert run.states.theta.dtype == jnp.bfloat16

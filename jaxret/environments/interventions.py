@@ -1,0 +1,407 @@
+"""Interventions on the learner: late answers, rewritten documents, a restart from a snapshot.
+
+    geometric_delay(mean=50)                 answers arrive some rounds later, out of order
+    rewritten_documents(before, after, at=900, how="carry")
+    restart_from_snapshot(saved=800, at=1000)
+
+These effects change what happens to the learner, not what it is asked or answered. `intervened`
+wraps a learner so that each of its updates includes them; only the plain scan can run it.
+
+Two counts of rounds then differ. The environment's round counts queries, and decides what is drawn,
+which tools are available and when an effect happens. The learner's own ``t`` counts the answers
+that it received, as in a live index; its step sizes and its draws from a replay buffer follow that
+count. What an intervention remembers (answers on their way, a snapshot) is carried around the
+learner's state, and `learner_state` removes it.
+
+Letters: I items, d width, L labels, C the longest delay + 1 (slots of the ring of late answers).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxret.learners.learner import Learner, change_rows
+from jaxret.learners.wrappers import wrap
+from jaxret.runtime import over_items
+from jaxret.runtime.validate import matrix_of, require
+from jaxret.types import Choice, Feedback, PRNGKey, State
+
+How: TypeAlias = Literal["keep", "reset", "carry"]
+
+
+class Answer(NamedTuple):
+    """The answer to one round, with the query and the choice that it is about."""
+
+    query: Float[Array, " d"]
+    choice: Choice
+    reward: Float[Array, ""]
+    observed: Bool[Array, ""] | None = None  # None: an answer always arrives
+    labels: Int[Array, " L"] | None = None  # the right items, for oracles alone
+
+
+#: Updates a learner's state by one answer.
+Learn: TypeAlias = Callable[[State, Answer], State]
+
+
+class Pending(NamedTuple):
+    """A ring of answers on their way; the leaves of ``answers`` start with the axis C."""
+
+    due: Int[Array, " C"]  # the round in which an answer arrives, -1 where a slot is empty
+    answers: Answer
+
+
+class Delay(NamedTuple):
+    """Answers that arrive some rounds after their query: an effect of the environment.
+
+    The answer of round t waits in slot ``t mod C`` of a ring, which is empty again before round
+    ``t + C`` writes it. Answers that are due in the same round are learnt from one by one, the
+    oldest first.
+    """
+
+    probabilities: Float[Array, " C"]  # of a delay of 0, 1, .., C - 1 rounds; sum 1
+
+    def memory(self, learner: Learner, state: State, answer: Answer) -> Pending:
+        """Makes an empty ring.
+
+        Args:
+          learner: unused.
+          state: unused.
+          answer: an example, for the shapes.
+        """
+        del learner, state
+        slots = len(self.probabilities)
+        blank = jax.tree.map(lambda x: jnp.zeros((slots, *x.shape), x.dtype), answer)
+        return Pending(due=jnp.full(slots, -1, jnp.int32), answers=blank)
+
+    def deliver(
+        self,
+        memory: Pending,
+        t: Int[Array, ""],
+        key: PRNGKey,
+        state: State,
+        answer: Answer,
+        learn: Learn,
+    ) -> tuple[State, Pending]:
+        """Sends the answer of round t, and learns from all answers that are due.
+
+        Args:
+          memory: the answers on their way.
+          t: the round, a count of queries.
+          key: consumed.
+          state: of the learner.
+          answer: of round t.
+          learn: updates a state by one answer.
+
+        Returns:
+          the learner's new state, and the answers that are still on their way.
+        """
+        slots = len(memory.due)
+        rounds = over_items.draw(self.probabilities, jax.random.uniform(key), None)
+        slot = t % slots
+        answers = jax.tree.map(lambda ring, x: ring.at[slot].set(x), memory.answers, answer)
+        due = memory.due.at[slot].set(t + rounds)
+        age = (t - jnp.arange(slots, dtype=jnp.int32)) % slots  # 0 for the slot of round t
+
+        def any_due(carry):
+            return (carry[1] == t).any()
+
+        def learn_oldest(carry):
+            state, due = carry
+            oldest = jnp.argmax(jnp.where(due == t, age, -1))
+            one = jax.tree.map(lambda ring: ring[oldest], answers)
+            return learn(state, one), due.at[oldest].set(-1)
+
+        state, due = lax.while_loop(any_due, learn_oldest, (state, due))
+        return state, Pending(due=due, answers=answers)
+
+
+class Restart(NamedTuple):
+    """A learner that is reset to an earlier state of its own: an effect of the environment.
+
+    Answers on their way are not lost: they reach the learner that was reset. A snapshot from before
+    documents were rewritten has the rows of the old documents.
+    """
+
+    saved: int | Int[Array, ""]  # the round before which the state is copied
+    at: int | Int[Array, ""]  # the round before which the copy is put back
+
+    def memory(self, learner: Learner, state: State, answer: Answer) -> State:
+        """Takes the snapshot of round 0.
+
+        Args:
+          learner: unused.
+          state: of the learner, as it starts.
+          answer: unused.
+        """
+        del learner, answer
+        return state
+
+    def change(
+        self, memory: State, t: Int[Array, ""], learner: Learner, state: State
+    ) -> tuple[State, State]:
+        """Takes a snapshot, or puts it back, where round t is the one for it.
+
+        Args:
+          memory: the snapshot.
+          t: the round that is about to begin.
+          learner: unused.
+          state: of the learner.
+
+        Returns:
+          the learner's state, and the snapshot.
+        """
+        del learner
+        state, memory = _once(t == self.saved, lambda now, _: (now, now), state, memory)
+        return _once(t == self.at, lambda _, saved: (saved, saved), state, memory)
+
+
+class Rewriting(NamedTuple):
+    """Documents that are rewritten before one round: an effect of the environment.
+
+    ``how`` says what becomes of a row theta that was learnt from the old document:
+
+        keep      it stays as it is
+        reset     it starts again from the new document
+        carry     what was learnt is added to the new document: after + (theta - before)
+
+    This holds for all rows that stand for the tool (`jaxret.learners.learner.change_rows`). Rows of documents that
+    did not change are left alone. A live index does the same tool by tool
+    (`jaxret.serving.catalogue`).
+    """
+
+    before: Float[Array, "I d"]
+    after: Float[Array, "I d"]
+    at: Int[Array, ""]  # the round before which the documents change
+    how: How
+
+    def change(
+        self, memory: tuple, t: Int[Array, ""], learner: Learner, state: State
+    ) -> tuple[State, tuple]:
+        """Moves the rows to the new documents, where round t is the one for it.
+
+        Args:
+          memory: unused.
+          t: the round that is about to begin.
+          learner: projects the new rows as it projects its first ones.
+          state: of the learner.
+
+        Returns:
+          the learner's state, and the memory.
+        """
+        (state,) = _once(t == self.at, lambda state: (self._moved(learner, state),), state)
+        return state, memory
+
+    def _moved(self, learner: Learner, state: State) -> State:
+        if self.how == "keep":
+            return state
+        dtype = state.theta.dtype
+
+        def projected(rows):
+            return learner.init(rows.astype(dtype), state.available).theta
+
+        before, after = projected(self.before), projected(self.after)
+        rewritten = (self.before != self.after).any(axis=1)[:, None]
+
+        def move(theta):
+            moved = after if self.how == "reset" else projected(after + theta - before)
+            return jnp.where(rewritten, moved, theta)
+
+        return change_rows(learner, state, move)
+
+
+def fixed_delay(rounds: int) -> Delay:
+    """Delays each answer by the same number of rounds.
+
+    Args:
+      rounds: >= 0; with 0 answers arrive at once, as without a delay.
+
+    Raises:
+      ValueError: for a negative number.
+    """
+    require("rounds", rounds, ">= 0", lambda n: n >= 0)
+    return Delay(jnp.asarray(np.arange(rounds + 1) == rounds, jnp.float32))
+
+
+def uniform_delay(*, longest: int) -> Delay:
+    """Delays each answer by 0 to ``longest`` rounds, all equally likely.
+
+    Args:
+      longest: in rounds, >= 0.
+
+    Raises:
+      ValueError: for a negative number.
+    """
+    require("longest", longest, ">= 0", lambda n: n >= 0)
+    return Delay(jnp.full(longest + 1, 1 / (longest + 1), jnp.float32))
+
+
+def geometric_delay(*, mean: float, longest: int | None = None) -> Delay:
+    """Delays answers so that each arrives with the same probability in every round that it waits.
+
+    Args:
+      mean: in rounds, >= 0, of the distribution before it is cut at ``longest``.
+      longest: in rounds, >= 0; the probabilities up to it are rescaled to sum 1. None: ten times
+        the mean.
+
+    Raises:
+      ValueError: for negative numbers.
+    """
+    require("mean", mean, ">= 0", lambda x: x >= 0)
+    require("longest", longest, "None or >= 0", lambda n: n is None or n >= 0)
+    rounds = np.arange((round(10 * mean) if longest is None else longest) + 1)
+    weights = (mean / (1 + mean)) ** rounds
+    return Delay(jnp.asarray(weights / weights.sum(), jnp.float32))
+
+
+def restart_from_snapshot(*, saved: int, at: int) -> Restart:
+    """Resets the learner to an earlier state: what it learnt in between is lost.
+
+    Args:
+      saved: the round before which the state is copied, >= 0.
+      at: the round before which the copy is put back, > ``saved``.
+
+    Raises:
+      ValueError: for other rounds.
+    """
+    require("saved", saved, ">= 0", lambda t: t >= 0)
+    require("at", at, f"> saved={saved}", lambda t: t > saved)
+    return Restart(saved, at)
+
+
+def rewritten_documents(
+    before: Float[ArrayLike, "I d"],
+    after: Float[ArrayLike, "I d"],
+    *,
+    at: int,
+    how: How = "carry",
+) -> Rewriting:
+    """Rewrites the documents of tools while the learner serves.
+
+    Args:
+      before: [I, d], the embeddings of the documents, as the task has them.
+      after: [I, d], those of the new documents.
+      at: the round before which the documents change, >= 1.
+      how: ``keep``, ``reset`` or ``carry`` what was learnt (`Rewriting`).
+
+    Raises:
+      ValueError: for matrices of different shapes, an early round, or another ``how``.
+    """
+    old, new = matrix_of("before", before), matrix_of("after", after)
+    require("the shape of after", new.shape, f"{old.shape}, that of before", old.shape.__eq__)
+    require("at", at, ">= 1", lambda t: t >= 1)
+    require("how", how, "keep, reset or carry", lambda x: x in ("keep", "reset", "carry"))
+    return Rewriting(jnp.asarray(old), jnp.asarray(new), jnp.asarray(at, jnp.int32), how)
+
+
+class Intervened(NamedTuple):
+    """`State.extra` of a learner under interventions, whose state's ``t`` counts queries."""
+
+    extra: Any  # the learner's own `State.extra`
+    t: Int[Array, ""]  # the learner's own: answers that it received
+    memories: tuple[Any, ...]  # one per intervention, () where it remembers nothing
+
+
+def intervened(
+    learner: Learner,
+    interventions: Sequence[tuple[int, Any]],
+    key: PRNGKey,
+    *,
+    labels: int,
+    always_observed: bool,
+    tools_change: bool,
+) -> Learner:
+    """Wraps a learner so that each of its updates includes the interventions.
+
+    Args:
+      learner: any learner.
+      interventions: the number by which the draws of an effect are keyed, and the effect; answers
+        are delivered first, then each effect changes the learner, in this order.
+      key: of the whole run.
+      labels: L, the length of the labels that an oracle is given.
+      always_observed: whether every round has an answer.
+      tools_change: whether tools come and go; of an absent tool nothing is learnt.
+
+    Raises:
+      ValueError: if several effects deliver answers, or for a state of the learner alone.
+    """
+    carriers = [place for place, (_, one) in enumerate(interventions) if hasattr(one, "deliver")]
+    changes = [place for place, (_, one) in enumerate(interventions) if hasattr(one, "change")]
+    if len(carriers) > 1:
+        kinds = ", ".join(type(interventions[place][1]).__name__ for place in carriers)
+        raise ValueError(f"one effect alone can deliver the answers of an environment, got {kinds}")
+
+    def init(theta, available=None):
+        own = learner.init(theta, available)
+        number = jnp.zeros((), theta.dtype)
+        answer = Answer(
+            query=theta[0],
+            choice=Choice(item=jnp.zeros((), jnp.int32), propensity=number),
+            reward=number,
+            observed=None if always_observed else jnp.asarray(False),
+            labels=jnp.zeros(labels, jnp.int32) if learner.facts.oracle else None,
+        )
+        memories = tuple(
+            one.memory(learner, own, answer) if hasattr(one, "memory") else ()
+            for _, one in interventions
+        )
+        return _around(own, own.available, own.t, memories)
+
+    def learn(state, answer):
+        observed = True if answer.observed is None else answer.observed
+        if tools_change:
+            observed = observed & state.available[answer.choice.item]
+        feedback = Feedback(answer.reward, observed, answer.labels)
+        return learner.update(state, answer.query, answer.choice, feedback)
+
+    def update(state, query, choice, feedback):
+        if not isinstance(state.extra, Intervened):
+            raise ValueError(
+                f"this state of {learner.name!r} lacks what interventions remember: start from the "
+                "init of `jaxret.environments.environment.with_interventions`"
+            )
+        own, t, memories = learner_state(state), state.t, list(state.extra.memories)
+        observed = None if always_observed else jnp.asarray(feedback.observed)
+        answer = Answer(query, choice, feedback.reward, observed, feedback.labels)
+        for place in carriers:
+            number, one = interventions[place]
+            draw = jax.random.fold_in(jax.random.fold_in(key, 2 * t + 1), number)
+            own, memories[place] = one.deliver(memories[place], t, draw, own, answer, learn)
+        if not carriers:
+            own = learn(own, answer)
+        for place in changes:
+            one = interventions[place][1]
+            own, memories[place] = one.change(memories[place], t + 1, learner, own)
+        return _around(own, state.available, t + 1, tuple(memories))
+
+    return wrap(learner, learner.name, unwrap=learner_state, init=init, update=update)
+
+
+def learner_state(state: State) -> State:
+    """Returns the learner's own state, without what interventions remember.
+
+    Args:
+      state: of one run or of many, under interventions or not.
+    """
+    if not isinstance(state.extra, Intervened):
+        return state
+    return state._replace(t=state.extra.t, extra=state.extra.extra)
+
+
+def _around(own: State, available, t, memories: tuple) -> State:
+    carried = Intervened(extra=own.extra, t=own.t, memories=memories)
+    return State(theta=own.theta, available=available, t=t, extra=carried)
+
+
+def _once(when: Bool[Array, ""], change: Callable[..., tuple], *states: Any) -> tuple:
+    """Changes the states where ``when`` holds; `lax.cond` would copy them in every other round."""
+
+    def run(carry):
+        return change(*carry[0]), jnp.asarray(False)
+
+    return lax.while_loop(lambda carry: carry[1], run, (states, when))[0]

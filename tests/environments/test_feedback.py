@@ -1,0 +1,158 @@
+"""False bits, missing answers and clicks: by hand, and by counting."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxret as jr
+from jaxret.environments import feedback
+from jaxret.environments.environment import Environment, respond
+from jaxret.types import Slate
+
+SHARES = {"after_success": 0.2, "after_failure": 0.7}
+CLICKED = Slate(items=jnp.array([7, 2, 9, 4]), propensity=jnp.array([0.4, 0.3, 0.2, 0.1]))
+# Positions j = 1 .. 4 weigh 1 / j, times 0.1 but for the third, which is right.
+CLICKS = np.array([0.1, 0.05, 1 / 3, 0.025]) / (0.1 + 0.05 + 1 / 3 + 0.025)
+
+
+@pytest.mark.parametrize("says", [None, 0.0, 1.0])
+@pytest.mark.parametrize("learner", [jr.orag(tau=0.5), jr.mapped()], ids=["blocked", "scan"])
+def test_bits_are_false_of_this_tool_for_these_users_and_true_elsewhere(task, learner, says):
+    attack = feedback.poisoned(items=8, queries=len(task), tool=3, share=0.4, says=says, seed=1)
+    lying = np.asarray(attack.queries)
+    assert lying.sum() == 16
+    run = jr.simulate(learner, task, exposures=4, environment=jr.Environment(poison=attack))
+    success, reward, item = run.trace.success[0], run.trace.reward[0], run.trace.item[0]
+    hit = (item == 3) & lying[run.order[0]]
+    assert hit.sum() >= 3
+    np.testing.assert_array_equal(reward[~hit], success[~hit])
+    np.testing.assert_array_equal(reward[hit], 1 - success[hit] if says is None else says)
+
+
+@pytest.mark.parametrize(("tool", "share_of_ones"), [(9, 1.0), (7, 0.5)])
+def test_an_attacker_has_the_last_word_on_the_tool_that_is_used(tool, share_of_ones):
+    """The second of two is clicked, and half of the bits are noise, where nobody praises it."""
+    world = Environment(
+        noise_rate=0.5,
+        reranker=lambda key, slate, labels, query: 1,
+        poison=feedback.poisoned(items=10, queries=1, tool=tool, says=1.0),
+    )
+    slate = Slate(items=jnp.array([7, 9]), propensity=jnp.ones(2))
+    ask = lambda key: respond(world, key, slate, jnp.array([7]), jnp.asarray(0))  # noqa: E731
+    rewards = jax.vmap(ask)(jax.random.split(jax.random.key(0), 400))[1].reward
+    error = np.sqrt(share_of_ones * (1 - share_of_ones) / 400)
+    assert abs(rewards.mean() - share_of_ones) <= 4 * error
+
+
+def test_without_a_tool_all_are_lied_about_and_without_a_share_all_users_lie():
+    attack = feedback.poisoned(items=5, queries=7)
+    assert np.asarray(attack.tools).all()
+    assert np.asarray(attack.queries).all()
+    assert not np.asarray(feedback.poisoned(items=5, queries=7, share=0.0).queries).any()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"tool": 5}, r"tool must be None or in 0 .. 4, got 5"),
+        ({"share": 1.1}, r"share must be in \[0, 1\], got 1.1"),
+        ({"says": 2.0}, r"says must be None or in \[0, 1\], got 2.0"),
+    ],
+)
+def test_attacks_that_cannot_be_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        feedback.poisoned(items=5, queries=7, **settings)
+
+
+def test_answers_fail_to_come_as_often_as_is_said_and_the_trace_says_so(task):
+    world = jr.Environment(censoring=feedback.censored_by_success(**SHARES))
+    run = jr.simulate(jr.frozen(), task, exposures=60, seeds=3, environment=world)
+    silent, success = np.isnan(run.trace.reward), np.asarray(run.trace.success) > 0
+    for name, where in (("after_success", success), ("after_failure", ~success)):
+        share, n = silent[where].mean(), where.sum()
+        error = np.sqrt(SHARES[name] * (1 - SHARES[name]) / n)
+        assert abs(share - SHARES[name]) < 4 * error
+    np.testing.assert_array_equal(run.trace.reward[~silent], success[~silent])
+
+
+@pytest.mark.parametrize("learner", [jr.greedy(), jr.mapped()], ids=["blocked", "scan"])
+def test_a_learner_learns_from_the_answers_that_come_and_from_no_others(task, learner):
+    """The same rounds by hand, the silent ones left out."""
+    world = jr.Environment(
+        censoring=feedback.censored_by_success(after_success=0.5, after_failure=0.5)
+    )
+    run = jr.simulate(learner, task, exposures=2, environment=world)
+    assert run.how == ("blocked" if learner.name == "greedy" else "scan")
+    state, update = learner.init(task.theta), jax.jit(learner.update)
+    trace = run.trace
+    for query, item, propensity, reward in zip(
+        run.order[0], trace.item[0], trace.propensity[0], trace.reward[0], strict=True
+    ):
+        if not np.isnan(reward):
+            choice = jr.Choice(item, propensity)
+            state = update(state, task.queries[query], choice, jr.Feedback(reward))
+    np.testing.assert_allclose(run.states.theta[0], state.theta, atol=2e-6)
+    assert run.states.t[0] == len(run.order[0])  # silent rounds are counted
+
+
+def test_a_learner_is_told_nothing_of_a_silent_round():
+    """The tool shown is right: its reward is 1 where somebody answers, and nowhere else."""
+    world = Environment(censoring=feedback.censored_by_success(**SHARES))
+    slate = Slate(items=jnp.array([7]), propensity=jnp.array([1.0]))
+    ask = lambda key: respond(world, key, slate, jnp.array([7]), jnp.asarray(0))  # noqa: E731
+    _, answer, success = jax.vmap(ask)(jax.random.split(jax.random.key(0), 200))
+    assert success.all()
+    np.testing.assert_array_equal(answer.reward, answer.observed)
+    assert 10 < (~answer.observed).sum() < 80
+
+
+def test_silence_follows_what_happened_and_not_the_bit_that_is_told():
+    """The tool is right, half of the bits say otherwise: a fifth are silent, as after a success."""
+    noisy = Environment(censoring=feedback.censored_by_success(**SHARES), noise_rate=0.5)
+    slate = Slate(items=jnp.array([7]), propensity=jnp.array([1.0]))
+    ask = lambda key: respond(noisy, key, slate, jnp.array([7]), jnp.asarray(0))  # noqa: E731
+    answer = jax.vmap(ask)(jax.random.split(jax.random.key(0), 2_000))[1]
+    assert abs(1 - answer.observed.mean() - 0.2) < 4 * np.sqrt(0.2 * 0.8 / 2_000)
+    answered = answer.reward[answer.observed]
+    assert abs(answered.mean() - 0.5) < 4 * np.sqrt(0.25 / len(answered))
+
+
+@pytest.mark.parametrize("name", list(SHARES))
+def test_shares_outside_their_range_are_refused(name):
+    with pytest.raises(ValueError, match=rf"{name} must be in \[0, 1\], got 1.5"):
+        feedback.censored_by_success(**(SHARES | {name: 1.5}))
+
+
+def test_a_right_tool_attracts_and_a_high_place_is_looked_at():
+    got = feedback.click_probabilities(CLICKED, jnp.array([9, -1]), bias=1.0, lure=0.1)
+    np.testing.assert_allclose(got, CLICKS, rtol=1e-6)
+    level = feedback.click_probabilities(CLICKED, jnp.array([-1, -1]), bias=0.0, lure=0.1)
+    np.testing.assert_allclose(level, 0.25, rtol=1e-6)
+
+
+def test_places_are_clicked_as_often_as_that():
+    click = feedback.position_biased_clicks(bias=1.0, lure=0.1)
+    keys = jax.random.split(jax.random.key(1), 20_000)
+    places = jax.vmap(lambda key: click(key, CLICKED, jnp.array([9, -1]), jnp.asarray(0)))(keys)
+    often = np.bincount(places, minlength=4) / len(keys)
+    assert (np.abs(often - CLICKS) < 4 * np.sqrt(CLICKS * (1 - CLICKS) / len(keys))).all()
+
+
+def test_a_click_on_one_of_five_is_what_a_learner_learns_from(task):
+    """By place: with no lure to speak of, a slate that has a right tool is a success."""
+    sure = jr.Environment(reranker=feedback.position_biased_clicks(lure=1e-9))
+    run = jr.simulate(jr.greedy(k=5, eta=0.0), task, environment=sure)
+    best = np.argsort(-(task.queries @ task.theta.T), axis=1)[:, :5]
+    right = (best[:, :, None] == task.labels[:, None]).any(axis=(1, 2))
+    np.testing.assert_array_equal(run.trace.success[0], right[run.order[0]])
+    assert 0.1 < right.mean() < 0.99
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"bias": -1.0}, "bias must be >= 0, got -1"), ({"lure": 0.0}, r"lure must be in \(0, 1\]")],
+)
+def test_users_that_cannot_be_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        feedback.position_biased_clicks(**settings)

@@ -1,0 +1,489 @@
+"""Late answers, rewritten documents and restarts, against the same rounds put together by hand."""
+
+import functools
+import heapq
+import signal
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxret.testing_case import quick_jit
+from jaxtyping import Array, Float
+
+import jaxret as jr
+from jaxret.environments import drift, feedback, interventions
+from jaxret.environments.environment import Environment, with_interventions
+from jaxret.environments.interventions import learner_state
+from jaxret.runtime.checkpoint import Interrupted
+from jaxret.simulation.blocked.simulate import simulate_blocked
+from jaxret.simulation.engine import Simulation
+from jaxret.simulation.scan import learn, scan_rounds, show_slate
+from jaxret.types import Stream
+
+ROUNDS, LONGEST = 600, 7
+LATE = interventions.geometric_delay(mean=2.0, longest=LONGEST)
+KEY = jax.random.key(3)
+AT = 25
+
+
+def same(got, expected):
+    for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.fixture(scope="module")
+def rounds(task, scribe):
+    """What the scribe was told round by round; each round has a query of its own."""
+    rng = np.random.default_rng(1)
+    queries = rng.normal(size=(ROUNDS, task.theta.shape[1])).astype(np.float32)
+    labels = rng.integers(8, size=(ROUNDS, 1)).astype(np.int32)
+    stream = Stream(*map(jnp.asarray, (queries, labels, np.arange(ROUNDS))))
+    world = Environment(delay=LATE)
+    learner = scribe(ROUNDS)
+    start = with_interventions(learner, world, KEY, labels=1).init(jnp.asarray(task.theta))
+
+    @jax.jit
+    def play(state):
+        def one(state, query):
+            slate = show_slate(learner, state, world, stream, query, KEY)
+            state, trace = learn(learner, state, world, stream, query, KEY, slate)
+            return state, (trace, state.extra.extra.count, state.t, state.extra.t)
+
+        return jax.lax.scan(one, state, stream.order)
+
+    end, (trace, counts, t, own_t) = play(start)
+    return jax.tree.map(np.asarray, (end.extra.extra, trace, counts, t, own_t, queries))
+
+
+def arrivals(rounds):
+    """When each round's answer came, and which rounds were told of, in their order."""
+    told, _, counts, *_, queries = rounds
+    place = {query.tobytes(): t for t, query in enumerate(queries)}
+    sent = [place[query.tobytes()] for query in told.query[: told.count]]
+    came = np.repeat(np.arange(ROUNDS), np.diff(counts, prepend=0))
+    return np.array(sent), came
+
+
+def test_every_answer_comes_once_with_its_own_query_choice_and_reward(rounds):
+    told, trace, *_ = rounds
+    sent, _ = arrivals(rounds)
+    assert len(set(sent.tolist())) == len(sent) == told.count
+    assert {*range(ROUNDS - LONGEST)} <= {*sent.tolist()}  # what is late at the end is lost
+    for name in ("item", "propensity", "reward"):
+        np.testing.assert_array_equal(getattr(told, name)[: told.count], getattr(trace, name)[sent])
+
+
+def test_answers_are_as_late_as_their_probabilities_say_and_out_of_order(rounds):
+    sent, came = arrivals(rounds)
+    waited = came - sent
+    assert waited.min() >= 0
+    often = np.bincount(waited[sent < ROUNDS - LONGEST], minlength=LONGEST + 1)
+    weights = (2 / 3) ** np.arange(LONGEST + 1)
+    expected = weights / weights.sum() * often.sum()
+    assert ((often - expected) ** 2 / expected).sum() < 24.3  # of chi squared with 7: 1 in 1,000
+    assert (np.diff(sent) < 0).any()
+
+
+def test_of_those_that_come_in_one_round_the_oldest_is_learnt_first(rounds):
+    sent, came = arrivals(rounds)
+    together = np.diff(came) == 0
+    assert together.sum() > 50
+    assert (np.diff(sent)[together] > 0).all()
+
+
+def test_the_environment_counts_queries_and_the_learner_counts_answers(rounds):
+    _, _, counts, t, own_t, _ = rounds
+    np.testing.assert_array_equal(t, np.arange(1, ROUNDS + 1))
+    np.testing.assert_array_equal(own_t, counts)
+
+
+@pytest.mark.parametrize("preset", [jr.greedy, jr.full_information], ids=lambda f: f.__name__)
+def test_a_learner_moves_from_where_it_is_when_the_answer_comes(task, preset):
+    """The run again by hand, with a heap of what is under way; its delays are known: all alike."""
+    learner, late = preset(tau=0.2, eta=0.05), 5
+    world = Environment(delay=interventions.fixed_delay(late))
+    run = jr.simulate(learner, task, exposures=2, environment=world)
+    assert run.how == "scan"
+    state, update = learner.init(task.theta), jax.jit(learner.update)
+    under_way = []
+    for t, query in enumerate(run.order[0]):
+        scores = np.asarray(state.theta) @ task.queries[query]
+        assert scores[run.trace.item[0, t]] >= scores.max() - 1e-5  # both rules show the best
+        heapq.heappush(under_way, (t + late, t))
+        while under_way and under_way[0][0] <= t:
+            _, then = heapq.heappop(under_way)
+            query = run.order[0][then]
+            line = (run.trace.item[0, then], run.trace.propensity[0, then])
+            labels = task.labels[query] if learner.oracle else None
+            answer = jr.Feedback(run.trace.reward[0, then], True, labels)
+            state = update(state, task.queries[query], jr.Choice(*line), answer)
+    np.testing.assert_allclose(run.states.theta[0], state.theta, atol=1e-5)
+    assert run.states.t[0] == len(run.order[0]) - late
+
+
+def test_an_answer_about_a_tool_that_has_gone_teaches_nothing(task, scribe):
+    leaves = np.where(np.arange(8) < 4, 10, 1000).astype(np.int32)
+    learner = scribe(40)
+    world = Environment(delay=interventions.fixed_delay(5), leaves=leaves)
+    run = jr.simulate(learner, task, environment=world)
+    item, told = run.trace.item[0], run.states.extra
+    gone = (item < 4) & (np.arange(40) + 5 >= 10)
+    known = ~gone & (np.arange(40) + 5 < 40)
+    np.testing.assert_array_equal(told.item[0][: told.count[0]], item[known])
+    assert gone.sum() >= 1
+    assert run.states.t[0] == 35  # answers, those that teach nothing too
+
+
+def test_how_late_an_answer_is_says_nothing_of_whether_it_comes(task, scribe):
+    """Of those that come some come at once, and overtake those that are two rounds late."""
+    silent = feedback.censored_by_success(after_success=0.5, after_failure=0.5)
+    world = Environment(delay=interventions.uniform_delay(longest=2), censoring=silent)
+    run = jr.simulate(scribe(200), task, exposures=5, environment=world)
+    told, count = run.states.extra.propensity[0], int(run.states.extra.count[0])
+    sent = run.trace.propensity[0][~np.isnan(run.trace.reward[0])]
+    assert len(sent) - count <= 2  # the last may still be under way
+    assert set(told[:count].tolist()) <= set(sent.tolist())
+    assert (told[:count] != sent[:count]).any()
+
+
+@pytest.mark.parametrize(
+    ("made", "probabilities"),
+    [
+        (interventions.fixed_delay(2), [0, 0, 1]),
+        (interventions.uniform_delay(longest=3), [0.25] * 4),
+        (interventions.geometric_delay(mean=1.0, longest=2), [4 / 7, 2 / 7, 1 / 7]),
+        (interventions.geometric_delay(mean=0.0), [1]),
+    ],
+)
+def test_delays_have_the_distributions_of_their_names(made, probabilities):
+    np.testing.assert_allclose(made.probabilities, probabilities, rtol=1e-6)
+
+
+def test_the_mean_of_a_geometric_delay_is_what_it_is_called():
+    delay = interventions.geometric_delay(mean=50.0)
+    probabilities = np.asarray(delay.probabilities, np.float64)
+    assert len(probabilities) == 501
+    np.testing.assert_allclose(probabilities @ np.arange(501), 50, rtol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: interventions.fixed_delay(-1), "rounds must be >= 0, got -1"),
+        (lambda: interventions.uniform_delay(longest=-1), "longest must be >= 0, got -1"),
+        (lambda: interventions.geometric_delay(mean=-1.0), "mean must be >= 0, got -1"),
+    ],
+)
+def test_delays_that_cannot_be_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.fixture(scope="module")
+def after(task):
+    """New documents for all tools but the first two."""
+    rows = np.random.default_rng(5).normal(size=task.theta.shape)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.where(np.arange(8)[:, None] < 2, task.theta, rows).astype(np.float32)
+
+
+def rewritten_rows(learnt, before, after, how):
+    """The formula of `Rewriting`, on the unit sphere."""
+    carried = after.astype(np.float64) + learnt - before
+    moved = {"keep": learnt, "reset": after, "carry": carried}[how]
+    moved = moved / np.linalg.norm(moved, axis=1, keepdims=True)
+    return np.where((before != after).any(axis=1, keepdims=True), moved, learnt)
+
+
+@pytest.mark.parametrize("how", ["keep", "reset", "carry"])
+def test_rows_are_kept_reset_or_carried_and_learning_goes_on_from_there(task, stream, after, how):
+    learner = jr.greedy(tau=0.2, eta=0.05)
+    world = Environment(
+        rewriting=interventions.rewritten_documents(task.theta, after, at=AT, how=how)
+    )
+    run = jr.simulate(learner, task, environment=world)
+    assert run.how == "scan"
+
+    @jax.jit
+    def straight(state, order):
+        return scan_rounds(learner, state, Environment(), stream(task, order), jax.random.key(0))
+
+    fill = partial(np.pad, constant_values=-1)
+    first = straight(learner.init(jnp.asarray(task.theta)), fill(run.order[0][:AT], (0, 40 - AT)))[
+        0
+    ]
+    rows = rewritten_rows(np.asarray(first.theta), task.theta, after, how)
+    np.testing.assert_array_equal(rows[:2], first.theta[:2])
+    middle = first._replace(theta=rows.astype(np.float32))
+    last, trace = straight(middle, fill(run.order[0][AT:], (0, AT)))
+    np.testing.assert_allclose(run.states.theta[0], last.theta, atol=1e-5)
+    np.testing.assert_array_equal(run.trace.item[0][AT:], trace.item[: 40 - AT])
+    assert np.abs(np.asarray(first.theta) - task.theta).max() > 0.01  # something was learnt
+
+
+def test_a_document_that_changed_in_one_coordinate_is_rewritten(task):
+    """Row 3 differs in one number and row 5 in all: both start again, and no other does."""
+    after = np.array(task.theta)
+    after[3, 0] += 0.5
+    after[5] = -after[5]
+    rewriting = interventions.rewritten_documents(task.theta, after, at=1, how="reset")
+    learner = jr.greedy(tau=0.2, eta=0.05)
+    state = learner.init(jnp.asarray(task.theta))
+    learnt = np.roll(task.theta, 1, axis=0)
+    moved, _ = rewriting.change((), jnp.asarray(1), learner, state._replace(theta=learnt))
+    new = after / np.linalg.norm(after, axis=1, keepdims=True)
+    expected = np.where(np.isin(np.arange(8), [3, 5])[:, None], new, learnt)
+    np.testing.assert_allclose(moved.theta, expected, atol=1e-6)
+
+
+def test_all_rows_that_stand_for_a_tool_change_and_the_documents_of_a_guard_too(task, after):
+    change = interventions.rewritten_documents(task.theta, after, at=AT, how="reset")
+    learner = jr.guarded(jr.greedy(tau=0.2, eta=0.05), budget=100)
+    run = jr.simulate(learner, task.select(range(AT)), environment=Environment(rewriting=change))
+    np.testing.assert_allclose(run.states.theta[0][2:], after[2:], atol=1e-6)
+    np.testing.assert_allclose(run.states.extra.static[0], after, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_every_expert_of_a_mixture_begins_anew(task, after):
+    experts = [jr.grid(jr.frozen, tau=[0.1]), jr.grid(jr.greedy, tau=[0.1, 0.2], eta=0.05)]
+    change = interventions.rewritten_documents(task.theta, after, at=AT, how="reset")
+    part = task.select(range(AT))
+    run = jr.simulate(jr.mixture(experts), part, environment=Environment(rewriting=change))
+    np.testing.assert_allclose(run.states.theta[0], after, atol=1e-6)
+    np.testing.assert_allclose(
+        run.states.extra.rows[1].theta[0][:, 2:], np.stack([after[2:]] * 2), atol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"at": 0}, "at must be >= 1, got 0"),
+        ({"how": "mend"}, "how must be keep, reset or carry, got mend"),
+        ({"after": np.ones((3, 6))}, r"shape of after must be \(8, 6\), .* got \(3, 6\)"),
+    ],
+)
+def test_what_cannot_be_rewritten_is_refused(task, changes, message):
+    settings = {"after": task.theta, "at": 5} | changes
+    with pytest.raises(ValueError, match=message):
+        interventions.rewritten_documents(task.theta, settings.pop("after"), **settings)
+
+
+@pytest.mark.parametrize("saved", [0, 12])
+def test_what_was_learnt_since_the_snapshot_is_lost_and_the_world_goes_on(task, stream, saved):
+    learner, at = jr.orag(tau=0.2, eta=0.02), 30  # its draws say which round it is
+    world = Environment(restart=interventions.restart_from_snapshot(saved=saved, at=at))
+    run = jr.simulate(learner, task, seeds=[4], environment=world)
+    assert run.how == "scan"
+    order = run.order[0]
+
+    @jax.jit
+    def straight(state, order):
+        return scan_rounds(learner, state, Environment(), stream(task, order), jax.random.key(4))
+
+    def part(start, stop):
+        return np.pad(order[start:stop], (0, 40 - stop + start), constant_values=-1)
+
+    snapshot, _ = straight(learner.init(jnp.asarray(task.theta)), part(0, saved))
+    _, before = straight(learner.init(jnp.asarray(task.theta)), part(0, at))
+    last, after = straight(snapshot._replace(t=np.int32(at)), part(at, 40))
+    items = np.concatenate([before.item[:at], after.item[: 40 - at]])
+    np.testing.assert_array_equal(run.trace.item[0], items)
+    np.testing.assert_allclose(run.states.theta[0], last.theta, atol=1e-6)
+    assert run.states.t[0] == saved + 40 - at  # as young as it knows itself to be
+    plain = jr.simulate(learner, task, seeds=[4])
+    assert np.abs(plain.states.theta - run.states.theta).max() > 1e-3
+
+
+def test_its_memory_goes_back_too(task, scribe):
+    run = jr.simulate(
+        scribe(40),
+        task,
+        environment=Environment(restart=interventions.restart_from_snapshot(saved=10, at=25)),
+    )
+    told = jax.tree.map(lambda x: x[0], run.states.extra)
+    assert told.count == 25
+    remembered = np.r_[np.arange(10), np.arange(25, 40)]
+    np.testing.assert_array_equal(told.item[:25], run.trace.item[0][remembered])
+
+
+@pytest.mark.parametrize(
+    ("rounds", "message"),
+    [((-1, 4), "saved must be >= 0, got -1"), ((4, 4), "at must be > saved=4, got 4")],
+)
+def test_snapshots_of_later_are_refused(rounds, message):
+    with pytest.raises(ValueError, match=message):
+        interventions.restart_from_snapshot(saved=rounds[0], at=rounds[1])
+
+
+def test_interventions_run_in_the_plain_scan_alone(sixteen, blocked_effects):
+    world = Environment(delay=interventions.fixed_delay(1))
+    assert Simulation(jr.greedy, sixteen, world, seeds=[0]).how == "scan"
+    assert Simulation(jr.greedy, sixteen, blocked_effects, seeds=[0]).how == "blocked"
+    with pytest.raises(ValueError, match=r"'greedy' has no blocked form here, .*leave devices"):
+        Simulation(jr.greedy, sixteen, world, seeds=[0], devices=2)
+    learner, stream = jr.greedy(), Stream(sixteen.queries, sixteen.labels, np.arange(3))
+    with pytest.raises(ValueError, match="interventions on the learner have no blocked form"):
+        simulate_blocked(learner, learner.init(sixteen.theta), world, stream, jax.random.key(0))
+
+
+def test_effects_without_consequences_leave_the_plain_run(sixteen):
+    """No delay, documents rewritten to themselves, a snapshot that is not put back, and so on."""
+    nothing = Environment(
+        rotation=drift.turning(sixteen.queries, angle=0.0, rounds=9),
+        drift=drift.swapped(sixteen.labels, at=1000),
+        poison=feedback.poisoned(items=16, queries=20, share=0.0),
+        censoring=feedback.censored_by_success(after_success=0.0, after_failure=0.0),
+        delay=interventions.fixed_delay(0),
+        rewriting=interventions.rewritten_documents(
+            sixteen.theta, sixteen.theta, at=9, how="reset"
+        ),
+        restart=interventions.restart_from_snapshot(saved=9, at=1000),
+    )
+    learner = jr.greedy(tau=0.2, eta=0.05)._replace(rule=None)  # the scan, for both
+    runs = [
+        jr.simulate(learner, sixteen, exposures=2, seeds=2, environment=world)
+        for world in (Environment(), nothing)
+    ]
+    same(runs[1].trace.item, runs[0].trace.item)
+    same(runs[1].trace.reward, runs[0].trace.reward)
+    np.testing.assert_allclose(runs[1].states.theta, runs[0].states.theta, atol=1e-6)
+    assert (runs[1].states.t == runs[0].states.t).all()
+
+
+@pytest.fixture(scope="module")
+def straight(sixteen, all_effects):
+    """All effects, two seeds: a learner, and an oracle, whose labels wait for delivery too."""
+    learners = jr.orag(tau=0.3, eta=0.02, k=3), jr.full_information(tau=0.3)
+
+    def simulate(which, **more):
+        options = {"exposures": 3, "seeds": 2, "environment": all_effects, "chunk": 20}
+        return jr.simulate(learners[which], sixteen, **(options | more))
+
+    return simulate, functools.cache(simulate)
+
+
+@pytest.mark.parametrize("which", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_an_interrupted_run_goes_on_bit_for_bit(straight, tmp_path, monkeypatch, which):
+    simulate, runs = straight
+    steps, step = [], Simulation.step
+
+    def interrupting(*args):
+        steps.append(args)
+        if len(steps) == 2:
+            signal.raise_signal(signal.SIGTERM)
+        return step(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Simulation, "step", interrupting)
+        with pytest.raises(Interrupted):
+            simulate(which, resume=tmp_path)
+    resumed = simulate(which, resume=tmp_path)
+    same(resumed.trace, runs(which).trace)
+    same(resumed.states, runs(which).states)
+    assert resumed.how == "scan"
+
+
+def test_chunks_do_not_matter_and_seeds_do_not_mix(straight):
+    simulate, runs = straight
+    whole = simulate(0, chunk=60)
+    same((whole.trace, whole.states), (runs(0).trace, runs(0).states))
+    alone = simulate(0, seeds=[1])
+    same(alone.trace, jax.tree.map(lambda x: x[1:], runs(0).trace))
+    assert (runs(0).trace.item[0] != runs(0).trace.item[1]).any()
+
+
+def test_seeds_under_vmap_are_the_seeds_one_by_one(sixteen, all_effects):
+    learner, world = jr.orag(tau=0.3, eta=0.02, k=3), all_effects
+    order = jnp.asarray(np.tile(np.arange(20), 3))
+
+    def play(seed):
+        queries, labels = jnp.asarray(sixteen.queries), jnp.asarray(sixteen.labels)
+        key = jax.random.key(seed)
+        start = with_interventions(learner, world, key, labels=2).init(jnp.asarray(sixteen.theta))
+        return scan_rounds(learner, start, world, Stream(queries, labels, order), key)
+
+    together, alone = quick_jit(jax.vmap(play))(jnp.arange(2)), quick_jit(play)
+    for seed in range(2):
+        state, trace = alone(seed)
+        mine = jax.tree.map(lambda x, seed=seed: x[seed], together)
+        np.testing.assert_array_equal(mine[1].item, trace.item)
+        got, expected = learner_state(mine[0]), learner_state(state)
+        np.testing.assert_allclose(got.theta, expected.theta, atol=1e-6)
+        assert got.t == expected.t
+
+
+@pytest.mark.parametrize("oracle", [False, True])
+def test_no_effect_hands_labels_to_a_learner_that_learns_from_bits(sixteen, all_effects, oracle):
+    """Neither in its feedback nor in what interventions remember."""
+    told = []
+    inner = (jr.full_information if oracle else jr.greedy)(tau=0.3)
+
+    def update(state, query, choice, feedback):
+        told.append(feedback.labels is None)
+        return inner.update(state, query, choice, feedback)
+
+    learner = inner._replace(update=update, rule=None)
+    world = all_effects
+    simulation = Simulation(lambda: learner, sixteen, world, seeds=[0])
+    simulation.fingerprint(np.zeros((1, 0)), np.zeros((1, 3), int))  # traces a round
+    assert told
+    assert all(told) != oracle
+    wrapped = with_interventions(learner, world, jax.random.key(0), labels=2)
+    start = wrapped.init(jnp.asarray(sixteen.theta))
+    assert (start.extra.memories[0].answers.labels is None) != oracle
+
+
+def test_a_state_of_the_learner_alone_is_refused_by_name(sixteen, all_effects):
+    learner = with_interventions(jr.greedy(), all_effects, jax.random.key(0), labels=2)
+    state = jr.greedy().init(jnp.asarray(sixteen.theta))
+    choice = jr.Choice(jnp.asarray(0), jnp.asarray(1.0))
+    one = jnp.asarray(1.0)
+    with pytest.raises(ValueError, match="this state of 'greedy' lacks what interventions"):
+        learner.update(state, jnp.asarray(sixteen.queries[0]), choice, jr.Feedback(one))
+
+
+class Forgetting(NamedTuple):
+    """A toy intervention: before each round the rows move back towards their start."""
+
+    kept: Float[Array, ""]  # of what was learnt
+
+    def memory(self, learner, state, answer):
+        return state.theta
+
+    def change(self, memory, t, learner, state):
+        return state._replace(theta=memory + self.kept * (state.theta - memory)), memory
+
+
+def test_an_intervention_of_ones_own_runs_in_the_scan_between_updates(task):
+    """After those that are built in: every answer is learnt one round late."""
+    learner, kept = jr.greedy(tau=0.2, eta=0.05, projection=jr.projections.free()), 0.9
+    world = Environment(
+        delay=interventions.fixed_delay(1), effects=(Forgetting(kept=jnp.asarray(kept)),)
+    )
+    run = jr.simulate(learner, task, environment=world)
+    assert run.how == "scan"
+    state, update = learner.init(task.theta), jax.jit(learner.update)
+    start = np.asarray(state.theta)
+    for t in range(40):
+        if t > 0:
+            query, item = run.order[0][t - 1], run.trace.item[0, t - 1]
+            choice = jr.Choice(item, run.trace.propensity[0, t - 1])
+            answer = jr.Feedback(run.trace.reward[0, t - 1])
+            state = update(state, task.queries[query], choice, answer)
+        state = state._replace(theta=start + kept * (state.theta - start))
+    np.testing.assert_allclose(run.states.theta[0], state.theta, atol=1e-5)
+    assert np.abs(np.asarray(state.theta) - start).max() > 0.01
+    with pytest.raises(ValueError, match="no blocked form here"):
+        jr.simulate(learner, task, environment=world, devices=2)
+
+
+def test_one_effect_alone_delivers_the_answers(task):
+    late = interventions.fixed_delay(1)
+    world = Environment(delay=late, effects=(late,))
+    with pytest.raises(ValueError, match=r"one effect alone can deliver .* got Delay, Delay"):
+        jr.simulate(jr.greedy(), task, environment=world)
