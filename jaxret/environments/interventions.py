@@ -170,8 +170,8 @@ class Rewriting(NamedTuple):
         reset     it starts again from the new document
         carry     what was learnt is added to the new document: after + (theta - before)
 
-    This holds for all rows that stand for the tool (`jaxret.learners.learner.change_rows`). Rows of documents that
-    did not change are left alone. A live index does the same tool by tool
+    This holds for all rows that stand for the tool (`jaxret.learners.learner.change_rows`). Rows of
+    documents that did not change are left alone. A live index does the same tool by tool
     (`jaxret.serving.catalogue`).
     """
 

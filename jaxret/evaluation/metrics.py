@@ -14,7 +14,7 @@ With ``rank`` counted from zero and L labels:
     completeness@k   1 if every label has rank < k
 
 Labels are padded with -1. A query without any label has no recall: all of its metrics are NaN,
-never a flattering 1 or a silent 0. `check_labels` refuses such queries where data enter.
+never a flattering 1 or a silent 0. `require_labels` refuses such queries where data enter.
 
 `evaluate` scores and ranks a whole catalogue; `evaluate_ranking` takes lists of items, best first,
 such as a `jaxret.retrieval.ranking.Ranking` holds.
@@ -129,7 +129,7 @@ def evaluate(
     Args:
       theta: item embeddings.
       queries: query embeddings.
-      labels: right items of each query, -1 pads; see `check_labels`.
+      labels: right items of each query, -1 pads; see `require_labels`.
       tie_order: from the function of that name.
       available: items that can be ranked, by default all; an absent label counts as missed.
       k: where the ranking is cut.
@@ -196,7 +196,7 @@ def evaluate_ranking(
 
     Args:
       items: best first, -1 pads.
-      labels: right items of each query, -1 pads; see `check_labels`.
+      labels: right items of each query, -1 pads; see `require_labels`.
       ks: where the lists are cut, each at most their length.
 
     Returns:

@@ -28,13 +28,13 @@ class Family:
     """A function from numbers to a learner; equal keys make equal learners of equal numbers.
 
     Args:
-      key: decides whether two families are equal, and so share compiled programs.
+      key: has a hash, and decides whether two families are equal, and so share compiled programs.
       make: n numbers, which may be traced -> learner.
     """
 
     __slots__ = ("key", "make")
 
-    def __init__(self, key: Hashable, make: Callable[..., Learner]):
+    def __init__(self, key: Any, make: Callable[..., Learner]):
         self.key, self.make = key, make
 
     def __call__(self, *numbers: Any) -> Learner:

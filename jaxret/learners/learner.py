@@ -93,11 +93,11 @@ class Structure(Protocol):
     structure that differ in numbers alone share a compiled program.
     """
 
-    def change_rows(self, state: State, change: ChangeRows) -> State:
+    def change_rows(self, state: State, change: ChangeRows, /) -> State:
         """Applies a function [I, d] -> [I, d] to every matrix of item rows in a state."""
         ...
 
-    def map_queries(self, state: State, queries: Float[Array, "N d"]) -> Float[Array, "N d"]:
+    def map_queries(self, state: State, queries: Float[Array, "N d"], /) -> Float[Array, "N d"]:
         """Returns the queries [N, d] as the rows are compared with them."""
         ...
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -92,7 +93,7 @@ def simulate(
         make = partial(LoggedSimulation, folder=Path(log))
     if select is not None:
         make = partial(SelectedSimulation, select=select)
-    shared = {"chunk": chunk, "devices": devices, "form": form, "seeds": numbers}
+    shared: dict[str, Any] = {"chunk": chunk, "devices": devices, "form": form, "seeds": numbers}
     simulation = make(family, task, environment, example=settings[0].tolist(), **shared)
     orders = stream_orders(task, exposures, numbers, part=part, hops=hops)
     begin = time.perf_counter()

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from jaxret.runtime.validate import check_labels, require
+from jaxret.runtime.validate import require_labels, require
 
 _CHUNK = 512  # anchors whose similarities to all queries are in memory at once
 
@@ -42,7 +42,7 @@ def random_negatives(
     Raises:
       ValueError: naming the first query with a label outside the catalogue.
     """
-    check_labels(labels, items)
+    require_labels(labels, items)
     rng = np.random.default_rng(seed)
 
     def draw(query):
@@ -173,7 +173,7 @@ def query2desc(
       ValueError: naming the first query with a label outside the catalogue.
     """
     require("negatives", negatives, ">= 1", lambda x: x >= 1)
-    check_labels(labels, items)
+    require_labels(labels, items)
     rng = np.random.default_rng(seed)
     drawn = [np.empty((0, 3), np.int64)]
     for query, row in enumerate(labels):
