@@ -79,6 +79,7 @@ from .learners.replay import with_experience_replay as with_experience_replay
 from .learners.grid import (
     grid as grid,
     paired as paired,
+    traced as traced,
 )
 from .learners.registry import learners as learners
 from .learners.mixture import mixture as mixture

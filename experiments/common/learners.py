@@ -58,7 +58,8 @@ def learner_grid(name: str, spec: Mapping[str, Any]) -> LearnerGrid:
         inspect.signature(make).bind(**settings)
     except TypeError as error:
         raise ValueError(f"learner {name!r}: {error}") from error
-    numbers = {key: np.atleast_1d(x) for key, x in settings.items() if _varies(make, key, x)}
+    axes = ("tau", "eta") if ratios is not None else ()
+    numbers = {k: np.atleast_1d(x) for k, x in settings.items() if k in axes or _is_axis(x)}
     for key, values in numbers.items():
         if not values.size or (values < 0).any() or (key == "tau" and (values == 0).any()):
             low = "tau > 0" if key == "tau" else f"{key} >= 0"
@@ -123,8 +124,5 @@ def rank_one_named(name: str) -> Callable[..., Learner]:
     return make
 
 
-def _varies(make: Callable[..., Learner], key: str, value: Any) -> bool:
-    """Whether a setting is a number of the grid: a list, or tau and eta."""
-    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
-        return True
-    return key in ("tau", "eta") and key in inspect.signature(make).parameters
+def _is_axis(value: Any) -> bool:
+    return isinstance(value, list | tuple) and not hasattr(value, "_fields")

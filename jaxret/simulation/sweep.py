@@ -68,7 +68,8 @@ class Sweep:
         """Chooses the setting with the largest value (`values`).
 
         With one row per seed, each seed chooses for itself: what validates one seed is reported by
-        another. Otherwise the mean over seeds chooses, for all of them. Of equals the first wins.
+        another. Otherwise the mean over seeds chooses, for all of them. Of equals the one with the
+        smallest ``eta`` wins.
 
         Args:
           on: the queries that choose: another part of the task [N], one row per seed [S, N]; or a
@@ -83,10 +84,12 @@ class Sweep:
         """
         values = self.values(on=on, metric=metric)
         values = np.where(np.isnan(values), -np.inf, values)  # NaN: it diverged
+        names, settings = self.grid.names, self.grid.settings
+        etas = settings[:, names.index("eta")] if "eta" in names else np.zeros(len(settings))
+        by_eta = np.argsort(etas, kind="stable")
         if isinstance(on, Task) or np.ndim(on) == 1:
-            g = int(values.mean(axis=1).argmax())
-            return self.runs[g]
-        return self._chosen(values.argmax(axis=0))
+            return self.runs[by_eta[values.mean(axis=1)[by_eta].argmax()]]
+        return self._chosen(by_eta[values[by_eta].argmax(axis=0)])
 
     def _chosen(self, best: np.ndarray) -> Run:
         """The run in which seed s has setting ``best[s]``."""

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from jaxret.runtime.validate import require_labels, require
+from jaxret.runtime.validate import require, require_labels
 
 _CHUNK = 512  # anchors whose similarities to all queries are in memory at once
 

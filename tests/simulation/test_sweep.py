@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 import jaxret as jr
-from jaxret.simulation.engine import Simulation
 
 GRID = {"tau": [0.05, 0.2], "eta": [0.001, 0.02]}
 
@@ -28,19 +27,6 @@ def test_every_setting_is_the_run_by_itself(grid, parts):
         np.testing.assert_array_equal(run.trace.item, alone.trace.item)
         np.testing.assert_allclose(run.states.theta, alone.states.theta, atol=1e-6)
         np.testing.assert_allclose(run.accuracy.values, alone.accuracy.values)
-
-
-def test_a_grid_is_compiled_once(parts, monkeypatch):
-    calls, step = [], Simulation.step
-
-    def counted(simulation, *args):
-        calls.append(simulation._step)
-        return step(simulation, *args)
-
-    monkeypatch.setattr(Simulation, "step", counted)
-    jr.sweep(jr.greedy, parts[0], exposures=4, seeds=2, chunk=128, **GRID)
-    assert len(calls) == 3  # chunks
-    assert {program._cache_size() for program in calls} == {1}
 
 
 def test_the_best_setting_has_the_largest_mean_ndcg_where_it_was_not_streamed(grid, parts):

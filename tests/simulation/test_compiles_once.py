@@ -1,0 +1,99 @@
+"""A second call compiles nothing: numbers of learners and environments are data."""
+
+from collections.abc import Callable
+
+import pytest
+from jax._src import monitoring
+
+import jaxret as jr
+from jaxret.learners.registry import factories
+
+COMPILED = []
+
+
+def _count(name: str, seconds: float, **_) -> None:
+    if "backend_compile" in name:
+        COMPILED.append(name)
+
+
+monitoring.register_event_duration_secs_listener(_count)
+
+
+def programs(call: Callable[[], object]) -> int:
+    """Counts the programs that a call compiles."""
+    before = len(COMPILED)
+    call()
+    return len(COMPILED) - before
+
+
+@pytest.fixture(scope="module")
+def first(task):
+    """A first run, by the learner, settings and seeds that the others differ from."""
+    run = jr.simulate(jr.greedy(), task, exposures=2, seeds=2)
+    jr.evaluate(run, task)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("what", "learner", "settings"),
+    [
+        ("the same", jr.greedy(), {"seeds": 2}),
+        ("other numbers", jr.greedy(tau=0.07, eta=0.001), {"seeds": 2}),
+        ("other seeds", jr.greedy(), {"seeds": [4, 11]}),
+        ("another name", jr.greedy()._replace(name="mine"), {"seeds": 2}),
+    ],
+)
+def test_a_second_call_compiles_nothing(first, task, what, learner, settings):
+    assert programs(lambda: jr.simulate(learner, task, exposures=2, **settings)) == 0, what
+
+
+def test_the_counter_counts(task):
+    assert programs(lambda: jr.simulate(jr.greedy(k=2), task, exposures=2, seeds=2)) > 0
+
+
+def test_evaluating_another_run_compiles_nothing(first, task):
+    other = jr.simulate(jr.greedy(tau=0.01), task, exposures=2, seeds=2)
+    assert programs(lambda: jr.evaluate(other, task)) == 0
+
+
+def test_a_rule_of_ones_own_is_data_too(task):
+    def rule(tau):
+        estimator = jr.estimators.clipped(floor=0.2)
+        return jr.rank_one(
+            "mine", estimator=estimator, policy=jr.policies.softmax(), tau=tau, eta=0.01
+        )
+
+    jr.simulate(rule(0.1), task)
+    assert programs(lambda: jr.simulate(rule(0.2), task)) == 0
+    jr.simulate(jr.with_experience_replay(rule(0.1)), task)
+    assert programs(lambda: jr.simulate(jr.with_experience_replay(rule(0.2)), task)) == 0
+
+
+def test_the_noise_of_an_environment_is_data(first, task):
+    jr.simulate(jr.greedy(), task, environment=jr.label_noise(0.1))
+    call = lambda: jr.simulate(jr.greedy(), task, environment=jr.label_noise(0.3))  # noqa: E731
+    assert programs(call) == 0
+
+
+def test_a_sweep_and_the_run_it_chooses_share_a_program(task):
+    settings = {"exposures": 2, "seeds": 2}
+    swept = jr.sweep(jr.orag, task, tau=[0.1, 0.2], eta=[0.01], **settings)
+    best = swept.best(on=~task.parts(seeds=2).training)
+    assert programs(lambda: jr.simulate(best, task, **settings)) == 0
+
+
+@pytest.mark.parametrize("name", factories())
+def test_the_same_settings_give_the_same_learner(name):
+    assert factories()[name]() is factories()[name]()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", factories())
+def test_the_numbers_of_every_preset_are_data(task, name):
+    learner = factories()[name]()
+    family, numbers = jr.traced(learner)
+    if not numbers:
+        pytest.skip("it has no numbers")
+    jr.simulate(learner, task)
+    other = factories()[name](**{family.names[0]: numbers[0] * 0.9})
+    assert programs(lambda: jr.simulate(other, task)) == 0
