@@ -56,7 +56,7 @@ from jaxret.simulation.run import from_state
 from jaxret.simulation.streams import by_task, orders
 from jaxret.task import Task
 from jaxret.theory.comparators import proximal_losses
-from jaxret.theory.regret import regret
+from jaxret.theory.regret import cumulative_regret
 from jaxret.types import State
 
 COLUMNS = ("online/accuracy", "online/regret", "final/recall@{k}", "final/ndcg@{k}")
@@ -113,7 +113,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
             return {"final": ranker(states, streamed, scores)}
 
         online = record(run.unit(f"{name}-online"), simulation, setting, reported, finish)
-        against = regret(online["loss"], comparator, online["order"])
+        against = cumulative_regret(online["loss"], comparator, online["order"])
         distractor = np.where(reported >= 0, ~np.isin(online["item"], task.labels), np.nan)
         curves[name] = {"success": online["success"], "regret": against, "unneeded": distractor}
         results |= {

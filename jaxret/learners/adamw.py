@@ -2,7 +2,7 @@
 
 The text of the paper does stochastic gradient descent; its experiments do this. Within a
 batch of B rounds Theta stands still and the B gradients are averaged; then AdamW moves every
-coordinate by about the learning rate. `jaxret.theory.score_drift` bounds how far that can move
+coordinate by about the learning rate. `experiments/score_drift.py` bounds how far that can move
 a score: with the paper's rates (1e-8 to 1e-5) not far enough to matter
 (`experiments.paper_settings`).
 
