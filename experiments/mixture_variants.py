@@ -37,7 +37,7 @@ from experiments.common.tables import results_table
 from jaxret.learners import calibration
 from jaxret.learners.learner import Learner
 from jaxret.learners.mixture import default_experts
-from jaxret.offline.groups import groups_of_rows
+from jaxret.offline.off_policy import groups_of_rows
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 from jaxret.task import Task

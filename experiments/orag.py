@@ -46,7 +46,7 @@ from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 from jaxret.task import Parts, Task
 from jaxret.theory.comparators import proximal_losses
-from jaxret.theory.regret import regret
+from jaxret.theory.regret import cumulative_regret
 
 COLUMNS = ("online/accuracy", "online/regret", "final/recall@{k}", "final/ndcg@{k}")
 COLUMNS += ("online/complete", "heldout/recall@{k}", "heldout/ndcg@{k}", "heldout/gain")
@@ -112,7 +112,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         found = run.result(name, lambda grid=grid: learn(grid))
         order, success = found.pop("order"), found.pop("success")
         loss, item = found.pop("loss"), found.pop("item")
-        against = regret(loss, comparator, order)
+        against = cumulative_regret(loss, comparator, order)
         distractor = np.where(order >= 0, ~np.isin(item, task.labels), np.nan)
         curves[name] = {"success": success, "regret": against, "unneeded": distractor}
         found |= {

@@ -9,7 +9,7 @@ Every learning rate of the paper's search, and some above it, for its trainer (A
 AdamW, where the paper makes some 3,000. Of every rate:
 
     change      of a score q . theta between first and last embeddings: mean and largest
-    bound       on the largest, whatever the feedback is (`jaxret.theory.score_drift`; of SGD the
+    bound       on the largest, whatever the feedback is (`experiments.score_drift`; of SGD the
                 mean over draws, with the tool that is right most often)
     reordered   queries whose first ten tools are others than before, or in another order
     ndcg        after less before, on the queries that were streamed
@@ -31,6 +31,7 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import TextTask, load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
+from experiments.score_drift import adam_ratio, adamw_score_drift, sgd_mean_score_drift
 from jaxret.evaluation import plots
 from jaxret.learners.adamw import minibatch_adamw
 from jaxret.learners.rank_one import rank_one
@@ -39,7 +40,6 @@ from jaxret.simulation.engine import Simulation
 from jaxret.simulation.ranker import METRICS, Ranker, catalogues
 from jaxret.simulation.recording import record
 from jaxret.simulation.streams import orders
-from jaxret.theory.score_drift import adam_ratio, adamw_score_drift, sgd_mean_score_drift
 
 COLUMNS = ("mean", "largest", "bound", "reordered", "ndcg")
 RULES = ("adamw", "sgd")

@@ -30,8 +30,8 @@ from .offline.off_policy import (
     off_policy as off_policy,
 )
 from .offline.select import select as select
-from .offline.target import Snapshot as Snapshot
-from .offline.warm_start import warm_start as warm_start
+from .offline.snapshots import Snapshot as Snapshot
+from .offline.snapshots import warm_start as warm_start
 from . import environments as environments
 from .rules import (
     estimators as estimators,
@@ -131,7 +131,7 @@ from .task import (
     load_task as load_task,
 )
 from .testing import check_learner as check_learner
-from .theory.run_regret import Regret as Regret, regret as regret
+from .theory.regret import Regret as Regret, regret as regret
 from .theory.statements import Statement as Statement, bounds as bounds
 from .types import (
     Choice as Choice,

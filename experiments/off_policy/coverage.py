@@ -35,8 +35,8 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import load_task
 from experiments.common.run_directory import RunDirectory
 from experiments.off_policy import coverage_page
+from experiments.off_policy.study import compared
 from experiments.off_policy.worlds import Judged, aim, judged, learnt, logs, policy
-from jaxret.offline.coverage import compared
 from jaxret.offline.off_policy import evaluate
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require

@@ -39,7 +39,7 @@ from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import cell
 from experiments.off_policy.tables import markdown
 from experiments.off_policy.worlds import learnt, policy, value
-from jaxret.offline.warm_start import with_chances
+from jaxret.offline.snapshots import with_chances
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 

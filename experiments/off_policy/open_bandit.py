@@ -27,9 +27,8 @@ from experiments.common.run_directory import RunDirectory
 from experiments.off_policy.impressions import POLICIES, Impressions, load
 from experiments.off_policy.tables import markdown
 from jaxret.offline import estimators
-from jaxret.offline.off_policy import CLIP, TRUNCATION
-from jaxret.offline.rounds import go_through
-from jaxret.offline.target import target
+from jaxret.offline.off_policy import CLIP, TRUNCATION, go_through
+from jaxret.offline.snapshots import target
 from jaxret.runtime.validate import require
 
 HEAD = ("campaign", "log", "effective", "the other earned", "estimator", "estimate", "difference")

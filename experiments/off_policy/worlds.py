@@ -24,8 +24,8 @@ import jaxret as jr
 from experiments.common.learners import learner_grid
 from jaxret.environments.environment import Environment
 from jaxret.logs import Log
-from jaxret.offline.groups import groups_of_rows
-from jaxret.offline.target import Target, first_chances, target
+from jaxret.offline.off_policy import groups_of_rows
+from jaxret.offline.snapshots import Target, first_chances, target
 from jaxret.simulation.scan import learn, show_slate
 from jaxret.types import Stream
 

@@ -19,9 +19,9 @@ from jaxret.rules import estimators, policies, projections
 from jaxret.runtime.progress import Progress
 from jaxret.simulation.engine import Simulation
 from jaxret.simulation.recording import record
-from jaxret.theory import bounds, checks, corollaries
+from jaxret.theory import bounds, checks
+from jaxret.theory.assumptions import Evidence, final_regrets
 from jaxret.theory.comparators import Comparator
-from jaxret.theory.evidence import Evidence, final_regrets
 from jaxret.types import Stream, Trace
 
 
@@ -50,13 +50,13 @@ class Curve(NamedTuple):
 
     def bounds(self, run: Evidence) -> list[bounds.Bound]:
         """The statements that are about this learner."""
-        constants = corollaries.measured_constants(run)
+        constants = bounds.measured_constants(run)
         if self.debiased:
             return [bounds.debiased(run, noise_rate=self.rho)]
         if self.rho:
-            b3 = corollaries.corollary_b3(run, constants, noise_rate=self.rho)
+            b3 = bounds.corollary_b3(run, constants, noise_rate=self.rho)
             return [bounds.theorem_b2(run, noise_rate=self.rho), b3]
-        return [bounds.theorem_5_1(run), corollaries.corollary_5_2(run, constants)]
+        return [bounds.theorem_5_1(run), bounds.corollary_5_2(run, constants)]
 
 
 class Stage(NamedTuple):

@@ -5,8 +5,7 @@ import numpy as np
 from jaxtyping import Int
 
 from jaxret.task import Task
-from jaxret.theory.comparators import Comparator, proximal
-from jaxret.theory.constrained import in_ball
+from jaxret.theory.comparators import Comparator, in_ball, proximal
 
 
 def best_near_start(

@@ -6,8 +6,8 @@
 Every estimator, under label noise of rate rho, in a catalogue of a few tools and in the
 whole one. Only queries with one label are used: the theory is about those.
 
-    bias, variance   of the coefficients c against the gradient p - 1[i*] (`jaxret.theory.moments`),
-                     exact, averaged over a sample of the streamed queries: at Theta_1, one tau for
+    bias, variance   of the coefficients c against the gradient p - 1[i*] (`moments.py`), exact,
+                     averaged over a sample of the streamed queries: at Theta_1, one tau for
                      all, and (final) at the embeddings and the tau that the estimator ended with.
                      ``variance_median`` is that of the median query: the mean is made by the few
                      whose right tool is hardly ever drawn

@@ -16,6 +16,7 @@ from omegaconf import DictConfig
 
 from experiments.common.loading import TextTask
 from experiments.common.run_directory import RunDirectory
+from experiments.variance.moments import over_queries
 from jaxret.data.masks import Masks, draw_parts
 from jaxret.environments.environment import Environment
 from jaxret.learners.grid import LearnerGrid
@@ -25,8 +26,7 @@ from jaxret.simulation.ranker import METRICS, Ranker
 from jaxret.simulation.recording import record
 from jaxret.simulation.streams import orders
 from jaxret.theory.comparators import proximal_losses
-from jaxret.theory.moments import over_queries
-from jaxret.theory.regret import regret
+from jaxret.theory.regret import cumulative_regret
 
 
 class Stage(NamedTuple):
@@ -119,13 +119,14 @@ def study(
         online = record(
             run.unit(f"{unit}-online"), simulation, tuned["setting"], stage.order, finish
         )
+        against = cumulative_regret(online["loss"], stage.comparator, online["order"])
         final = {m.format(k=cfg.k): online["ranked"][:, i] for i, m in enumerate(METRICS)}
         final |= {key: online[key] for key in start}
         found[rate] = {
             **start,
             **{f"final/{key}": values for key, values in final.items()},
             "online/accuracy": online["success"].mean(axis=1),
-            "online/regret": regret(online["loss"], stage.comparator, online["order"])[:, -1],
+            "online/regret": against[:, -1],
             "online/tau": np.full(len(seeds), tau),
             "online/eta_over_tau": np.full(len(seeds), eta_over_tau),
         }

@@ -66,7 +66,7 @@ from jaxret.runtime.progress import Progress
 from jaxret.simulation.ranker import Mask, Ranker, catalogues
 from jaxret.simulation.streams import orders
 from jaxret.theory import bounds
-from jaxret.theory.regret import regret
+from jaxret.theory.regret import cumulative_regret
 
 LEVELS = ("static/accuracy", "online/accuracy", "static/ndcg@{k}", "final/ndcg@{k}")
 LEVELS += ("heldout_static/ndcg@{k}", "heldout/ndcg@{k}")
@@ -111,7 +111,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
             bar.update()
         bar.write(f"{grid.name} from {base}: {bounds.describe(learnt[base].bound)}")
         regrets = {
-            start: regret(ours.loss, learnt[base].comparator, stage.order)
+            start: cumulative_regret(ours.loss, learnt[base].comparator, stage.order)
             for start, ours in learnt.items()
         }
         for start, ours in learnt.items():

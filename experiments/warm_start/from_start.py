@@ -21,8 +21,8 @@ from jaxret.simulation.engine import Simulation
 from jaxret.simulation.ranker import METRICS, Ranker, catalogues
 from jaxret.simulation.recording import record
 from jaxret.theory import bounds
+from jaxret.theory.assumptions import Evidence
 from jaxret.theory.comparators import proximal_losses
-from jaxret.theory.evidence import Evidence
 from jaxret.types import Stream, Trace
 
 Setting = tuple[float, float]  # tau, eta

@@ -1,11 +1,11 @@
-"""What kind of problem a task is: in a few numbers that belong beside every table of results.
+"""Describes a task in a few numbers, to be read with every table of results.
 
     print(describe(task))
     deskbank: 168 tools, 168 of them labels, 2,016 queries (1.00 labels each, 12 a tool), ..
 
-Online accuracy says little without them. Where static retrieval is right already there is little to
-learn; where a tool has three queries, or most tools have none, there is little to learn from; and
-where queries nearly repeat one another, remembering looks like learning.
+Online accuracy depends on these numbers. Where static retrieval is accurate, little is left to
+learn; where tools have few queries, there are few rewards to learn from; and where queries nearly
+repeat one another, memory is enough.
 
 Letters: I items, N queries, L labels a query (padded with -1).
 """
@@ -20,7 +20,7 @@ from jaxret.task import Task
 
 
 class Description(NamedTuple):
-    """What `describe` counts and measures; prints itself as one line."""
+    """The numbers of a task; prints as one line."""
 
     name: str
     tools: int  # I, absent ones too
@@ -29,7 +29,7 @@ class Description(NamedTuple):
     labels_per_query: float  # mean
     queries_per_tool: float  # median over the labelled tools
     near_duplicates: float | None  # share of the queries, in [0, 1]; None: the task has no texts
-    accuracy: float | None  # of ranking by the task's rows, in [0, 1]; None: it has no vectors
+    accuracy: float | None  # of ranking by the task's rows, in [0, 1]; None: no vectors
     ndcg_at_10: float | None  # of the same ranking
 
     def __str__(self) -> str:
@@ -45,14 +45,17 @@ class Description(NamedTuple):
 
 
 def describe(task: Task) -> Description:
-    """Describes a task before anything is learnt.
+    """Counts tools, queries and near-duplicates, and measures static retrieval.
 
-    Static retrieval ranks by ``task.theta``, and its accuracy is the share of queries whose
-    first-ranked tool is any of their labels. A query is a near-duplicate where another one of the
-    task has nearly the same words (`jaxret.data.near_duplicates`), whatever their labels.
+    Static retrieval ranks by ``task.theta``; its accuracy is the share of queries whose first tool
+    is one of their labels. A query is a near-duplicate if another query of the task has nearly the
+    same words (`jaxret.data.near_duplicates`), whatever their labels.
 
     Args:
-      task: a whole one, or the part that results are reported for.
+      task: a whole task, or the part that results are reported for.
+
+    Returns:
+      the description.
     """
     queries_of = np.bincount(task.labels[task.labels >= 0], minlength=len(task.ids))
     ranked = {}

@@ -1,4 +1,4 @@
-"""A number that was measured with several seeds: its mean, and how far to trust it."""
+"""Mean and standard error of a number over seeds."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,13 +10,13 @@ from jaxtyping import Float
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Estimate:
-    """Mean and standard error over seeds; prints itself as ``0.402 ± 0.002``."""
+    """Values of several seeds; prints mean and standard error, as in ``0.402 ± 0.002``."""
 
-    values: Float[np.ndarray, " S"]  # one a seed
+    values: Float[np.ndarray, " S"]  # one of each seed
 
     @classmethod
     def of(cls, values: ArrayLike) -> "Estimate":
-        """From one number a seed, or a single number."""
+        """Makes an estimate from one number a seed [S], or from a single number."""
         return cls(np.atleast_1d(np.asarray(values, np.float64)))
 
     @cached_property
@@ -25,12 +25,12 @@ class Estimate:
 
     @cached_property
     def error(self) -> float:
-        """Standard error of the mean; NaN for a single seed, which has none."""
+        """Standard error of the mean; NaN for a single seed."""
         n = self.values.size
         return float(self.values.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
 
     def __sub__(self, other: "Estimate") -> "Estimate":
-        """The paired difference, seed by seed."""
+        """Subtracts seed by seed; raises ValueError for different numbers of seeds."""
         if self.values.shape != other.values.shape:
             n, m = self.values.size, other.values.size
             raise ValueError(f"a paired difference needs equal seeds, got {n} and {m}")

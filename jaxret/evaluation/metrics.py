@@ -1,9 +1,9 @@
-"""How good a ranking is: accuracy, recall, nDCG and completeness, as trec_eval counts them.
+"""Ranking metrics as trec_eval computes them: accuracy, recall, nDCG and completeness.
 
-The rank of a label is the number of items that it does not beat, so a comparison and a sum stand
-where a sort of the catalogue would be. Equal scores are ordered as trec_eval orders them, by
-descending document number (bytes of the UTF-8 string), which `tie_order` prepares once a
-catalogue. Without that rule, ties would make the numbers depend on the order of the rows.
+The rank of a label is the number of items that it does not beat, so ranks are computed by a
+comparison and a sum, without sorting the catalogue. Equal scores are ordered as trec_eval orders
+them, by descending document id (`jaxret.task.tie_order`), so that metrics do not depend on the
+order of the rows.
 
 With ``rank`` counted from zero and L labels:
 
@@ -13,11 +13,11 @@ With ``rank`` counted from zero and L labels:
                      divided by the same sum for ranks 0, 1, .., min(k, L) - 1
     completeness@k   1 if every label has rank < k
 
-Labels are padded with -1. A query without any label has no recall: all of its metrics are NaN,
-never a flattering 1 or a silent 0. `require_labels` refuses such queries where data enter.
+Labels are padded with -1. All metrics of a query without labels are NaN, and tasks refuse such
+queries (`jaxret.runtime.validate.require_labels`).
 
 `evaluate` scores and ranks a whole catalogue; `evaluate_ranking` takes lists of items, best first,
-such as a `jaxret.retrieval.ranking.Ranking` holds.
+such as those of a `jaxret.retrieval.ranking.Ranking`.
 
 Letters: I items, d width, N queries, L labels a query, k cut (or length of a list).
 """
@@ -41,11 +41,16 @@ def ranks(
 ) -> Int[Array, "L"]:
     """Ranks the labels of one query among the available items, counted from zero.
 
-    Padded and absent labels get `UNRANKED`. A NaN score beats nothing and is beaten by nothing,
-    so that a diverged model does badly instead of perfectly. Map it over queries.
+    A NaN score beats nothing and is not beaten, so that a diverged model ranks labels last.
+
+    Args:
+      scores: of all items [I].
+      labels: [L], -1 pads.
+      tie_order: position of each item among items of equal scores [I].
+      available: mask of the items [I]; None: all are available.
 
     Returns:
-      a rank for each label [L].
+      the rank of each label [L]; `UNRANKED` for padded and absent labels.
     """
     tie_order = jnp.asarray(tie_order)
     mine, my_place = scores[labels][:, None], tie_order[labels][:, None]
@@ -56,12 +61,14 @@ def ranks(
 
 
 def ranks_in(items: Int[ArrayLike, "*N k"], labels: Int[ArrayLike, "*N L"]) -> Int[Array, "*N L"]:
-    """Finds each label in a list of items, best first, counted from zero.
+    """Finds the rank of each label in a list of items, counted from zero.
 
-    Padded labels, and labels that the list lacks, get `UNRANKED`.
+    Args:
+      items: lists [N, k], or a single list [k], best first.
+      labels: [N, L] or [L], -1 pads.
 
     Returns:
-      the places [N, L]; without N for a single list [k].
+      ranks [N, L] or [L]; `UNRANKED` for padded labels and labels that the list lacks.
     """
     items, labels = jnp.asarray(items), jnp.asarray(labels)
     same = (labels[..., :, None] == items[..., None, :]) & (labels[..., :, None] >= 0)
@@ -70,7 +77,11 @@ def ranks_in(items: Int[ArrayLike, "*N k"], labels: Int[ArrayLike, "*N L"]) -> I
 
 
 def accuracy(ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"]) -> Float[Array, "*N"]:
-    """Says whether the first-ranked item is a label.
+    """Computes whether the first-ranked item is a label.
+
+    Args:
+      ranks: of the labels [N, L].
+      labels: [N, L], -1 pads.
 
     Returns:
       1 or 0 for each query [N].
@@ -81,7 +92,12 @@ def accuracy(ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"]) -> Float[Arr
 def recall_at_k(
     ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"], k: int
 ) -> Float[Array, "*N"]:
-    """Measures the share of the labels that are among the first k items.
+    """Computes the share of the labels that are among the first k items.
+
+    Args:
+      ranks: of the labels [N, L].
+      labels: [N, L], -1 pads.
+      k: cut.
 
     Returns:
       the share for each query [N].
@@ -90,12 +106,17 @@ def recall_at_k(
 
 
 def ndcg_at_k(ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"], k: int) -> Float[Array, "*N"]:
-    """Measures the discounted gain of the labels among the first k items, over the best possible.
+    """Computes the discounted gain of the labels among the first k items, over the best possible.
 
-    Gains are 0 or 1. Absent labels count in the best order: they are missed.
+    Gains are 0 or 1. Absent labels count in the best order, so they are missed.
+
+    Args:
+      ranks: of the labels [N, L].
+      labels: [N, L], -1 pads.
+      k: cut.
 
     Returns:
-      the measure for each query [N], in [0, 1].
+      nDCG of each query [N], in [0, 1].
     """
     gain = jnp.where(ranks < k, 1.0 / jnp.log2(2.0 + ranks), 0.0).sum(axis=-1)
     discounts = 1.0 / np.log2(2.0 + np.arange(labels.shape[-1]))
@@ -106,7 +127,12 @@ def ndcg_at_k(ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"], k: int) -> 
 def completeness_at_k(
     ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"], k: int
 ) -> Float[Array, "*N"]:
-    """Says whether every label is among the first k items.
+    """Computes whether every label is among the first k items.
+
+    Args:
+      ranks: of the labels [N, L].
+      labels: [N, L], -1 pads.
+      k: cut.
 
     Returns:
       1 or 0 for each query [N].
@@ -124,16 +150,16 @@ def evaluate(
     k: int = 10,
     chunk: int = 256,
 ) -> dict[str, Float[Array, "N"]]:
-    """Every metric of every query, ranking all available items by ``theta . q``.
+    """Computes every metric of every query, ranking all available items by ``theta . q``.
 
     Args:
-      theta: item embeddings.
-      queries: query embeddings.
-      labels: right items of each query, -1 pads; see `require_labels`.
-      tie_order: from the function of that name.
-      available: items that can be ranked, by default all; an absent label counts as missed.
-      k: where the ranking is cut.
-      chunk: queries that are scored together; at most chunk x I scores are in memory at a time.
+      theta: item embeddings [I, d].
+      queries: query embeddings [N, d].
+      labels: right items of each query [N, L], -1 pads.
+      tie_order: position of each item among items of equal scores [I].
+      available: mask of the items [I]; None: all are available. An absent label is missed.
+      k: cut of the ranking.
+      chunk: queries scored together; at most chunk x I scores are in memory at a time.
 
     Returns:
       ``accuracy``, ``recall@k``, ``ndcg@k`` and ``completeness@k`` (with the number for k), [N].
@@ -158,19 +184,19 @@ def evaluate_scores(
     k: int = 10,
     chunk: int = 256,
 ) -> dict[str, Float[Array, "N"]]:
-    """Every metric of every query, ranking all available items by any scores.
+    """Computes every metric of every query, ranking all available items by given scores.
 
     Args:
-      scores: of all items for some of the queries.
-      queries: as in `evaluate`.
-      labels: as in `evaluate`.
-      tie_order: as in `evaluate`.
-      available: as in `evaluate`.
-      k: as in `evaluate`.
-      chunk: as in `evaluate`.
+      scores: function of n queries [n, d] to the scores of all items [n, I].
+      queries: query embeddings [N, d].
+      labels: right items of each query [N, L], -1 pads.
+      tie_order: position of each item among items of equal scores [I].
+      available: mask of the items [I]; None: all are available. An absent label is missed.
+      k: cut of the ranking.
+      chunk: queries scored together.
 
     Returns:
-      as `evaluate`, [N].
+      ``accuracy``, ``recall@k``, ``ndcg@k`` and ``completeness@k`` (with the number for k), [N].
     """
     size = queries.shape[0]
     chunk = max(1, min(chunk, size))
@@ -192,12 +218,12 @@ def evaluate_scores(
 def evaluate_ranking(
     items: Int[ArrayLike, "N k"], labels: Int[ArrayLike, "N L"], ks: Sequence[int]
 ) -> dict[str, Float[Array, "N"]]:
-    """Every metric of every query, from lists of items.
+    """Computes every metric of every query from lists of items.
 
     Args:
-      items: best first, -1 pads.
-      labels: right items of each query, -1 pads; see `require_labels`.
-      ks: where the lists are cut, each at most their length.
+      items: best first [N, k], -1 pads.
+      labels: right items of each query [N, L], -1 pads.
+      ks: cuts, each at most the length of the lists.
 
     Returns:
       ``accuracy``, and ``recall@k``, ``ndcg@k`` and ``completeness@k`` for each of ``ks``, [N].
@@ -222,5 +248,5 @@ def _measured(ranks, labels, ks) -> dict[str, Float[Array, "*N"]]:
 
 
 def _defined(success: Bool[Array, "*N"], labels: Int[Array, "*N L"]) -> Float[Array, "*N"]:
-    """A bit as a number, NaN for queries without labels."""
+    """Converts a bit to a number, NaN for queries without labels."""
     return jnp.where((labels >= 0).any(axis=-1), success.astype(float), jnp.nan)

@@ -1,11 +1,9 @@
-"""Which differences chance would not give: clustered values, tests by sign flips, several tests.
+"""Statistical tests for clustered and repeated comparisons, and agreement of judges.
 
-Values of one tool hang together: its queries read one document, and one row is learnt for all of
-them. `per_tool` sums paired differences tool by tool; the mean of what it returns is the mean over
-queries, and its standard error holds for other tools, too. And how well a judge tells right from
-wrong, or agrees with another judge.
+Values of one tool are correlated: its queries share one document and one learned row. `per_tool`
+aggregates paired differences tool by tool, so that standard errors hold for other tools too.
 
-Letters: N queries, C tools that a query needs, m tests.
+Letters: N queries, C tools with a query, m tests, n verdicts.
 """
 
 from collections.abc import Sequence
@@ -20,15 +18,15 @@ from jaxret.runtime.validate import require
 def per_tool(
     values: Float[np.ndarray, " N"], tools: Int[np.ndarray, " N"]
 ) -> Float[np.ndarray, " C"]:
-    """Gathers the values of queries tool by tool, so that their mean stays.
+    """Aggregates the values of queries tool by tool without changing their mean.
 
     Args:
-      values: of the queries, paired differences as a rule.
-      tools: whose query it is; for several, the first that it needs.
+      values: of the queries [N], usually paired differences.
+      tools: the tool of each query [N]; for several, the first.
 
     Returns:
-      one value a tool, [C]: their mean is that of the queries, and their standard error (sample
-      deviation over sqrt(C)) that of queries which come in clusters.
+      one value a tool [C], whose mean is that of the queries and whose standard error (sample
+      deviation over sqrt(C)) is that of clustered queries.
     """
     values = np.asarray(values, np.float64)
     _, cluster = np.unique(tools, return_inverse=True)
@@ -37,25 +35,31 @@ def per_tool(
 
 
 def sign_flips(values: Float[np.ndarray, " C"], *, draws: int = 9_999, seed: int = 0) -> float:
-    """Tests the mean against 0: two-sided p, were each value as likely with the other sign.
+    """Computes the two-sided p-value of a mean of 0 by flipping signs at random.
 
     Args:
-      values: independent of one another, such as those of `per_tool`.
-      draws: of all signs; the observed ones count among them, so p is at least 1 / (draws + 1).
+      values: independent values [C], such as those of `per_tool`.
+      draws: of all signs; the observed signs count as one more, so p >= 1 / (draws + 1).
       seed: of the draws.
+
+    Returns:
+      the p-value.
+
+    Raises:
+      ValueError: for less than one draw.
     """
     require("draws", draws, ">= 1", lambda n: n >= 1)
     signs = np.random.default_rng(seed).integers(0, 2, (draws, len(values))) * 2.0 - 1.0
     observed, drawn = abs(np.sum(values)), np.abs(signs @ values)
-    slack = 1e-9 * np.abs(values).sum()  # sums of equal size in another order
+    slack = 1e-9 * np.abs(values).sum()  # rounding of equal sums in another order
     return float((1 + (drawn >= observed - slack).sum()) / (1 + draws))
 
 
 def holm(p: Sequence[float]) -> Float[np.ndarray, " m"]:
-    """Corrects p-values for there being several tests (Holm 1979).
+    """Corrects p-values for the number of tests (Holm 1979).
 
     Args:
-      p: of m tests.
+      p: p-values of m tests.
 
     Returns:
       the corrected p-values [m], in the same order, at most 1.
@@ -69,11 +73,14 @@ def holm(p: Sequence[float]) -> Float[np.ndarray, " m"]:
 
 
 def area_under_roc(scores: Float[np.ndarray, "*N"], right: Bool[np.ndarray, "*N"]) -> float:
-    """The chance that what is right scores above what is wrong; ties count half.
+    """Computes the probability that a right item scores above a wrong one; ties count half.
 
     Args:
       scores: of any shape.
-      right: of the same shape; NaN comes out where all or none of it is.
+      right: in the shape of ``scores``.
+
+    Returns:
+      the area, NaN where all or none are right.
     """
     if right.all() or not right.any():
         return float("nan")
@@ -82,9 +89,14 @@ def area_under_roc(scores: Float[np.ndarray, "*N"], right: Bool[np.ndarray, "*N"
 
 
 def cohens_kappa(one: Bool[np.ndarray, " n"], other: Bool[np.ndarray, " n"]) -> float:
-    """How far two judges agree beyond chance (Cohen 1960): 1 is always, 0 as chance would have it.
+    """Computes the agreement of two judges beyond chance (Cohen 1960): 1 is full, 0 is chance.
 
-    0 too where both always say the same word: nothing can then be told from chance.
+    Args:
+      one: verdicts of a judge [n].
+      other: verdicts of another judge [n].
+
+    Returns:
+      kappa; 0 where both judges give the same verdict every time.
     """
     agreement, a, b = (one == other).mean(), one.mean(), other.mean()
     chance = a * b + (1 - a) * (1 - b)

@@ -1,8 +1,8 @@
-"""Estimators of a policy's value from another policy's log: each a formula for one round's term.
+"""Estimators of a policy's value from another policy's log, each by the term of one round.
 
-V is what the policy would earn a round: the mean over queries of ``sum_a pi(a | q) r(q, a)``, r the
-mean reward of tool a. With the weight ``w = pi / p`` of what was used, its reward y, the model's
-``m`` of that reward, and ``e = sum_a pi(a | q) m(q, a)``, an estimate is the mean of
+The value V is the mean over queries of ``sum_a pi(a | q) r(q, a)``, r the mean reward of tool a.
+With the weight ``w = pi / p`` of the used tool, its reward y, the modelled reward m, and
+``e = sum_a pi(a | q) m(q, a)``, an estimate is the mean of
 
     IPS            w y                                        unbiased                [1]
     SNIPS          w y / mean(w)                              consistent              [2]
@@ -12,23 +12,26 @@ mean reward of tool a. With the weight ``w = pi / p`` of what was used, its rewa
     DRos           e + l w / (w^2 + l) (y - m)                biased, less variance   [6]
     MIPS           w_g y,  w_g = pi(g | q) / p(g | q)         biased, see below       [7]
 
-DR is unbiased whatever m is, as long as m was not fitted on the round itself; the nearer m to r,
-the less variance. Switch-DR and DRos (optimistic shrinkage) trust m where weights are large: s and
-l to infinity make DR of them, s = 0 and l = 0 the model alone. MIPS weighs the group of the tool
-that was used (``g``, k-means groups of Theta): unbiased where tools of a group earn the same for a
-query, else off by what the tool says beyond its group. A group for each tool makes IPS of it, one
-group for all the mean of the log.
+DR is unbiased for every m that was not fitted on the round itself, and its variance falls as m
+approaches r. Switch-DR and DRos (optimistic shrinkage) use m alone where weights are large: both
+are DR for s and l to infinity, and the model alone for s = 0 and l = 0. MIPS weights the group of
+the used tool (``g``, k-means groups of Theta): it is unbiased where all tools of a group have the
+same reward for a query. With a group for each tool MIPS is IPS, and with one group for all it is
+the mean of the log.
 
-s and l are tuned on the log, as [5] does for s: of a grid the one with the least sum of the
-variance, estimated, and the square of a bound on the bias. As rewards and m lie in [0, 1], that
-bias is at most the weight left out, ``1 - mean(w 1[w <= s])`` and ``1 - mean(l w / (w^2 + l))``.
+s and l are tuned on the log, as [5] does for s: the value of a grid is chosen that minimises the
+estimated variance plus the square of a bound on the bias. As rewards and m lie in [0, 1], the bias
+is at most the weight left out, ``1 - mean(w 1[w <= s])`` and ``1 - mean(l w / (w^2 + l))``.
 
 [1] Horvitz and Thompson 1952. [2] Swaminathan and Joachims 2015. [3] Ionides 2008; Bottou et al.
 2013. [4] Dudik, Langford and Li 2011. [5] Wang, Agarwal and Dudik 2017, with DR in place of IPS.
-[6] Su, Dimakopoulou, Krishnamurthy and Dudik 2020, who tune l by other estimates of the bias.
+[6] Su, Dimakopoulou, Krishnamurthy and Dudik 2020, who tune l with other estimates of the bias.
 [7] Saito and Joachims 2022.
 
-Letters: T rounds; every argument is [T] in float64.
+Every function takes and returns arrays [T] in float64: ``weight`` w, ``reward`` y, ``model`` m and
+``expected`` e; ``most`` is M or s, ``scale`` is l.
+
+Letters: T rounds.
 """
 
 import numpy as np
@@ -38,7 +41,7 @@ Terms = Float[np.ndarray, " T"]
 
 
 def inverse_propensity(weight: Terms, reward: Terms) -> Terms:
-    """IPS.
+    """Computes the terms of IPS.
 
     Returns:
       terms [T].
@@ -47,7 +50,7 @@ def inverse_propensity(weight: Terms, reward: Terms) -> Terms:
 
 
 def self_normalised(weight: Terms, reward: Terms) -> Terms:
-    """SNIPS: 0 where the policy never shows what the log did.
+    """Computes the terms of SNIPS; they are 0 where all weights are 0.
 
     Returns:
       terms [T].
@@ -57,7 +60,7 @@ def self_normalised(weight: Terms, reward: Terms) -> Terms:
 
 
 def clipped(weight: Terms, reward: Terms, most: float) -> Terms:
-    """Clipped IPS; what is cut off is reward, so that the mean can only fall.
+    """Computes the terms of clipped IPS, whose mean is at most that of IPS.
 
     Returns:
       terms [T].
@@ -66,7 +69,7 @@ def clipped(weight: Terms, reward: Terms, most: float) -> Terms:
 
 
 def doubly_robust(weight: Terms, reward: Terms, model: Terms, expected: Terms) -> Terms:
-    """DR.
+    """Computes the terms of DR.
 
     Returns:
       terms [T].
@@ -75,7 +78,7 @@ def doubly_robust(weight: Terms, reward: Terms, model: Terms, expected: Terms) -
 
 
 def switch(weight: Terms, reward: Terms, model: Terms, expected: Terms, most: float) -> Terms:
-    """Switch-DR.
+    """Computes the terms of Switch-DR.
 
     Returns:
       terms [T].
@@ -86,7 +89,7 @@ def switch(weight: Terms, reward: Terms, model: Terms, expected: Terms, most: fl
 def optimistic_shrinkage(
     weight: Terms, reward: Terms, model: Terms, expected: Terms, scale: float
 ) -> Terms:
-    """DR with optimistic shrinkage.
+    """Computes the terms of DR with optimistic shrinkage.
 
     Returns:
       terms [T].
@@ -95,7 +98,7 @@ def optimistic_shrinkage(
 
 
 def tuned_switch(weight: Terms, reward: Terms, model: Terms, expected: Terms) -> Terms:
-    """Switch-DR with the s that promises the least error.
+    """Computes the terms of Switch-DR with the s of the least estimated error.
 
     Returns:
       terms [T].
@@ -106,7 +109,7 @@ def tuned_switch(weight: Terms, reward: Terms, model: Terms, expected: Terms) ->
 
 
 def tuned_shrinkage(weight: Terms, reward: Terms, model: Terms, expected: Terms) -> Terms:
-    """DRos with the l that promises the least error.
+    """Computes the terms of DRos with the l of the least estimated error.
 
     Returns:
       terms [T].
@@ -118,7 +121,7 @@ def tuned_shrinkage(weight: Terms, reward: Terms, model: Terms, expected: Terms)
 
 
 def _grid(weight: Terms) -> np.ndarray:
-    """From 1 to beyond the largest weight."""
+    """Returns 20 thresholds from 1 to beyond the largest weight."""
     return np.geomspace(1, max(10 * weight.max(), 10), 20)
 
 
@@ -129,7 +132,7 @@ def _least_error(lines: list[Terms], left_out: list[float]) -> Terms:
 
 
 def marginalised(group_weight: Terms, reward: Terms) -> Terms:
-    """MIPS.
+    """Computes the terms of MIPS.
 
     Returns:
       terms [T].

@@ -1,8 +1,8 @@
-"""How far to trust an estimate: confidence sequences that hold at all times at once, and bootstrap.
+"""Intervals of off-policy estimates: confidence sequences, valid at all times, and the bootstrap.
 
 **A lower bound for the mean of terms that are not bounded above.** Let ``x_t >= -b`` be terms, and
 ``mu_t = E[x_t | past]``. With ``c = b + 1``, ``xi = x / c`` and any guess ``g_t <= 1 / c`` that is
-known before round t (here the mean of the past, cut at 1 / c),
+known before round t (here the mean of the past, clipped at 1 / c),
 
     xi_t - g_t >= -b / c - 1 / c = -1,
 
@@ -13,31 +13,31 @@ With y = xi_t - g_t the right side has a mean, given the past, of
 
     exp(l S_t - psi(l) V_t),   S_t = sum xi_i - mu_i / c,   V_t = sum (xi_i - g_i)^2
 
-is a supermartingale that begins at 1, whatever mu_i are. So is its mixture over l, with the density
+is a supermartingale that starts at 1, for any mu_i. So is its mixture over l, with the density
 ``rho^rho e^(-rho (1 - l)) (1 - l)^(rho - 1) / (Gamma(rho) - Gamma(rho, rho))`` on [0, 1), which has
 the closed form (z = S + V + rho, n = V + rho; lower incomplete Gamma)
 
     M(S, V) = rho^rho e^(z - rho) z^(-n) gamma(n, z) / gamma(rho, rho)
 
-(the gamma-exponential mixture of Howard et al. 2021, cut at 1 as in Waudby-Smith et al. 2022). By
-Ville's inequality M stays below 1 / alpha for ever with probability 1 - alpha. It grows with S; so,
-with s(V) the S at which it is 1 / alpha, at all times at once
+(the gamma-exponential mixture of Howard et al. 2021, truncated at 1 as in Waudby-Smith et al.
+2022). By Ville's inequality M stays below 1 / alpha for ever with probability 1 - alpha. M grows
+with S; so, with s(V) the S at which M is 1 / alpha, at all times at once
 
     (mu_1 + .. + mu_t) / t  >=  c (sum xi_i - s(V_t)) / t.
 
 **Two sides from one** (mirroring and truncation, Waudby-Smith et al. 2022). An upper bound of V is
-one minus a lower bound of what the policy would earn were rewards 1 - y. So weights, however large,
-enter through their variance alone, and not through their largest possible value. For IPS b = 0:
+one minus a lower bound of the policy's value for the rewards 1 - y. So weights enter through their
+variance alone, and not through their largest possible value. For IPS b = 0:
 ``w y`` and ``w (1 - y)`` are no less than 0. For DR the model m is replaced by ``min(m, h / w)``
 tool by tool, and for the other side 1 - m by ``min(1 - m, h / w)``, before expectations are taken:
-it is a model like any other, and the terms are no less than -h, so b = h. That needs the log's
-chance of every tool, shown or not.
+the result is again a model, and the terms are no less than -h, so b = h. This needs the log's
+probability of every tool, shown or not.
 
 **What is covered.** Given the queries, mu_t is the policy's value on query t, and the interval at t
-is for its value on the first t queries of the log, in whatever way those came. Where queries are
-drawn independently from one distribution, mu_t is V and the same interval is for V. It holds while
-the log's learner learns, since propensities are those of the round; and for a policy that was there
-before the log's first round.
+covers its value on the first t queries of the log, however these were chosen. Where queries are
+drawn independently from one distribution, mu_t is V and the same interval covers V. The interval
+holds while the log's learner learns, since propensities are those of the round. The policy must be
+fixed before the first round of the log.
 
 Letters: T rounds, m times; the others as above. Waudby-Smith, Wu, Ramdas, Karampatziakis, Mineiro
 2022: 'Anytime-valid off-policy inference for contextual bandits'; Howard, Ramdas, McAuliffe, Sekhon
@@ -50,12 +50,12 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import gammainc, gammaln
 
-RHO = 5.0  # tightest where V is about 50, and at most a fifth wider than the best up to 10^6
+RHO = 5.0  # tightest for V about 50, and at most a fifth wider than the best rho up to V = 10^6
 RESAMPLES = 500
 
 
 class Sequence(NamedTuple):
-    """Bounds at m times, which hold together."""
+    """Bounds at m times, which hold simultaneously."""
 
     times: Int[np.ndarray, " m"]  # after so many rounds
     low: Float[np.ndarray, " m"]
@@ -63,7 +63,11 @@ class Sequence(NamedTuple):
 
 
 def checked_times(rounds: int, count: int = 100) -> Int[np.ndarray, " m"]:
-    """When a sequence is looked at: from 10 rounds on, evenly in the logarithm, and at the end.
+    """Returns the times at which a sequence is computed: from 10 rounds on, evenly in log T.
+
+    Args:
+      rounds: T.
+      count: number of times before duplicates are removed.
 
     Returns:
       numbers of rounds [m], increasing, the last one T.
@@ -78,16 +82,16 @@ def lower_bounds(
     alpha: float,
     least: float = 0.0,
 ) -> Float[np.ndarray, " m"]:
-    """Lower bounds for the mean of ``E[x_i | past]`` over the first t rounds, at all t at once.
+    """Computes lower bounds of the mean ``E[x_i | past]`` of the first t rounds, at all t at once.
 
     Args:
-      terms: x, none below ``-least``.
-      times: at which the bounds are wanted.
-      alpha: probability that one of them fails, at any time.
-      least: b.
+      terms: x [T], none below ``-least``.
+      times: of the bounds, in rounds [m].
+      alpha: probability that a bound fails at any time.
+      least: b, >= 0.
 
     Returns:
-      [m].
+      bounds [m].
     """
     scale = least + 1
     xi = np.asarray(terms, np.float64) / scale
@@ -107,14 +111,17 @@ def confidence_sequence(
     alpha: float,
     least: float = 0.0,
 ) -> Sequence:
-    """Bounds on both sides, each with alpha / 2, in [0, 1].
+    """Computes bounds on both sides in [0, 1], each with alpha / 2.
 
     Args:
-      low: terms whose mean is the value.
-      high: terms whose mean is one minus the value.
-      times: as in `lower_bounds`.
-      alpha: as there.
-      least: as there, of both.
+      low: terms [T] whose mean is the value.
+      high: terms [T] whose mean is one minus the value.
+      times: of the bounds, in rounds [m].
+      alpha: probability that a bound fails at any time.
+      least: b, >= 0: no term of either side is below ``-least``.
+
+    Returns:
+      the bounds.
     """
     bounds = [lower_bounds(x, times, alpha=alpha / 2, least=least) for x in (low, high)]
     return Sequence(times, np.clip(bounds[0], 0, 1), np.clip(1 - bounds[1], 0, 1))
@@ -127,10 +134,19 @@ def bootstrap(
     alpha: float,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """The percentile interval of a mean, or of a ratio of means (Efron 1979); rounds are resampled.
+    """Computes the percentile interval of a mean, or of a ratio of means, by resampling rounds.
 
-    It holds at the end of a log whose length was fixed before, approximately, in the limit of many
-    rounds of the policy's own; no more.
+    The interval (Efron 1979) holds approximately, for many effective rounds, at the end of a log
+    whose length was fixed beforehand.
+
+    Args:
+      above: terms [T].
+      below: terms of the denominator [T]; None: the mean of ``above``.
+      alpha: probability that the interval fails.
+      seed: of the resamples.
+
+    Returns:
+      both ends.
     """
     rng, n = np.random.default_rng(seed), len(above)
     drawn = np.zeros((2, RESAMPLES))
@@ -143,7 +159,7 @@ def bootstrap(
 
 
 def _crossing(variance: Float[np.ndarray, " m"], alpha: float) -> Float[np.ndarray, " m"]:
-    """s(V): the S at which the mixture is 1 / alpha, by bisection."""
+    """Finds s(V), the S at which the mixture is 1 / alpha, by bisection."""
     want = -np.log(alpha)
     low, high = np.zeros_like(variance), np.sqrt(variance) + 1
     while (short := _log_mixture(high, variance) < want).any():

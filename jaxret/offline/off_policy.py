@@ -1,14 +1,30 @@
-"""The value of a policy that never served, from the log of one that did.
+"""The value of a policy that never served, from the log of a policy that did.
 
     log = load_log("logs/seed_0.jsonl", task)
     print(off_policy(log, frozen()))
     print(off_policy(log, Snapshot(run.learner, run.state(0)), logging=with_exploration(greedy())))
 
-The value is what the policy, frozen, would earn a round on the queries of the log: the success of
-the tool that is used. `jaxret.offline.estimators` has the formulas, `jaxret.offline.intervals` says
-which interval holds when, `jaxret.offline.weights` what is meant where several tools are shown.
+The value is the mean reward a round that the policy, frozen, would earn on the queries of the log:
+the success of the tool that is used. `jaxret.offline.estimators` has the formulas and
+`jaxret.offline.intervals` the conditions under which each interval holds. Importance weights are
 
-Letters: I items, T rounds.
+    w = pi(a | q) / p(a | q)                              of the tool a that was used, one shown
+    w = prod_j pi(a_j | above) / p(a_j | above)           of k shown, position by position
+
+For slates the policy is assumed to draw as the log's policy did: position by position from its
+probabilities, without replacement, ``pi(a_j | above) = pi_{a_j} / (1 - sum of pi above)``. The
+weight of all positions estimates what the used item would earn on the policy's slates, whoever uses
+it and how. With ``cascade`` the product ends at the position that was used (McInerney et al. 2020):
+it has fewer factors, and is right if the outcome at a position depends on the items up to it alone.
+
+A round contains no information about a tool that could not be shown in it: where the log's
+probability is 1 and the policy's is not, the log has no support for the policy, and the value of
+the policy cannot be estimated.
+
+Rounds are processed in blocks, each with the model of the rewards before it
+(`jaxret.offline.reward_model`), so that arrays [n, I] are in memory, and never [T, I].
+
+Letters: I items, T rounds, n rounds of a block, k items shown, h truncation of the model, d width.
 """
 
 import warnings
@@ -16,45 +32,44 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Float, Int
+from scipy.cluster.vq import kmeans2
 
 from jaxret.learners.learner import Learner
-from jaxret.learners.narrow_rows import wide
 from jaxret.logs import Log, take
-from jaxret.offline import estimators, intervals
-from jaxret.offline.groups import groups_of_rows
+from jaxret.offline import estimators, intervals, reward_model
 from jaxret.offline.intervals import Sequence
-from jaxret.offline.rounds import go_through
-from jaxret.offline.target import Policy, Snapshot, Target, snapshot, target
-from jaxret.offline.warm_start import with_chances
-from jaxret.offline.weights import effective_sample_size
+from jaxret.offline.snapshots import Policy, Snapshot, Target, snapshot, target, with_chances
 from jaxret.runtime.validate import require
 
 CLIP = 10.0  # M: the largest weight of clipped IPS
-TRUNCATION = 3.0  # h: what the model may take from a term of DR's interval
-FEW = 200.0  # effective rounds below which no bootstrap is to be trusted
-MISSED = 0.1  # nor where the mean weight is so far from 1: the heavy ones are not in the log
+TRUNCATION = 3.0  # h: the model's largest contribution to a term of DR's interval
+FEW = 200.0  # effective rounds below which a bootstrap is unreliable
+MISSED = (
+    0.1  # distance of the mean weight from 1 above which heavy weights are missing from the log
+)
+CERTAIN = 1 - 1e-6  # a float32 probability that counts as 1
 
 
 class Value(NamedTuple):
-    """What one estimator says."""
+    """One estimator's value, with its interval."""
 
     estimate: float
-    low: float = float("nan")  # at the end of the log; NaN: there is no valid bound
+    low: float = float("nan")  # at the end of the log; NaN: no valid bound
     high: float = float("nan")
-    interval: str = "none"  # or anytime, lower bound, bootstrap
-    sequence: Sequence | None = None  # of an anytime-valid interval, at all times that were checked
+    interval: str = "none"  # none, anytime, lower bound or bootstrap
+    sequence: Sequence | None = None  # of an anytime-valid interval, at all checked times
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class OffPolicy:
-    """Values of one policy by several estimators; prints itself as a table."""
+    """Values of one policy by several estimators; prints as a table."""
 
     name: str
     rounds: int
-    logged: float  # what the log's own policy earned a round
-    effective: float  # effective sample size: expected, or else as it turned out
-    mean_weight: float  # 1 but for chance, or the propensities are wrong
+    logged: float  # mean reward a round of the log's own policy
+    effective: float  # effective sample size: expected, or else observed
+    mean_weight: float  # expected to be 1; otherwise the propensities are wrong
     values: dict[str, Value]
 
     def __getitem__(self, estimator: str) -> Value:
@@ -62,7 +77,7 @@ class OffPolicy:
 
     @property
     def few(self) -> bool:
-        """Whether the log has too few effective rounds for a bootstrap."""
+        """Whether the effective rounds are too few for a bootstrap."""
         return self.effective < FEW or abs(self.mean_weight - 1) > MISSED
 
     def __repr__(self) -> str:
@@ -89,30 +104,34 @@ def off_policy(
     cascade: bool = False,
     alpha: float = 0.05,
 ) -> OffPolicy:
-    """Estimates what a policy would earn a round on the queries of a log.
+    """Estimates the mean reward of a policy on the queries of a log.
 
-    IPS, SNIPS and clipped IPS; of one tool a round DR, Switch-DR and DRos; with ``logging`` also
-    MIPS, and the interval of DR. IPS and DR have intervals that hold at all times at once, clipped
-    IPS a lower bound that does, SNIPS and Switch-DR a bootstrap; DRos and MIPS are biased by an
-    unknown amount, and have none. DR's interval is that of a truncated model, and need not be
-    centred on the estimate. Bounds lie in [0, 1]; estimates are left where they fall, since cutting
-    them would be a bias. Rounds that nobody answered are left out, with a warning: whether somebody
-    answers must not hang on the bit.
+    The estimators are IPS, SNIPS and clipped IPS; for logs of one tool a round DR, Switch-DR and
+    DRos; with ``logging`` also MIPS, and the interval of DR. IPS and DR have intervals that hold at
+    all times at once, clipped IPS a lower bound that does, and SNIPS and Switch-DR a bootstrap;
+    DRos and MIPS have an unknown bias and no interval. DR's interval uses a truncated model and
+    need not be centred on the estimate. Bounds lie in [0, 1]; estimates are not clipped, since
+    clipping would bias them. Unanswered rounds are left out with a warning: whether a round is
+    answered must not depend on its reward.
 
     Args:
-      log: its policy may have learnt all the while.
-      policy: frozen, and not learnt from these rounds: a snapshot, a learner as it begins, or
-        chances [T, I]. Where the log has slates it draws them as `jaxret.offline.weights` says.
-      logging: the learner that wrote the log, as it was before these rounds; its chances of what it
-        did not show are then worked out again (`with_chances`). Not read where the log has them.
-      groups: of tools, for MIPS: how many (by k-means of the policy's rows), or that of each tool;
-        None: the root of I.
-      cascade: of slates, whether what is below the tool that was used does not matter.
-      alpha: probability that an interval fails.
+      log: its policy may have learned during the log.
+      policy: a snapshot, a learner in its first state, or probabilities [T, I]; it is frozen, and
+        must not have learned from these rounds.
+      logging: the learner that wrote the log, in its state before these rounds, from which the
+        probabilities of tools that were not shown are computed (`with_chances`); not read where
+        the log has these probabilities.
+      groups: for MIPS, the number of groups of tools (by k-means of the policy's rows) or the group
+        of each tool [I]; None: the square root of I groups.
+      cascade: for slates, whether positions below the used tool have no effect.
+      alpha: probability that an interval fails, in (0, 1).
+
+    Returns:
+      the value by each estimator.
 
     Raises:
-      ValueError: for a log that has no support for the policy, or does not know its propensities;
-        for a policy that does not know its chances.
+      ValueError: for a log without support for the policy or without propensities; for a policy
+        without probabilities.
     """
     require("alpha", alpha, "in (0, 1)", lambda x: 0 < x < 1)
     if logging is not None and log.chances is None:
@@ -124,7 +143,7 @@ def off_policy(
         policy = snapshot(log, policy)
         name = policy.learner.name
         if not isinstance(groups, np.ndarray) and log.chances is not None:
-            of_tool = groups_of_rows(np.asarray(wide(policy.state.theta)), groups)
+            of_tool = groups_of_rows(np.asarray(policy.state.theta), groups)
     log = answered(log)
     aim = target(log, policy)
     found = evaluate(log, aim, name=name, groups=of_tool, cascade=cascade, alpha=alpha)
@@ -138,10 +157,13 @@ def off_policy(
 
 
 def answered(log: Log) -> Log:
-    """The rounds that were answered, with a warning where that is not all of them.
+    """Returns the answered rounds of a log, with a warning where some are not answered.
+
+    Args:
+      log: the log.
 
     Raises:
-      ValueError: where less than two were.
+      ValueError: for less than two answered rounds.
     """
     some = ~np.isnan(log.reward)
     require("the rounds that were answered", int(some.sum()), ">= 2", lambda n: n >= 2)
@@ -164,7 +186,22 @@ def evaluate(
     cascade: bool = False,
     alpha: float = 0.05,
 ) -> OffPolicy:
-    """`off_policy` of a log whose rounds were all answered, without its warnings."""
+    """Estimates the value of a policy from a log of answered rounds, without warnings.
+
+    Args:
+      log: every round was answered.
+      policy: probabilities and scores of the policy.
+      name: of the policy.
+      groups: of each tool [I], for MIPS; None: no MIPS.
+      cascade: for slates, whether positions below the used tool have no effect.
+      alpha: probability that an interval fails.
+
+    Returns:
+      the value by each estimator.
+
+    Raises:
+      ValueError: for a log without support for the policy or without propensities.
+    """
     rounds = go_through(log, policy, groups=groups, cascade=cascade, truncation=TRUNCATION)
     w, y, m, e = rounds.weight, rounds.reward, rounds.model, rounds.expected
     times = intervals.checked_times(log.rounds)
@@ -209,3 +246,167 @@ def evaluate(
         mean_weight=float(w.mean()),
         values=values,
     )
+
+
+class Rounds(NamedTuple):
+    """Inputs of the estimators for every round, in float64; NaN throughout where not known."""
+
+    weight: Float[np.ndarray, " T"]
+    reward: Float[np.ndarray, " T"]
+    model: Float[np.ndarray, " T"]  # modelled reward of the used tool; one tool a round
+    expected: Float[np.ndarray, " T"]  # modelled reward, averaged over the policy
+    second: Float[np.ndarray, " T"]  # E[w^2 | query] = sum_a pi^2 / p
+    group_weight: Float[np.ndarray, " T"]  # like all below: where the log has all probabilities
+    low: Float[np.ndarray, " T"]  # DR terms of y with min(model, h / w)
+    high: Float[np.ndarray, " T"]  # DR terms of 1 - y with min(1 - model, h / w)
+
+
+def go_through(
+    log: Log,
+    target: Target,
+    *,
+    groups: Int[np.ndarray, " I"] | None = None,
+    cascade: bool = False,
+    truncation: float,
+) -> Rounds:
+    """Computes the inputs of the estimators for all rounds, block by block.
+
+    Args:
+      log: every round was answered.
+      target: probabilities and scores of the policy.
+      groups: of each tool [I]; None: no group weights.
+      cascade: for slates, whether positions below the used tool have no effect.
+      truncation: h, > 0; no term of ``low`` and ``high`` is below -h.
+
+    Returns:
+      the inputs.
+
+    Raises:
+      ValueError: for a log without support for the policy.
+    """
+    found = Rounds(*np.full((len(Rounds._fields), log.rounds), np.nan))
+    found = found._replace(reward=np.asarray(log.reward, np.float64))
+    one, bare, seen = log.slate.shape[1] == 1, 0, []
+    for part in reward_model.blocks(log.rounds):
+        some, pi = take(log, part), target.chances(part)
+        weight, without = importance_weights(some, pi, cascade=cascade)
+        found.weight[part], bare = weight, bare + int(without.sum())
+        if not one:
+            continue
+        rows, past = np.arange(len(pi)), slice(0, part.start)
+        scores = None if target.scores is None else target.scores(part)
+        sight = reward_model.features(scores, pi.shape)
+        used = np.concatenate(seen) if seen else sight[:0, 0]
+        fitted = reward_model.fit(used, log.item[past], found.reward[past], pi.shape[1])
+        model = reward_model.predict(fitted, sight)
+        seen.append(sight[rows, some.item])
+        found.model[part], found.expected[part] = model[rows, some.item], (pi * model).sum(axis=1)
+        if some.chances is None:
+            continue
+        p, y = np.asarray(some.chances, np.float64), found.reward[part]
+        with np.errstate(divide="ignore"):  # infinite: refused below
+            second = np.divide(pi**2, p, out=np.zeros_like(p), where=pi > 0)
+        found.second[part] = second.sum(axis=1)
+        most = np.divide(truncation * p, pi, out=np.full_like(pi, np.inf), where=pi > 0)  # h / w
+        for side, reward, guess in ((found.low, y, model), (found.high, 1 - y, 1 - model)):
+            guess = np.minimum(guess, most)
+            mean = (pi * guess).sum(axis=1)
+            side[part] = estimators.doubly_robust(weight, reward, guess[rows, some.item], mean)
+        if groups is not None:
+            mine = groups[None, :] == groups[some.item][:, None]
+            found.group_weight[part] = (pi * mine).sum(axis=1) / (p * mine).sum(axis=1)
+    if bare:
+        raise ValueError(
+            f"the log has no support for the policy: in {bare:,} of {log.rounds:,} rounds it shows "
+            "for certain what the policy might not, so let what serves explore, as "
+            "jr.with_exploration(learner, epsilon=0.05) does, before its log evaluates others"
+        )
+    return found
+
+
+def importance_weights(
+    log: Log, chances: Float[np.ndarray, "n I"], *, cascade: bool = False
+) -> tuple[Float[np.ndarray, " n"], Bool[np.ndarray, " n"]]:
+    """Computes the importance weight of each round, and finds the rounds without support.
+
+    Args:
+      log: n rounds.
+      chances: the policy's probability of each tool to be shown (first) [n, I].
+      cascade: whether the product ends at the position that was used.
+
+    Returns:
+      weights [n], and whether the log has no support for the policy in a round [n].
+
+    Raises:
+      ValueError: for a log without the probability of a position, and for a policy that has no
+        probability left for a lower position.
+    """
+    n, k = log.slate.shape
+    rows, left = np.arange(n), np.array(chances, np.float64)
+    weight, bare, reached = np.ones(n), np.zeros(n, bool), np.ones(n, bool)
+    for place in range(k):
+        item, p = log.slate[:, place], log.by_place[:, place]
+        counts = reached & (item >= 0)
+        if not (p[counts] > 0).all():  # NaN too
+            t = log.round[counts][(~(p[counts] > 0)).argmax()]
+            raise ValueError(
+                f"the log does not know the chance of place {place + 1} in round {t}: nothing can "
+                "be divided by it"
+            )
+        rest = left.sum(axis=1)
+        if (counts & (rest < 1e-12)).any():
+            raise ValueError(
+                "the policy shows one tool for certain and says nothing of the places below it: "
+                f"for slates of {k} give one that draws them, with policies.softmax"
+            )
+        pi = np.divide(left[rows, item], rest, out=np.zeros(n), where=counts)
+        bare |= counts & (p >= CERTAIN) & (pi < CERTAIN)
+        weight = np.where(counts, weight * pi / np.where(counts, p, 1), weight)
+        left[rows[counts], item[counts]] = 0
+        reached = counts & (weight > 0)  # positions below a tool that the policy never shows
+        if cascade:
+            reached &= item != log.item
+    if log.chances is not None:
+        bare |= (chances * (log.chances == 0)).sum(axis=1) > 1 - CERTAIN
+    return weight, bare
+
+
+def effective_sample_size(weight: Float[np.ndarray, " n"]) -> float:
+    """Computes ``(sum w)^2 / sum w^2``: the number of equally informative on-policy rounds.
+
+    Kish 1965.
+
+    Args:
+      weight: [n].
+    """
+    square = float((weight**2).sum())
+    return float(weight.sum()) ** 2 / square if square else 0.0
+
+
+def groups_of_rows(
+    theta: Float[np.ndarray, "I d"], k: int | None = None, *, seed: int = 0
+) -> Int[np.ndarray, " I"]:
+    """Clusters tools by k-means of their rows (Lloyd's algorithm, started by k-means++).
+
+    Args:
+      theta: rows [I, d].
+      k: number of groups, in 1 .. I; fewer result where fewer rows differ or a group ends up empty.
+        None: the square root of I.
+      seed: of the start.
+
+    Returns:
+      the group of each tool [I], numbered from 0.
+
+    Raises:
+      ValueError: for k out of its range.
+    """
+    items = len(theta)
+    count = round(items**0.5) if k is None else k
+    require("groups", count, f"in 1 .. {items}", lambda n: 1 <= n <= items)
+    rows, alike = np.unique(np.asarray(theta, np.float64), axis=0, return_inverse=True)
+    if count >= len(rows):
+        return alike.reshape(-1)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "One of the clusters is empty")
+        _, nearest = kmeans2(np.asarray(theta, np.float64), count, iter=50, minit="++", seed=seed)
+    return np.unique(nearest, return_inverse=True)[1]

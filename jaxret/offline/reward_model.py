@@ -1,15 +1,14 @@
-"""What a tool would have earned: a model of the reward that knows the past alone.
+"""A model of the reward of each tool, fitted on earlier rounds alone.
 
-    r(q, a) = sigmoid(b . f(q, a)) + o_a,   kept in [0, 1]
+    r(q, a) = sigmoid(b . f(q, a)) + o_a,   clipped to [0, 1]
 
-``f`` is (1, z, z - max z) with z the policy's score of tool a, less the mean and over the deviation
-of its scores for the query; b is a logistic regression with a ridge; o_a is what tool a earned
-above that, shrunk towards 0: the sum of its residuals over its rounds + 10. Of a policy without
-scores, f is (1).
+``f`` is (1, z, z - max z) with z the policy's score of tool a, standardised over the scores for the
+query; b is fitted by logistic regression with a ridge; o_a is the mean residual of tool a, shrunk
+towards 0: the sum of its residuals over its rounds + 10. For a policy without scores, f is (1).
 
 Rounds are cut into blocks that grow with the log, and each block is predicted by the model of the
-rounds before it. So the model of a round is known before the round: that is what makes the terms of
-doubly robust estimators, less their mean, martingale differences, whatever the model is worth.
+rounds before it. So the model of a round is known before the round, and the terms of doubly robust
+estimators minus their mean are martingale differences, however good the model is.
 
 Letters: I items, n rounds, m features, T rounds.
 """
@@ -20,20 +19,24 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import expit
 
-FIRST, GROWTH = 32, 1.25  # rounds of the first block, and how much longer the past is at each
+FIRST, GROWTH = 32, 1.25  # rounds of the first block, and growth of the past with each block
 RIDGE, SHRINKAGE = 1.0, 10.0
 STEPS = 8  # of Newton's method
 
 
 class RewardModel(NamedTuple):
-    """See the module."""
+    """Parameters of the model."""
 
     weights: Float[np.ndarray, " m"]
     offsets: Float[np.ndarray, " I"]
 
 
 def blocks(rounds: int) -> list[slice]:
-    """Cuts rounds 0 .. T - 1 into blocks, each about a quarter of what is before it."""
+    """Cuts rounds 0 .. T - 1 into blocks, each about a quarter as long as all before it.
+
+    Args:
+      rounds: T.
+    """
     ends = [min(FIRST, rounds)]
     while ends[-1] < rounds:
         ends.append(min(rounds, int(np.ceil(ends[-1] * GROWTH))))
@@ -41,14 +44,14 @@ def blocks(rounds: int) -> list[slice]:
 
 
 def features(scores: Float[np.ndarray, "n I"] | None, shape: tuple[int, int]) -> np.ndarray:
-    """What the model sees of each query and tool; 0 of tools that are absent.
+    """Computes the features of each query and tool; those of absent tools are 0.
 
     Args:
-      scores: of the policy; None where it has none.
+      scores: of the policy [n, I], minus infinity for absent tools; None: it has none.
       shape: (n, I).
 
     Returns:
-      [n, I, m].
+      features [n, I, m].
     """
     if scores is None:
         return np.ones((*shape, 1))
@@ -66,13 +69,16 @@ def fit(
     reward: Float[np.ndarray, " n"],
     items: int,
 ) -> RewardModel:
-    """Fits the model to past rounds; without any, it says 1/2 of everything.
+    """Fits the model to past rounds; without rounds it predicts 1/2 everywhere.
 
     Args:
-      seen: features of the tool that was used.
-      item: which it was.
-      reward: what it earned, in [0, 1].
+      seen: features of the used tools [n, m].
+      item: the used tools [n].
+      reward: in [0, 1] [n].
       items: I.
+
+    Returns:
+      the model.
     """
     b = np.zeros(seen.shape[1])
     ridge = RIDGE * np.eye(len(b))
@@ -86,9 +92,13 @@ def fit(
 
 
 def predict(model: RewardModel, seen: Float[np.ndarray, "n I m"]) -> Float[np.ndarray, "n I"]:
-    """What each tool would earn.
+    """Predicts the reward of each tool.
+
+    Args:
+      model: the model.
+      seen: features [n, I, m].
 
     Returns:
-      [n, I], in [0, 1].
+      rewards [n, I], in [0, 1].
     """
     return np.clip(expit(seen @ model.weights) + model.offsets, 0, 1)

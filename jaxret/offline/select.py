@@ -1,8 +1,8 @@
-"""Which learner to serve next, by a log alone: learn on its first half, freeze, look at the second.
+"""Selects the learner to serve next from a log: train on its first half, evaluate on the second.
 
     chosen = select(log, [frozen(), greedy(), mapped()], logging=with_exploration(greedy()))
-    print(chosen)                            what each would have earned
-    chosen.snapshots[chosen.best]            what has been learnt, to serve or to go on from
+    print(chosen)                            the value of each
+    chosen.snapshots[chosen.best]            the trained learner, to serve or to train further
 
 Letters: T rounds.
 """
@@ -14,23 +14,22 @@ from dataclasses import dataclass
 from jaxret.learners.learner import Learner
 from jaxret.logs import Log, take
 from jaxret.offline.off_policy import OffPolicy, Value, answered, evaluate
-from jaxret.offline.target import Snapshot, target
-from jaxret.offline.warm_start import warm_start, with_chances
+from jaxret.offline.snapshots import Snapshot, target, warm_start, with_chances
 from jaxret.runtime.validate import require, require_different
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Selection:
-    """Learners and what they would earn, frozen after the first half of a log."""
+    """Learners trained on the first half of a log, and their values on the second half."""
 
     best: str
-    by: str  # the estimator that chose
+    by: str  # the estimator whose values were compared
     values: dict[str, OffPolicy]  # on the second half
     snapshots: dict[str, Snapshot]  # after the first
 
     @property
     def sure(self) -> bool:
-        """Whether the bounds of the best one lie above those of all others."""
+        """Whether the interval of the best learner lies above those of all others."""
         best, others = self._chosen(self.best), [*self.values]
         return all(best.low > self._chosen(name).high for name in others if name != self.best)
 
@@ -59,21 +58,25 @@ def select(
     logging: Learner | Snapshot | None = None,
     alpha: float = 0.05,
 ) -> Selection:
-    """Chooses among learners by what each, warm-started on half of a log, would earn on the rest.
+    """Trains learners on the first half of a log and selects the one of the largest value.
 
-    The largest estimate wins: DR, or SNIPS of a log of slates. Each learner is judged frozen, as it
-    is after the first half: learning on while it serves may bring more.
+    The value is DR, or SNIPS for a log of slates, on the second half. Learners are evaluated in
+    their states after the first half; a learner that continues to learn may earn more.
 
     Args:
       log: of any policy that explores.
-      learners: with different names, which know their chances; snapshots go on from their states.
-      logging: the learner that wrote the log, as it was before its first round; DR has an interval
-        only where it is given (`off_policy`).
-      alpha: probability that any interval of an estimator fails, of all learners together: each
-        has its share (Bonferroni).
+      learners: with different names and with probabilities; snapshots continue from their states.
+      logging: the learner that wrote the log, in its state before the first round; without it DR
+        has no interval.
+      alpha: probability that any learner's interval fails, divided equally among the learners
+        (Bonferroni).
+
+    Returns:
+      the selection.
 
     Raises:
-      ValueError: as `warm_start` and `off_policy`.
+      ValueError: for a log of less than 4 rounds or without support for a policy, an oracle, a
+        learner without probabilities, or equal names.
     """
     require("learners", learners, "one or more", len)
     require("the rounds of the log", log.rounds, ">= 4", lambda n: n >= 4)

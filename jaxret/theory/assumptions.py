@@ -1,11 +1,13 @@
-"""What a theorem takes for granted, measured on a run.
+"""What theorems say about: runs of one learner, and the assumptions measured on them.
 
-Nothing here trusts a name. The policy and the estimator are called on a probe (8 items,
-p from 0.008 to 0.44) and held against what the proof uses; the schedule is evaluated in every
-round; the rest is read off the trace. A probe can refute and not prove: an estimator must
-also claim to be unbiased.
+Nothing is inferred from a name. The policy and the estimator are called on a probe (8 items,
+p from 0.008 to 0.44) and compared with what the proof uses; the schedule is evaluated in every
+round; everything else is read off the trace. A probe can refute an assumption and cannot prove it,
+so an estimator must also declare itself unbiased.
 
-Letters as in `jaxret.theory.evidence`.
+Numbers are float64 on the host, and q stands for q / tau as everywhere in the theory.
+
+Letters: I items, d width, N queries, L labels, T rounds, S seeds.
 """
 
 from collections.abc import Callable
@@ -14,50 +16,151 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Bool, Float, Int
 from scipy import special
 
+from jaxret.evaluation.estimate import Estimate
+from jaxret.learners.rank_one import Rule
 from jaxret.rules.estimators import Estimator, Observation
 from jaxret.theory.checks import moments
-from jaxret.theory.evidence import Evidence
+from jaxret.theory.comparators import losses
+from jaxret.theory.regret import cumulative_regret
+from jaxret.types import Stream, Trace
 
-_CLOSE = 1e-3  # relative: float32 traces and probes
-FALSE_ALARM = 1e-3  # chance that honest noise fails `label_noise_by_tool`
+_CLOSE = 1e-3  # relative error of float32 traces and probes
+FALSE_ALARM = 1e-3  # probability that honest noise fails `label_noise_by_tool`
 _FEW = 20  # rounds from which on a tool is tested by itself
 _PROBE = np.linspace(-2.0, 2.0, 8)  # logits
 
 
+class Evidence(NamedTuple):
+    """Runs of one learner that differ in their seeds, and the comparator of their regret.
+
+    The bounds assume that every item is available in every round: leave out rows that never are,
+    and give ``always_available`` so that items that come or go are counted.
+    """
+
+    rule: Rule
+    theta_1: Float[Array, "I d"]
+    stream: Stream  # order [S, T]
+    trace: Trace  # fields [S, T]
+    comparator: Float[Array, "I d"]  # U: any Theta that does not depend on the draws
+    #: from `jaxret.environments.environment.always_available`; None: not measured
+    always_available: Bool[Array, " I"] | None = None
+
+
 class Assumption(NamedTuple):
-    """One condition of a theorem, and what the run says of it."""
+    """One condition of a theorem, and the number that the run has for it."""
 
     name: str
     holds: bool  # is not refuted
     measured: float
     required: str
-    is_measured: bool = True  # False where the run says nothing of it
+    is_measured: bool = True  # False where the run does not contain the number
+
+
+def require_seeds(run: Evidence) -> None:
+    """Raises ValueError unless trace and order are both [S, T]."""
+    order, loss = np.shape(run.stream.order), np.shape(run.trace.loss)
+    if len(order) != 2 or order != loss:
+        raise ValueError(
+            f"stream.order {order} and the trace's fields {loss} must both be [S, T]:"
+            " give a single run a seed axis with x[None]"
+        )
+
+
+def final_regrets(run: Evidence) -> Float[np.ndarray, " S"]:
+    """Computes the regret of each seed after the last round.
+
+    Args:
+      run: fields [S, T].
+
+    Returns:
+      regrets [S].
+
+    Raises:
+      ValueError: for a trace or an order without an axis of seeds.
+    """
+    require_seeds(run)
+    compared = losses(run.comparator, run.stream.queries, run.stream.labels, tau=run.rule.tau)
+    return cumulative_regret(run.trace.loss, compared, run.stream.order)[:, -1]
+
+
+def measured_regret(run: Evidence) -> Estimate:
+    """Returns the regret after the last round: the left-hand side of every bound."""
+    return Estimate.of(final_regrets(run))
+
+
+def distance2(run: Evidence) -> float:
+    """Computes ``||Theta_1 - U||_F^2``."""
+    apart = np.asarray(run.theta_1, np.float64) - np.asarray(run.comparator, np.float64)
+    return float((apart**2).sum())
+
+
+def norm2(run: Evidence) -> Float[np.ndarray, "S T"]:
+    """Computes ``||q_t||^2`` of every round.
+
+    Returns:
+      squared lengths [S, T].
+    """
+    each = (np.asarray(run.stream.queries, np.float64) ** 2).sum(axis=1)
+    return each[np.asarray(run.stream.order)] / float(run.rule.tau) ** 2
+
+
+def p_label(run: Evidence) -> Float[np.ndarray, "S T"]:
+    """Computes the probability of the right item from the loss: ``p_success`` underflows sooner.
+
+    Returns:
+      probabilities [S, T].
+    """
+    return np.exp(-np.asarray(run.trace.loss, np.float64))
+
+
+def inverse_p(run: Evidence) -> Float[np.ndarray, "S T"]:
+    """Returns ``sum_i 1 / p_i`` of every round.
+
+    Returns:
+      sums [S, T].
+    """
+    return np.asarray(run.trace.inverse_p, np.float64)
+
+
+def bias_product(run: Evidence) -> Float[np.ndarray, "S T"]:
+    """Computes ``<B_t, Theta_t - U> / rho``: ``2 z_{i*} - sum_i z_i`` of Theta_t minus that of U.
+
+    Returns:
+      products [S, T], with z = Theta q.
+    """
+    u = np.asarray(run.comparator, np.float64)
+    q = np.asarray(run.stream.queries, np.float64) / float(run.rule.tau)
+    label = (u[np.asarray(run.stream.labels)[:, 0]] * q).sum(axis=1)
+    of_u = 2.0 * label - q @ u.sum(axis=0)
+    z_label = np.asarray(run.trace.logit_label, np.float64)
+    z_sum = np.asarray(run.trace.logit_sum, np.float64)
+    return 2.0 * z_label - z_sum - of_u[np.asarray(run.stream.order)]
 
 
 def at_most(name: str, measured: float, limit: float) -> Assumption:
-    """``measured <= limit``, but for rounding."""
+    """Assumes ``measured <= limit`` up to rounding."""
     holds = bool(measured <= limit + 1e-6 * abs(limit))
     return Assumption(name, holds, float(measured), f"<= {limit:.4g}")
 
 
 def at_least(name: str, measured: float, limit: float) -> Assumption:
-    """``measured >= limit``, but for rounding."""
+    """Assumes ``measured >= limit`` up to rounding."""
     holds = bool(measured >= limit - 1e-6 * abs(limit))
     return Assumption(name, holds, float(measured), f">= {limit:.4g}")
 
 
 def constant_step(run: Evidence) -> Assumption:
-    """The schedule's factor is 1 in every round."""
+    """Assumes that the factor of the schedule is 1 in every round."""
     rounds = jnp.arange(run.trace.loss.shape[-1], dtype=jnp.int32)
     off = np.abs(np.asarray(jax.vmap(run.rule.schedule)(rounds)) - 1.0).max()
     return at_most("constant step size: |factor - 1|", off, 0.0)
 
 
 def comparator_inside(run: Evidence) -> Assumption:
-    """Rows are projected onto a convex set, if at all, and those of the comparator lie in it."""
+    """Assumes no projection, or one onto a convex set that contains the comparator's rows."""
     name = "comparator in a convex set: longest row"
     longest = float(np.linalg.norm(np.asarray(run.comparator, np.float64), axis=1).max())
     projection = run.rule.projection
@@ -71,7 +174,7 @@ def comparator_inside(run: Evidence) -> Assumption:
 
 
 def in_a_ball(run: Evidence) -> Assumption:
-    """Rows are projected onto a ball, whose radius is ``measured`` (infinite without one)."""
+    """Assumes that rows are projected onto a ball; ``measured`` is its radius, or infinity."""
     projection = run.rule.projection
     is_ball = projection.convex and projection.radius is not None
     radius = float(projection.radius) if is_ball else np.inf
@@ -79,7 +182,10 @@ def in_a_ball(run: Evidence) -> Assumption:
 
 
 def drawn_from_model(run: Evidence) -> Assumption:
-    """One item a round, chosen with the model's p: on the probe, and wherever it was right."""
+    """Assumes one item a round, drawn from the model's p.
+
+    Measured on the probe, and on every round whose item was right.
+    """
     name = "items drawn from p: |pi / p - 1|"
     if run.rule.policy.k != 1:
         return Assumption(name, False, np.inf, f"one item a round, not {run.rule.policy.k}")
@@ -94,7 +200,7 @@ def drawn_from_model(run: Evidence) -> Assumption:
 
 
 def estimator_mean(run: Evidence, *, noise_rate: float, bias: float) -> Assumption:
-    """``E[c] = p - 1[i*] + bias (2 1[i*] - 1)`` under label noise, on the probe."""
+    """Assumes ``E[c] = p - 1[i*] + bias (2 1[i*] - 1)`` with label noise; on the probe."""
     name = "mean of the estimator: off by"
     estimator = run.rule.estimator
     if not estimator.unbiased:
@@ -107,7 +213,7 @@ def estimator_mean(run: Evidence, *, noise_rate: float, bias: float) -> Assumpti
 
 
 def estimator_second_moment(run: Evidence, *, noise_rate: float, allowed: Callable) -> Assumption:
-    """``E ||c||^2 <= allowed(p_{i*}, sum_i 1 / p_i)`` under label noise, on the probe."""
+    """Assumes ``E ||c||^2 <= allowed(p_{i*}, sum_i 1 / p_i)``; measured on the probe."""
     ratio = max(
         second / allowed(p[target], (1.0 / p).sum())
         for p, target, _, second in _probed(run, noise_rate)
@@ -116,7 +222,7 @@ def estimator_second_moment(run: Evidence, *, noise_rate: float, allowed: Callab
 
 
 def estimator_variance(run: Evidence) -> Assumption:
-    """``E ||c - E[c]||^2 <= 1 / p_{i*} - 1`` for right bits, on the probe."""
+    """Assumes ``E ||c - E[c]||^2 <= 1 / p_{i*} - 1`` for clean bits; measured on the probe."""
     ratio = max(
         (second - (mean**2).sum()) / (1.0 / p[target] - 1.0)
         for p, target, mean, second in _probed(run, 0.0)
@@ -125,14 +231,14 @@ def estimator_variance(run: Evidence) -> Assumption:
 
 
 def one_label(run: Evidence) -> Assumption:
-    """Every query that was streamed has exactly one label."""
+    """Assumes exactly one label for each query of the stream."""
     counts = (np.asarray(run.stream.labels) >= 0).sum(axis=1)[np.asarray(run.stream.order)]
     odd = float(np.mean(counts != 1))
     return at_most("one label a query: share of rounds with more or none", odd, 0.0)
 
 
 def label_noise(run: Evidence, noise_rate: float) -> Assumption:
-    """The share of rewards that contradict the labels is ``noise_rate`` +- 5 standard errors."""
+    """Assumes that rewards contradict labels at ``noise_rate``, within 5 standard errors."""
     wrong = np.asarray(run.trace.reward) != np.asarray(run.trace.success)
     slack = 5.0 * np.sqrt(noise_rate * (1.0 - noise_rate) / wrong.size)
     holds = bool(abs(wrong.mean() - noise_rate) <= slack)
@@ -141,13 +247,13 @@ def label_noise(run: Evidence, noise_rate: float) -> Assumption:
 
 
 def label_noise_by_tool(run: Evidence, noise_rate: float) -> Assumption:
-    """The rewards of each tool are wrong as often as all are: no one tool's always are.
+    """Assumes the same rate of wrong rewards for every tool.
 
-    An exact binomial test of every tool that was chosen in 20 rounds or more, and one of the first
-    20 rounds of all tools together, by Holm's procedure: one of n tests fails where n times the
-    least p is below the level. Honest noise then fails in about one run of a thousand (not exactly:
-    a wrong reward may change how often its tool is chosen later). Tools that are chosen rarely
-    cannot be pooled as such: they are those that nobody praised wrongly.
+    Runs an exact binomial test for every tool that was chosen in 20 rounds or more, and one for
+    the first 20 rounds of all tools together, corrected by Holm's procedure: the assumption fails
+    where n times the least p of n tests is below `FALSE_ALARM`. Honest noise fails in about one run
+    of a thousand (not exactly: a wrong reward may change how often its tool is chosen later). Tools
+    that are chosen rarely cannot be pooled by themselves, since wrong rewards make tools frequent.
     """
     items = np.asarray(run.trace.item).ravel()
     wrong = (np.asarray(run.trace.reward) != np.asarray(run.trace.success)).ravel()
@@ -167,7 +273,7 @@ def label_noise_by_tool(run: Evidence, noise_rate: float) -> Assumption:
 
 
 def _earlier(items: Int[np.ndarray, " T"]) -> Int[np.ndarray, " T"]:
-    """How many earlier rounds had the same item."""
+    """Counts the earlier rounds with the same item."""
     order = np.argsort(items, kind="stable")
     among = items[order]
     counts = np.empty_like(order)
@@ -176,7 +282,7 @@ def _earlier(items: Int[np.ndarray, " T"]) -> Int[np.ndarray, " T"]:
 
 
 def every_item_available(run: Evidence) -> Assumption:
-    """No item came late, left, or was away for a while."""
+    """Assumes that every item was available in every round."""
     name = "every item in every round: absent ones"
     if run.always_available is None:
         return Assumption(name, True, np.nan, "<= 0", is_measured=False)
@@ -184,7 +290,7 @@ def every_item_available(run: Evidence) -> Assumption:
 
 
 def same_start(run: Evidence) -> Assumption:
-    """The first round's loss is that of Theta_1: trace, stream and temperature belong together."""
+    """Assumes the loss of Theta_1 in round 1: trace, stream and temperature belong together."""
     first = np.asarray(run.stream.order)[:, 0]
     queries, labels = np.asarray(run.stream.queries)[first], np.asarray(run.stream.labels)[first]
     z = queries @ np.asarray(run.theta_1).T / float(run.rule.tau)
@@ -198,7 +304,11 @@ def same_start(run: Evidence) -> Assumption:
 def failure_on_probe(
     estimator: Estimator, item: int
 ) -> tuple[Float[np.ndarray, " I"], Float[np.ndarray, " I"]]:
-    """The probe's p, and c where one of its items was drawn by it and failed.
+    """Returns p of the probe, and the coefficients c after one of its items failed.
+
+    Args:
+      estimator: whose coefficients; without bandit feedback they are NaN.
+      item: that was drawn from p and got the reward 0.
 
     Returns:
       p [8] and c [8].
@@ -220,7 +330,7 @@ def failure_on_probe(
 
 
 def _probed(run, noise_rate):
-    """(p, i*, E[c], E||c||^2) for a likely, a middling and an unlikely right item."""
+    """Returns (p, i*, E[c], E||c||^2) for an unlikely, a middling and a likely right item."""
     probs, targets = jax.nn.softmax(jnp.asarray(_PROBE)), np.array([0, 4, 7])
 
     def of(target):

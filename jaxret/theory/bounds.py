@@ -1,15 +1,17 @@
-"""The regret bounds, each with its terms and with its assumptions measured on a run.
+"""Regret bounds, with their terms and with their assumptions measured on a run.
 
-    theorem_5_1   ||Theta_1 - U||^2 / (2 eta) + eta/2 sum_t (1/p* - 2 p* + 1) ||q_t||^2
-    theorem_b2    labels noisy at rate rho: more variance, and the bias - sum_t <B_t, Theta_t - U>
-    debiased      ours: the bit put right on average; no bias, and variance for it
+    theorem_5_1     ||Theta_1 - U||^2 / (2 eta) + eta/2 sum_t (1/p* - 2 p* + 1) ||q_t||^2
+    theorem_b2      labels noisy at rate rho: more variance, and the bias - sum_t <B_t, Theta_t - U>
+    debiased        ours: the bit corrected in the mean; no bias, and more variance
+    corollary_5_2   theta / (2 eta) + eta/2 q (1/p - 2 p + 1) T
+    corollary_b3    theta / (2 eta) + eta q (1/p - 2 p + 1 + rho I / p_item) T + 2 rho R I sqrt(q) T
 
 p* is the probability of the right item, expectations are means over the seeds of a run, and
-q stands for q / tau. The proofs use of U only that it does not depend on the draws (and
-lies in the convex set that rows are projected to), so U is any comparator: Theta* where it
-exists, or the proximal comparator, for which Theorem 5.1 is tightest.
+q stands for q / tau. The proofs use of U only that U does not depend on the draws (and lies in the
+convex set that rows are projected to), so U is any comparator: Theta* where it exists, or the
+proximal comparator, for which Theorem 5.1 is tightest.
 
-What they use of the rule is E||G_t||_F^2 = E||c||^2 ||q_t||^2. By enumeration of the item
+Of the rule they use E||G_t||_F^2 = E||c||^2 ||q_t||^2. By enumeration of the item
 (a with p_a) and of the bit, with m_i = P(y = 1 | a = i), Eq. (4) has
 
     E||c||^2 = sum_i (p_i^2 - 2 p_i m_i + m_i / p_i).
@@ -17,19 +19,27 @@ What they use of the rule is E||G_t||_F^2 = E||c||^2 ||q_t||^2. By enumeration o
 Clean bits: sum_i p_i^2 - 2 p* + 1/p*, and the theorem bounds the sum by 1. The rule of
 App. B.2, which moves one row only, has 1/p* - 1, never more: Theorem 5.1 holds for it too.
 
-Letters as in `jaxret.theory.evidence`.
+The corollaries have constants in place of the run's numbers. Corollary 5.2 is smallest at eta of
+order 1 / sqrt(T), where it is of order sqrt(T); the last term of Corollary B.3 is linear in T
+whatever eta is.
+
+Letters: I items, d width, T rounds, S seeds.
 """
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
+from jaxret.evaluation.estimate import Estimate
 from jaxret.runtime.validate import require
 from jaxret.theory import assumptions
-from jaxret.theory.assumptions import Assumption
-from jaxret.theory.evidence import (
+from jaxret.theory.assumptions import (
+    Assumption,
     Evidence,
+    at_least,
+    at_most,
     bias_product,
     distance2,
     inverse_p,
@@ -37,26 +47,32 @@ from jaxret.theory.evidence import (
     p_label,
     require_seeds,
 )
-from jaxret.theory.regret import over_seeds
 
 
 class Bound(NamedTuple):
-    """An upper bound, on the expected regret as a rule; nothing if an assumption fails."""
+    """An upper bound, usually on the expected regret; void where an assumption fails."""
 
     name: str
     value: float
     stderr: float  # of the value, over seeds
-    terms: dict[str, float]  # they add up to value
+    terms: dict[str, float]  # their sum is value
     assumptions: tuple[Assumption, ...]
 
     @property
     def holds(self) -> bool:
-        """Whether no assumption is refuted; `Assumption.is_measured` says which were measured."""
+        """Whether no assumption is refuted; `Assumption.is_measured` tells which were measured."""
         return all(a.holds for a in self.assumptions)
 
 
+class Measured(NamedTuple):
+    """A bound, and the quantity that it bounds, seed by seed."""
+
+    bound: Bound
+    measured: Estimate
+
+
 def theorem_5_1(run: Evidence) -> Bound:
-    """Theorem 5.1, for clean bits and any comparator."""
+    """Computes Theorem 5.1, for clean bits and any comparator."""
 
     def variance(p_label, inverse_p):
         del inverse_p
@@ -66,11 +82,21 @@ def theorem_5_1(run: Evidence) -> Bound:
 
 
 def theorem_b2(run: Evidence, *, noise_rate: float) -> Bound:
-    """Theorem B.2: Eq. (4) fed with noisy bits, Eq. (10).
+    """Computes Theorem B.2: Eq. (4) with noisy bits, Eq. (10).
 
     The bias B_t has the rows ``rho q_t (2 1[i*] - 1)``, so that with z = Theta q / tau
     ``<B_t, Theta> = rho (2 z_{i*} - sum_i z_i)``. The proof's ||a + b||^2 <= 2||a||^2 + 2||b||^2
     costs about a factor 2 in the variance.
+
+    Args:
+      run: the runs and their comparator.
+      noise_rate: rho, in [0, 0.5].
+
+    Returns:
+      the bound, with the terms start, variance and bias.
+
+    Raises:
+      ValueError: for a noise rate out of its range.
     """
     require("noise_rate", noise_rate, "in [0, 0.5]", lambda x: 0 <= x <= 0.5)
 
@@ -81,7 +107,7 @@ def theorem_b2(run: Evidence, *, noise_rate: float) -> Bound:
 
 
 def debiased(run: Evidence, *, noise_rate: float) -> Bound:
-    """Ours: the bound of `estimators.debiased`, which has no linear part.
+    """Computes our bound for `estimators.debiased`, which has no linear part.
 
     The bit y' = (y - rho) / (1 - 2 rho) has the mean r, the clean bit, and the variance
     v = rho (1 - rho) / (1 - 2 rho)^2, whichever item was chosen. Hence G_t is unbiased, the
@@ -89,6 +115,16 @@ def debiased(run: Evidence, *, noise_rate: float) -> Bound:
 
         E||c||^2 = sum_i (p_i^2 - 2 p_i 1[i*] + (1[i*] + v) / p_i)
                 <= 1 - 2 p* + 1/p* + v sum_i 1/p_i.
+
+    Args:
+      run: the runs and their comparator.
+      noise_rate: rho, in [0, 0.5).
+
+    Returns:
+      the bound, with the terms start and variance.
+
+    Raises:
+      ValueError: for a noise rate out of its range.
     """
     require("noise_rate", noise_rate, "in [0, 0.5)", lambda x: 0 <= x < 0.5)
     v = noise_rate * (1.0 - noise_rate) / (1.0 - 2.0 * noise_rate) ** 2
@@ -100,9 +136,14 @@ def debiased(run: Evidence, *, noise_rate: float) -> Bound:
 
 
 def describe(bound: Bound, quantity: str = "regret") -> str:
-    """The bound, its terms and its assumptions, a line each; failing ones are marked.
+    """Writes a bound with its terms, and its assumptions one a line.
 
-    So are those of which the run says nothing.
+    Args:
+      bound: assumptions that fail or were not measured are marked.
+      quantity: name of what is bounded.
+
+    Returns:
+      the text.
     """
     terms = " + ".join(f"{value:.4g} ({name})" for name, value in bound.terms.items())
     verdict = "" if bound.holds else "   void: an assumption fails"
@@ -129,27 +170,153 @@ def _bound(
         }
         if bias:
             terms["bias"] = -bias * bias_product(run).sum(axis=1)
-        total = over_seeds(np.sum(list(terms.values()), axis=0))
+    return from_terms(
+        name,
+        terms,
+        assumptions.same_start(run),
+        assumptions.every_item_available(run),
+        assumptions.constant_step(run),
+        assumptions.comparator_inside(run),
+        assumptions.drawn_from_model(run),
+        assumptions.estimator_mean(run, noise_rate=noise_rate, bias=bias),
+        assumptions.estimator_second_moment(run, noise_rate=noise_rate, allowed=variance),
+        assumptions.one_label(run),
+        assumptions.label_noise(run, noise_rate),
+        assumptions.label_noise_by_tool(run, noise_rate),
+    )
+
+
+def from_terms(name: str, terms: dict[str, Float[np.ndarray, " S"]], *assumed: Assumption) -> Bound:
+    """Makes a bound of the terms of each seed: its value is the mean of their sum.
+
+    Args:
+      name: of the statement.
+      terms: of each seed [S], by name.
+      *assumed: the assumptions.
+
+    Returns:
+      the bound.
+    """
+    with np.errstate(all="ignore"):  # p* may underflow: an infinite bound, and no warning
+        total = Estimate.of(np.sum(list(terms.values()), axis=0))
+        means = {term: float(values.mean()) for term, values in terms.items()}
+        return Bound(name, total.mean, total.error, means, assumed)
+
+
+def clean_variance(p_label):
+    """Computes ``1/p* - 2 p* + 1``, which bounds E||c||^2 of Eq. (4) and falls as p* rises."""
+    return 1.0 / p_label - 2.0 * p_label + 1.0
+
+
+class Constants(NamedTuple):
+    """Constants that Corollaries 5.2 and B.3 assume in every round of every seed."""
+
+    theta: float  # ||Theta_1 - U||_F^2 at most
+    q: float  # ||q / tau||^2 at most
+    p_label: float  # p* at least
+    p_item: float  # p_i at least, in the harmonic mean over i, which is all that is used
+
+
+def measured_constants(run: Evidence) -> Constants:
+    """Measures the tightest constants of a run; no step size may be chosen from them beforehand."""
+    items = run.theta_1.shape[0]
+    return Constants(
+        theta=distance2(run),
+        q=float(norm2(run).max()),
+        p_label=float(p_label(run).min()),
+        p_item=float(items / inverse_p(run).max()),
+    )
+
+
+def corollary_5_2(run: Evidence, constants: Constants) -> Bound:
+    """Computes Corollary 5.2 at the run's own step size.
+
+    At `corollary_5_2_step_size` its value is ``sqrt(theta q T (1 - p)(1 + 2 p) / p)``.
+    """
+    rate = _rate_5_2(constants)
+    return _uniform("Corollary 5.2", run, constants, theorem_5_1(run), rate, {}, ())
+
+
+def corollary_5_2_step_size(constants: Constants, rounds: int) -> float:
+    """Returns the eta at which Corollary 5.2 is smallest after T rounds."""
+    return _step_size(constants, _rate_5_2(constants), rounds)
+
+
+def corollary_b3(run: Evidence, constants: Constants, *, noise_rate: float) -> Bound:
+    """Computes Corollary B.3 at the run's own step size; its term ``bias`` is the O(rho T) part.
+
+    The bias, 2 rho R I sqrt(q) T, uses ||Theta_t - U||_F <= 2 R sqrt(I), so U must lie in the ball
+    as Theta_t does.
+
+    Args:
+      run: the runs and their comparator.
+      constants: of the corollary; those that the run exceeds fail as assumptions.
+      noise_rate: rho, in [0, 0.5].
+
+    Returns:
+      the bound, with the terms start, variance and bias.
+    """
+    items, rounds = run.theta_1.shape[0], run.trace.loss.shape[1]
+    ball = assumptions.in_a_ball(run)
+    radius = ball.measured if noise_rate else 0.0  # without a ball: not 0 times infinity
+    bias = 2.0 * noise_rate * radius * items * np.sqrt(constants.q) * rounds
+    p_item = measured_constants(run).p_item
+    extra = (ball, at_least("p of any item, harmonic mean", p_item, constants.p_item))
+    rate = _rate_b3(constants, noise_rate, items)
+    theorem = theorem_b2(run, noise_rate=noise_rate)
+    return _uniform("Corollary B.3", run, constants, theorem, rate, {"bias": bias}, extra)
+
+
+def corollary_b3_step_size(
+    constants: Constants, rounds: int, *, noise_rate: float, items: int
+) -> float:
+    """Returns the eta at which Corollary B.3 is smallest after T rounds.
+
+    Args:
+      constants: of the corollary.
+      rounds: T.
+      noise_rate: rho.
+      items: I.
+    """
+    return _step_size(constants, _rate_b3(constants, noise_rate, items), rounds)
+
+
+def _uniform(
+    name: str,
+    run: Evidence,
+    constants: Constants,
+    theorem: Bound,
+    rate: float,
+    more_terms: dict[str, float],
+    more_assumptions: tuple[Assumption, ...],
+) -> Bound:
+    """Puts constants in place of a theorem's numbers: ``theta / (2 eta) + eta rate T``."""
+    eta, rounds = float(run.rule.eta), run.trace.loss.shape[1]
+    terms = {"start": constants.theta / (2.0 * eta), "variance": eta * rate * rounds, **more_terms}
+    measured = measured_constants(run)
     return Bound(
         name=name,
-        value=total.mean,
-        stderr=total.stderr,
-        terms={term: float(values.mean()) for term, values in terms.items()},
+        value=float(sum(terms.values())),
+        stderr=0.0,
+        terms=terms,
         assumptions=(
-            assumptions.same_start(run),
-            assumptions.every_item_available(run),
-            assumptions.constant_step(run),
-            assumptions.comparator_inside(run),
-            assumptions.drawn_from_model(run),
-            assumptions.estimator_mean(run, noise_rate=noise_rate, bias=bias),
-            assumptions.estimator_second_moment(run, noise_rate=noise_rate, allowed=variance),
-            assumptions.one_label(run),
-            assumptions.label_noise(run, noise_rate),
-            assumptions.label_noise_by_tool(run, noise_rate),
+            *theorem.assumptions,
+            at_most("||Theta_1 - U||^2", measured.theta, constants.theta),
+            at_most("||q / tau||^2", measured.q, constants.q),
+            at_least("p of the right item", measured.p_label, constants.p_label),
+            *more_assumptions,
         ),
     )
 
 
-def clean_variance(p_label):
-    """``1/p* - 2 p* + 1``, which bounds E||c||^2 of Eq. (4) and falls as p* rises."""
-    return 1.0 / p_label - 2.0 * p_label + 1.0
+def _rate_5_2(constants):
+    return constants.q * clean_variance(constants.p_label) / 2.0
+
+
+def _rate_b3(constants, noise_rate, items):
+    clean = clean_variance(constants.p_label)
+    return constants.q * (clean + noise_rate * items / constants.p_item)
+
+
+def _step_size(constants, rate, rounds):
+    return float(np.sqrt(constants.theta / (2.0 * rate * rounds)))

@@ -1,4 +1,4 @@
-"""Are predicted chances of success the chances? A test by decile that holds while both change.
+"""Tests by decile whether predicted probabilities of success are right, while both may change.
 
     null        E[y_t | all before round t, q_t, a_t] = f_t       in every round
     e-value     E_l = prod_t exp(l y_t) / (1 + f_t (e^l - 1))     of one decile's rounds, for l != 0
@@ -6,16 +6,16 @@
 
 Under the null each factor has the mean 1 given all before, for a bit exactly and for any y in
 [0, 1] at most (exp is convex). So E_l is a nonnegative supermartingale that starts at 1, and P(E >=
-1 / alpha) <= alpha, by Ville's inequality also at the worst round. It matters that f_t was said
-before y_t; it does not that f_t depends on the bits before, which an ordinary test by decile
-(Hosmer and Lemeshow 1980) cannot allow for. E_l is the likelihood of bits whose odds are e^l times
-as high as predicted, over that of bits as predicted: l > 0 finds chances that were said too low.
+1 / alpha) <= alpha, by Ville's inequality also at the worst round. f_t must be predicted before y_t
+is seen; unlike an ordinary test by decile (Hosmer and Lemeshow 1980), the test allows f_t to depend
+on earlier bits. E_l is the likelihood of bits whose odds are e^l times as high as predicted, over
+the likelihood of bits as predicted: l > 0 detects predictions that are too low.
 
-Deciles are those of the predictions in the first tenth of the rounds, which are not tested: so the
-decile of a round is known before its bit.
+Deciles are those of the predictions in the first tenth of the rounds, which are not tested, so that
+the decile of a round is known before its bit.
 
-A small p refutes the null; a large one proves nothing, since a prediction may be wrong for every
-query and right on average over a decile.
+A small p refutes the null. A large p proves nothing, since predictions may be wrong for every query
+and right on average over a decile.
 
 Letters: S seeds, T rounds.
 """
@@ -32,24 +32,27 @@ TILTS = np.array([sign * size for size in (0.03, 0.1, 0.3, 1.0, 3.0) for sign in
 
 
 class Decile(NamedTuple):
-    """The rounds whose prediction fell between two deciles."""
+    """The rounds whose predictions fell between two deciles."""
 
     low: float
     high: float
     rounds: int
     predicted: float  # mean
     happened: float  # mean of the bits
-    p: float  # of the null, corrected for there being several deciles
+    p: float  # of the null, corrected for the number of deciles
 
 
 def by_decile(
     predictions: Float[np.ndarray, "S T"], bits: Float[np.ndarray, "S T"]
 ) -> tuple[Decile, ...]:
-    """Tests predictions decile by decile; deciles that are the same are one.
+    """Tests predictions decile by decile; equal deciles are merged.
 
     Args:
-      predictions: f_t in [0, 1], each said before its bit.
-      bits: y_t in [0, 1].
+      predictions: f_t in [0, 1] [S, T], each made before its bit was seen.
+      bits: y_t in [0, 1] [S, T].
+
+    Returns:
+      the deciles that some round fell into, in ascending order.
 
     Raises:
       ValueError: unless both are [S, T] and in [0, 1].
@@ -60,12 +63,12 @@ def by_decile(
     for name, values in (("predictions", f), ("bits", y)):
         if not ((values >= 0) & (values <= 1)).all():
             raise ValueError(f"{name} must be in [0, 1], got {values.min()} to {values.max()}")
-    edges, place = places(f)
+    edges, place = deciles_of(f)
     first = f.shape[1] - place.shape[1]
     f, y = f[:, first:], y[:, first:]
     bounds = np.concatenate([[0.0], edges, [1.0]])
     met = [decile for decile in range(len(edges) + 1) if (place == decile).any()]
-    raw = [chance(f[place == decile], y[place == decile]) for decile in met]
+    raw = [p_value(f[place == decile], y[place == decile]) for decile in met]
     return tuple(
         Decile(
             low=float(bounds[decile]),
@@ -79,21 +82,32 @@ def by_decile(
     )
 
 
-def places(
+def deciles_of(
     predictions: Float[np.ndarray, "S T"],
 ) -> tuple[Float[np.ndarray, " n"], Int[np.ndarray, "S u"]]:
-    """The deciles of the first tenth of the rounds, and where the other rounds fall.
+    """Computes the deciles of the first tenth of the rounds, and the decile of the other rounds.
+
+    Args:
+      predictions: [S, T].
 
     Returns:
-      the edges between deciles [n], at most 9, and the decile of each later round [S, u].
+      the edges between deciles [n], at most 9, and the decile of each of the u later rounds [S, u].
     """
     first = max(1, predictions.shape[1] // 10)
     edges = np.unique(np.quantile(predictions[:, :first], np.arange(1, 10) / 10))
     return edges, np.searchsorted(edges, predictions[:, first:], side="right")
 
 
-def chance(predictions: Float[np.ndarray, " n"], bits: Float[np.ndarray, " n"]) -> float:
-    """p of the null for some rounds, whichever are taken before their bits are known."""
+def p_value(predictions: Float[np.ndarray, " n"], bits: Float[np.ndarray, " n"]) -> float:
+    """Computes the p-value of the null for some rounds, which were selected before their bits.
+
+    Args:
+      predictions: [n].
+      bits: [n].
+
+    Returns:
+      the p-value, at most 1.
+    """
     odds = np.expm1(TILTS)[:, None]
     logs = TILTS * bits.sum() - np.log1p(predictions[None, :] * odds).sum(axis=1)
     top = logs.max()
@@ -103,7 +117,16 @@ def chance(predictions: Float[np.ndarray, " n"], bits: Float[np.ndarray, " n"]) 
 def as_predicted(
     name: str, predictions: Float[np.ndarray, "S T"], bits: Float[np.ndarray, "S T"]
 ) -> Assumption:
-    """The null as an assumption: fails where the least corrected p is below one in a thousand."""
+    """Assumes the null; it fails where the least corrected p is below `FALSE_ALARM`.
+
+    Args:
+      name: of the assumption.
+      predictions: [S, T], clipped to [0, 1].
+      bits: [S, T].
+
+    Returns:
+      the assumption; not measured where no round was tested.
+    """
     deciles = by_decile(np.clip(predictions, 0.0, 1.0), bits)
     if not deciles:
         return Assumption(name, True, np.nan, f">= {FALSE_ALARM:g}", is_measured=False)

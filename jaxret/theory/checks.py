@@ -1,10 +1,10 @@
-"""Is a statement true? Moments by enumeration and by chance, slopes of regret, coverage of bounds.
+"""Checks statements of the theory: moments of estimators, and the growth of regret.
 
     Lemma 3.1      E[c] = p - 1[i*]                    for a ~ p and clean bits
     Eq. (12)       E[c] = p - 1[i*] + rho (2 1[i*] - 1)    the same with noisy labels
     Corollary 5.2  regret of order sqrt(T): log regret against log T has slope 1/2 at most
 
-Letters: I items, S seeds, n samples or horizons.
+Letters: I items, S seeds, n draws or horizons.
 """
 
 from typing import NamedTuple
@@ -20,14 +20,14 @@ from jaxret.types import PRNGKey
 
 
 class Moments(NamedTuple):
-    """Of an estimator's coefficients c, over the chosen item and the noisy bit."""
+    """Moments of an estimator's coefficients c over the chosen item and the noisy bit."""
 
     mean: Float[Array, " I"]  # E[c]
     second: Float[Array, ""]  # E ||c||^2; times ||q / tau||^2 it is E ||G||_F^2
 
 
 class Sampled(NamedTuple):
-    """A mean over independent samples, item by item."""
+    """Mean and standard error over independent draws, item by item."""
 
     mean: Float[Array, " I"]
     stderr: Float[Array, " I"]
@@ -48,7 +48,17 @@ def moments(
     *,
     noise_rate: float = 0.0,
 ) -> Moments:
-    """Both moments exactly, for one right item ``target`` and items drawn from ``probs``."""
+    """Computes both moments exactly, by enumeration.
+
+    Args:
+      estimator: whose coefficients.
+      probs: from which the item is drawn [I].
+      target: the right item.
+      noise_rate: probability that a bit is wrong.
+
+    Returns:
+      the moments.
+    """
 
     def squared(obs):
         return estimator.coefficients(obs) ** 2
@@ -68,9 +78,21 @@ def monte_carlo_coefficients(
     *,
     noise_rate: float = 0.0,
 ) -> Sampled:
-    """E[c] by n draws of an item from ``probs`` and of its bit. ``key`` is consumed.
+    """Estimates E[c] from n draws of an item and its bit; holds n I numbers in memory.
 
-    Holds n I numbers at once.
+    Args:
+      estimator: whose coefficients.
+      probs: from which the items are drawn [I].
+      target: the right item.
+      key: is consumed.
+      n: number of draws, >= 2.
+      noise_rate: probability that a bit is wrong.
+
+    Returns:
+      mean and standard error of each coefficient [I].
+
+    Raises:
+      ValueError: for n < 2.
     """
     require("n", n, ">= 2", lambda x: x >= 2)
     item_key, noise_key = jax.random.split(key)
@@ -104,16 +126,22 @@ def slope(
     resamples: int = 2000,
     seed: int = 0,
 ) -> Slope:
-    """Least squares of log mean regret on log T; the interval by resampling whole seeds.
+    """Fits log mean regret on log T by least squares, with an interval by resampling whole seeds.
 
-    The mean over seeds comes first because the regret of one seed may be negative, and its
-    logarithm then says nothing; a seed's horizons stay together because they share rounds.
+    Regret is averaged over seeds first, because that of one seed may be negative and have no
+    logarithm. The horizons of a seed are resampled together, because they share rounds.
 
     Args:
-      horizons: T, increasing.
-      regrets: regret of each seed at each horizon; its mean must be positive throughout.
+      horizons: T, increasing [n].
+      regrets: of each seed at each horizon [S, n]; their means must be positive.
       resamples: of the bootstrap.
       seed: of the bootstrap.
+
+    Returns:
+      the exponent and its 95 % interval.
+
+    Raises:
+      ValueError: for a mean regret that is not positive, in the seeds or in a resample.
     """
     regrets = np.asarray(regrets, np.float64)
     rng = np.random.default_rng(seed)
@@ -129,8 +157,3 @@ def slope(
     slopes = np.log(means) @ x / (x @ x)
     low, high = np.quantile(slopes[1:], [0.025, 0.975])
     return Slope(value=float(slopes[0]), low=float(low), high=float(high))
-
-
-def coverage(measured: Float[np.ndarray, "*n"], bounds: Float[np.ndarray, "*n"]) -> float:
-    """The share of settings in which what was measured is at most its bound."""
-    return float(np.mean(np.asarray(measured) <= np.asarray(bounds)))

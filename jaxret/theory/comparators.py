@@ -1,18 +1,29 @@
-"""What a run is compared with: the optimum in hindsight, and the proximal comparator.
+"""Comparators of regret: the optimum in hindsight, in a ball, and the proximal comparator.
 
     hindsight   Theta* = argmin sum_t l_t(Theta)                                ORAG Eq. (2)
+    in_ball     argmin of sum_t l_t(Theta) over ||theta_i|| <= R
     proximal    Theta° = argmin sum_t l_t(Theta) + ||Theta - Theta_1||^2 / (2 eta)     (ours)
 
-Theta* need not exist. If some Theta ranks the label of every query strictly first (`margin`
-> 0), scaling it up drives the loss to 0 and no Theta attains that: norms grow for as long as
-one cares to iterate. An item that is nobody's label can do the same. Where Theta* exists it
-is not unique (adding one vector to every row changes no loss); gradients have rows that sum
-to zero, so a search from Theta_1 finds the one nearest to Theta_1 in that direction.
+with the loss ``l(Theta; (q, i*)) = -log softmax(Theta q / tau)_{i*}``, which is averaged over the
+labels of a query that has several, as a trace records it.
 
-Theta° always exists, is unique, and gives Theorem 5.1 its smallest right-hand side: the
-theorem holds for any comparator U, bounds the run's loss by
-``sum_t l_t(U) + ||Theta_1 - U||^2 / (2 eta) + variance``, and Theta° is the U that minimises it.
-The objective is strongly convex with modulus 1 / eta, so a gradient of norm g certifies
+Theta* need not exist. If some Theta ranks the label of every query strictly first (`margin`
+> 0), scaling Theta up drives the loss to 0 and no Theta attains it: its norm grows with every
+iteration. A tool that is nobody's label has the same effect. Where Theta* exists it is not unique
+(adding one vector to every row changes no loss). Gradients have rows that sum to zero, so a search
+from Theta_1 finds the minimiser nearest to Theta_1 in that direction.
+
+The optimum in a ball always exists and does not depend on the horizon, so against it regret can be
+seen to grow like sqrt(T). Algorithm 1 with its optional projection competes with it. It is found
+by accelerated projected gradient descent, restarted whenever the objective rises. For a convex
+loss with gradient G the best linear improvement within the set certifies the result:
+
+    sum_t l_t(Theta) - minimum  <=  <G, Theta> + R sum_i ||G_i||
+
+Theta° always exists, is unique, and gives Theorem 5.1 its smallest right-hand side: the theorem
+holds for any comparator U and bounds the loss of the run by
+``sum_t l_t(U) + ||Theta_1 - U||^2 / (2 eta) + variance``, which is smallest at U = Theta°. The
+objective is strongly convex with modulus 1 / eta, so a gradient of norm g certifies
 
     ||Theta - Theta°|| <= eta g    and    objective - minimum <= eta g^2 / 2.
 
@@ -29,17 +40,20 @@ import optax
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxret.rules.projections import ball, project
+from jaxret.runtime import over_items
 from jaxret.runtime.validate import require
-from jaxret.theory.regret import losses
+from jaxret.simulation.trace import measure
 
+_CHUNK = 256  # queries whose logits are in memory together
 _MEMORY = 10  # pairs of past steps and gradients that L-BFGS keeps, each [I, d] twice
 
 
 class Comparator(NamedTuple):
-    """A minimiser to the accuracy that was reached.
+    """A minimiser and the accuracy that the search reached.
 
-    ``distance`` and ``gap`` hold for the exact gradient, so they are worth what the rounding
-    of ``gradient_norm`` is worth; `hindsight` is not strongly convex and has none (infinity).
+    ``distance`` and ``gap`` hold for the exact gradient, so rounding of ``gradient_norm`` limits
+    them. They are infinite where nothing is certified.
     """
 
     theta: Float[Array, "I d"]
@@ -48,8 +62,38 @@ class Comparator(NamedTuple):
     gradient_norm: Float[Array, ""]
     iterations: Int[Array, ""]
     converged: Bool[Array, ""]
-    distance: Float[Array, ""]  # at most so far from the minimiser (Frobenius)
-    gap: Float[Array, ""]  # at most so much above the minimum
+    distance: Float[Array, ""]  # upper bound of the Frobenius distance from the minimiser
+    gap: Float[Array, ""]  # upper bound of the objective above its minimum
+
+
+def losses(
+    theta: Float[Array, "I d"],
+    queries: Float[Array, "N d"],
+    labels: Int[Array, "N L"],
+    *,
+    tau: float | Float[Array, ""],
+    available: Bool[Array, " I"] | None = None,
+) -> Float[Array, " N"]:
+    """Computes the loss of one Theta on every query; differentiable in ``theta``.
+
+    Args:
+      theta: item embeddings [I, d].
+      queries: [N, d].
+      labels: [N, L], -1 pads; a query without labels has the loss 0.
+      tau: temperature, > 0.
+      available: mask of the items [I]; None: all are available.
+
+    Returns:
+      losses [N].
+    """
+    here = jnp.ones(theta.shape[0], bool) if available is None else available
+
+    @jax.checkpoint  # a gradient recomputes the logits of a chunk, and so needs no more memory
+    def loss(query_and_labels):
+        query, its_labels = query_and_labels
+        return measure(over_items.masked(theta @ query / tau, here), its_labels, None).loss
+
+    return lax.map(loss, (queries, labels), batch_size=_CHUNK)
 
 
 def hindsight(
@@ -62,17 +106,20 @@ def hindsight(
     tolerance: float = 1e-4,
     max_iterations: int = 1000,
 ) -> Comparator:
-    """Minimises the loss of the whole stream, to a gradient norm.
+    """Minimises the loss of the whole stream without constraints.
 
     Args:
-      queries: the different queries.
+      queries: the different queries [N, d].
       labels: [N, L], -1 pads.
       tau: temperature, > 0.
-      theta_0: where to start; Theta_1 gives the nearest of equal minimisers.
-      counts: how often each query came; None means once.
-      tolerance: stops at ``||gradient|| <= tolerance * sum_t ||q_t|| / tau``, a relative
-        measure: the right side without ``tolerance`` bounds the gradient within sqrt(2).
+      theta_0: start of the search [I, d]; from Theta_1 the nearest of equal minimisers is found.
+      counts: number of exposures of each query [N]; None: one each.
+      tolerance: the search stops at ``||gradient|| <= tolerance * sum_t ||q_t|| / tau``. The
+        right side without ``tolerance`` bounds the gradient within sqrt(2).
       max_iterations: of L-BFGS.
+
+    Returns:
+      the minimiser, without certificates.
     """
     counts = _ones(queries) if counts is None else counts
     stop = tolerance * _scale(queries, counts, tau)
@@ -93,6 +140,84 @@ def hindsight(
     )
 
 
+def in_ball(
+    queries: Float[Array, "N d"],
+    labels: Int[Array, "N L"],
+    *,
+    tau: float | Float[Array, ""],
+    radius: float,
+    theta_0: Float[Array, "I d"],
+    counts: Float[Array, " N"] | None = None,
+    tolerance: float = 1e-4,
+    max_iterations: int = 5000,
+) -> Comparator:
+    """Minimises the loss of the whole stream over rows of length at most ``radius``.
+
+    Args:
+      queries: the different queries [N, d].
+      labels: [N, L], -1 pads.
+      tau: temperature, > 0.
+      radius: R, > 0.
+      theta_0: start of the search [I, d].
+      counts: number of exposures of each query [N]; None: one each.
+      tolerance: the search stops when the mean loss a round is certified to be this close to the
+        minimum, > 0.
+      max_iterations: of the gradient method.
+
+    Returns:
+      the minimiser; ``gap`` is the certificate, and ``distance`` is infinite, since the minimiser
+      need not be unique.
+
+    Raises:
+      ValueError: for a tolerance that is not positive.
+    """
+    require("tolerance", tolerance, "> 0", lambda x: x > 0)
+    counts = _ones(queries) if counts is None else counts
+    rounds = counts.sum()
+    inside = ball(radius=radius)
+    # A softmax over logits has curvature at most 1/2, and logits are linear in Theta.
+    curvature = jnp.linalg.eigvalsh((queries * counts[:, None]).T @ queries)[-1] / (2 * tau**2)
+
+    def objective(theta):
+        return jnp.sum(counts * losses(theta, queries, labels, tau=tau))
+
+    def certificate(theta, gradient):
+        lengths = jnp.linalg.norm(gradient, axis=1)
+        return jnp.sum(gradient * theta) + radius * jnp.sum(lengths)
+
+    def unfinished(carry):
+        *_, gap, iterations = carry
+        return (gap > tolerance * rounds) & (iterations < max_iterations)
+
+    def step(carry):
+        theta, ahead, momentum, value, _, _, iterations = carry
+        moved = project(inside, ahead - jax.grad(objective)(ahead) / curvature)
+        new_value, gradient = jax.value_and_grad(objective)(moved)
+        rises = new_value > value
+        momentum = jnp.where(rises, 1.0, momentum)
+        following = (1 + jnp.sqrt(1 + 4 * momentum**2)) / 2
+        push = jnp.where(rises, 0.0, (momentum - 1) / following)
+        ahead = moved + push * (moved - theta)
+        gap = certificate(moved, gradient)
+        return moved, ahead, following, new_value, gradient, gap, iterations + 1
+
+    theta = project(inside, theta_0)
+    value, gradient = jax.value_and_grad(objective)(theta)
+    one = jnp.ones_like(value)
+    start = (theta, theta, one, value, gradient, certificate(theta, gradient), 0)
+    theta, _, _, value, gradient, gap, iterations = lax.while_loop(unfinished, step, start)
+    return Comparator(
+        theta=theta,
+        loss=value,
+        objective=value,
+        gradient_norm=jnp.linalg.norm(gradient),
+        iterations=jnp.asarray(iterations),
+        converged=gap <= tolerance * rounds,
+        distance=jnp.full_like(gap, jnp.inf),
+        gap=gap,
+    )
+
+
 def proximal(
     queries: Float[Array, "N d"],
     labels: Int[Array, "N L"],
@@ -105,19 +230,26 @@ def proximal(
     tolerance: float = 1e-5,
     max_iterations: int = 200,
 ) -> Comparator:
-    """The comparator for which Theorem 5.1 says most about a run of step size ``eta``.
+    """Finds the comparator that makes Theorem 5.1 tightest for a run of step size ``eta``.
 
     Args:
-      queries: the different queries.
+      queries: the different queries [N, d].
       labels: [N, L], -1 pads.
-      theta_1: where the run started.
-      eta: the run's step size, > 0.
+      theta_1: start of the run [I, d].
+      eta: step size of the run, > 0.
       tau: temperature, > 0.
-      counts: how often each query came; None means once.
-      theta_0: where the search starts; None means at ``theta_1``, which is close by.
-      tolerance: as in `hindsight`. float32 reaches about 1e-6 (asked for less it searches to
-        the last iteration), float64 (`jax.enable_x64`) about 1e-14.
+      counts: number of exposures of each query [N]; None: one each.
+      theta_0: start of the search [I, d]; None: ``theta_1``, which is close to the minimiser.
+      tolerance: the search stops at ``||gradient|| <= tolerance * sum_t ||q_t|| / tau``. float32
+        reaches about 1e-6 (below that the search runs to its last iteration), float64
+        (`jax.enable_x64`) about 1e-14.
       max_iterations: of L-BFGS.
+
+    Returns:
+      the minimiser, with both certificates.
+
+    Raises:
+      ValueError: for a step size that is not positive.
     """
     require("eta", eta, "> 0", lambda x: x > 0)
     counts = _ones(queries) if counts is None else counts
@@ -152,18 +284,18 @@ def proximal_losses(
     eta: float,
     counts: Float[np.ndarray, " N"],
 ) -> tuple[Comparator, Float[np.ndarray, " N"]]:
-    """The proximal comparator, compiled, and its loss on every query.
+    """Finds the proximal comparator and its loss on every query, in one compiled program.
 
-    As a rule for p(item | query) it can be held against any learner, whatever tau that has: a
-    regret counted against its losses differs between learners by their own losses alone.
+    The comparator is a model of p(item | query), so it can be compared with any learner, whatever
+    the learner's temperature: regrets against it differ between learners by their losses alone.
 
     Args:
-      theta_1: the start that it stays near.
-      queries: all of them.
-      labels: -1 pads.
-      tau: its temperature, > 0.
-      eta: how far it may go: the step size of the learner that it is proximal for, > 0.
-      counts: how often each query is streamed; 0 leaves it out.
+      theta_1: start of the run [I, d].
+      queries: all different queries [N, d].
+      labels: [N, L], -1 pads.
+      tau: temperature of the comparator, > 0.
+      eta: step size of the learner that the comparator is proximal for, > 0.
+      counts: number of exposures of each query [N]; a query with 0 is left out.
 
     Returns:
       the comparator, and its losses [N].
@@ -181,14 +313,19 @@ def _solve(theta_1, queries, labels, tau, eta, counts):
 def margin(
     theta: Float[Array, "I d"], queries: Float[Array, "N d"], labels: Int[Array, "N L"]
 ) -> Float[Array, ""]:
-    """By how much the label leads, over the query where it leads least; in units of theta . q.
+    """Computes the least lead of a label over all other items, in units of theta . q.
 
-    Positive means that the data are separable: the loss of ``s * theta`` falls to 0 as s grows,
-    so Eq. (2) has no minimiser. Not positive proves nothing: another Theta may do better.
-    For one label a query; labels beyond the first count as wrong items.
+    A positive margin means that the data are separable: the loss of ``s * theta`` falls to 0 as s
+    grows, so Eq. (2) has no minimiser. Another margin proves nothing, since another Theta may have
+    a positive one.
+
+    Args:
+      theta: item embeddings [I, d].
+      queries: [N, d].
+      labels: [N, L]; the first is the label, the others count as wrong items.
 
     Returns:
-      [].
+      the margin [].
     """
 
     def lead(query_and_label):
@@ -211,7 +348,7 @@ def _scale(queries, counts, tau):
 def _minimise(
     objective: Callable, theta: Float[Array, "I d"], stop: Float[Array, ""], max_iterations: int
 ):
-    """L-BFGS with a zoom line search until the gradient norm is at most ``stop``."""
+    """Runs L-BFGS with a zoom line search until the gradient norm is at most ``stop``."""
     solver = optax.lbfgs(memory_size=_MEMORY)
     value_and_grad = optax.value_and_grad_from_state(objective)
 

@@ -1,11 +1,11 @@
-"""A bound on regret that asks for no convex set, no step size and no unbiased bits (ours).
+"""A bound on regret without assumptions on the set, the step size or the bits (ours).
 
     regret(U) <= sum_t (l_t - H(p_t)) - <S, U>                      for every U [I, d]
     regret(U) <= sum_t (l_t - H(p_t)) + R sum_i ||S_i||             for every U with rows in a ball
 
-with ``S = sum_t (p_t - 1[i_t*]) q_t^T``, H(p) = -sum_i p_i ln p_i the entropy of what the learner
-said in round t, l_t = -ln p_{t,i*} its loss, R the radius, and q for q / tau: the comparator's loss
-is ``l_t(U) = -log softmax(U q_t)_{i*}``. Several right tools: 1[i*] and l_t are means over them.
+with ``S = sum_t (p_t - 1[i_t*]) q_t^T``, H(p) = -sum_i p_i ln p_i the entropy of the learner's
+p_t, l_t = -ln p_{t,i*} its loss, R the radius, and q for q / tau: the loss of the comparator is
+``l_t(U) = -log softmax(U q_t)_{i*}``. With several right tools, 1[i*] and l_t are means over them.
 
 Proof. For any p in the simplex and any z, ``ln sum_i e^{z_i} >= <p, z> + H(p)`` (Gibbs). With
 z = U q_t and p = p_t,
@@ -13,21 +13,21 @@ z = U q_t and p = p_t,
     l_t(U) = ln sum_i e^{z_i} - z_{i*}  >=  H(p_t) + <p_t - 1[i*], U q_t>.
 
 Summed over t, sum_t l_t(U) >= sum_t H(p_t) + <S, U>; taken from sum_t l_t this is the first
-statement, and -<S_i, u_i> <= R ||S_i|| gives the second. It is weak duality: the p_t are a feasible
-point of the dual, entropy less the norm of the residuals, and the bound is the duality gap that a
-run leaves. It is met with equality where every p_t is that of U.
+statement, and -<S_i, u_i> <= R ||S_i|| gives the second. This is weak duality: the p_t are a
+feasible point of the dual, entropy minus the norm of the residuals, and the bound is the duality
+gap of the run. Equality holds where every p_t is that of U.
 
-What was used of the learner: that it said p_t. So rows may lie on a sphere, which is not convex, or
-be moved together with a query map, in which the loss is not convex; steps may be of any size, bits
-noisy or biased, tools shown by any policy. It holds for every sequence, every seed and every draw,
-not on average: there is no martingale in it, and U may be chosen after the run. For a linear rule
-the first is what convexity alone says, ``sum_t <grad_t, Theta_t - U>``, since <p - 1[i*], z> = l -
-H where p is the softmax of z.
+The proof uses nothing of the learner but p_t. So rows may lie on a sphere, which is not convex, or
+be learned together with a query map, in which the loss is not convex; steps may have any size, bits
+may be noisy or biased, and any policy may show the tools. The bound holds for every sequence, seed
+and draw, not only on average (the proof has no martingale), and U may be chosen after the run. For
+a linear rule the first statement is convexity alone, ``sum_t <grad_t, Theta_t - U>``, since
+<p - 1[i*], z> = l - H where p is the softmax of z.
 
-What it is not: known before the run. It needs the labels, as the measured terms of Theorem 5.1 do,
-and no rate follows from it: that ||S_i|| grows like sqrt(T) is what a proof for the sphere would
-have to show. At a small temperature p is sure, H small and q / tau long: then it may say less than
-``regret <= sum_t l_t``, which is true of itself.
+The bound is not known before the run: it needs the labels, as the measured terms of Theorem 5.1 do.
+No rate follows from it either: a proof for the sphere would have to show that ||S_i|| grows like
+sqrt(T). At a small temperature p is concentrated, H is small and q / tau is long: then the bound
+may be weaker than ``regret <= sum_t l_t``, which is trivially true.
 
 Letters: I items, d width, S seeds, T rounds.
 """
@@ -41,29 +41,34 @@ from jaxtyping import Float
 from jaxret.runtime import over_items
 from jaxret.simulation.run import Run
 from jaxret.theory.assumptions import Assumption, at_most
-from jaxret.theory.bounds import Bound
-from jaxret.theory.regret import over_seeds
+from jaxret.theory.bounds import Bound, from_terms
 from jaxret.theory.replay import Watch, one_hot_labels, replay, rows_there
 
 _CLOSE = 1e-2  # rounding of a blocked run and of its replay, relative
 
 
 class Dual(NamedTuple):
-    """What the predictions of a run say of every comparator."""
+    """Residuals, entropies and losses of a run, which bound the regret against every comparator."""
 
     residual: Float[np.ndarray, "S I d"]  # S_i, with q / tau
     entropy: Float[np.ndarray, " S"]  # sum_t H(p_t)
     loss: Float[np.ndarray, " S"]  # sum_t l_t
-    off: float  # of the trace's losses, largest, relative
+    off: float  # largest relative difference of the replay's losses from the trace's
 
 
 def dual(run: Run, tau: float, seen: tuple[Any, Any] | None = None) -> Dual:
-    """Gathers residuals and entropies of every seed by playing it once more.
+    """Sums residuals and entropies over the rounds of every seed, in a replay of the run.
 
     Args:
       run: of a learner with a softmax.
-      tau: temperature of the comparator's logits ``U q / tau``.
-      seen: of a `watch` of this run, where it was played already.
+      tau: temperature of the comparator's logits ``U q / tau``, > 0.
+      seen: the result of a replay with `watch`; None: the run is replayed.
+
+    Returns:
+      the sums.
+
+    Raises:
+      ValueError: for a learner without a softmax, or a run that cannot be replayed.
     """
     residual, (entropy, loss) = seen or replay(run, *watch(run))
     recorded = np.asarray(run.trace.loss, np.float64)
@@ -76,7 +81,7 @@ def dual(run: Run, tau: float, seen: tuple[Any, Any] | None = None) -> Dual:
 
 
 def watch(run: Run) -> Watch:
-    """Sums up residuals, of queries that are not divided by tau; says entropy and loss."""
+    """Sums residuals with queries that are not divided by tau; returns entropy and loss a round."""
     logits = run.learner.logits
     if logits is None:
         raise ValueError(f"{run.name} has no softmax: so it has no loss, regret or bounds")
@@ -94,23 +99,30 @@ def watch(run: Run) -> Watch:
 
 
 def against_one(found: Dual, comparator: Float[np.ndarray, "I d"]) -> Bound:
-    """The first statement.
+    """Bounds the regret against one comparator: the first statement.
 
     Args:
       found: of the run.
-      comparator: U.
+      comparator: U [I, d].
+
+    Returns:
+      the bound.
     """
     product = (found.residual * np.asarray(comparator, np.float64)).sum(axis=(1, 2))
     return _bound("duality", found, {"residuals times U": -product})
 
 
 def against_ball(found: Dual, radius: float, longest: float) -> Bound:
-    """The second statement, for all comparators in a ball at once.
+    """Bounds the regret against all comparators in a ball: the second statement.
 
     Args:
       found: of the run.
       radius: R.
-      longest: row of the comparator against which regret was measured.
+      longest: length of the longest row of the comparator that regret was measured against; at
+        most ``radius``.
+
+    Returns:
+      the bound.
     """
     norms = np.linalg.norm(found.residual, axis=2).sum(axis=1)
     inside = at_most("comparator in the ball: longest row", longest, radius)
@@ -121,11 +133,5 @@ def _bound(
     name: str, found: Dual, more: dict[str, Float[np.ndarray, " S"]], *assumed: Assumption
 ) -> Bound:
     terms = {"loss less entropy": found.loss - found.entropy, **more}
-    total = over_seeds(np.sum(list(terms.values()), axis=0))
-    return Bound(
-        name=name,
-        value=total.mean,
-        stderr=total.stderr,
-        terms={term: float(values.mean()) for term, values in terms.items()},
-        assumptions=(at_most("replay: losses off by", found.off, _CLOSE), *assumed),
-    )
+    same = at_most("replay: losses off by", found.off, _CLOSE)
+    return from_terms(name, terms, same, *assumed)

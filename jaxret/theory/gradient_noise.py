@@ -1,57 +1,49 @@
-"""Lemma 3.1 on a run: how far the bits' gradients, summed up, are from the gradients themselves.
+"""Lemma 3.1 on a run: the distance of the summed bandit gradients from the summed gradients.
 
     E || sum_t (c_t - g_t) q_t^T ||_F  <=  sqrt( E sum_t (1/p* - 1) ||q_t||^2 ),   g = p - 1[i*]
 
 Proof. By the lemma E_t[c_t] = g_t, so the terms are martingale differences, orthogonal on average:
-the mean of the squared left side is the sum of E||c_t - g_t||^2 ||q_t||^2. Of Eq. (4) with right
-bits c - g = 1[i*](1 - y / p*), whose square has the mean 1/p* - 1; the root is Jensen's. So for Eq.
-(4) it is an equality of means of squares, and what makes the left side smaller is that rare draws,
-1 / p* each, hardly ever happen within a run.
+the mean of the squared left side is the sum of E||c_t - g_t||^2 ||q_t||^2. Eq. (4) with clean bits
+has c - g = 1[i*](1 - y / p*), whose square has the mean 1/p* - 1; the root is Jensen's inequality.
+So for Eq. (4) the means of squares are equal, and the left side is smaller because rare draws, of
+size 1 / p* each, hardly ever happen within a run.
 
-An equality leaves no room for luck: the mean norm M of S runs is above its expectation about as
-often as not. So what is stated of M allows for chance. With V the expected sum of variances and m
-the mean of one norm, Var M = (V' - m^2) / S with V' <= V, and by Cantelli's inequality, with chance
-1 - delta, M <= m + sqrt((V - m^2) (1 - delta) / (delta S)). The largest of it over m is
+The mean norm M of S runs exceeds its expectation about half of the time, so the statement about M
+allows for chance. With V the expected sum of variances and m the mean of one norm,
+Var M = (V' - m^2) / S with V' <= V, and by Cantelli's inequality, with probability 1 - delta,
+M <= m + sqrt((V - m^2) (1 - delta) / (delta S)). Maximised over m this is
 
     M  <=  sqrt( V (1 + (1 - delta) / (delta S)) ),   delta = 0.05; 2.2 sqrt(V) for five runs.
 
-V itself is taken from the same runs, as the mean of their sums.
+V is estimated from the same runs, as the mean of their sums.
 
-What can be tested of the lemma on a run is that tools come with the chances that p says: y_t is a
-bit of chance p*_t given all before, whatever the rows did since (`jaxret.theory.calibration`).
+A run can test one part of the lemma: tools must come with the probabilities p. Given all earlier
+rounds, y_t is a bit with probability p*_t, however the rows moved (`jaxret.theory.calibration`).
 
 Here q stands for q / tau. Letters: I items, d width, S seeds, T rounds.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from jaxret.evaluation.estimate import Estimate
-from jaxret.learners.learner import Rule
-from jaxret.learners.rank_one import coefficients, masked_logits
+from jaxret.learners.rank_one import Rule, coefficients, masked_logits
 from jaxret.runtime import over_items
 from jaxret.simulation.run import Run
 from jaxret.theory import assumptions, calibration
-from jaxret.theory.bounds import Bound
-from jaxret.theory.evidence import Evidence, norm2, p_label
+from jaxret.theory.assumptions import Evidence, norm2, p_label
+from jaxret.theory.bounds import Bound, Measured
 from jaxret.theory.replay import Line, Watch, one_hot_labels, replay
 from jaxret.types import Choice, Feedback, State
 
-DELTA = 0.05  # chance that the mean of the runs is above the stated value
-
-
-class Measured(NamedTuple):
-    """A bound, and what it bounds, seed by seed."""
-
-    bound: Bound
-    measured: Estimate
+DELTA = 0.05  # probability that the mean of the runs is above the stated value
 
 
 def watch(run: Run, evidence: Evidence) -> Watch:
-    """Sums up ``(c - g) q^T``, q not divided by tau."""
+    """Sums ``(c - g) q^T`` over the rounds, with q not divided by tau."""
     rule = evidence.rule
 
     def look(noise, state, line):
@@ -62,12 +54,15 @@ def watch(run: Run, evidence: Evidence) -> Watch:
 
 
 def lemma_3_1(run: Run, evidence: Evidence, seen: tuple[Any, Any] | None = None) -> Measured:
-    """The statement about a run with right bits, of a rank-one learner on plain queries.
+    """Computes the bound for a run with clean bits, of a rank-one learner on plain queries.
 
     Args:
       run: the run.
       evidence: of the same run.
-      seen: of a `watch` of this run, where it was played already.
+      seen: the result of a replay with `watch`; None: the run is replayed.
+
+    Returns:
+      the bound, and the norm of each seed.
     """
     rule = evidence.rule
     noise, _ = seen or replay(run, *watch(run, evidence))
@@ -101,10 +96,15 @@ def lemma_3_1(run: Run, evidence: Evidence, seen: tuple[Any, Any] | None = None)
 
 
 def off_gradient(rule: Rule, state: State, line: Line) -> Float[Array, " I"]:
-    """``c - (p - 1[labels])`` of a round.
+    """Computes ``c - (p - 1[labels])`` of one round.
+
+    Args:
+      rule: its tau and estimator are used.
+      state: before the round.
+      line: the round.
 
     Returns:
-      [I].
+      differences [I].
     """
     z = masked_logits(state, line.query, rule.tau)
     choice = Choice(line.item, line.propensity)

@@ -39,20 +39,17 @@ from jaxret.rules.estimators import expected_coefficients
 from jaxret.rules.policies import Policy
 from jaxret.rules.projections import ball, project
 from jaxret.theory import assumptions
-from jaxret.theory.assumptions import Assumption, at_most
-from jaxret.theory.bounds import Bound
-from jaxret.theory.comparators import proximal_losses
-from jaxret.theory.evidence import Evidence, distance2
-from jaxret.theory.gradient_noise import Measured
-from jaxret.theory.regret import losses
+from jaxret.theory.assumptions import Assumption, Evidence, at_most, distance2
+from jaxret.theory.bounds import Bound, Measured
+from jaxret.theory.comparators import losses, proximal_losses
 
-SHARES = (0.03, 0.1, 0.3, 0.6)  # x: of the bound that pays for the variance of the bits
+SHARES = (0.03, 0.1, 0.3, 0.6)  # values of x: share of the bound for the variance of the bits
 _PROBE = jnp.linspace(-2.0, 2.0, 8)
 _STEPS = 64
 
 
 class Solved(NamedTuple):
-    """Banditron's bound at the best of a few scales."""
+    """Banditron's bound at the best of a few scales s."""
 
     hinge: float  # each term over 1 - x
     start: float
@@ -67,7 +64,7 @@ class Solved(NamedTuple):
 
 
 def banditron(evidence: Evidence) -> Measured:
-    """Banditron's bound on the wrong tools of a run."""
+    """Computes Banditron's bound on the wrong tools of a run."""
     rule, stream = evidence.rule, evidence.stream
     epsilon = max(_explores(rule.policy), 1e-9)  # of another policy, 0: then void
     counts = np.bincount(np.asarray(stream.order)[0], minlength=len(stream.queries))
@@ -110,16 +107,19 @@ def solve_banditron(
     epsilon: float,
     radius: float | None,
 ) -> Solved:
-    """The bound for a stream, before any round of it.
+    """Computes Banditron's bound for a stream, before any of its rounds.
 
     Args:
-      theta_1: where the rows start.
-      queries: the different queries.
-      labels: one right tool each.
-      counts: how often each query comes.
+      theta_1: start of the rows [I, d].
+      queries: the different queries [N, d].
+      labels: the right tool of each query [N].
+      counts: number of exposures of each query [N].
       step: eta / tau, > 0.
-      epsilon: share of rounds with any tool, > 0.
-      radius: of the ball of the rows; None: rows are free.
+      epsilon: probability of a tool drawn uniformly, > 0.
+      radius: of the ball that holds the rows; None: rows are free.
+
+    Returns:
+      the terms of the bound at the best scale, and its comparator.
     """
     items, rounds = len(theta_1), float(counts.sum())
     longest2 = float((queries**2).sum(axis=1).max())
@@ -140,10 +140,15 @@ def solve_banditron(
 def hinges(
     u: Float[Array, "I d"], queries: Float[Array, "N d"], labels: Int[Array, " N"]
 ) -> Float[Array, " N"]:
-    """The multiclass hinge loss of every query: by how much U fails to lead by 1.
+    """Computes the multiclass hinge loss of every query: how far the label's lead is below 1.
+
+    Args:
+      u: rows [I, d].
+      queries: [N, d].
+      labels: the right tool of each query [N].
 
     Returns:
-      [N].
+      losses [N].
     """
     z = queries @ u.T
     rows = jnp.arange(len(z))
@@ -152,7 +157,7 @@ def hinges(
 
 
 def gaptron(evidence: Evidence) -> Measured:
-    """Gaptron's bound on the wrong tools of a run.
+    """Computes Gaptron's bound on the wrong tools of a run.
 
     U is the best of Theta_1, the run's comparator and the proximal one, their rows in the ball.
     """
@@ -162,7 +167,7 @@ def gaptron(evidence: Evidence) -> Measured:
     counts = np.bincount(np.asarray(stream.order)[0], minlength=len(stream.queries))
 
     def stated(u):
-        """The terms for one U, and the run with it."""
+        """Returns the terms for one U, and the evidence with that U."""
         against = evidence._replace(comparator=project(rule.projection, u))
         theirs = losses(against.comparator, stream.queries, stream.labels, tau=tau)
         terms = {
@@ -202,7 +207,7 @@ def gaptron(evidence: Evidence) -> Measured:
 
 @jax.jit
 def _near(first, queries, labels, counts, e, limit):
-    """The best of some U near ``first``, its summed hinge loss and ||first - U||^2 / (2 e).
+    """Returns the best of some U near ``first``, its summed hinge loss, ||first - U||^2 / (2 e).
 
     Subgradient steps of size e / k: the objective is strongly convex with modulus 1 / e.
     """
@@ -255,7 +260,7 @@ def _chances(policy: Policy, sharpness: float = 1.0) -> Float[Array, " I"]:
 
 
 def _explores(policy: Policy) -> float:
-    """The share of rounds with any tool, where the model is sure of its best one."""
+    """Returns the share of uniformly drawn tools where the best tool has nearly all probability."""
     return float(_chances(policy, 1e3).min()) * len(_PROBE)
 
 

@@ -1,8 +1,8 @@
-"""What can be said of a mixture of experts, for any sequence of queries, tools and bits.
+"""Bounds on the log loss of a mixture of experts, for any sequence of queries, tools and bits.
 
-L is the sum over rounds of ``-ln P(y_t | q_t, a_t)``: L_mix the mixture's, L_g expert g's, on the
-tools that the mixture showed and the bits that came back. Expert g on its own would have shown
-other tools, so L_g is not the loss of a run of its own.
+L is the sum over rounds of ``-ln P(y_t | q_t, a_t)``: L_mix of the mixture, L_g of expert g, on the
+tools that the mixture showed and the bits that came back. Expert g alone would have shown other
+tools, so L_g is not the loss of a run of expert g.
 
     against one expert    L_mix <= L_g + (ln(1 / prior_g) + share) / beta             for every g
                           share = (T - 1) ln(1 / (1 - alpha + alpha prior_g))
@@ -15,13 +15,12 @@ u_t over its sum W_t, and W_{T+1} >= u_{T+1} of every g. Each round divides
 ``-ln (W_{t+1} / W_t) = -ln sum_g w_g P_g^beta >= -beta ln sum_g w_g P_g`` for beta <= 1 (power
 means), the last being beta times the mixture's loss; summed, ``beta L_mix <= -ln u_{T+1}``. With
 the share the weight of g keeps at least ``1 - alpha + alpha prior_g`` of itself between two rounds,
-since no weight exceeds 1. beta > 1 turns the inequality round: no statement. Vovk (1990), Herbster
-and Warmuth (1998); the bits may be chosen by anyone, in view of all that was shown.
+since no weight exceeds 1. beta > 1 reverses the inequality: no statement. Vovk (1990), Herbster and
+Warmuth (1998); an adversary who sees all shown tools may choose the bits.
 
-The third: a round in which the mixture believed in the tool with 1/2 or more and failed costs ln 2
-or more. Of the wrong tools in which it did not believe nothing follows: an expert that is sure of
-no tool has a small loss and shows wrong tools for ever. So no bound here is one on the number of
-wrong tools shown.
+The third: a failure of a tool with P_mix >= 1/2 costs ln 2 or more. Nothing follows for wrong tools
+with a smaller P_mix: an expert that gives every tool a small probability has a small loss and shows
+wrong tools for ever. So none of these bounds the number of wrong tools shown.
 
 Letters: S seeds, T rounds, G experts, k switches.
 """
@@ -35,31 +34,32 @@ from jaxtyping import Float
 
 from jaxret.environments.environment import tools_change
 from jaxret.evaluation.estimate import Estimate
-from jaxret.learners.learner import Learner, Mixing
+from jaxret.learners.learner import Learner
+from jaxret.learners.mixture import Blend, blend_of
 from jaxret.runtime.validate import require
 from jaxret.simulation.run import Run
 from jaxret.theory.assumptions import Assumption, at_most
-from jaxret.theory.bounds import Bound
+from jaxret.theory.bounds import Bound, Measured
 from jaxret.types import Choice, Feedback
 
 
 class History(NamedTuple):
-    """A mixture round by round, of one seed."""
+    """The rounds of one seed of a mixture."""
 
-    weights: Float[np.ndarray, "T G"]  # with which it showed
+    weights: Float[np.ndarray, "T G"]  # before the round's update
     losses: Float[np.ndarray, "T G"]  # -ln P_g(y | q, a)
     mixed: Float[np.ndarray, " T"]  # -ln P_mix(y | q, a)
 
 
-class Measured(NamedTuple):
-    """A bound, and what it bounds, seed by seed."""
-
-    bound: Bound
-    measured: Estimate
-
-
 def against_one_expert(run: Run) -> Measured:
-    """The loss of the mixture against that of the best expert, of each seed."""
+    """Bounds the log loss of the mixture by that of the best expert of each seed.
+
+    Args:
+      run: of a mixture.
+
+    Raises:
+      ValueError: for another learner.
+    """
     mixing, losses = _mixing(run.learner), _losses(run)
     prior, rounds = np.asarray(mixing.prior), run.order.shape[1]
     start = -np.log(prior) / mixing.beta
@@ -83,7 +83,14 @@ def against_one_expert(run: Run) -> Measured:
 
 
 def sure_errors(run: Run) -> Measured:
-    """Rounds in which the mixture believed in the tool that it showed, and the tool failed."""
+    """Bounds the number of rounds in which a tool with P_mix >= 1/2 failed.
+
+    Args:
+      run: of a mixture.
+
+    Raises:
+      ValueError: for another learner.
+    """
     _mixing(run.learner)
     wrong = np.asarray(run.states.extra.sure, np.float64)[:, 1]
     value = Estimate.of(_losses(run)[:, 0] / np.log(2))
@@ -99,13 +106,19 @@ def sure_errors(run: Run) -> Measured:
     return Measured(bound, Estimate.of(wrong))
 
 
-def against_switches(history: History, mixing: Mixing, k: int) -> float:
-    """The least that the mixture's loss is bounded by through paths of experts with k switches.
+def against_switches(history: History, mixing: Blend, k: int) -> float:
+    """Computes the least bound on the mixture's loss over all paths of experts with k switches.
 
     Args:
       history: from `replayed`.
-      mixing: of the learner; beta = 1 and alpha > 0.
-      k: switches, 0 <= k < T.
+      mixing: of the learner; beta = 1, and alpha > 0 unless k = 0.
+      k: number of switches, 0 <= k < T.
+
+    Returns:
+      the bound.
+
+    Raises:
+      ValueError: for k, beta or alpha out of their ranges.
     """
     rounds, experts = history.losses.shape
     require("k", k, f"in 0 .. {rounds - 1}", lambda k: 0 <= k < rounds)
@@ -114,7 +127,7 @@ def against_switches(history: History, mixing: Mixing, k: int) -> float:
     prior = np.asarray(mixing.prior)
     stay = -np.log1p(-mixing.alpha * (1 - prior))
     turn = np.inf if k == 0 else -np.log(mixing.alpha * prior)
-    # best[j, g]: of paths with j switches so far that are with expert g now
+    # best[j, g]: least bound over paths with j switches so far that end at expert g
     best = np.full((k + 1, experts), np.inf)
     best[0] = -np.log(prior) + history.losses[0]
     for losses in history.losses[1:]:
@@ -125,11 +138,17 @@ def against_switches(history: History, mixing: Mixing, k: int) -> float:
 
 
 def replayed(run: Run, seed: int) -> History:
-    """Plays a seed of a run once more, with the tools and bits that it had, and keeps the weights.
+    """Replays one seed with its tools and bits, and records weights and losses of every round.
 
     Args:
-      run: of a mixture; its last state alone says nothing of the rounds before.
-      seed: one of the run's.
+      run: of a mixture, in a catalogue that stays.
+      seed: one of the seeds of the run.
+
+    Returns:
+      weights and losses of every round.
+
+    Raises:
+      ValueError: for another learner, a seed that did not run, or tools that came or went.
     """
     _mixing(run.learner)
     require("seed", seed, f"one of {list(run.seeds)}", run.seeds.__contains__)
@@ -158,7 +177,7 @@ def replayed(run: Run, seed: int) -> History:
 
 
 def _least_of_others(values: Float[np.ndarray, "k G"]) -> Float[np.ndarray, "k G"]:
-    """For each expert the least of the others' values."""
+    """Returns for each expert the least value of the other experts."""
     if values.shape[1] == 1:
         return np.full_like(values, np.inf)
     first, second = np.sort(values, axis=1)[:, :2].T
@@ -175,7 +194,7 @@ def _bits(between: float) -> Assumption:
     return at_most("rewards are bits: largest distance from 0 and 1", between, 0.0)
 
 
-def _mixing(learner: Learner) -> Mixing:
-    if learner.mixing is None:
+def _mixing(learner: Learner) -> Blend:
+    if (blend := blend_of(learner)) is None:
         raise ValueError(f"learner {learner.name!r} is no mixture: it has no experts")
-    return learner.mixing
+    return blend

@@ -1,4 +1,4 @@
-"""Theorem 5.1 for any projection, the sphere too: what projecting does is counted in (ours).
+"""Theorem 5.1 with the cost of its projection, for any projection and the sphere too (ours).
 
 With Theta_{t+1} = Pi(X_t), X_t = Theta_t - eta G_t, for any map Pi of rows, convex or not,
 
@@ -16,25 +16,25 @@ A row x of length r that is put on the sphere (radius 1), for u with ||u|| <= 1 
 
     delta = ||x / r - u||^2 - ||x - u||^2 = (1 - r)(1 + r - 2 k)
 
-r >= 1: delta <= 0, since k <= 1. A row that was too long is shortened, which is the projection onto
-the ball and helps. r < 1: delta > 0 just where k < (1 + r) / 2. Only rows that a step left too
-short and that are **stretched** back cost anything, unless they point to u already; in the ball
-none are, and the bound is Theorem 5.1 with what shortening saves counted in.
+r >= 1: delta <= 0, since k <= 1. The projection onto the ball shortens such a row and lowers the
+bound. r < 1: delta > 0 exactly where k < (1 + r) / 2. Only rows that a step left too short and that
+the projection **stretches** raise the bound, unless they already point to u; in the ball there are
+none, and the bound is Theorem 5.1 minus what shortening saves.
 
-What breaks on the sphere. A step pushes row i in by 1 - r = eta p_i <theta_i, q> + O(eta^2), so
-delta / (2 eta) = p_i <theta_i, q> (1 - k_i) + O(eta): not small as eta is. Stretching undoes the
-radial part of every gradient, and its cost is linear in T for a U at an angle. No step size mends
-that, so no rate follows; what it amounts to is measured.
+On the sphere a step shortens row i by 1 - r = eta p_i <theta_i, q> + O(eta^2), so that
+delta / (2 eta) = p_i <theta_i, q> (1 - k_i) + O(eta), which does not vanish with eta. Stretching
+undoes the radial part of every gradient, and its cost is linear in T for a U at an angle. No step
+size avoids the cost, so no rate follows, and the cost is measured.
 
-E_t is exact, not sampled: of Eq. (4) with right bits there are two outcomes, a = i* with chance p*,
-and a failure, whose c = p is the same whichever tool failed. A draw of a rare tool moves its row by
-1 / p*, which costs Theorem 5.1 eta / (2 p*); it is then shortened, and both together are bounded.
-They are never formed apart, but as
+E_t is exact, not sampled: Eq. (4) with clean bits has two outcomes, a = i* with probability p*, and
+a failure, whose c = p is the same for every tool that fails. A draw of a rare tool moves its row by
+1 / p*, which costs Theorem 5.1 eta / (2 p*); the row is then shortened, and the sum of both is
+bounded. The sum is never split, but computed as
 
     <E_t G_t, Theta_t - U> + (E_t ||Theta_{t+1} - U||^2 - ||Theta_t - U||^2) / (2 eta).
 
-So the value is that of `duality` for this U, plus E ||Theta_{T+1} - U||^2 / (2 eta) on average: a
-looser bound, whose terms say what the projection is worth.
+So the value is, on average, that of `duality` for this U plus E ||Theta_{T+1} - U||^2 / (2 eta): a
+looser bound, whose terms measure the cost of the projection.
 
 Here q stands for q / tau. Letters: I items, d width, S seeds, T rounds.
 """
@@ -45,20 +45,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxret.learners.learner import Rule
+from jaxret.evaluation.estimate import Estimate
+from jaxret.learners.rank_one import Rule
 from jaxret.simulation.run import Run
 from jaxret.theory import assumptions
-from jaxret.theory.assumptions import Assumption, at_most
+from jaxret.theory.assumptions import Assumption, Evidence, at_most, distance2
 from jaxret.theory.bounds import Bound, clean_variance
-from jaxret.theory.evidence import Evidence, distance2
-from jaxret.theory.regret import over_seeds
 from jaxret.theory.replay import Watch, replay, rows_there
 
-_RARE = 1e-12  # chances below are taken for it where a step is divided by them
+_RARE = 1e-12  # lower bound of the probabilities that a step is divided by
 
 
 def watch(run: Run, evidence: Evidence) -> Watch:
-    """Says `expected_costs` of each round."""
+    """Returns `expected_costs` of each round."""
     rule = evidence.rule
     u, here = jnp.asarray(evidence.comparator), rows_there(run.task)
     places = jnp.zeros(len(run.task.ids), jnp.int32).at[here].set(jnp.arange(len(here)))
@@ -71,23 +70,26 @@ def watch(run: Run, evidence: Evidence) -> Watch:
 
 
 def with_projection(run: Run, evidence: Evidence, seen: tuple[Any, Any] | None = None) -> Bound:
-    """The statement about a run.
+    """Computes the bound for a run of a rank-one learner on plain queries.
 
     Args:
-      run: of a rank-one learner on plain queries.
+      run: the run.
       evidence: of the same run; its comparator is U.
-      seen: of a `watch` of this run, where it was played already.
+      seen: the result of a replay with `watch`; None: the run is replayed.
+
+    Returns:
+      the bound, with the terms start, shortened steps and stretched rows.
     """
     rule, eta = evidence.rule, float(evidence.rule.eta)
     _, (total, stretched) = seen or replay(run, *watch(run, evidence))
     start = np.full(len(total), distance2(evidence) / (2.0 * eta))
     stretched, total = stretched.sum(axis=1), total.sum(axis=1)
     terms = {"start": start, "steps, shortened": total - stretched, "stretched rows": stretched}
-    value = over_seeds(start + total)
+    value = Estimate.of(start + total)
     return Bound(
         name="Theorem 5.1, projection counted",
         value=value.mean,
-        stderr=value.stderr,
+        stderr=value.error,
         terms={name: float(values.mean()) for name, values in terms.items()},
         assumptions=(
             assumptions.same_start(evidence),
@@ -110,17 +112,17 @@ def expected_costs(
     label: Any,
     u: Float[Array, "I d"],
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """``E_t[eta/2 ||G_t||^2 + Delta_t / (2 eta)]`` of Eq. (4), and the part of stretched rows.
+    """Computes ``E_t[eta/2 ||G_t||^2 + Delta_t / (2 eta)]`` of Eq. (4) for one round.
 
     Args:
-      rule: its projection, tau and eta are used; its estimator is taken to be Eq. (4).
-      theta: before the round.
-      query: q, not divided by tau.
+      rule: its projection, tau and eta are used; its estimator is assumed to be Eq. (4).
+      theta: rows before the round [I, d].
+      query: q [d], not divided by tau.
       label: i*.
-      u: U.
+      u: U [I, d].
 
     Returns:
-      both, [].
+      the expectation [], and the part of it due to stretched rows [].
     """
     z = theta @ query / rule.tau
     p = jnp.exp(z - z.max())
@@ -136,15 +138,16 @@ def expected_costs(
     }
     moved, stretched = 0.0, 0.0
     reached = p - right / jnp.maximum(p_right, _RARE)
-    for chance, c in ((p_right, reached), (1.0 - p_right, p)):
+    for probability, c in ((p_right, reached), (1.0 - p_right, p)):
         closer, stretch = _after(rule, row, c)
-        moved, stretched = moved + chance * closer.sum(), stretched + chance * stretch.sum()
+        moved = moved + probability * closer.sum()
+        stretched = stretched + probability * stretch.sum()
     linear = (p - right) @ (row["theta_q"] - row["q_u"]) / rule.tau
     return linear + moved / (2.0 * rule.eta), stretched / (2.0 * rule.eta)
 
 
 def _after(rule: Rule, row: dict[str, Array], c: Float[Array, " I"]):
-    """``||pi(x) - u||^2 - ||theta - u||^2`` of every row, and Delta where it was stretched."""
+    """Returns ``||pi(x) - u||^2 - ||theta - u||^2`` of every row, and Delta of stretched rows."""
     e = rule.eta / rule.tau * c
     length2 = row["theta2"] - 2.0 * e * row["theta_q"] + e**2 * row["q2"]
     x_u = row["theta_u"] - e * row["q_u"]
@@ -157,7 +160,7 @@ def _after(rule: Rule, row: dict[str, Array], c: Float[Array, " I"]):
 
 
 def _same_failure(rule: Rule) -> Assumption:
-    """What a failure teaches is ``c = p``, whichever tool failed: on a probe."""
+    """Assumes ``c = p`` after a failure, whichever tool failed; measured on a probe."""
     probes = [assumptions.failure_on_probe(rule.estimator, item) for item in (0, 7)]
     off = np.max([np.abs(c - p).max() for p, c in probes])
     return at_most("a failure teaches c = p: off by", off, 1e-3)

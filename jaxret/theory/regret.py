@@ -1,79 +1,69 @@
-"""Cumulative loss, and regret against a fixed Theta   (ORAG Sections 2.2 and 5).
+"""Regret of a run against one fixed Theta, known in hindsight   (ORAG Sections 2.2 and 5).
 
-    l(Theta; (q, i*)) = -log softmax(Theta q / tau)_{i*}
     Reg_T(U) = sum_{t <= T} l(Theta_t; (q_t, i_t*)) - sum_{t <= T} l(U; (q_t, i_t*))
 
-With several labels l is averaged over them, exactly as a trace records it.
+    regret(run).final                                   against the comparator that fits
 
-Letters: I items, d width, N queries, L labels, T rounds, S seeds.
+The comparator is one Theta that scores the queries as they come, whatever else the learner moves:
+the best rows in the ball where the learner projects onto a ball, else the proximal comparator. For
+a learner without a rule, whose projection is unknown, the comparator is the best Theta whose rows
+are no longer than the longest row of Theta_1. Tools that are absent in all rounds are left out.
+
+Letters: I items, d width, N queries, S seeds, T rounds.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
-from jaxret.runtime import over_items
-from jaxret.simulation.trace import measure
-
-_CHUNK = 256  # queries at a time: the logits of all queries at once need not fit in memory
-
-
-class Estimate(NamedTuple):
-    """A mean over seeds."""
-
-    mean: float
-    stderr: float  # NaN for a single seed
+from jaxret.evaluation.estimate import Estimate
+from jaxret.learners.rank_one import Rule, rule_of
+from jaxret.runtime.validate import require
+from jaxret.simulation.run import Run
+from jaxret.task import Task
+from jaxret.theory import comparators
+from jaxret.theory.comparators import Comparator, losses
 
 
-def losses(
-    theta: Float[Array, "I d"],
-    queries: Float[Array, "N d"],
-    labels: Int[Array, "N L"],
-    *,
-    tau: float | Float[Array, ""],
-    available: Bool[Array, " I"] | None = None,
-) -> Float[Array, " N"]:
-    """The loss of one Theta on every query, in chunks; differentiable in ``theta``.
+@dataclass(frozen=True, eq=False, repr=False)
+class Regret:
+    """The cumulative loss of a run minus that of one Theta."""
 
-    Args:
-      theta: any item embeddings.
-      queries: [N, d].
-      labels: [N, L], -1 pads; a query without labels costs 0.
-      tau: temperature, > 0.
-      available: items that are there; None means all.
+    curve: Float[np.ndarray, "S T"]
+    comparator: Comparator
 
-    Returns:
-      [N].
-    """
-    here = jnp.ones(theta.shape[0], bool) if available is None else available
+    @property
+    def final(self) -> Estimate:
+        """The regret of each seed after the last round."""
+        return Estimate.of(self.curve[:, -1])
 
-    @jax.checkpoint  # a gradient recomputes a chunk's logits, and so needs no more memory
-    def loss(query_and_labels):
-        query, its_labels = query_and_labels
-        return measure(over_items.masked(theta @ query / tau, here), its_labels, None).loss
-
-    return lax.map(loss, (queries, labels), batch_size=_CHUNK)
+    def __repr__(self) -> str:
+        doubt = "" if self.comparator.converged else " (the comparator did not converge)"
+        return f"regret {self.final} after {self.curve.shape[1]:,} rounds{doubt}"
 
 
-def regret(
+def cumulative_regret(
     trace_losses: Float[ArrayLike, "*S T"],
     comparator_losses: Float[ArrayLike, " N"],
     order: Int[ArrayLike, "*S T"],
 ) -> Float[np.ndarray, "*S T"]:
-    """Regret after each round, summed on the host in float64.
+    """Sums the differences of losses over the rounds, on the host in float64.
 
     Args:
-      trace_losses: `Trace.loss`, of one run or of several.
-      comparator_losses: `losses` of the comparator.
-      order: the query of each round; rounds of -1 were not run and add nothing.
+      trace_losses: `Trace.loss` of one run [T] or of several [S, T].
+      comparator_losses: the comparator's loss on each query [N].
+      order: the query of each round, in the shape of ``trace_losses``; rounds with -1 add nothing.
 
     Returns:
-      [T], or [S, T].
+      the regret after each round [T] or [S, T].
+
+    Raises:
+      ValueError: for losses and order of different shapes.
     """
     order, losses_of_run = np.asarray(order), np.asarray(trace_losses, np.float64)
     compared = np.asarray(comparator_losses, np.float64)[order]
@@ -84,9 +74,160 @@ def regret(
     return np.cumsum(np.where(order >= 0, losses_of_run - compared, 0.0), axis=-1)
 
 
-def over_seeds(values: Float[np.ndarray, " S"]) -> Estimate:
-    """Mean and standard error of one number a seed."""
-    values = np.asarray(values, np.float64)
-    n = values.size
-    stderr = values.std(ddof=1) / np.sqrt(n) if n > 1 else np.nan
-    return Estimate(mean=float(values.mean()), stderr=float(stderr))
+def regret(
+    run: Run,
+    against: Float[ArrayLike, "I d"] | Comparator | None = None,
+    *,
+    tau: float | None = None,
+) -> Regret:
+    """Measures the cumulative regret of every seed of a run.
+
+    Args:
+      run: of a learner with a softmax.
+      against: one Theta [I, d] for all seeds, or a comparator; None: the comparator that fits the
+        learner's projection.
+      tau: temperature of the comparator, > 0, for a learner that is not rank one; None: that of
+        the learner's rule.
+
+    Returns:
+      the regret after each round, and the comparator.
+
+    Raises:
+      ValueError: for a learner without a softmax; for one without a rule where ``tau`` is not
+        given, or with a rule where it is; for a run in which tools came or went; for a Theta of
+        another shape.
+    """
+    tau, task = temperature(run, tau), start_of(run)
+    if against is None:
+        against = comparator(run, tau=tau if rule_of(run.learner) is None else None)
+    elif not isinstance(against, Comparator):
+        against = _given(jnp.asarray(against), run)
+    theirs = losses(against.theta, jnp.asarray(task.queries), jnp.asarray(task.labels), tau=tau)
+    return Regret(cumulative_regret(run.trace.loss, theirs, run.order), against)
+
+
+def comparator(run: Run, *, tau: float | None = None) -> Comparator:
+    """Finds the comparator of a run: the best rows in a ball, or the proximal comparator.
+
+    Args:
+      run: of a learner with a softmax.
+      tau: temperature of the comparator, > 0, for a learner that is not rank one; None: that of
+        the learner's rule.
+
+    Returns:
+      the comparator.
+
+    Raises:
+      ValueError: for a learner without a softmax or a temperature; for a run in which tools came
+        or went; for a rule with eta = 0 that does not project onto a ball.
+    """
+    tau, task = temperature(run, tau), start_of(run)
+    counts = np.bincount(run.order[0], minlength=len(task)).astype(np.float32)
+    radius = ball_radius(run)
+    find: Callable[..., Comparator]
+    if radius is not None:
+        find = jax.jit(comparators.in_ball, static_argnames=("tau", "radius"))
+        rows = {"radius": radius, "theta_0": task.theta}
+        return find(task.queries, task.labels, tau=tau, counts=counts, **rows)
+    eta = float(_rule(run).eta)
+    if not eta > 0:
+        raise ValueError(f"{run.name} has eta = 0: no proximal comparator belongs to it")
+    find = jax.jit(comparators.proximal, static_argnames=("tau", "eta"))
+    return find(task.queries, task.labels, task.theta, tau=tau, eta=eta, counts=counts)
+
+
+def ball_radius(run: Run) -> float | None:
+    """Returns the radius of the ball that holds the comparator; None: its rows are free.
+
+    Args:
+      run: its learner's projection decides; without a rule the longest row of Theta_1 does.
+    """
+    if (rule := rule_of(run.learner)) is None:
+        return float(np.linalg.norm(start_of(run).theta, axis=1).max())
+    projection = rule.projection
+    is_ball = projection.convex and projection.radius is not None
+    return float(projection.radius) if is_ball else None
+
+
+def temperature(run: Run, tau: float | None) -> float:
+    """Returns the temperature of a run's comparator.
+
+    Args:
+      run: of a learner with a softmax.
+      tau: given by the caller, > 0; None: that of the learner's rule.
+
+    Raises:
+      ValueError: for a learner without a softmax; for one without a rule where ``tau`` is None, or
+        with a rule where it is not.
+    """
+    rule = rule_of(run.learner)
+    if run.learner.logits is None:
+        raise ValueError(f"{run.name} has no softmax: so it has no loss, regret or bounds")
+    if rule is not None and tau is not None:
+        raise ValueError(f"{run.name} is rank one and has tau = {float(rule.tau):g}: give no other")
+    if rule is not None:
+        return float(rule.tau)
+    if tau is None:
+        raise ValueError(
+            f"{run.name} is no rank-one rule: give the temperature of its comparator, tau="
+        )
+    require("tau", tau, "> 0", lambda x: x > 0)
+    return float(tau)
+
+
+def start_of(run: Run) -> Task:
+    """Returns the task as the run started: Theta_1 projected, and no absent tools.
+
+    Args:
+      run: in which no tool came or went.
+
+    Raises:
+      ValueError: where tools came or went.
+    """
+    world, task = run.environment, run.task
+    if world.arrives is not None or world.leaves is not None:
+        raise ValueError(
+            f"tools came or went while {run.name} ran: regret is that against one Theta, for a "
+            "catalogue that stays"
+        )
+    projected = run.learner.init(jnp.asarray(task.theta)).theta
+    start = replace(task, theta=np.asarray(projected))
+    if task.available is None:
+        return start
+    here = np.flatnonzero(task.available)
+    positions = np.full(len(task.ids) + 1, -1, np.int32)  # the last one stands for padding
+    positions[here] = np.arange(len(here))
+    return replace(
+        start,
+        ids=tuple(task.ids[row] for row in here),
+        theta=start.theta[here],
+        labels=positions[task.labels],
+        available=None,
+        documents=None,
+    )
+
+
+def _rule(run: Run) -> Rule:
+    rule = rule_of(run.learner)
+    assert rule is not None  # `ball_radius` is None for a rule alone
+    return rule
+
+
+def _given(theta: Float[Array, "I d"], run: Run) -> Comparator:
+    """Wraps any Theta: nothing was minimised, so nothing is certified."""
+    if theta.shape != run.task.theta.shape:
+        have, want = list(theta.shape), list(run.task.theta.shape)
+        raise ValueError(f"against must be rows {want}, a line for each tool, got {have}")
+    if run.task.available is not None:
+        theta = theta[run.task.available]
+    unknown = jnp.asarray(jnp.nan)
+    return Comparator(
+        theta=theta,
+        loss=unknown,
+        objective=unknown,
+        gradient_norm=unknown,
+        iterations=jnp.asarray(0),
+        converged=jnp.asarray(True),
+        distance=unknown,
+        gap=unknown,
+    )

@@ -1,7 +1,7 @@
-"""Plays a seed of a run once more, with the tools and bits that it had, to look into its rounds.
+"""Replays runs with the tools and bits that they had, to read the state of every round.
 
-A `Trace` holds a few numbers a round. What needs the state of every round, as the sums of all
-gradients do, is gathered here as the rounds go by, and no state is kept.
+A `Trace` holds a few numbers a round. Quantities that need the states, such as sums of gradients,
+are accumulated during a replay, so that no state is stored.
 
 Letters: I items, d width, T rounds, S seeds.
 """
@@ -14,17 +14,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxret.environments.environment import Environment, effects_with
 from jaxret.simulation.run import Run
 from jaxret.task import Task
 from jaxret.types import Choice, Feedback, State
 
-#: Methods of the effects that change queries, labels, tools or the order in which bits arrive.
-_MOVING = ("available_at", "queries_at", "labels_at", "is_observed", "deliver", "change")
+#: Parts of an environment that change queries, labels, tools or the order of the bits.
+_MOVING = ("arrives", "leaves", "rotation", "drift", "censoring", "delay", "rewriting", "restart")
 
 
 class Line(NamedTuple):
-    """What a round was about."""
+    """One round of a run."""
 
     query: Float[Array, " d"]
     labels: Int[Array, " L"]  # -1 pads
@@ -33,27 +32,29 @@ class Line(NamedTuple):
     reward: Float[Array, ""]
 
 
-#: (what was gathered, the state before the round's update, the round) -> what is gathered, and
-#: something of this round.
+#: (accumulated, state before the round's update, round) -> (accumulated, value of the round)
 Look = Callable[[Any, State, Line], tuple[Any, Any]]
 
 
 class Watch(NamedTuple):
-    """Somebody who looks on."""
+    """A quantity that a replay computes."""
 
-    start: Any  # what is gathered before the first round
+    start: Any  # accumulated before the first round
     look: Look
 
 
 def replay_for(run: Run, watches: Mapping[str, Watch]) -> dict[str, tuple[Any, Any]]:
-    """Plays every seed once for several who look on.
+    """Replays every seed once for several quantities.
 
     Args:
-      run: as in `replay`.
-      watches: by name.
+      run: in an environment where queries, labels and tools stay and bits come in their rounds.
+      watches: the quantities, by name.
 
     Returns:
-      what `replay` returns, by name.
+      name -> (accumulated, with a leading axis [S]; values of the rounds [S, T]).
+
+    Raises:
+      ValueError: for another environment.
     """
 
     def look(gathered, state, line):
@@ -66,22 +67,21 @@ def replay_for(run: Run, watches: Mapping[str, Watch]) -> dict[str, tuple[Any, A
 
 
 def replay(run: Run, start: Any, look: Look) -> tuple[Any, Any]:
-    """Plays every seed once more.
+    """Replays every seed for one quantity.
 
     Args:
-      run: in an environment where queries, right tools and tools stay as they are, and each bit
-        comes in its round.
-      start: what is gathered before the first round.
-      look: what to gather.
+      run: in an environment where queries, labels and tools stay and bits come in their rounds.
+      start: accumulated before the first round.
+      look: computes the quantity from each round.
 
     Returns:
-      what was gathered, with a leading axis [S], and what was said of each round, [S, T]; on the
-      host, in float64.
+      accumulated, with a leading axis [S], and the values of the rounds [S, T]; on the host, in
+      float64.
 
     Raises:
       ValueError: for another environment.
     """
-    if moving := _moving(run.environment):
+    if moving := [name for name in _MOVING if getattr(run.environment, name) is not None]:
         raise ValueError(
             f"{run.name} ran with {', '.join(moving)}: its rounds cannot be played once more"
         )
@@ -109,26 +109,27 @@ def replay(run: Run, start: Any, look: Look) -> tuple[Any, Any]:
     return jax.tree.map(lambda *leaves: np.stack(leaves).astype(np.float64), *seeds)
 
 
-def _moving(environment: Environment) -> list[str]:
-    """Names what changes queries, labels, tools or the order in which bits arrive."""
-    times = [name for name in ("arrives", "leaves") if getattr(environment, name) is not None]
-    return times + [one.name for one in effects_with(environment, *_MOVING)]
+def rows_there(task: Task) -> Int[np.ndarray, " n"]:
+    """Returns the rows of the available tools.
 
-
-def rows_there(task: Task) -> Int[np.ndarray, " I"]:
-    """The rows of the tools that are there.
+    Args:
+      task: its ``available`` decides.
 
     Returns:
-      positions [I].
+      positions [n].
     """
     return np.arange(len(task.ids)) if task.available is None else np.flatnonzero(task.available)
 
 
 def one_hot_labels(labels: Int[Array, " L"], like: Float[Array, " I"]) -> Float[Array, " I"]:
-    """``1[labels] / L``: what the gradient of a loss that is averaged over the labels takes off p.
+    """Computes ``1[labels] / L``, which the gradient of the averaged loss subtracts from p.
+
+    Args:
+      labels: [L], -1 pads.
+      like: logits [I], minus infinity for absent items; absent labels do not count.
 
     Returns:
-      [I].
+      weights [I], which sum to 1 where a label is available.
     """
     hot = (jnp.arange(like.shape[0])[:, None] == labels[None, :]).any(axis=1).astype(like.dtype)
     hot = hot * jnp.isfinite(like)

@@ -1,13 +1,13 @@
-"""SquareCB's regret, and what its run says of the assumption that it rests on.
+"""Bounds on the wrong tools that SquareCB shows, and a test of the assumption they need.
 
-f_t(a) is the predicted chance of success, kept in [0, 1], g_t(a) before that, and f*(q, a) = E[y |
-q, a] the true one; x = (q, 1). Tools are drawn by inverse gaps, p_a = 1 / (K + gamma gap_a). For
-any f_t and any f* (Foster and Rakhlin 2020, Lemma 3),
+f_t(a) is the predicted probability of success, g_t(a) the prediction before clipping to [0, 1], and
+f*(q, a) = E[y | q, a] the true probability; x = (q, 1). Tools are drawn by inverse gaps, p_a = 1 /
+(K + gamma gap_a). For any f_t and any f* (Foster and Rakhlin 2020, Lemma 3),
 
     sum_a p_a (f*(a*) - f*(a)) <= 2 K / gamma + gamma/4 sum_a p_a (f_t(a) - f*(a))^2.        (1)
 
 **From its regression.** Where right tools always work and wrong ones never do, f*(q, a) is the bit
-of a, so (1) on average over draws needs nothing else:
+of a, and the expectation of (1) over the draws gives
 
     E wrong tools <= 2 K T / gamma + gamma/4 E sum_t (f_t(a_t) - y_t)^2.
 
@@ -16,8 +16,8 @@ e_t = g_t(a_t) - y_t has, by ||W_t - W*||^2 telescoped (projections onto the bal
 
     2 sum_t e_t (g_t - f*) <= A,     A = ||W_1 - W*||^2 / eta + eta sum_t e_t^2 ||x_t||^2.
 
-On average e_t is g_t - f*, so E sum_t (g_t - f*)^2 <= E A / 2: half of what the theorem's way
-through the regret of the square loss gives, and then by (1)
+The expectation of e_t is g_t - f*, so E sum_t (g_t - f*)^2 <= E A / 2, half of the value that the
+theorem derives from the regret of the square loss. Then by (1)
 
     E wrong tools <= 2 K T / gamma + gamma/8 E A,
     ||W_1 - W*||^2 <= sum_a (1 + ||theta_1a||)^2 + 4,
@@ -29,11 +29,12 @@ as |theta* q| <= 1 keeps b* within [-1, 2], and b_1 = 0. ||q|| <= 1 throughout.
 
     |sum (y_t - g_t)| <= sqrt(n (A + ln(1/delta) / 2)) + sqrt(n ln(1/delta) / 2).
 
-Deciles of the predictions that are further off **refute realizability**, with a p-value: the least
-delta at which one is, times the number of deciles and of what n may be, unknown beforehand.
-`calibration.by_decile` asks for more, that predictions are chances in every round already: it finds
-far smaller errors, but a learner that is still learning fails it where f* is in the class. Passing
-either proves nothing.
+A decile of the predictions with a larger difference **refutes realizability**. The p-value is the
+least delta that some decile exceeds, times the number of deciles and times T, the number of values
+that n may have, since n is not known beforehand. `calibration.by_decile` tests a stronger
+hypothesis, that the predictions are probabilities in every round: it finds far smaller errors, but
+a learner that is still learning fails it although f* is in the class. Passing either test proves
+nothing.
 
 Letters: K tools, S seeds, T rounds.
 """
@@ -47,40 +48,46 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxret.evaluation.estimate import Estimate
-from jaxret.learners.bandits.inverse_gap import inverse_gap, squarecb
+from jaxret.learners.bandits import inverse_gap
+from jaxret.learners.bandits.inverse_gap import squarecb
 from jaxret.learners.learner import Learner
 from jaxret.simulation.run import Run
 from jaxret.theory import calibration
 from jaxret.theory.assumptions import FALSE_ALARM, Assumption, at_most
-from jaxret.theory.bounds import Bound
+from jaxret.theory.bounds import Measured, from_terms
 from jaxret.theory.calibration import Decile
-from jaxret.theory.gradient_noise import Measured
-from jaxret.theory.regret import over_seeds
 from jaxret.theory.replay import replay, rows_there
 
 _CLOSE = 1e-2  # rounding of recorded propensities against those of a replay
 
 
 class History(NamedTuple):
-    """What a run predicted of the tools that it showed."""
+    """Predictions for the tools that a run showed."""
 
     linear: Float[np.ndarray, "S T"]  # g_t(a_t)
     bits: Float[np.ndarray, "S T"]
-    off: float  # recorded propensities and inverse gaps of the predictions, |ratio - 1|
+    off: float  # largest |ratio - 1| of recorded propensities to inverse gaps of the predictions
 
     @property
     def predictions(self) -> Float[np.ndarray, "S T"]:
-        """f_t(a_t), in [0, 1]."""
+        """The clipped predictions f_t(a_t) [S, T]."""
         return np.clip(self.linear, 0.0, 1.0)
 
 
 def is_squarecb(learner: Learner) -> bool:
-    """Whether the preset of that name made it."""
+    """Returns whether the preset `squarecb` made a learner."""
     return learner.facts.origin is not None and learner.facts.origin[0] == squarecb.__name__
 
 
 def statements(run: Run) -> list[Measured]:
-    """Both bounds on the wrong tools shown."""
+    """Computes both bounds on the wrong tools shown.
+
+    Args:
+      run: of SquareCB.
+
+    Raises:
+      ValueError: for another learner, or a run that cannot be replayed.
+    """
     found, (gamma, eta) = history(run), _settings(run.learner)
     task, here = run.task, rows_there(run.task)
     theta_1 = np.asarray(run.learner.init(jnp.asarray(task.theta)).theta)[here]
@@ -104,18 +111,25 @@ def statements(run: Run) -> list[Measured]:
     refuted = _realizable(found, descent)
     wrong = Estimate.of((1.0 - np.asarray(run.trace.success, np.float64)).sum(axis=1))
     return [
-        Measured(_bound("SquareCB, if realizable", realizable, (*common, refuted)), wrong),
-        Measured(_bound("SquareCB, from its regression", by_regression, common), wrong),
+        Measured(from_terms("SquareCB, if realizable", realizable, *common, refuted), wrong),
+        Measured(from_terms("SquareCB, from its regression", by_regression, *common), wrong),
     ]
 
 
 def history(run: Run) -> History:
-    """Plays a run of SquareCB once more, for what it predicted."""
+    """Replays a run of SquareCB and records its predictions.
+
+    Args:
+      run: of SquareCB.
+
+    Raises:
+      ValueError: for another learner, or a run that cannot be replayed.
+    """
     gamma, _ = _settings(run.learner)
 
     def look(nothing, state, line):
         means = state.theta @ line.query + state.extra
-        chances = inverse_gap(jnp.clip(means, 0.0, 1.0), state.available, gamma)
+        chances = inverse_gap.inverse_gap(jnp.clip(means, 0.0, 1.0), state.available, gamma)
         return nothing, (means[line.item], line.propensity / chances[line.item])
 
     _, (linear, ratio) = replay(run, (), look)
@@ -123,19 +137,29 @@ def history(run: Run) -> History:
 
 
 def deciles(run: Run) -> tuple[Decile, ...]:
-    """How far SquareCB's predictions were chances of success, decile by decile."""
+    """Tests by decile whether SquareCB's predictions were probabilities of success.
+
+    Args:
+      run: of SquareCB.
+    """
     found = history(run)
     return calibration.by_decile(found.predictions, found.bits)
 
 
 def realizability(found: History, descent: Float[np.ndarray, " S"]) -> float:
-    """p of realizability with learning allowed for, over all deciles and seeds.
+    """Computes the p-value of realizability for a learner that is still learning.
+
+    The least p over deciles and seeds is multiplied by the number of these tests, and by the number
+    of rounds, since how many rounds fall into a decile is not known beforehand.
 
     Args:
       found: of the run.
-      descent: A of each seed.
+      descent: A of each seed [S].
+
+    Returns:
+      the p-value, at most 1.
     """
-    edges, place = calibration.places(found.predictions)
+    edges, place = calibration.deciles_of(found.predictions)
     rounds = found.bits.shape[1]
     off = (found.bits - found.linear)[:, rounds - place.shape[1] :]
     least, tests = 1.0, 0
@@ -163,16 +187,10 @@ def _right_bits(run: Run) -> Assumption:
 
 
 def _settings(learner: Learner) -> tuple[float, float]:
-    """gamma / K and eta."""
+    """Returns gamma / K and eta of a learner that `squarecb` made."""
     if not is_squarecb(learner) or learner.facts.origin is None:
         raise ValueError(f"learner {learner.name!r} was not made by the preset squarecb")
     given = json.loads(learner.facts.origin[1])
     standard = {name: p.default for name, p in inspect.signature(squarecb).parameters.items()}
     settings = standard | given
     return float(settings["gamma"]), float(settings["eta"])
-
-
-def _bound(name: str, terms: dict, assumed: tuple[Assumption, ...]) -> Bound:
-    total = over_seeds(np.sum(list(terms.values()), axis=0))
-    means = {term: float(values.mean()) for term, values in terms.items()}
-    return Bound(name, total.mean, total.stderr, means, assumed)

@@ -1,10 +1,10 @@
-"""What the theory says of a run: every statement that applies, held against what was measured.
+"""Gives every statement of the theory that applies to a run, next to the measured quantity.
 
-    for statement in bounds(run): print(statement)      value, measured, whether it holds
+    for statement in bounds(run): print(statement)      bound, terms, assumptions, measured value
 
-Which statements: see `bounds`. A statement whose assumptions fail, or whose comparator was not
-found to the certified gap, does not hold: its value then says nothing. Tools that are absent
-throughout are left out; where tools come or go, no statement applies.
+`bounds` lists the statements. One whose assumptions fail, or whose comparator was not found to the
+certified gap, does not hold, and its value means nothing. Tools that are absent in all rounds are
+left out; no statement applies where tools come or go.
 
 Letters: I items, d width, S seeds, T rounds.
 """
@@ -18,22 +18,16 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from jaxret.evaluation.estimate import Estimate
+from jaxret.learners.mixture import blend_of
+from jaxret.learners.rank_one import rule_of
 from jaxret.simulation.run import Run
 from jaxret.theory import bounds as theorems
-from jaxret.theory import (
-    corollaries,
-    duality,
-    gradient_noise,
-    mistakes,
-    mixture,
-    projected,
-    square_loss,
-)
-from jaxret.theory.bounds import Bound
+from jaxret.theory import duality, gradient_noise, mistakes, mixture, projected, square_loss
+from jaxret.theory.assumptions import Evidence
+from jaxret.theory.bounds import Bound, Measured
 from jaxret.theory.comparators import Comparator
-from jaxret.theory.evidence import Evidence
+from jaxret.theory.regret import Regret, ball_radius, regret, start_of, temperature
 from jaxret.theory.replay import replay_for
-from jaxret.theory.run_regret import Regret, regret, rule_of, there
 from jaxret.types import Stream
 
 WRONG = "wrong tools"
@@ -41,12 +35,12 @@ WRONG = "wrong tools"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Statement:
-    """A bound on something of a run, and what was measured of it."""
+    """An upper bound on a quantity of a run, and the measured quantity."""
 
     bound: Bound
-    estimate: Estimate  # of each seed
+    estimate: Estimate  # the measured quantity of each seed
     quantity: str = "regret"
-    regret: Regret | None = None  # where it is regret that is bounded
+    regret: Regret | None = None  # None: another quantity is bounded
 
     @property
     def name(self) -> str:
@@ -54,7 +48,7 @@ class Statement:
 
     @property
     def value(self) -> float:
-        """What may be measured at most."""
+        """The upper bound."""
         return self.bound.value
 
     @property
@@ -64,7 +58,7 @@ class Statement:
 
     @property
     def holds(self) -> bool:
-        """Whether every assumption does, and the comparator of a regret converged."""
+        """Whether no assumption is refuted and the comparator of a regret converged."""
         return self.bound.holds and self._converged
 
     @property
@@ -77,43 +71,51 @@ class Statement:
 
 
 def bounds(
-    run: Run, against: Float[ArrayLike, "I d"] | Comparator | None = None
+    run: Run,
+    against: Float[ArrayLike, "I d"] | Comparator | None = None,
+    *,
+    tau: float | None = None,
 ) -> list[Statement]:
-    """Gives every statement that applies to a run, its assumptions measured on it.
+    """Computes every statement that applies to a run and measures its assumptions on the run.
 
-    Of a rank-one rule on plain queries, with clean labels: Theorem 5.1, Corollary 5.2, Theorem 5.1
-    with its projection counted (ours, for the sphere too) and Lemma 3.1; of Banditron and Gaptron
-    also their bounds on wrong tools. With noisy labels: Theorem B.2, Corollary B.3, and where less
-    than half of them are wrong the bound of the debiased estimator (ours). Where a judge rewards,
-    its noise rate is the share of rounds in which it contradicted the labels; the assumptions then
-    say whether it errs as the theory wants it to.
+    A rank-one rule on plain queries with clean labels: Theorem 5.1, Corollary 5.2, Theorem 5.1 with
+    the cost of its projection (ours, for the sphere too) and Lemma 3.1; for Banditron and Gaptron
+    also their bounds on wrong tools. With noisy labels: Theorem B.2, Corollary B.3, and, where less
+    than half of the bits are wrong, the bound of the debiased estimator (ours). Where a judge
+    rewards, the noise rate is the share of rounds in which the judge contradicted the labels, and
+    the assumptions test whether its errors are those of the theory.
 
-    Of any rule with a temperature, query maps and preconditioners included: duality (ours). A
-    mixture: its log loss against its best expert's, and the errors of which it was sure. SquareCB:
-    its wrong tools, from its regression's loss and if its class is realizable.
+    Every rule with a softmax, query maps, preconditioners and rules of one's own included: duality
+    (ours). A mixture: its log loss against that of its best expert, and its sure errors. SquareCB:
+    its wrong tools, from the loss of its regression and, if its class is realizable, without.
 
     Args:
-      run: of a rank-one learner with eta > 0, of one made from it by a wrapper that keeps its rule,
-        of a mixture, or of SquareCB; with several seeds as a rule.
-      against: as in `regret`.
+      run: of a learner with a softmax, of a mixture, or of SquareCB; several seeds give standard
+        errors.
+      against: one Theta [I, d] for all seeds, or a comparator; None: the comparator that fits the
+        learner's projection.
+      tau: temperature of the comparator, > 0, for a learner that is not rank one; None: that of
+        the learner's rule.
+
+    Returns:
+      the statements.
 
     Raises:
-      ValueError: as `regret`; for a learner with eta = 0, or with rows in bfloat16; for an
-        environment that `replay` refuses.
+      ValueError: for a learner without a softmax; for one without a rule where ``tau`` is not
+        given, or with a rule where it is; for eta = 0; for a run in which
+        tools came or went, or that cannot be replayed; for a Theta of another shape.
     """
-    if run.learner.mixing is not None:
+    if blend_of(run.learner) is not None:
         found = {"log loss": mixture.against_one_expert(run), "rounds": mixture.sure_errors(run)}
         return [Statement(*one, quantity) for quantity, one in found.items()]
     if square_loss.is_squarecb(run.learner):
         return [Statement(*one, WRONG) for one in square_loss.statements(run)]
-    rule, task = rule_of(run), there(run)
-    if not float(rule.eta) > 0:
+    comparator_tau, task, rule = temperature(run, tau), start_of(run), rule_of(run.learner)
+    if rule is not None and not float(rule.eta) > 0:
         raise ValueError(f"{run.name} has eta = 0: it learns nothing that a bound could speak of")
-    if rule.rounding is not None:
-        raise ValueError(f"{run.name} rounds its rows to bfloat16: no bound is for such steps")
-    measured = regret(run, against)
-    if not rule.rows_alone:
-        return _dual(run, measured, duality.dual(run, float(rule.tau)))
+    measured = regret(run, against, tau=tau)
+    if rule is None or not rule.rows_alone:
+        return _dual(run, measured, duality.dual(run, comparator_tau), tau)
     evidence = Evidence(
         rule=rule,
         theta_1=jnp.asarray(task.theta),
@@ -124,7 +126,7 @@ def bounds(
         ),
         trace=run.trace,
         comparator=measured.comparator.theta,
-        always_available=jnp.ones(len(task.theta), bool),  # or `there` had refused the run
+        always_available=jnp.ones(len(task.theta), bool),  # `start_of` refuses other runs
     )
     noise_rate, watches = _noise_rate(run), {"dual": duality.watch(run)}
     if not noise_rate:
@@ -139,40 +141,38 @@ def bounds(
         noise = gradient_noise.lemma_3_1(run, evidence, seen["noise"])
         statements.append(Statement(*noise, "||sum of c - g||"))
         statements += [Statement(*one, WRONG) for one in _mistakes(evidence)]
-    return statements + _dual(run, measured, duality.dual(run, float(rule.tau), seen["dual"]))
+    return statements + _dual(run, measured, duality.dual(run, comparator_tau, seen["dual"]), tau)
 
 
 def _theorems(evidence: Evidence, noise_rate: float) -> list[Bound]:
-    constants = corollaries.measured_constants(evidence)
+    constants = theorems.measured_constants(evidence)
     if not noise_rate:
-        return [
-            theorems.theorem_5_1(evidence),
-            corollaries.corollary_5_2(evidence, constants),
-        ]
+        return [theorems.theorem_5_1(evidence), theorems.corollary_5_2(evidence, constants)]
     noisy = [
         theorems.theorem_b2(evidence, noise_rate=noise_rate),
-        corollaries.corollary_b3(evidence, constants, noise_rate=noise_rate),
+        theorems.corollary_b3(evidence, constants, noise_rate=noise_rate),
     ]
     if noise_rate < 0.5:
         noisy.append(theorems.debiased(evidence, noise_rate=noise_rate))
     return noisy
 
 
-def _mistakes(evidence: Evidence) -> Sequence[gradient_noise.Measured]:
+def _mistakes(evidence: Evidence) -> Sequence[Measured]:
     about = {"banditron": mistakes.banditron, "successes_weighted": mistakes.gaptron}
     name = evidence.rule.estimator.name
     return [about[name](evidence)] if name in about else []
 
 
-def _dual(run: Run, measured: Regret, found: duality.Dual) -> list[Statement]:
-    """Duality against the comparator, and against all in the ball or on the sphere of the rows."""
-    u = np.asarray(measured.comparator.theta)
+def _dual(run: Run, measured: Regret, found: duality.Dual, tau: float | None) -> list[Statement]:
+    """Duality against the comparator, and against all rows in the ball or on the sphere."""
+    u, rule = np.asarray(measured.comparator.theta), rule_of(run.learner)
     statements = [Statement(duality.against_one(found, u), measured.final)]
-    if (radius := rule_of(run).projection.radius) is not None:
+    radius = ball_radius(run) if rule is None else rule.projection.radius
+    if radius is not None:
         longest = np.linalg.norm(u, axis=1)
         if longest.max() > radius:
             kept = u * np.minimum(1.0, radius / np.maximum(longest, radius))[:, None]
-            measured = regret(run, _rows(run, kept))
+            measured = regret(run, _rows(run, kept), tau=tau)
             longest = np.linalg.norm(kept, axis=1)
         bound = duality.against_ball(found, float(radius), float(longest.max()))
         statements.append(Statement(bound, measured.final))
@@ -180,7 +180,7 @@ def _dual(run: Run, measured: Regret, found: duality.Dual) -> list[Statement]:
 
 
 def _rows(run: Run, kept: Float[np.ndarray, "J d"]) -> Float[np.ndarray, "I d"]:
-    """Rows of the tools that are there as rows of the whole catalogue."""
+    """Puts the rows of the available tools into the whole catalogue."""
     if run.task.available is None:
         return kept
     whole = np.zeros_like(run.task.theta)

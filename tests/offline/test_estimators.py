@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from jaxret.offline import estimators, reward_model
-from jaxret.offline.rounds import go_through
-from jaxret.offline.target import Target
+from jaxret.offline.off_policy import go_through
+from jaxret.offline.snapshots import Target
 from tests.offline.conftest import all_logs, make_log
 
 LOGGING = np.array([[0.6, 0.3, 0.1], [0.2, 0.2, 0.6]])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxret.offline.groups import groups_of_rows
+from jaxret.offline.off_policy import groups_of_rows
 
 
 def test_what_lies_apart_is_parted():

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from jaxret.offline import estimators
-from jaxret.offline.rounds import go_through
-from jaxret.offline.target import Target
+from jaxret.offline.off_policy import go_through
+from jaxret.offline.snapshots import Target
 from tests.offline.conftest import make_log
 
 N, TOOLS, GROUPS = 60, 4, np.array([0, 0, 1, 1])

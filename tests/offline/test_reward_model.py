@@ -6,8 +6,8 @@ from scipy import optimize
 from scipy.special import expit
 
 from jaxret.offline import reward_model
-from jaxret.offline.rounds import go_through
-from jaxret.offline.target import Target
+from jaxret.offline.off_policy import go_through
+from jaxret.offline.snapshots import Target
 from tests.offline.conftest import make_log
 
 

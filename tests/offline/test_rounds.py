@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from jaxret.offline import reward_model
-from jaxret.offline.rounds import go_through
-from jaxret.offline.target import Target
+from jaxret.offline.off_policy import go_through
+from jaxret.offline.snapshots import Target
 from tests.offline.conftest import make_log
 
 ROUNDS, TOOLS, H = 50, 5, 1.5

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import jaxret as jr
-from jaxret.offline.target import target
+from jaxret.offline.snapshots import target
 from tests.offline.conftest import make_log
 from tests.problems import make_task
 

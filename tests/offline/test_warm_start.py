@@ -7,7 +7,7 @@ import pytest
 
 import jaxret as jr
 from jaxret.logs import take
-from jaxret.offline.warm_start import with_chances
+from jaxret.offline.snapshots import with_chances
 from jaxret.types import Choice, Feedback
 from tests.problems import make_task
 

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from jaxret.offline.weights import effective_sample_size, importance_weights
+from jaxret.offline.off_policy import effective_sample_size, importance_weights
 from tests.offline.conftest import make_log
 
 P = np.array([0.5, 0.3, 0.15, 0.05])

@@ -7,7 +7,7 @@ import pytest
 
 from jaxret.environments.environment import Environment, always_available
 from jaxret.simulation.scan import scan_rounds
-from jaxret.theory.evidence import Evidence
+from jaxret.theory.assumptions import Evidence
 from jaxret.types import Stream
 
 ITEMS, QUERIES, WIDTH, SEEDS, TIMES = 8, 40, 5, 96, 8

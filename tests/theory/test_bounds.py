@@ -4,9 +4,9 @@ import pytest
 
 from jaxret.learners import presets, rank_one
 from jaxret.rules import estimators, policies, projections, schedules
+from jaxret.theory.assumptions import bias_product, measured_regret, norm2
 from jaxret.theory.bounds import debiased, describe, theorem_5_1, theorem_b2
 from jaxret.theory.comparators import hindsight, proximal
-from jaxret.theory.evidence import bias_product, measured_regret, norm2
 from jaxret.types import Stream
 
 TAU, ETA = 0.3, 0.003
@@ -38,7 +38,7 @@ def failing(bound):
 def test_theorem_5_1_holds_against_the_proximal_comparator(clean):
     bound, regret = theorem_5_1(clean), measured_regret(clean)
     assert bound.holds
-    assert regret.mean + 5 * regret.stderr < bound.value < 3 * regret.mean
+    assert regret.mean + 5 * regret.error < bound.value < 3 * regret.mean
     assert bound.stderr < 0.01 * bound.value
 
 
@@ -85,9 +85,9 @@ def test_noisy_rewards_void_theorem_5_1_and_theorem_b2_covers_them(noisy):
         "wrong rewards as frequent for every tool",
     ]
     assert "void" in describe(void)
-    assert regret.mean - 3 * regret.stderr > void.value
+    assert regret.mean - 3 * regret.error > void.value
     assert bound.holds
-    assert regret.mean + 5 * regret.stderr < bound.value
+    assert regret.mean + 5 * regret.error < bound.value
 
 
 def test_the_bias_is_the_inner_product_with_the_bias_matrix(noisy):
@@ -120,7 +120,7 @@ def test_the_debiased_rule_meets_its_bound_under_label_noise(toy, closest):
     bound, regret = debiased(run, noise_rate=0.1), measured_regret(run)
     assert bound.holds
     assert set(bound.terms) == {"start", "variance"}
-    assert regret.mean + 5 * regret.stderr < bound.value < theorem_b2(run, noise_rate=0.1).value
+    assert regret.mean + 5 * regret.error < bound.value < theorem_b2(run, noise_rate=0.1).value
     assert failing(debiased(run, noise_rate=0.3)) == [
         "mean of the estimator",
         "label noise",
@@ -133,7 +133,7 @@ def test_the_rule_that_moves_one_row_meets_theorem_5_1(toy, closest):
     run = toy.run(rule, comparator=closest.theta)
     bound, regret = theorem_5_1(run), measured_regret(run)
     assert bound.holds
-    assert regret.mean + 5 * regret.stderr < bound.value
+    assert regret.mean + 5 * regret.error < bound.value
 
 
 def sharper(run):

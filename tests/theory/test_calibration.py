@@ -26,7 +26,7 @@ def test_p_is_one_over_a_mean_of_likelihood_ratios():
         tilted = odds / (1 + odds)
         ratio = stats.bernoulli.logpmf(y, tilted) - stats.bernoulli.logpmf(y, f)
         ratios.append(np.exp(ratio.sum()))
-    assert calibration.chance(f, y) == pytest.approx(min(1, 1 / np.mean(ratios)))
+    assert calibration.p_value(f, y) == pytest.approx(min(1, 1 / np.mean(ratios)))
 
 
 def test_it_seldom_cries_wolf_and_finds_what_is_off():

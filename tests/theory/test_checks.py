@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jaxret.rules import estimators
-from jaxret.theory.checks import coverage, moments, monte_carlo_coefficients, slope
+from jaxret.theory.checks import moments, monte_carlo_coefficients, slope
 
 P = np.array([0.5, 0.3, 0.15, 0.05])
 
@@ -107,10 +107,17 @@ def test_the_interval_of_the_slope_covers_it_about_as_often_as_it_says():
     assert 0.85 <= np.mean(hits) <= 0.99
 
 
+def test_the_interval_of_the_slope_is_that_of_95_per_cent():
+    """Against the delta method: half a width of 1.96 standard errors, and not 1.64."""
+    horizons, seeds = np.array([100, 200, 400, 800]), 400
+    regrets = np.random.default_rng(1).normal(1.0, 0.2, (seeds, 4)) * np.sqrt(horizons)
+    got = slope(horizons, regrets, resamples=8_000)
+    x = np.log(horizons) - np.log(horizons).mean()
+    influence = (regrets / regrets.mean(axis=0)) @ x / (x @ x)  # of each seed on the slope
+    error = influence.std() / np.sqrt(seeds)
+    assert (got.high - got.low) / (2 * error) == pytest.approx(1.96, rel=0.05)
+
+
 def test_a_negative_mean_regret_has_no_slope():
     with pytest.raises(ValueError, match="mean regret must be positive"):
         slope(np.array([10, 20]), np.array([[1.0, -2.0], [1.0, 1.0]]))
-
-
-def test_coverage_is_the_share_of_bounds_that_were_kept():
-    assert coverage(np.array([1.0, 2.0, 3.0, 4.0]), np.array([1.0, 2.5, 2.0, 9.0])) == 0.75

@@ -3,8 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.theory.constrained import in_ball
-from jaxret.theory.regret import losses
+from jaxret.theory.comparators import in_ball, losses
 
 RADIUS, TAU = 1.0, 0.3
 

@@ -4,16 +4,17 @@ import pytest
 
 from jaxret.learners import presets
 from jaxret.rules import projections
-from jaxret.theory.bounds import theorem_5_1, theorem_b2
-from jaxret.theory.corollaries import (
+from jaxret.theory.assumptions import measured_regret
+from jaxret.theory.bounds import (
     Constants,
     corollary_5_2,
     corollary_5_2_step_size,
     corollary_b3,
     corollary_b3_step_size,
     measured_constants,
+    theorem_5_1,
+    theorem_b2,
 )
-from jaxret.theory.evidence import measured_regret
 
 TAU, ETA, ROUNDS, ITEMS = 0.3, 0.003, 320, 8
 CONSTANTS = Constants(theta=4.0, q=12.0, p_label=0.01, p_item=0.005)

@@ -3,7 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.theory.regret import losses, over_seeds, regret
+from jaxret.theory.comparators import losses
+from jaxret.theory.regret import cumulative_regret
 
 
 def numpy_losses(theta, queries, labels, tau):
@@ -61,28 +62,25 @@ def test_regret_adds_up_what_the_comparator_would_have_saved():
     ours = np.array([[3.0, 1.0, 1.0], [2.0, 2.0, 2.0]], np.float32)
     order = np.array([[0, 1, 0], [1, 1, 0]])
     np.testing.assert_array_equal(
-        regret(ours, np.array([1.0, 0.5]), order), [[2.0, 2.5, 2.5], [1.5, 3.0, 4.0]]
+        cumulative_regret(ours, np.array([1.0, 0.5]), order), [[2.0, 2.5, 2.5], [1.5, 3.0, 4.0]]
     )
 
 
 def test_a_long_sum_of_small_regrets_is_not_lost_in_float32():
     n = 300_000
-    got = regret(np.full(n, 0.1, np.float32), np.zeros(1, np.float32), np.zeros(n, np.int32))
+    got = cumulative_regret(
+        np.full(n, 0.1, np.float32), np.zeros(1, np.float32), np.zeros(n, np.int32)
+    )
     np.testing.assert_allclose(got[-1], n * float(np.float32(0.1)), rtol=1e-12)
 
 
 def test_losses_and_order_of_different_shapes_are_refused():
     with pytest.raises(ValueError, match=r"losses \(2, 3\) and order \(3,\)"):
-        regret(np.zeros((2, 3)), np.zeros(1), np.zeros(3, int))
-
-
-def test_the_standard_error_is_that_of_a_mean():
-    got = over_seeds(np.array([1.0, 2.0, 6.0]))
-    np.testing.assert_allclose(got, [3.0, np.sqrt(7.0 / 3.0)])
+        cumulative_regret(np.zeros((2, 3)), np.zeros(1), np.zeros(3, int))
 
 
 def test_rounds_of_a_stream_that_has_ended_add_nothing():
     losses = np.array([[3.0, 2.0], [5.0, np.nan]])
     order = np.array([[1, 0], [0, -1]])
-    found = regret(losses, np.array([0.5, 1.0]), order)
+    found = cumulative_regret(losses, np.array([0.5, 1.0]), order)
     np.testing.assert_array_equal(found, [[2.0, 3.5], [4.5, 4.5]])

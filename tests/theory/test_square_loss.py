@@ -110,3 +110,25 @@ def test_noise_voids_both_and_other_learners_are_refused():
         assert "FAILS  bits say what is right" in repr(one)
     with pytest.raises(ValueError, match="'frozen' was not made by the preset squarecb"):
         square_loss.history(jr.simulate(jr.frozen(), orthogonal()))
+
+
+def test_the_p_of_realizability_is_corrected_for_deciles_seeds_and_rounds():
+    """By hand, one decile a seed: sqrt(A + v) + sqrt(v) = |sum y - g| / sqrt(n), p = 3 e^(-2 v).
+
+    How many of the T rounds fall into a decile is not known beforehand, so p is multiplied by T.
+    """
+    rounds, descent = 500, np.array([4.0, 9.0])
+    linear = np.full((2, rounds), 0.25)
+    bits = (np.arange(rounds) < [[325], [160]]).astype(float)
+    bits = np.stack([np.random.default_rng(s).permutation(row) for s, row in enumerate(bits)])
+    found = square_loss.History(linear, bits, 0.0)
+    by_seed = []
+    for seed in range(2):
+        tested = bits[seed, 50:] - 0.25  # the first tenth makes the deciles
+        gap = abs(tested.sum()) / np.sqrt(len(tested))
+        assert (gap**2 > descent[seed]) == (seed == 0)
+        v = ((gap**2 - descent[seed]) / (2 * gap)) ** 2
+        by_seed.append(3 * np.exp(-2 * v))
+    expected = 2 * rounds * by_seed[0]  # two tests, the second of which is not exceeded
+    assert 1e-12 < expected < 0.5
+    assert square_loss.realizability(found, descent) == pytest.approx(expected, rel=1e-9)

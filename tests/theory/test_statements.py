@@ -1,11 +1,12 @@
 """Regret and bounds of a run: by hand where that is short, in a sentence where none applies."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.special import logsumexp
 
 import jaxret as jr
-from jaxret.theory import constrained
+from jaxret.theory import comparators
 
 DUAL = ["duality", "duality, whole ball"]
 
@@ -41,7 +42,7 @@ def test_the_comparator_follows_the_projection(run, six):
     inside = jr.regret(run).comparator
     assert inside.converged
     assert np.linalg.norm(inside.theta, axis=1).max() <= 1 + 1e-5
-    best = constrained.in_ball(
+    best = comparators.in_ball(
         six.queries, six.labels, tau=0.2, radius=1.0, theta_0=six.theta, counts=np.full(40, 4.0)
     )
     np.testing.assert_allclose(inside.theta, best.theta, atol=1e-4)
@@ -167,6 +168,71 @@ def test_tools_that_are_absent_throughout_are_left_out(small):
     assert against == pytest.approx(jr.regret(runs[1], against=bare.theta).final.mean, rel=1e-3)
 
 
+def sign_descent(tau, eta):
+    """A rule that is not rank one: rows take steps of one size along the gradient's signs."""
+    plain = jr.orag(tau=tau, eta=eta, projection=jr.projections.none())
+
+    def update(state, query, choice, feedback):
+        moved = plain.update(state, query, choice, feedback)
+        step = jnp.sign(moved.theta - state.theta)
+        return moved._replace(theta=state.theta + eta * step)
+
+    return jr.Learner(
+        name="signs",
+        init=plain.init,
+        act=plain.act,
+        update=update,
+        logits=plain.logits,
+        scores=plain.scores,
+    )
+
+
+def test_a_rule_of_ones_own_has_regret_and_bounds_at_a_temperature(six):
+    run = jr.simulate(sign_descent(0.2, 0.003), six, exposures=4, seeds=3)
+    ours = np.asarray(run.trace.loss, np.float64).sum(axis=1)
+    for tau in (0.2, 0.5):
+        found = jr.regret(run, six.theta, tau=tau).final.values
+        np.testing.assert_allclose(
+            found, ours - loss(six.theta, six, tau)[run.order].sum(axis=1), atol=1e-3
+        )
+        best = jr.regret(run, tau=tau)
+        assert best.comparator.converged
+        radius = np.linalg.norm(six.theta, axis=1).max()
+        assert np.linalg.norm(best.comparator.theta, axis=1).max() <= radius + 1e-5
+        expected = comparators.in_ball(
+            six.queries,
+            six.labels,
+            tau=tau,
+            radius=radius,
+            theta_0=six.theta,
+            counts=np.full(40, 4.0),
+        )
+        assert best.comparator.loss == pytest.approx(float(expected.loss), rel=1e-3)
+        statements = jr.bounds(run, tau=tau)
+        assert [one.name for one in statements] == DUAL
+        for one in statements:
+            assert one.holds
+            assert one.measured == pytest.approx(best.final.mean, rel=1e-3)
+            assert one.measured <= one.value
+        far = jr.regret(run, 3 * six.theta, tau=tau).final.mean
+        against = jr.bounds(run, 3 * six.theta, tau=tau)
+        assert against[0].holds
+        assert against[0].measured == pytest.approx(far)
+        assert against[0].measured <= against[0].value
+        assert against[1].value == pytest.approx(statements[1].value)
+
+
+def test_a_temperature_is_asked_for_where_no_rule_has_one_and_only_there(run, six):
+    own = jr.simulate(sign_descent(0.2, 0.003), six)
+    for function in (jr.regret, jr.bounds):
+        with pytest.raises(ValueError, match=r"signs is no rank-one rule: give .* tau="):
+            function(own)
+        with pytest.raises(ValueError, match="tau must be > 0, got 0"):
+            function(own, tau=0)
+        with pytest.raises(ValueError, match=r"orag is rank one and has tau = 0\.2: give no other"):
+            function(run, tau=0.1)
+
+
 def test_where_no_statement_applies_a_sentence_says_why(run, six):
     def of(learner, **options):
         return jr.simulate(learner, six, **options)
@@ -175,8 +241,8 @@ def test_where_no_statement_applies_a_sentence_says_why(run, six):
     moving = jr.Environment(arrives=np.array([0, 0, 0, 0, 0, 9]))
     cases = {
         "bare has no softmax: so it has no loss, regret or bounds": of(bare),
-        "greedy_replayed is no rank-one rule": of(jr.greedy_replayed()),
-        "paper_adamw is no rank-one rule": of(jr.paper_adamw()),
+        "greedy_replayed is no rank-one rule: give .* tau=": of(jr.greedy_replayed()),
+        "paper_adamw is no rank-one rule: give .* tau=": of(jr.paper_adamw()),
         "tools came or went while greedy ran": of(jr.greedy(), environment=moving),
         "frozen has eta = 0": of(jr.frozen()),
     }

@@ -6,12 +6,12 @@ import numpy as np
 import optax
 import pytest
 
+from experiments.score_drift import adam_ratio, adamw_score_drift, sgd_mean_score_drift
 from jaxret.environments.environment import Environment
 from jaxret.learners import rank_one
 from jaxret.rules import policies, schedules
 from jaxret.rules.estimators import importance_weighted
 from jaxret.simulation.scan import scan_rounds
-from jaxret.theory.score_drift import adam_ratio, adamw_score_drift, sgd_mean_score_drift
 from jaxret.types import Stream
 
 

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from jaxret.offline.coverage import _held, compared, simulate_coverage
+from experiments.off_policy.study import _held, compared
+from jaxret.logs import Log
 from jaxret.offline.intervals import Sequence
-from jaxret.offline.off_policy import OffPolicy, Value
+from jaxret.offline.off_policy import OffPolicy, Value, evaluate
+from jaxret.offline.snapshots import Target
 
 QUERIES, TOOLS = 60, 10
 
@@ -31,6 +33,39 @@ LOGGING = {
     "epsilon 0.02": best(DOCUMENTS, 0.02),
 }
 POLICIES = {"documents": (best(DOCUMENTS), DOCUMENTS), "learnt": (softmax(4 * LEARNT), LEARNT)}
+
+
+def simulate_coverage(rewards, logging, policy, *, scores=None, rounds, logs, seed=0, alpha=0.05):
+    """Evaluates a policy on n logs; the truth is its value on the queries of a log, at each time.
+
+    Queries are drawn evenly, tools from the logging policy [N, I], bits from the rewards [N, I].
+    """
+    rng, value = np.random.default_rng(seed), (policy * rewards).sum(axis=1)
+    up_to = np.cumsum(logging, axis=1)
+    truth, found = [], []
+    for _ in range(logs):
+        query = rng.integers(0, len(rewards), rounds)
+        lot = rng.random(rounds) * up_to[query, -1]
+        item = (up_to[query] <= lot[:, None]).sum(axis=1)
+        reward = (rng.random(rounds) < rewards[query, item]).astype(np.float64)
+        log = Log(
+            query=np.zeros((rounds, 0)),
+            slate=item[:, None],
+            by_place=logging[query, item][:, None],
+            item=item,
+            propensity=logging[query, item],
+            reward=reward,
+            version=np.zeros(rounds, int),
+            round=np.arange(rounds),
+            chances=logging[query],
+        )
+        aim = Target(
+            chances=lambda part, query=query: policy[query[part]],
+            scores=None if scores is None else lambda part, query=query: scores[query[part]],
+        )
+        truth.append(np.cumsum(value[query]) / np.arange(1, rounds + 1))
+        found.append(evaluate(log, aim, name="policy", alpha=alpha))
+    return compared(found, truth)
 
 
 def study(logging, policy, **given):

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from experiments.variance.moments import moments, over_queries
 from jaxret.environments.environment import label_noise, respond
 from jaxret.learners.rank_one import coefficients, rank_one
 from jaxret.rules import estimators, policies
-from jaxret.theory.moments import moments, over_queries
 
 LOGITS = np.array([0.3, -np.inf, 1.2, 0.0, -0.7])
 P = np.exp(LOGITS) / np.exp(LOGITS).sum()

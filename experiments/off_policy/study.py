@@ -1,0 +1,95 @@
+"""How often intervals cover and how far off estimates are, over many logs with known truths.
+
+    study = compared(found, truths)
+    study.coverage("IPS"), study.bias("DR"), study.mse("SNIPS"), study.warned
+
+An anytime-valid interval covers a log if it contains the truth at all checked times; a bootstrap
+interval if it does at the end. The coverage is the share of logs that are covered.
+
+Letters: T rounds, n logs.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from jaxret.offline.off_policy import OffPolicy
+
+
+class Study(NamedTuple):
+    """Estimates from n logs, and their truths."""
+
+    truth: Float[np.ndarray, " n"]  # the true value, at the end of each log
+    estimates: dict[str, Float[np.ndarray, " n"]]
+    covered: dict[str, Bool[np.ndarray, " n"]]  # of estimators with an interval
+    widths: dict[str, Float[np.ndarray, " n"]]  # at the end; of a lower bound, truth minus bound
+    effective: Float[np.ndarray, " n"]
+    few: Bool[np.ndarray, " n"]  # whether the log has too few effective rounds
+
+    def coverage(self, estimator: str) -> float:
+        """Returns the share of logs that the interval covers."""
+        return float(self.covered[estimator].mean())
+
+    def bias(self, estimator: str) -> float:
+        """Returns the mean of estimate minus truth."""
+        return float((self.estimates[estimator] - self.truth).mean())
+
+    def mse(self, estimator: str) -> float:
+        """Returns the mean squared error."""
+        return float(((self.estimates[estimator] - self.truth) ** 2).mean())
+
+    @property
+    def warned(self) -> float:
+        """Share of logs with too few effective rounds."""
+        return float(self.few.mean())
+
+
+def compared(found: Sequence[OffPolicy], truths: Sequence[Float[np.ndarray, " T"]]) -> Study:
+    """Compares estimates with their truths.
+
+    Args:
+      found: of n logs, each by the same estimators.
+      truths: the true value of each log after 1 .. T rounds [T].
+
+    Returns:
+      the study.
+    """
+    ends = np.array([line[-1] for line in truths])
+    names = [*found[0].values]
+    held = {name: _held(name, found, truths) for name in names}
+    return Study(
+        truth=ends,
+        estimates={name: np.array([one[name].estimate for one in found]) for name in names},
+        covered={name: line for name, line in held.items() if line is not None},
+        widths={
+            name: np.array(
+                [
+                    np.nan_to_num(one[name].high, nan=end) - one[name].low
+                    for one, end in zip(found, ends, strict=True)
+                ]
+            )
+            for name, line in held.items()
+            if line is not None
+        },
+        effective=np.array([one.effective for one in found]),
+        few=np.array([one.few for one in found]),
+    )
+
+
+def _held(name: str, found: Sequence[OffPolicy], truths: Sequence[np.ndarray]) -> np.ndarray | None:
+    """Returns whether each interval covers its truth; None for an estimator without intervals."""
+
+    def one(value, line):
+        if value.sequence is None:
+            return value.low <= line[-1] <= value.high
+        now = line[value.sequence.times - 1]
+        slack = 1e-12  # a bound may be the truth itself
+        return bool(
+            ((value.sequence.low <= now + slack) & (now <= value.sequence.high + slack)).all()
+        )
+
+    if found[0][name].interval == "none":
+        return None
+    return np.array([one(each[name], line) for each, line in zip(found, truths, strict=True)])

@@ -1,0 +1,282 @@
+"""Frozen learners as policies, and learners that go through a log.
+
+    Snapshot(run.learner, run.state(0))      a learner frozen in a state
+    frozen()                                 a learner in its first state, on the log's catalogue
+    chances [T, I]                           probabilities, for any other policy
+
+    warm = warm_start(log, greedy())         a `Snapshot`, after an update for every round
+    log = with_chances(log, orag())          the probabilities that the serving learner had
+
+A policy must not have learned from the rounds on which it is evaluated.
+
+Letters: I items, d width, T rounds, n rounds processed together.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Float
+
+from jaxret.learners.learner import Learner, PerItem
+from jaxret.learners.rank_one import rule_of
+from jaxret.logs import Log, take
+from jaxret.runtime.validate import require
+from jaxret.types import Choice, Feedback, State
+
+BATCH = 256  # queries or rounds of one program call
+CLOSE = 2e-3  # relative difference of float32 probabilities between two forms of a run
+
+
+class Snapshot(NamedTuple):
+    """A learner frozen in a state."""
+
+    learner: Learner
+    state: State
+
+
+Policy: TypeAlias = Learner | Snapshot | Float[np.ndarray, "T I"]
+
+
+class Target(NamedTuple):
+    """A policy as functions of a slice of rounds; each returns [n, I] in float64."""
+
+    chances: Callable[
+        [slice], Float[np.ndarray, "n I"]
+    ]  # probability of each tool to be shown (first)
+    scores: Callable[[slice], Float[np.ndarray, "n I"]] | None  # None: the policy has no scores
+
+
+def snapshot(log: Log, learner: Learner | Snapshot) -> Snapshot:
+    """Returns a snapshot of a learner in its first state, on the rows of the log's catalogue.
+
+    Args:
+      log: read with its task.
+      learner: a learner; a snapshot is returned as it is.
+
+    Raises:
+      ValueError: for a learner where the log has no rows.
+    """
+    if isinstance(learner, Snapshot):
+        return learner
+    if log.theta is None:
+        raise ValueError(
+            f"learner {learner.name!r} has no rows to begin from: read the log with its task, or "
+            "give a Snapshot"
+        )
+    here = None if log.available is None else jnp.asarray(log.available)
+    return Snapshot(learner, learner.init(jnp.asarray(log.theta), here))
+
+
+def target(log: Log, policy: Policy) -> Target:
+    """Converts a policy to functions of the rounds of a log.
+
+    Args:
+      log: its queries are scored.
+      policy: a snapshot, a learner in its first state, or probabilities [T, I].
+
+    Returns:
+      the functions.
+
+    Raises:
+      ValueError: for a learner without probabilities, or rows that are not probabilities.
+    """
+    if isinstance(policy, np.ndarray):
+        rows = np.asarray(policy, np.float64)
+        require(
+            "the chances' shape", rows.shape, f"[{log.rounds}, I]", lambda x: x[0] == log.rounds
+        )
+        wrong = ~((rows >= 0).all(axis=1) & (abs(rows.sum(axis=1) - 1) < 1e-4))
+        if wrong.any():
+            raise ValueError(f"the chances of round {wrong.argmax()} are no probabilities of sum 1")
+        return Target(chances=lambda part: rows[part], scores=None)
+    learner, state = snapshot(log, policy)
+    functions: tuple[Any, Any] = first_chances(learner), learner.scores
+    chances = _in_batches(_each(functions[0]), state, log)
+    scores = _in_batches(_all(functions[1]), state, log)
+
+    def normalised(part):
+        rows = chances(part)
+        return rows / rows.sum(axis=1, keepdims=True)  # float32 sums to 1 in 6 digits
+
+    return Target(chances=normalised, scores=scores)
+
+
+def first_chances(learner: Learner) -> PerItem:
+    """Returns the function for the probability of each tool to be shown, or to be drawn first.
+
+    Args:
+      learner: the learner.
+
+    Raises:
+      ValueError: for a learner without probabilities.
+    """
+    if learner.probabilities is not None:
+        return learner.probabilities
+    rule = rule_of(learner)
+    drawn_from = None if rule is None else rule.policy.drawn_from
+    logits = learner.logits
+    if drawn_from is None or logits is None:
+        raise ValueError(
+            f"learner {learner.name!r} does not give the probability of each tool: a log cannot "
+            "evaluate it without `Learner.probabilities`"
+        )
+    return lambda state, query: drawn_from(logits(state, query))
+
+
+@lru_cache(maxsize=64)  # a study evaluates the same learners on many logs
+def _each(function: Callable[..., Any]) -> Callable[..., Any]:
+    return jax.jit(jax.vmap(function, (None, 0)))
+
+
+@lru_cache(maxsize=64)
+def _all(function: Callable[..., Any]) -> Callable[..., Any]:
+    return jax.jit(function)
+
+
+def _in_batches(
+    rows: Callable[..., Any], state: State, log: Log
+) -> Callable[[slice], Float[np.ndarray, "n I"]]:
+    """Evaluates a function of queries in batches of one shape."""
+
+    def of(part: slice) -> np.ndarray:
+        queries = log.query[part]
+        found = []
+        for first in range(0, len(queries), BATCH):
+            batch = queries[first : first + BATCH]
+            padded = np.pad(batch, ((0, BATCH - len(batch)), (0, 0)))
+            found.append(np.asarray(rows(state, padded), np.float64)[: len(batch)])
+        return np.concatenate(found) if found else np.zeros((0, len(state.theta)))
+
+    return of
+
+
+def warm_start(log: Log, learner: Learner | Snapshot) -> Snapshot:
+    """Updates a learner with every answered round of a log, in the order of the log.
+
+    Another learner chose the tools, with its own propensities. An update that divides by the
+    propensity, or follows the likelihood of the bit, can learn from them; an update that assumes
+    tools drawn from its own probabilities (`chosen_only`) is biased.
+
+    Args:
+      log: its rounds.
+      learner: starts at the rows of the log's task; a snapshot continues from its state.
+
+    Returns:
+      the learner in its state after the log.
+
+    Raises:
+      ValueError: for an oracle, and for a learner that needs propensities that the log lacks.
+    """
+    start = snapshot(log, learner)
+    if start.learner.facts.oracle:
+        raise ValueError(f"learner {start.learner.name!r} is an oracle: a log has no labels for it")
+    update: Any = start.learner.update
+    learn, state = _learning(update), start.state
+    for first in range(0, log.rounds, BATCH):
+        state = learn(state, _rounds(take(log, slice(first, first + BATCH))))
+    if np.isnan(np.asarray(state.theta)).any():
+        raise ValueError(
+            f"learner {start.learner.name!r} came to rows that are not numbers: it needs "
+            "propensities that the log does not have, or smaller steps"
+        )
+    return Snapshot(start.learner, state)
+
+
+def with_chances(log: Log, served: Learner | Snapshot) -> Log:
+    """Adds the probabilities of all tools in each round to a log that has those of the used tools.
+
+    The learner that served goes through its log again, so that its state in each round is that
+    after the earlier bits. Doubly robust intervals and marginalised weights need these
+    probabilities, which are in memory together, [T, I] in float32. ``by_place`` is computed from
+    them and differs from the log's by rounding.
+
+    Args:
+      log: of one tool a round, whose learner learned from each round before the next, or never.
+      served: the learner that wrote the log, in its state before the first of these rounds.
+
+    Returns:
+      the log with ``chances`` [T, I].
+
+    Raises:
+      ValueError: for slates, for answers out of order, and for probabilities that differ from the
+        log's, which means that another learner wrote the log or that it started elsewhere.
+    """
+    start = snapshot(log, served)
+    name = start.learner.name
+    chances: Any = first_chances(start.learner)
+    if log.slate.shape[1] > 1:
+        raise ValueError(f"the log has slates of {log.slate.shape[1]}: chances are known for one")
+    steps = np.diff(log.version)
+    learns = bool((steps == 1).all()) and len(steps) > 0
+    if (not learns and steps.any()) or (log.version < 0).any():
+        raise ValueError(
+            f"{name!r} did not learn from each round before the next, as its versions say: what "
+            "it knew in a round cannot be worked out again"
+        )
+
+    update: Any = start.learner.update if learns else None
+    go_through, state, found = _knowing(chances, update), start.state, []
+    for first in range(0, log.rounds, BATCH):
+        state, p = go_through(state, _rounds(take(log, slice(first, first + BATCH))))
+        found.append(np.asarray(p))
+    every = np.concatenate(found)
+    used = every[np.arange(log.rounds), log.item].astype(np.float64)
+    off = abs(used - log.by_place[:, 0]) > CLOSE * log.by_place[:, 0]
+    if off.any():
+        t = int(off.argmax())
+        raise ValueError(
+            f"round {log.round[t]} has the propensity {log.by_place[t, 0]:.4g}, and {name!r} would "
+            f"have had {used[t]:.4g} ({off.sum()} such): it did not write this log, or began from "
+            "another state"
+        )
+    return log._replace(chances=every, by_place=used[:, None])
+
+
+@lru_cache(maxsize=64)  # a study warms the same learners on many logs
+def _learning(update: Callable[..., Any]) -> Callable[..., State]:
+    """Compiles the updates of a batch of rounds."""
+
+    @jax.jit
+    def learn(state, rounds):
+        def step(state, one):
+            return _updated(update, state, *one), None
+
+        return lax.scan(step, state, rounds)[0]
+
+    return learn
+
+
+@lru_cache(maxsize=64)
+def _knowing(
+    chances: Callable[..., Any], update: Callable[..., Any] | None
+) -> Callable[..., tuple[State, Any]]:
+    """Compiles the probabilities and updates of a batch of rounds; ``update`` None: no updates."""
+
+    @jax.jit
+    def go_through(state, rounds):
+        def step(state, one):
+            p = chances(state, one[0])
+            return state if update is None else _updated(update, state, *one), p
+
+        return lax.scan(step, state, rounds)
+
+    return go_through
+
+
+def _rounds(log: Log):
+    """Returns queries, choices, rewards and whether each round was answered, as JAX arrays."""
+    answered = ~np.isnan(log.reward)
+    choice = Choice(
+        item=jnp.asarray(log.item, jnp.int32), propensity=jnp.asarray(log.propensity, jnp.float32)
+    )
+    reward = np.where(answered, log.reward, 0).astype(np.float32)
+    return jnp.asarray(log.query), choice, jnp.asarray(reward), jnp.asarray(answered)
+
+
+def _updated(update, state: State, query, choice: Choice, reward, answered) -> State:
+    return update(state, query, choice, Feedback(reward=reward, observed=answered))
