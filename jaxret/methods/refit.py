@@ -1,20 +1,20 @@
-"""ReFIT: the query itself is corrected by what a reranker says about its candidates.
+"""ReFIT: query vectors corrected by a reranker's scores, and a second search.
 
 With the candidates d_1 .. d_K of the first retrieval, p = softmax(q . d / tau) and the reranker's
 r = softmax(scores / reranker_tau), the query vector descends
 
     KL(r || p)          with gradient          sum_i (p_i - r_i) d_i / tau
 
-and the catalogue is searched once more with what it has become. Nothing else moves, so the second
-list may hold tools that the first one missed:
+and the catalogue is searched again with the new vector. Tools do not move, so the second list may
+contain tools that the first one missed:
 
     judged = refine(reranker, validation.texts, search(first, validation.texts, k=10))
     second = fit(train, Config(), validation=validation, judged=judged)
     better = second(texts, refine(reranker, texts, search(first, texts, k=10)))
 
-(Gangi Reddy et al. 2023.) ORAG compares with it and gives no settings, so the defaults are ours: a
-tau for unit vectors, and tau^2 for the learning rate, which is the largest for which the divergence
-surely falls: with unit candidates its curvature is at most 1 / tau^2.
+(Gangi Reddy et al. 2023.) ORAG compares with ReFIT and gives no settings, so the defaults are ours:
+a tau for unit vectors, and tau^2 for the learning rate, the largest with which the divergence is
+certain to fall, since with unit candidates its curvature is at most 1 / tau^2.
 
 Letters: N queries, I tools, K candidates, d width.
 """
@@ -39,13 +39,13 @@ _BATCH = 64  # queries at a time: 64 x K x d numbers
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Gradient descent on the query.
+    """Settings of the gradient descent on a query.
 
     Raises:
       ValueError: for a value out of its range, naming the field.
     """
 
-    steps: tuple[int, ...] = (10, 30, 100, 300)  # the number that validates best is taken
+    steps: tuple[int, ...] = (10, 30, 100, 300)  # to try; the best on validation queries is taken
     learning_rate: float = 2.5e-3
     tau: float = 0.05  # temperature of the inner products
     reranker_tau: float = 1.0  # and of the reranker's logits
@@ -59,9 +59,10 @@ class Config:
 
 @dataclass(frozen=True, kw_only=True)
 class SecondSearch:
-    """``second(texts, judged) -> ranking``: a reranker's list becomes one of the whole catalogue.
+    """``second(texts, judged) -> ranking`` of the whole catalogue, from a reranker's lists.
 
-    So it is no reranker, whose tools are those it was given, and no retriever, which needs no list.
+    It is neither a reranker, which returns the candidates that it is given, nor a retriever, which
+    needs no list.
     """
 
     name: str
@@ -77,8 +78,11 @@ class SecondSearch:
 
         Args:
           texts: the N queries.
-          judged: the reranker's list of each.
+          judged: the reranker's lists [N, K].
           progress: whether to show a bar.
+
+        Returns:
+          the ranking of each query.
         """
         queries = _corrected(
             self.read(texts),
@@ -107,12 +111,16 @@ def fit(
     """Chooses the number of steps. Nothing else is trained, so there is nothing to save.
 
     Args:
-      task: whose catalogue is searched.
+      task: with the catalogue that is searched.
       config: the numbers of steps to try, and the scales.
-      validation: chooses by recall at the first of `jaxret.methods.common.CUTS`.
-      judged: what the reranker says of the validation queries.
-      theta: of the first retrieval; None: the task's.
+      validation: the queries on which the number is chosen, by recall at the smallest of
+        `jaxret.methods.common.CUTS`.
+      judged: the reranker's lists of the validation queries.
+      theta: tool embeddings of the first retrieval [I, d]; None: the task's.
       name: shown in the progress bar and in errors.
+
+    Returns:
+      the second search.
     """
     rows = jnp.asarray(task.theta if theta is None else theta)
 
@@ -140,13 +148,13 @@ def refit(
     tau: float = 0.05,
     reranker_tau: float = 1.0,
 ) -> Float[Array, "N d"]:
-    """Query vectors that agree with the reranker.
+    """Moves query vectors towards agreement with a reranker.
 
     Args:
-      queries: that found the candidates.
-      theta: tool embeddings.
-      items: candidates, -1 pads; a query without any stays as it is.
-      reranker_scores: of the candidates, on the scale of logits.
+      queries: vectors that found the candidates [N, d].
+      theta: tool embeddings [I, d].
+      items: candidates [N, K], padded with -1; a query without any stays as it is.
+      reranker_scores: of the candidates [N, K], as logits.
       steps: of gradient descent.
       learning_rate: size of a step.
       tau: temperature of ``q . theta``.
@@ -154,6 +162,9 @@ def refit(
 
     Returns:
       the moved queries [N, d], not scaled to any length.
+
+    Raises:
+      ValueError: for a negative number of steps, or another setting that is not above 0.
     """
     require("steps", steps, ">= 0", lambda x: x >= 0)
     positive = {"learning_rate": learning_rate, "tau": tau, "reranker_tau": reranker_tau}
@@ -176,7 +187,7 @@ def refit(
 
 
 def _softmax(logits, present):
-    """Zero where nothing is present, even everywhere."""
+    """Computes a softmax that is 0 where nothing is present, even everywhere."""
     logits = jnp.where(present, logits, -jnp.inf)
     top = jnp.where(present.any(), logits.max(), 0)
     weights = jnp.exp(logits - top)

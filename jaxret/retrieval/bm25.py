@@ -3,12 +3,12 @@
     score_i = sum over the words w of the query of
         log(1 + (I - n_w + 0.5) / (n_w + 0.5))  *  f_iw / (f_iw + k1 (1 - b + b l_i / l))
 
-with f_iw occurrences of w in document i, n_w documents that hold w, l_i words in document i and l
-their mean. Words are runs of at least two letters, digits or underscores in lower case, without
-the 33 English stop words of Lucene and without stemming; k1 = 1.5, b = 0.75. A word that stands
-twice in the query counts twice.
+with f_iw occurrences of w in document i, n_w documents that contain w, l_i words in document i and
+l the mean of l_i. Words are runs of at least two letters, digits or underscores in lower case,
+without the 33 English stop words of Lucene and without stemming; k1 = 1.5, b = 0.75. A word that
+occurs twice in the query counts twice.
 
-The index is sparse and stays on the host; the scores are the retriever's features.
+The sparse index stays on the host; the scores are the retriever's features.
 
 Letters: B queries, I documents.
 """
@@ -27,9 +27,16 @@ K1, B = 1.5, 0.75
 def bm25(documents: Sequence[str], *, name: str = "bm25") -> Retriever:
     """Indexes the tools' documents; a query without a known word scores 0 everywhere.
 
+    Args:
+      documents: one text a tool.
+      name: shown in the progress bar and in errors.
+
+    Returns:
+      the retriever.
+
     Raises:
-      ValueError: no document holds a word.
-      ImportError: ``bm25s`` is not installed.
+      ValueError: if no document contains a word.
+      ImportError: if ``bm25s`` is not installed.
     """
     try:
         import bm25s

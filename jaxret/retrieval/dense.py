@@ -2,8 +2,7 @@
 
     score_i = theta_i . q
 
-What theta is, is for others to say: documents as encoded, `tool2vec`, `nudge`, a trained encoder,
-or what an online learner has made of them.
+The rows theta come from encoded documents, `jaxret.methods` or an online learner.
 
 Letters: B queries, I tools, d width.
 """
@@ -29,14 +28,17 @@ def dense(
     cache: Path | None = None,
     kind: Kind = "query",
 ) -> Retriever:
-    """A retriever whose queries are texts, or vectors where there is no encoder.
+    """Makes a retriever whose queries are texts, or vectors where there is no encoder.
 
     Args:
       name: shown in the progress bar and in errors.
-      theta: tool embeddings of the encoder's width.
-      encoder: turns queries into unit vectors; None is `inner_product`.
-      cache: where these are kept; None keeps nothing. See `jaxret.encoders.encode`.
-      kind: which prefix queries get.
+      theta: tool embeddings [I, d], of the encoder's width.
+      encoder: encodes queries as unit vectors; None: the queries are vectors.
+      cache: folder for the queries' vectors; None keeps nothing.
+      kind: selects the prefix that the encoder puts before queries.
+
+    Returns:
+      the retriever.
     """
     by_vector = inner_product(name, theta)
     if encoder is None:
@@ -49,7 +51,15 @@ def dense(
 
 
 def inner_product(name: str, theta: Float[ArrayLike, "I d"]) -> Retriever:
-    """A retriever whose queries are vectors: `search` takes an array [N, d] in place of texts."""
+    """Makes a retriever whose queries are vectors.
+
+    Args:
+      name: shown in the progress bar and in errors.
+      theta: tool embeddings [I, d].
+
+    Returns:
+      a retriever that reads an array [N, d] in place of texts.
+    """
     items, width = np.shape(theta)
 
     def read(vectors):
@@ -71,5 +81,5 @@ def inner_product(name: str, theta: Float[ArrayLike, "I d"]) -> Retriever:
 
 
 def _inner_products(theta, queries):
-    # Full precision: the faster default of accelerators would round scores into ties.
+    # Full precision: the faster default of accelerators rounds scores into ties.
     return jnp.matmul(queries, theta.T, precision=Precision.HIGHEST)

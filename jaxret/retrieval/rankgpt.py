@@ -1,9 +1,9 @@
 """RankGPT: a language model puts a list of documents in order (Sun et al. 2023).
 
 The model sees numbered passages and the query, and answers with identifiers, best first:
-``[2] > [1] > [3]``. What an answer lacks is put behind what it has, in the order of before; what it
-repeats or invents is dropped; an answer without any identifier is no answer. Lists longer than a
-window are put in order from their end: a window of 20 slides up by 10, so that what is good rises.
+``[2] > [1] > [3]``. Missing identifiers are appended in their previous order; repeated and invented
+ones are dropped; an answer without any identifier is invalid. A list longer than a window is
+ordered from its end: a window of 20 slides up by 10, so that good documents rise.
 
 Letters: Q queries, N documents of a list.
 """
@@ -35,7 +35,7 @@ TASK = (
 
 
 def question(query: str, documents: Sequence[str], *, words: int = WORDS) -> list[dict[str, str]]:
-    """The conversation that asks for an order; each passage is cut to so many words."""
+    """Returns the messages that ask for an order of documents, each cut to ``words`` words."""
     n = len(documents)
     messages = [
         {"role": "system", "content": SYSTEM},
@@ -51,11 +51,11 @@ def question(query: str, documents: Sequence[str], *, words: int = WORDS) -> lis
 
 
 class Order(NamedTuple):
-    """What an answer says of n passages."""
+    """The order of n passages in an answer."""
 
-    positions: list[int]  # 0 .. n - 1, best first; what the answer lacks comes last, as before
-    named: int  # different passages that the answer names
-    repeated: int  # passages that it names again
+    positions: list[int]  # 0 .. n - 1, best first; passages that the answer lacks come last
+    named: int  # distinct passages that the answer names
+    repeated: int  # passages that the answer names again
     invented: int  # identifiers that no passage has
 
     @property
@@ -65,10 +65,10 @@ class Order(NamedTuple):
 
 
 def read_order(answer: str, n: int) -> Order:
-    """The order in an answer.
+    """Parses the order of n passages in an answer.
 
     Raises:
-      Malformed: if it names no passage at all.
+      Malformed: if the answer names no passage.
     """
     identifiers = [int(number) - 1 for number in re.findall(r"\d+", answer)]
     known = [i for i in identifiers if 0 <= i < n]
@@ -84,14 +84,14 @@ def read_order(answer: str, n: int) -> Order:
 
 
 class Ranked(NamedTuple):
-    """The lists of Q queries in order, and what was said of their windows."""
+    """The orders of the lists of Q queries, and the answers about their windows."""
 
     orders: Int[np.ndarray, "Q N"]  # positions in the list, best first
-    answers: list[list[Order | None]]  # of each window, from the end: Q; None: it stays as it was
+    answers: list[list[Order | None]]  # Q of each window, from the end; None: order unchanged
 
 
 def windows(n: int, *, size: int = 20, step: int = 10) -> list[tuple[int, int]]:
-    """The parts of a list that are put in order one after the other, from its end to its start."""
+    """Returns the (start, end) of the windows of a list of ``n``, from its end to its start."""
     require("size", size, ">= 2", lambda x: x >= 2)
     require("step", step, f"in [1, {size}]", lambda x: 1 <= x <= size)
     parts = [(max(end - size, 0), end) for end in range(n, 0, -step)]
@@ -109,19 +109,22 @@ def rank(
     step: int = 10,
     before: Callable[[], None] = lambda: None,
 ) -> Ranked:
-    """Puts the lists of many queries in order, a window of all of them at a time.
+    """Orders the lists of many queries, one window of all lists at a time.
 
     Args:
-      chat: who is asked.
-      queries: Q of them, in words.
-      lists: N documents of each, in the order of the first stage.
-      words: to which each document is cut.
-      size: of a window.
-      step: by which it moves up.
-      before: called before each question; what it raises stops them all.
+      chat: the language model.
+      queries: the texts of Q queries.
+      lists: N documents of each query, in the order of the first stage.
+      words: that each document is cut to.
+      size: documents in a window.
+      step: documents by which the window moves up.
+      before: called before each question; an exception stops all questions.
+
+    Returns:
+      the orders, and the answers of each window.
 
     Raises:
-      ValueError: if lists differ in length, or there is not one a query.
+      ValueError: if the lists differ in length, or there is not one a query.
     """
     n = len(lists[0]) if lists else 0
     require("lists", len(lists), f"{len(queries)}, one a query", lambda x: x == len(queries))

@@ -1,4 +1,4 @@
-"""What retrievers and rerankers return, and metrics and run files read."""
+"""Rankings: the output of retrievers and rerankers, the input of metrics and run files."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -31,19 +31,22 @@ def in_trec_order(ranking: Ranking, tie_order: Int[np.ndarray, " I"]) -> Ranking
 
 
 def metrics_at(cuts: Sequence[int]) -> tuple[str, ...]:
-    """The names of what `mean_metrics` measures: recall at each cut, then nDCG."""
+    """Returns the names of the metrics of `mean_metrics`: recall at each cut, then nDCG."""
     return tuple(f"{metric}@{k}" for metric in ("recall", "ndcg") for k in cuts)
 
 
 def mean_metrics(
     ranking: Ranking, labels: Int[np.ndarray, "N L"], cuts: Sequence[int]
 ) -> dict[str, float]:
-    """Recall and nDCG at the cuts, averaged over queries.
+    """Computes recall and nDCG at the cuts, averaged over queries.
 
     Args:
       ranking: of the N queries.
-      labels: their tools, -1 pads.
+      labels: their tools [N, L], padded with -1.
       cuts: each at most k.
+
+    Returns:
+      the means by name, recall first.
     """
     values = metrics.evaluate_ranking(ranking.items, labels, cuts)
     return {name: float(np.asarray(values[name], np.float64).mean()) for name in metrics_at(cuts)}

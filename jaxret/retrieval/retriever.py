@@ -1,17 +1,16 @@
-"""Retrievers score the whole catalogue, rerankers a few candidates: what they are, how they run.
+"""Retrievers, which score the whole catalogue, and rerankers, which score a few candidates.
 
     first = search(retriever, texts, k=100, tie_order=tie_order(tool_ids), mesh=make_mesh(item=8))
     final = refine(reranker, texts, first)
 
-`search` and `refine` are loops of the host around one compiled program each. Unlike the rest of
-the library they own it, because it must outlive a call: it is compiled once for a scoring function
-and a shape of features, and weights are arguments of it, so a retriever that is being trained, or
-is searched again, costs no compilation.
+`search` and `refine` are host loops around one compiled program each. The program is compiled once
+for each scoring function and shape of features, and outlives a call. Weights are arguments of the
+program, so searching again, or with a retriever in training, compiles nothing.
 
-The catalogue can be split over the devices of a mesh: each scores its own rows and keeps its k
-best, and k (score, item) pairs a device and query are all that is exchanged. `top_k` prefers the
-earlier of equal scores, so the rows are laid out in the order of ties before they are split:
-every number of devices then returns the same items.
+The catalogue can be split over the devices of a mesh. Each device scores its own rows and keeps its
+k best; only k (score, item) pairs per device and query are exchanged. `top_k` prefers the earlier
+of equal scores, so the rows are put in the order of ties before they are split, and every number of
+devices returns the same items.
 
 Letters: N queries, B queries in a chunk, I items, n devices, k items retrieved.
 """
@@ -36,19 +35,19 @@ from jaxret.runtime.validate import require
 from jaxret.types import Params
 
 Features: TypeAlias = Any  # a tree of arrays with leading axis B
-Texts: TypeAlias = Sequence[str] | ArrayLike  # queries, whatever a `read` reads: strings or vectors
+Texts: TypeAlias = Sequence[str] | ArrayLike  # queries that a `read` reads: strings or vectors
 
 
 class Retriever(NamedTuple):
     """A first stage.
 
-    ``split`` says which axis of which array is the catalogue's, as two trees of PartitionSpecs (or
-    prefixes of trees) over the mesh axis ``item``: of the params and of the features. ``score``
-    must treat every item the same: given some rows of the catalogue, it returns their columns.
+    ``split`` holds two trees of PartitionSpecs (or prefixes of trees) over the mesh axis ``item``,
+    of the params and of the features: the axes of the catalogue. ``score`` must treat every item
+    the same: given some rows of the catalogue, it returns the columns of those rows.
     """
 
     name: str
-    read: Callable[[Any], Features]  # on the host, from a few of the texts
+    read: Callable[[Any], Features]  # on the host, of some of the texts
     params: Params
     score: Callable[[Params, Features], Float[Array, "B I"]]  # pure
     split: tuple[Any, Any]
@@ -62,7 +61,7 @@ class Retriever(NamedTuple):
 
 
 class Reranker(NamedTuple):
-    """A second stage. What it returns for candidate -1, which is no item, is not looked at."""
+    """A second stage. Its scores of candidate -1, which is no item, are ignored."""
 
     name: str
     read: Callable[[Any], Features]
@@ -86,10 +85,10 @@ def search(
     chunk: int = 256,
     progress: bool = True,
 ) -> Ranking:
-    """The k best items of every query.
+    """Finds the k best items of every query.
 
     Args:
-      retriever: what scores.
+      retriever: scores the catalogue.
       texts: N queries, of the kind that ``retriever.read`` reads.
       k: how many items, at most I.
       tie_order: equal scores are ranked as trec_eval ranks them, with the array of
@@ -98,9 +97,12 @@ def search(
       chunk: B, queries scored together; B x I / n scores are in the memory of a device.
       progress: whether to show a bar.
 
+    Returns:
+      the ranking [N, k].
+
     Raises:
-      ValueError: for an empty text, by its position; k outside [1, I]; a catalogue that has not I
-        rows; a score that is NaN or plus infinity, by its query.
+      ValueError: for an empty text, by its position; k outside [1, I]; a catalogue without I rows;
+        a score that is NaN or plus infinity, by its query.
     """
     size = retriever.items
     require("k", k, f"in [1, {size}], the items there are", lambda k: 1 <= k <= size)
@@ -130,16 +132,19 @@ def search(
 
 @partial(jax.jit, static_argnames=("score", "split", "items", "k", "mesh"))
 def best_items(params: Params, features: Features, *, score, split, items, k, mesh):
-    """The compiled program of `search`: scores and rows [B, k] of a chunk, best first.
+    """Returns scores and rows [B, k] of a chunk, best first: the compiled program of `search`.
 
     Args:
       params: with the axis of the catalogue padded to a multiple of the devices.
-      features: of B queries; padded likewise where they have that axis.
+      features: of B queries, with the same padding where they have that axis.
       score: of the retriever.
-      split: its PartitionSpecs, flattened: (tree, leaves).
-      items: I; rows beyond are padding and are never returned.
+      split: the PartitionSpecs of params and features, flattened: (tree, leaves).
+      items: the number of items, I; rows beyond are padding and are never returned.
       k: items a query.
-      mesh: None for one device.
+      mesh: the devices; None for one.
+
+    Returns:
+      scores [B, k] and rows of the catalogue [B, k].
     """
 
     def local(params, features, axis=None):
@@ -172,11 +177,14 @@ def refine(
     """Sorts the candidates of every query by the scores of a reranker.
 
     Args:
-      reranker: what scores.
+      reranker: scores the candidates.
       texts: the N queries of the ranking, in its order.
-      ranking: the candidates. Those that the reranker scores equally keep their order.
+      ranking: the candidates [N, k]. Those that the reranker scores equally keep their order.
       chunk: B, queries scored together.
       progress: whether to show a bar.
+
+    Returns:
+      the same candidates in a new order [N, k].
 
     Raises:
       ValueError: for an empty text, by its position; texts that are not N; a score that is NaN or
@@ -205,7 +213,7 @@ def _rescored(params, features, candidates, *, score):
 
 
 def _chunks(name, texts, chunk, progress) -> Iterator[tuple[np.ndarray, list]]:
-    """Positions, longest texts first, and always the same number of texts: the last is repeated."""
+    """Yields positions and texts, longest first; the last text fills up the last chunk."""
     require("chunk", chunk, ">= 1", lambda x: x >= 1)
     order = np.argsort([-len(text) for text in texts], kind="stable")
     size = min(chunk, len(order))
@@ -217,7 +225,7 @@ def _chunks(name, texts, chunk, progress) -> Iterator[tuple[np.ndarray, list]]:
 
 
 def _lay_out(retriever, order, mesh, tree, specs):
-    """Arrays as `best_items` wants them: rows in the order of ties, padded, on their devices."""
+    """Puts rows in the order of ties, pads them, and places them on their devices."""
     extra = 0 if mesh is None else -retriever.items % mesh.shape["item"]
 
     def one(spec, x):
@@ -258,7 +266,7 @@ def _checked(texts: Texts) -> Sequence | np.ndarray:
 
 
 def _require_finite(name, rows, wrong):
-    """A diverged model is told, and not ranked: its list would look like any other."""
+    """Raises ValueError for scores of a diverged model, whose list would look like any other."""
     if wrong.any():
         row = rows[wrong.any(axis=1).argmax()]
         raise ValueError(f"{name!r} gives query {row} a score that is NaN or plus infinity")

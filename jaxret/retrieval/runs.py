@@ -2,10 +2,9 @@
 
     q17 Q0 weather.forecast 1 0.8214906 dense          query, Q0, tool, rank from 1, score, tag
 
-A first stage is searched once and reranked from its file ever after, and may as well come from
-elsewhere. Scores are written with the digits that give back the same float32.
-
-Columns are parted by white space; in an id (``GET /tv/popular``) it is written as ``%20``.
+A first stage can be searched once and reranked from its file, or come from another framework.
+Scores are written with the digits that restore the same float32. Columns are separated by white
+space; white space in an id (``GET /tv/popular``) is written as ``%20``.
 """
 
 import math
@@ -27,18 +26,18 @@ from jaxret.runtime.files import existing
 def save_run(
     path: Path, ranking: Ranking, query_ids: Sequence[str], tool_ids: Sequence[str], *, tag: str
 ) -> None:
-    """Writes a run file, whole or not at all.
+    """Writes a run file atomically.
 
     Args:
-      path: its folder is made if needed; a file of that name is replaced.
+      path: of the file, which is replaced if it exists; its folder is made if needed.
       ranking: of N queries.
-      query_ids: N of them.
-      tool_ids: I of them.
+      query_ids: the ids of the N queries.
+      tool_ids: the ids of the I tools.
       tag: the name of the run, without white space.
 
     Raises:
-      ValueError: for a query with no items or with a score that is not finite, for queries that
-        are not N, and for ids that would be written the same.
+      ValueError: for a query without items or with a score that is not finite, for another number
+        of queries than N, and for ids that would be written the same.
     """
     queries, tools = list(_words(query_ids)), list(_words(tool_ids))
     if len(queries) != len(ranking.items):
@@ -69,13 +68,20 @@ def save_run(
 def load_run(path: Path, query_ids: Sequence[str], tool_ids: Sequence[str]) -> Ranking:
     """Reads a run file for the queries and tools of a data set.
 
-    Items come in the order of their ranks; k is the length of the longest list, and -1 pads others.
+    Args:
+      path: of the file.
+      query_ids: the ids of the N queries.
+      tool_ids: the ids of the I tools.
+
+    Returns:
+      the ranking [N, k], items in the order of their ranks; k is the length of the longest list,
+      and shorter lists are padded with -1.
 
     Raises:
-      FileNotFoundError: there is no such file.
-      ValueError: by file and line, for a line that has not six columns, an unknown query or tool, a
-        rank that is no whole number, a score that is not finite, and a tool or a rank that a query
-        has twice. By file and id, for queries that the file lacks, and for one with a score above
+      FileNotFoundError: if there is no such file.
+      ValueError: by file and line, for a line without six columns, an unknown query or tool, a rank
+        that is no whole number, a score that is not finite, and a tool or rank that a query has
+        twice. By file and id, for queries that the file lacks, and for a query with a score above
         that of a better rank.
     """
     queries, tools = _words(query_ids), _words(tool_ids)
@@ -107,12 +113,12 @@ def load_run(path: Path, query_ids: Sequence[str], tool_ids: Sequence[str]) -> R
 
 
 def word(text: str) -> str:
-    """An id as it stands in a run file; qrels for trec_eval must name it the same."""
+    """Returns an id as run files write it; qrels for trec_eval must write the same."""
     return re.sub(r"\s", lambda space: quote(space[0]), text)
 
 
 def _words(ids: Sequence[str]) -> dict[str, int]:
-    """Position of each id by its word, in order."""
+    """Returns the position of each id by its word, in order."""
     words = [word(name) for name in ids]
     if repeated := [name for name, count in Counter(words).items() if count > 1]:
         raise ValueError(f"ids must differ in a run file, but {repeated[:5]} occur more than once")

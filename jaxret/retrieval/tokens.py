@@ -1,4 +1,4 @@
-"""What retrievers that read words read: token numbers, padded to few lengths.
+"""Token numbers of queries and of pairs, padded to few lengths.
 
 Letters: B queries, L tokens of a query, M of a document.
 """
@@ -16,7 +16,15 @@ from jaxret.encoders.padding import COARSE, pad
 def reader(
     encoder: TextEncoder, limit: int | None
 ) -> Callable[[Sequence[str]], dict[str, np.ndarray]]:
-    """Queries -> ``ids [B, L]`` and ``mask [B, L]``, each cut to ``limit`` tokens."""
+    """Makes the function from queries to ``ids [B, L]`` and ``mask [B, L]``.
+
+    Args:
+      encoder: for the tokens.
+      limit: tokens that a query is cut to; None: the encoder's.
+
+    Returns:
+      the ``read`` of a retriever or reranker.
+    """
 
     def read(texts):
         ids, mask = pad(encoder.tokens(texts, kind="query", limit=limit), COARSE)
@@ -31,7 +39,13 @@ def pair(
     document: Int[Array, " M"],
     document_mask: Bool[Array, " M"],
 ) -> tuple[Int[Array, " L+M"], Bool[Array, " L+M"], Int[Array, " L+M"]]:
-    """Joins one pair, the document right behind the query.
+    """Joins one pair, the document directly behind the query.
+
+    Args:
+      query: token numbers [L].
+      query_mask: True where there is a token [L].
+      document: token numbers [M].
+      document_mask: True where there is a token [M].
 
     Returns:
       token numbers, mask and types, each [L + M].

@@ -1,13 +1,13 @@
 """Losses: multi-label cross-entropies for tools, margins and contrasts for vectors.
 
-    multi_label_bce    each tool a yes-or-no question             MLC and ToolRefiner, as written
+    multi_label_bce    one binary decision a tool                 MLC and ToolRefiner, as written
     softmax_ce         the tools compete for each label           MLC, as the reference trains it
     triplet_margin     nearer to a positive than to a negative    Tool2Vec's encoders
-    info_nce           the right document among many              Tool-Embed
+    info_nce           the right document among many              DPR, Tool-Embed
 
-All return the mean over the rows of a batch, as a scalar, and compute in float32 (or wider)
-whatever they are given. ``weights [B]`` is how much each row counts, by default 1: 0 for the rows
-that fill up a last batch, whose contents must be finite and then change nothing.
+All return the mean over the rows of a batch, as a scalar, and compute in float32 or wider.
+``weights [B]`` are the rows' weights, by default 1. Rows that fill up a last batch have weight 0;
+their contents must be finite and change nothing.
 
 Letters: B rows, I tools, N candidates, L labels a row (padded with -1), m negatives, d width.
 """
@@ -22,10 +22,14 @@ _EPS = 1e-6  # PyTorch's, in every coordinate of a difference
 
 
 def is_label(items: Int[Array, "#B N"], labels: Int[Array, "B L"]) -> Bool[Array, "B N"]:
-    """Whether each item is one of its row's labels; -1 is none, on either side.
+    """Tests whether each item is one of its row's labels; -1 is no item and no label.
+
+    Args:
+      items: tools of each row [B, N], or the same for all rows [1, N].
+      labels: the right tools of each row [B, L], padded with -1.
 
     Returns:
-      True or False for each item of each row [B, N].
+      True for the items that are labels [B, N].
     """
     same = items[:, :, None] == labels[:, None, :]
     return same.any(axis=2) & (items >= 0)
@@ -38,16 +42,16 @@ def multi_label_bce(
     *,
     weights: Float[Array, " B"] | None = None,
 ) -> Float[Array, ""]:
-    """Sigmoid cross-entropy, averaged over the tools of a row.
+    """Computes the sigmoid cross-entropy, averaged over the tools of a row.
 
         mean_i  softplus(-z_i) if i is a label else softplus(z_i)      (Tool2Vec, Sections 4.2, 4.3)
 
     Args:
-      logits: z, a column a tool.
-      labels: the right tools; those that have no column are left out.
-      candidates: which tool each column is, -1 where there is none; by default column i is
-        tool i. A row without any candidate has loss 0.
-      weights: see the top of this file.
+      logits: z [B, N], one column a tool.
+      labels: the right tools [B, L], padded with -1; those without a column are ignored.
+      candidates: the tool of each column [B, N], -1 for none; by default column i is tool i. A row
+        without any candidate has loss 0.
+      weights: of the rows [B]; None: 1 each.
 
     Returns:
       the mean over rows [], in nats a tool.
@@ -66,19 +70,19 @@ def softmax_ce(
     normalise: bool = False,
     weights: Float[Array, " B"] | None = None,
 ) -> Float[Array, ""]:
-    """Cross-entropy of one softmax over all tools, summed over a row's labels.
+    """Computes the cross-entropy of one softmax over all tools, summed over a row's labels.
 
         - sum_{l in labels}  log softmax(z)_l
 
-    The paper has a 0 or 1 for each tool (Tool2Vec, Section 4.2), which reads as `multi_label_bce`;
-    its code, by a default of the library under it, minimises this. The sum lets a query count as
-    often as it has labels.
+    The paper has a 0 or 1 for each tool (Tool2Vec, Section 4.2), which suggests `multi_label_bce`;
+    its code minimises this loss, a default of its library. In the sum a query counts as often as it
+    has labels.
 
     Args:
-      logits: z, a column a tool.
-      labels: the right tools; a row without any has loss 0.
+      logits: z [B, I], one column a tool.
+      labels: the right tools [B, L], padded with -1; a row without any has loss 0.
       normalise: divides by the number of labels, so that every query counts the same.
-      weights: see the top of this file.
+      weights: of the rows [B]; None: 1 each.
 
     Returns:
       the mean over rows [], in nats: summed over a row's labels, or a label with ``normalise``.
@@ -99,15 +103,26 @@ def triplet_margin(
     unit: bool = False,
     weights: Float[Array, " B"] | None = None,
 ) -> Float[Array, ""]:
-    """How far each negative falls short of lying ``margin`` beyond the positive.
+    """Computes the triplet margin loss.
 
         max(0, |a - p + eps| - |a - n + eps| + margin)          eps = 1e-6 in every coordinate
 
     eps is PyTorch's and keeps the gradient finite where vectors coincide. Tool2Vec's trainer
-    compares raw vectors though retrieval then compares unit ones; ``unit`` scales them first.
+    compares raw vectors, although retrieval compares unit vectors.
+
+    Args:
+      anchor: vectors a [B, d].
+      positive: vectors p [B, d].
+      negative: vectors n [B, d].
+      margin: the distance by which a negative should be farther than the positive.
+      unit: scales all vectors to length 1 first.
+      weights: of the rows [B]; None: 1 each.
 
     Returns:
       the mean over rows [], a distance.
+
+    Raises:
+      ValueError: for a negative margin.
     """
     require("margin", margin, ">= 0", lambda x: x >= 0)
     a, p, n = (_wide(x) for x in (anchor, positive, negative))
@@ -129,30 +144,31 @@ def info_nce(
     in_batch: bool = True,
     weights: Float[Array, " B"] | None = None,
 ) -> Float[Array, ""]:
-    """Cross-entropy of finding a query's document among the others.
+    """Computes the cross-entropy of finding a query's document among the others.
 
         - log  e^{q.d+ / tau} / (e^{q.d+ / tau} + sum_j e^{q.d_j / tau})
 
-    The others are the negatives of the row and, ``in_batch``, the documents and negatives of all
-    rows. A document of a tool that is a label of the query is never among them: the reference
-    lets two queries for one tool push its document away.
+    The others are the negatives of the row and, with ``in_batch``, the documents and negatives of
+    all rows. Documents of the query's own tools are excluded; in the reference two queries for one
+    tool repel its document.
 
     Args:
-      queries: q, unit vectors as a rule.
-      documents: d+, the document of one of the query's tools.
-      labels: all tools of the query.
-      document_labels: the tool of each document.
-      negatives: further documents for each row.
-      negative_labels: their tools, -1 where there is none.
+      queries: q [B, d], usually unit vectors.
+      documents: d+ [B, d], the document of one of the query's tools.
+      labels: all tools of the query [B, L], padded with -1.
+      document_labels: the tool of each document [B].
+      negatives: further documents of each row [B, m, d].
+      negative_labels: the tools of the negatives [B, m], -1 for none.
       temperature: tau, above 0.
       in_batch: whether rows serve each other as negatives.
-      weights: see the top of this file; rows of weight 0 are nobody's negatives.
+      weights: of the rows [B]; None: 1 each. Rows of weight 0 are negatives of no row.
 
     Returns:
       the mean over rows [], in nats.
 
     Raises:
-      ValueError: if negatives come without their tools, or nothing is left to compare with.
+      ValueError: if only one of ``negatives`` and ``negative_labels`` is given, if there are no
+        negatives at all, or for a temperature that is not above 0.
     """
     require("temperature", temperature, "> 0", lambda x: x > 0)
     if negatives is None and negative_labels is None:
@@ -192,5 +208,5 @@ def _wide(x):
 
 
 def _length(x):
-    """Euclidean length, with a gradient of 0 at the zero vector."""
+    """Returns Euclidean lengths, with a gradient of 0 at the zero vector."""
     return jnp.sqrt(jnp.maximum((x * x).sum(axis=1), 1e-24))

@@ -90,6 +90,36 @@ def test_it_is_fitted_saved_and_loaded_and_ranks_the_same(method, parts, tmp_pat
     assert_the_same(ranked(again, train, validation), ranked(fitted, train, validation))
 
 
+@pytest.mark.parametrize("objective", encoder_tuning.CONFIGS)
+def test_each_objective_trains_on_examples_of_its_own(objective, parts, monkeypatch):
+    (train, validation), kept = parts, {}
+    monkeypatch.setattr(
+        encoder_tuning, "trained", lambda *_, **given: kept.update(given) or given["start"]
+    )
+    documents = dense("documents", train.theta, train.encoder)
+    more = {"first": documents} if objective == "dpr" else {}
+    FITS[objective](train, CONFIGS[objective], validation=validation, **more)
+    batch = kept["objective"]().batches(0)
+    tokens, rows = train.encoder.tokens, []
+    tools_of = {}
+    for text, labels in zip(tokens(train.texts, kind="query"), train.labels, strict=True):
+        tools_of.setdefault(tuple(text), set()).update(labels[labels >= 0].tolist())
+    tool_of = {tuple(x): {i} for i, x in enumerate(tokens(train.documents, kind="document"))}
+    for ids, mask in zip(batch["ids"], batch["mask"], strict=True):
+        rows.append([tuple(text[there].tolist()) for text, there in zip(ids, mask, strict=True)])
+    others = tools_of if objective == "query2query" else tool_of
+    for query, right, *wrong in rows:
+        assert tools_of[query] & others[right]
+        assert not any(tools_of[query] & others[text] for text in wrong)
+    assert {len(row) for row in rows} == {7 if objective == "tool_embed" else 3}
+    if objective == "dpr":
+        texts = map(tuple, tokens(train.texts, kind="query"))
+        vectors = dict(zip(texts, train.queries, strict=True))
+        for query, _, wrong in rows:
+            best = np.argsort(-(train.theta @ vectors[query]))
+            assert tool_of[wrong] == {next(i for i in best if i not in tools_of[query])}
+
+
 @pytest.mark.slow
 def test_a_trained_classifier_knows_its_training_queries(parts):
     train, _ = parts
