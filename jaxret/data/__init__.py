@@ -1,4 +1,4 @@
-"""Data sets by name. One source a file; `load` finds it."""
+"""Loads data sets by name; each source is one file of this package."""
 
 import inspect
 from collections.abc import Callable
@@ -46,8 +46,8 @@ SOURCES: dict[str, Callable[..., Dataset]] = {
     "beir": beir.load,
     "jsonl": jsonl.load,
 }
-FIXED = ("path", "name")  # what `load` itself says
-READ_GENERAL = ("jsonl", "etom")  # whose own loaders read the general layout
+FIXED = ("path", "name")  # arguments of `load`, not options
+READ_GENERAL = ("jsonl", "etom")  # sources whose own loaders read the general layout
 NEEDED = {
     "ultratool": "test.json of github.com/JoeYing1019/UltraTool (data/English-dataset)",
     "toollens": "the folder datasets/ToolLens of github.com/quchangle1/COLT",
@@ -73,10 +73,11 @@ def load(name: str, path: str | Path | None = None, **options) -> Dataset:
       name: deskbank (built in), ultratool, toollens, bfcl, toolbench, toolbank, toolret (from
         the hub without a path), etom, beir or jsonl.
       path: the file or folder of the source.
-      **options: those of the source's own ``load``, such as ``part``, ``bank`` or ``tasks``.
+      **options: arguments of the source's own ``load``, such as ``part``, ``bank`` or ``tasks``.
 
     Raises:
-      ValueError: the name or an option is unknown, or the path is missing or not wanted.
+      ValueError: the name or an option is unknown, a path is missing, or deskbank was given one.
+      FileNotFoundError: the path does not exist.
     """
     if name not in SOURCES:
         raise ValueError(f"unknown data set {name!r}; known: {', '.join(SOURCES)}")
@@ -92,7 +93,7 @@ def load(name: str, path: str | Path | None = None, **options) -> Dataset:
 
 
 def _known(name: str, source: Callable[..., Dataset], options: dict[str, Any]) -> dict[str, Any]:
-    """The options, if the source has them all."""
+    """Returns the options, or raises ValueError for one that the source does not have."""
     has = [option for option in inspect.signature(source).parameters if option not in FIXED]
     if unknown := [option for option in options if option not in has]:
         there = f"it has {', '.join(has)}" if has else "it has none"

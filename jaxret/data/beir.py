@@ -1,4 +1,4 @@
-"""The BEIR layout: ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/*.tsv``.
+"""Loads the BEIR layout: ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/*.tsv``.
 
 The layout is that of github.com/beir-cellar/beir (Thakur et al. 2021). In it come ToolLens
 (github.com/quchangle1/COLT, ``datasets/ToolLens``; Qu et al. 2024, 'Towards
@@ -25,7 +25,7 @@ def load(path: str | Path, *, name: str | None = None) -> Dataset:
 
     Args:
       path: the folder.
-      name: what to call the data set; the folder's own name without it.
+      name: name of the data set; None: that of the folder.
 
     Raises:
       ValueError: also when a query is judged in two files, or a judged query is not there.

@@ -1,4 +1,4 @@
-"""BFCL: single-turn questions of the Berkeley Function-Calling Leaderboard.
+"""Loads BFCL: single-turn questions of the Berkeley Function-Calling Leaderboard.
 
 From github.com/ShishirPatil/gorilla, ``berkeley-function-call-leaderboard/bfcl_eval/data``
 (Patil et al. 2025; Apache-2.0). It offers a few functions with each question; here all

@@ -1,11 +1,10 @@
-"""A data set for tool retrieval: a catalogue of documents, and queries with their right tools.
+"""Defines a data set for tool retrieval: a catalogue of documents, and labelled queries.
 
-Every source passes through `build`, so duplicates, unknown labels and groups mean the same
-thing everywhere.
+Every loader calls `build`, so that all sources treat duplicates, unknown labels and groups alike.
 
-Documents are kept raw. A document is a dict of fields at the top level, under the names that
-its source gives them (``name``, ``description``, ``parameters``, ...), or a string where the
-source has running text only. `jaxret.data.templates` turns either into the text that is encoded.
+Documents are stored as in the source: a dict of top-level fields under the source's names
+(``name``, ``description``, ``parameters``, ...), or a string of running text.
+`jaxret.data.templates` renders either as the text that is encoded.
 
 Letters: I tools, N queries, L labels a query (padded with -1).
 """
@@ -36,19 +35,19 @@ class Step(NamedTuple):
 
 
 class Query(NamedTuple):
-    """A query as its source has it; tools are named by id."""
+    """A query of a source; tools are named by id."""
 
     id: str
     text: str
-    labels: tuple[str, ...]  # in order of use, where the source has an order
-    group: Hashable = None  # the question it belongs to; None: its text
+    labels: tuple[str, ...]  # in order of use, if the source states an order
+    group: Hashable = None  # its question; None: the text is the question
     split: str | None = None
     steps: tuple[tuple[str, str], ...] = ()  # (sub-query, tool id)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """Tools, queries and labels. Build it with `build`."""
+    """Tools, queries and labels, created by `build`."""
 
     name: str
     tool_ids: tuple[str, ...]  # I
@@ -59,11 +58,11 @@ class Dataset:
     groups: Int[np.ndarray, " N"]  # int32, equal for queries of one question
     split: tuple[str, ...] | None  # N
     steps: tuple[tuple[Step, ...], ...] | None  # N, empty where a query has a single hop
-    merged_tools: int  # duplicates that the source held
+    merged_tools: int  # number of duplicates in the source
     merged_queries: int
 
     def summary(self) -> str:
-        """One line: what there is, and what was merged when it was loaded."""
+        """Describes sizes and merged duplicates in one line."""
         per_query = (self.labels >= 0).sum() / max(len(self.queries), 1)
         return (
             f"{self.name}: {len(self.tool_ids):,} tools, {len(self.queries):,} queries "
@@ -77,16 +76,15 @@ class Dataset:
 
 
 def build(name: str, tools: Iterable[tuple[str, Document]], queries: Iterable[Query]) -> Dataset:
-    """Checks a source and joins its duplicates.
+    """Checks the tools and queries of a source and merges duplicates.
 
-    A tool that is listed again with an equal document is one tool. A query with the text,
-    group and steps of an earlier one is that query, which then has the labels of both: with
-    the same words in hand no retriever could tell them apart, and each of the tools answers
-    them. It keeps the id and the split of its first occurrence. Only copies in train, validation
-    and test stay apart: merged, they would hide what `jaxret.data.split` refuses.
+    Tools with equal ids and documents are merged. Queries with equal text, group and steps are
+    merged into the first of them, with the labels of all: a retriever cannot distinguish them, and
+    each of the tools is a right answer. Copies in different parts of a train, validation and test
+    split are not merged, so that `jaxret.data.split` can refuse them.
 
     Args:
-      name: what to call the data set.
+      name: of the data set.
       tools: (id, document) pairs, in the order of the rows.
       queries: in the order of the source.
 
@@ -131,14 +129,14 @@ def build(name: str, tools: Iterable[tuple[str, Document]], queries: Iterable[Qu
 
 
 def select(dataset: Dataset, indices: np.ndarray) -> Dataset:
-    """Keeps some queries and the whole catalogue.
+    """Selects queries; the catalogue stays whole.
 
     Args:
       dataset: the data set.
       indices: positions [M], or a boolean mask [N].
 
     Returns:
-      The queries in the order of ``indices``. Group numbers and the width L stay as they were.
+      The queries in the order of ``indices``, with unchanged group numbers and width L.
     """
     chosen = np.arange(len(dataset.queries))[indices]
 
@@ -159,21 +157,21 @@ def select(dataset: Dataset, indices: np.ndarray) -> Dataset:
 def split_by_group(
     groups: Int[np.ndarray, " N"], fractions: tuple[float, ...], seed: int
 ) -> tuple[Int[np.ndarray, " M"], ...]:
-    """Splits queries so that no question is on two sides.
+    """Splits queries at random so that no question is in two parts.
 
-    The groups are shuffled, laid end to end and cut at the group boundaries nearest to the
-    fractions, so a part is off by at most the size of the largest group.
+    The groups are shuffled, concatenated and cut at the group boundaries nearest to the fractions,
+    so the size of a part deviates by at most the size of the largest group.
 
     Args:
-      groups: a number a query, equal for those of one question (``dataset.groups``).
+      groups: question of each query [N] (``dataset.groups``).
       fractions: share of the queries in each part, positive, with sum 1.
       seed: of the shuffle.
 
     Returns:
-      for each part the positions of its queries [M], ascending.
+      Positions [M] of the queries of each part, ascending.
 
     Raises:
-      ValueError: the fractions are no partition, or there are too few groups for them.
+      ValueError: the fractions are not positive with sum 1, or a part would be empty.
     """
     if min(fractions, default=0.0) <= 0 or not np.isclose(sum(fractions), 1.0):
         raise ValueError(f"fractions must be positive and sum to 1, got {fractions}")

@@ -1,4 +1,4 @@
-"""DeskBank: 168 everyday tools in 14 domains, built in, made in the manner of ToolBank.
+"""Loads DeskBank: 168 everyday tools in 14 domains, built in, made in the manner of ToolBank.
 
 Written for jaxret and under its licence (see ``deskbank/README.md``); the manner is that of
 'Efficient and Scalable Estimation of Tool Representations in Vector Space' (Tool2Vec,

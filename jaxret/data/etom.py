@@ -1,4 +1,4 @@
-"""ETOM (MSC-Bench): tools of real MCP servers, of which several may serve a query equally well.
+"""Loads ETOM (MSC-Bench): tools of real MCP servers, several of which may serve a query.
 
 From github.com/snooow1029/ETOM, ``data`` (Dong et al. 2025, arXiv 2510.19423; its README says MIT):
 

@@ -1,13 +1,13 @@
-"""Tasks of several tools as their hops: every step a query of its own       (ORAG Algorithm 4).
+"""Divides tasks of several tools into hops, each a query of its own (ORAG, Algorithm 4).
 
-A planner cuts a task into sub-tasks. Here the plan is
+A hop is a sub-task of a plan. The plan consists of
 
-    as_hops        the steps that a data set brings
-    by_evidence    one hop for every right item, in the words of the whole task
-    by_plan        the sub-questions that somebody else has thought of
+    as_hops        the steps in the data set
+    by_evidence    one hop for every label, with the text of the whole task
+    by_plan        sub-questions from elsewhere, such as a language model
 
-The text is that of ORAG's template (C.1.4), so that a step such as 'send it to her' keeps its
-context.
+A hop's text follows ORAG's template (C.1.4), which quotes the task, so that a step such as 'send it
+to her' keeps its context.
 """
 
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ TEMPLATE = "Context: {query} | Focus: {step}"
 
 
 def as_hops(dataset: Dataset, *, template: str = TEMPLATE) -> Dataset:
-    """The steps of all queries, those of a query one after the other and in one group.
+    """Makes a query of every step; the steps of a query are successive and form one group.
 
     Args:
-      dataset: a query without steps is left out.
-      template: of a hop's text, from ``query`` and ``step``.
+      dataset: queries without steps are left out.
+      template: of a hop's text, with the placeholders ``query`` and ``step``.
 
     Raises:
-      ValueError: if no query has steps.
+      ValueError: no query has steps.
     """
     steps = dataset.steps or ()
     places = ((row, place) for row, one in enumerate(steps) for place in range(len(one)))
@@ -51,13 +51,16 @@ def as_hops(dataset: Dataset, *, template: str = TEMPLATE) -> Dataset:
 
 
 def by_evidence(dataset: Dataset) -> Dataset:
-    """As many hops as a query has labels, in their order, each with one of them.
+    """Makes one hop for each label of a query, in the order of the labels.
 
-    For data sets without steps: no planner says what a hop is after, so all hops of a query have
-    its text, and only what they count as right differs.
+    For data sets without steps. All hops of a query have the text of the query, and differ in their
+    label only.
+
+    Args:
+      dataset: queries with one or several labels.
 
     Raises:
-      ValueError: if no query has two labels.
+      ValueError: no query has two labels.
     """
     if dataset.labels.shape[1] < 2:
         raise ValueError(f"{dataset.name} has one label a query: there is nothing to plan")
@@ -71,14 +74,17 @@ def by_evidence(dataset: Dataset) -> Dataset:
 def by_plan(
     dataset: Dataset, plans: Sequence[Sequence[str]], *, template: str = TEMPLATE
 ) -> Dataset:
-    """The sub-questions of all queries as hops.
+    """Makes a hop of every sub-question.
 
-    Which of a query's labels a sub-question is after, nobody says: every hop has them all.
+    It is unknown which label of a query answers a sub-question, so every hop has all labels.
 
     Args:
-      dataset: N queries.
-      plans: of each query, at least one sub-question.
-      template: as in `as_hops`.
+      dataset: with N queries.
+      plans: N lists of at least one sub-question.
+      template: of a hop's text, with the placeholders ``query`` and ``step``.
+
+    Raises:
+      ValueError: the number of plans is not N, or a plan is empty.
     """
     lengths = [len(plan) for plan in plans]
     if len(lengths) != len(dataset.queries) or not all(lengths):

@@ -1,11 +1,11 @@
-"""The general layout: a folder with ``tools.jsonl`` and ``queries.jsonl``.
+"""Loads the general layout: a folder with ``tools.jsonl`` and ``queries.jsonl``.
 
     tools.jsonl      id, documentation (object or string); name, domain, terse, tool_profile
     queries.jsonl    id, query, labels (tool ids); instruction, question_index or question,
                      split, steps (objects with query and label)
 
-What stands after the semicolon, and any instruction to split, may be missing; other fields
-are not read. Bring your own data in this form.
+The fields after the semicolons are optional; other fields are not read. This is the layout for
+data of your own.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,8 +23,8 @@ def load(path: str | Path, *, name: str | None = None, extra: Sequence[str] = ()
 
     Args:
       path: the folder.
-      name: what to call the data set; the folder's own name without it.
-      extra: more files of tools in the folder, distractors as a rule: they come after the others.
+      name: of the data set; None: that of the folder.
+      extra: more files of tools in the folder, such as distractors; their tools come last.
     """
     folder = existing(path, "a folder with tools.jsonl and queries.jsonl")
     files = [folder / "tools.jsonl", *(folder / file for file in extra)]
@@ -33,7 +33,7 @@ def load(path: str | Path, *, name: str | None = None, extra: Sequence[str] = ()
 
 
 def read_tools(path: Path) -> Iterator[tuple[str, Document]]:
-    """Yields (id, document): the fields of the documentation, with what stands beside it."""
+    """Yields (id, document): fields of the documentation and name, domain, terse, tool_profile."""
     for row in json_lines(path, holds="one tool a line", fields=("id", "documentation")):
         yield row["id"], document(row)
 
@@ -52,7 +52,14 @@ def read_queries(path: Path) -> Iterator[Query]:
 
 
 def document(row: dict[str, Any]) -> Document:
-    """The fields of a row of ``tools.jsonl``: its documentation, with what stands beside it."""
+    """Returns the document in a row of ``tools.jsonl``.
+
+    Args:
+      row: with id and documentation; name, domain, terse and tool_profile become fields too.
+
+    Raises:
+      ValueError: the documentation is neither an object nor a string.
+    """
     documentation = row["documentation"]
     if isinstance(documentation, str):
         documentation = {"documentation": documentation}

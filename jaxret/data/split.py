@@ -1,7 +1,7 @@
-"""Train, validation and test: what is fitted, what chooses, what is reported.
+"""Splits queries into train, validation and test, so that no question is in two parts.
 
-A part is trusted only if no other part holds its questions. Two queries are of one question if
-they are of one group, or if they are the same text once normalised: what is encoded is equal.
+Two queries belong to one question if they are of one group, or if their normalised texts, and
+hence their embeddings, are equal.
 """
 
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from jaxret.data.templates import normalise
 
 
 class Split(NamedTuple):
-    """Positions of queries, ascending; together all N, each once."""
+    """Positions of the queries of each part, ascending; every query is in one part."""
 
     train: Int[np.ndarray, " A"]
     validation: Int[np.ndarray, " B"]
@@ -24,17 +24,20 @@ class Split(NamedTuple):
 def own_split(
     dataset: Dataset, *, validation: float = 0.1, test: float = 0.2, seed: int = 0
 ) -> Split:
-    """Splits the queries, by the data set's own split where it has one.
+    """Splits the queries, following the data set's own split where it has train and test.
 
-    A split with train and test is kept; without a validation part of its own, ``validation``
-    of train becomes one. A data set without a split, with a single one or with a split into
-    tasks is cut whole. Every cut is by question.
+    Where the own split has no validation part, a share of train becomes one. A data set without a
+    split, with a single part or with a split into tasks is divided at random. Random divisions are
+    by question.
 
     Args:
       dataset: the data set.
       validation: share of train, or of all queries where there is no split.
-      test: share of all queries where there is no split; not read otherwise.
-      seed: of the cut.
+      test: share of all queries where there is no split; unused otherwise.
+      seed: of the random division.
+
+    Returns:
+      Positions [A], [B] and [C] of the queries of the three parts.
 
     Raises:
       ValueError: a share is out of range; a split has other names or lacks train or test; a
@@ -59,11 +62,13 @@ def own_split(
 def overlap(dataset: Dataset) -> Bool[np.ndarray, " N"]:
     """Marks the queries whose question is also in a later part of the data set's own split.
 
-    Without them (``select(dataset, ~overlap(dataset))``) no two parts share a question, and
-    test is as it was.
+    ``select(dataset, ~overlap(dataset))`` has no question in two parts, and the same test part.
+
+    Args:
+      dataset: with N queries.
 
     Returns:
-      a mask [N]; all False where the data set has no parts.
+      A mask [N]; all False where the data set has no parts.
 
     Raises:
       ValueError: a split has other names or lacks train or test.
@@ -77,7 +82,7 @@ def overlap(dataset: Dataset) -> Bool[np.ndarray, " N"]:
 
 
 def _sides(dataset: Dataset) -> Int[np.ndarray, " N"] | None:
-    """0 for train, 1 for validation, 2 for test; None where the split makes no such parts."""
+    """Returns 0 for train, 1 for validation, 2 for test; None where there are no such parts."""
     names = set(dataset.split or ())
     if len(names) < 2 or not names & PART_NAMES.keys():
         return None
@@ -112,7 +117,7 @@ def _refuse_overlap(dataset: Dataset, sides: np.ndarray) -> None:
 
 
 def _questions(dataset: Dataset) -> Int[np.ndarray, " N"]:
-    """A number a query, equal where a chain of equal texts and equal groups joins two."""
+    """Numbers the questions: queries linked by equal texts and groups share a number."""
     texts, questions = _texts(dataset), dataset.groups
     while True:
         joined = _spread(np.minimum, _spread(np.minimum, questions, texts), dataset.groups)
@@ -122,13 +127,13 @@ def _questions(dataset: Dataset) -> Int[np.ndarray, " N"]:
 
 
 def _texts(dataset: Dataset) -> Int[np.ndarray, " N"]:
-    """A number a query, equal where the normalised texts are."""
+    """Numbers the queries by their normalised texts."""
     numbers: dict[str, int] = {}
     return np.array([numbers.setdefault(normalise(q), len(numbers)) for q in dataset.queries])
 
 
 def _spread(best: np.ufunc, values: np.ndarray, by: np.ndarray) -> np.ndarray:
-    """For each query the best (maximum or minimum) value among those equal to it in ``by``."""
+    """Returns for each query the maximum or minimum value of the queries equal to it in ``by``."""
     best_of_value = np.empty(by.max() + 1, values.dtype)
     best_of_value[by] = values
     best.at(best_of_value, by, values)

@@ -1,4 +1,4 @@
-"""Templates: from a document to the text that is encoded.
+"""Renders a document as the text that is encoded.
 
     orag_ultratool     name, description, arguments, results        ORAG C.1.1
     orag_toolret       name, description and what stands for it     ORAG C.1.2
@@ -9,8 +9,8 @@
     functionality      the field of that name alone                 ORAG C.4: the bad documents
     expanded           full, and the tool profile                   Tool-REX
 
-All end with `normalise`. Templates read fields; a string that holds a JSON object or a Python
-dict is read for its fields first, as ToolRet stores its documents in that form.
+All templates end with `normalise`. A string that holds a JSON object or a Python dict, the form in
+which ToolRet stores documents, is parsed into fields first.
 """
 
 import ast
@@ -23,26 +23,29 @@ from typing import Any
 from jaxret.data.dataset import Document
 
 MAX_CHARACTERS = 8192
-DESCRIBING = ("description", "func_description", "functionality")  # ToolRet's names for it
+DESCRIBING = ("description", "func_description", "functionality")  # ToolRet's names of the field
 PROFILE_FIELDS = ("function", "tags", "when_to_use", "limitation")
-READERS = {"json": json.loads, "python": ast.literal_eval}  # how a string can hold an object
+READERS = {
+    "json": json.loads,
+    "python": ast.literal_eval,
+}  # of strings
 
 
 def normalise(text: str) -> str:
-    """Strips, puts spaces for newlines, cuts at 8,192 characters (ORAG C.1.5).
+    """Strips a text, replaces newlines by spaces and cuts it at 8,192 characters (ORAG C.1.5).
 
-    For queries too: the same words then give the same embedding on both sides.
+    Queries are normalised too, so that equal words give equal embeddings on both sides.
     """
     return " ".join(text.strip().splitlines())[:MAX_CHARACTERS]
 
 
 def query_text(instruction: str | None, query: str) -> str:
-    """The query under its instruction, where there is one (ORAG C.1.2)."""
+    """Returns the query, after its instruction if there is one (ORAG C.1.2)."""
     return f"{instruction}\n{query}" if instruction else query
 
 
 def template(name: str) -> Callable[[Document], str]:
-    """Looks a template up; the error for an unknown name lists those there are."""
+    """Returns the template of a name; raises ValueError for an unknown name."""
     if name not in TEMPLATES:
         raise ValueError(f"unknown template {name!r}; known: {', '.join(TEMPLATES)}")
     return TEMPLATES[name]
@@ -60,14 +63,14 @@ def _normalised(render: Callable[[Document], str]) -> Callable[[Document], str]:
 
 @_normalised
 def orag_ultratool(document: Document) -> str:
-    """Name, description, arguments and results, the last two as JSON; empty ones left out."""
+    """Renders name, description, arguments and results, the last two as JSON, unless empty."""
     fields = _fields(document)
     return _lines({key: fields.get(key) for key in ("name", "description", "arguments", "results")})
 
 
 @_normalised
 def orag_toolret(document: Document) -> str:
-    """Name and the describing fields, values only; `raw` where nothing describes the tool."""
+    """Renders the values of the name and the describing fields; as `raw` without the latter."""
     named = _fields(document)
     about = [named[key] for key in DESCRIBING if not _is_empty(named.get(key))]
     if not about:
@@ -77,14 +80,14 @@ def orag_toolret(document: Document) -> str:
 
 @_normalised
 def raw(document: Document) -> str:
-    """The documentation string untouched, or the fields as one JSON object."""
+    """Returns the documentation string unchanged, or the fields as one JSON object."""
     text = document.get("documentation") if isinstance(document, dict) else document
     return text if isinstance(text, str) else json.dumps(document, ensure_ascii=False)
 
 
 @_normalised
 def name_description(document: Document) -> str:
-    """``name: description``; without one of them, the other."""
+    """Renders ``name: description``, or one of the two where the other is missing."""
     fields = _fields(document)
     keys = (*DESCRIBING, "api_description", "documentation")
     about = next((fields[key] for key in keys if not _is_empty(fields.get(key))), None)
@@ -93,22 +96,22 @@ def name_description(document: Document) -> str:
 
 @_normalised
 def terse(document: Document) -> str:
-    """``name: terse``, for data sets that have a deliberately short documentation."""
+    """Renders ``name: terse``, for data sets with a deliberately short documentation."""
     fields = _fields(document)
     return _headed(fields, _needed(fields, "terse"))
 
 
 @_normalised
 def functionality(document: Document) -> str:
-    """What stands under ``functionality``: a few ambiguous words in ToolRet-Code (ORAG C.4)."""
+    """Renders the field ``functionality``, a few ambiguous words in ToolRet-Code (ORAG C.4)."""
     return _flat(_needed(_fields(document), "functionality"))
 
 
 @_normalised
 def full(document: Document) -> str:
-    """All fields but the terse line and the tool profile, nested ones flattened.
+    """Renders all fields but ``terse`` and the tool profile, nested ones flattened.
 
-    A document that is running text alone is its own full text.
+    Running text is returned unchanged.
     """
     named = {k: v for k, v in _fields(document).items() if k not in ("terse", "tool_profile")}
     if named.keys() == {"documentation"}:
@@ -119,9 +122,16 @@ def full(document: Document) -> str:
 def with_profile(
     fields: Sequence[str], base: Callable[[Document], str] = full
 ) -> Callable[[Document], str]:
-    """The template ``base``, then these fields of the tool profile, those that it has.
+    """Returns a template that appends fields of the tool profile to another template.
 
-    A profile that is an empty object, as where an expansion failed, adds nothing.
+    An empty profile, as after a failed expansion, adds nothing.
+
+    Args:
+      fields: of the profile, in this order; missing ones are left out.
+      base: the template of the document without its profile.
+
+    Raises:
+      ValueError: the returned template raises it for a document without a tool profile.
     """
 
     @_normalised
@@ -160,13 +170,13 @@ def _fields(document: Document) -> dict[str, Any]:
 
 
 def parse(text: Any) -> tuple[str, dict[str, Any]] | None:
-    """Which of `READERS` reads a string as one object, and its fields; None where none does."""
+    """Parses a string that holds one object: its kind in `READERS` and its fields, or None."""
     if not isinstance(text, str) or not text.lstrip().startswith("{"):
         return None
     for kind, read in READERS.items():
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # stray backslashes in the texts of others
+                warnings.simplefilter("ignore")  # about stray backslashes
                 value = read(text.strip())
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
             continue
@@ -198,7 +208,7 @@ def _json(value: Any) -> str:
 
 
 def _lines(values: dict[str, Any]) -> str:
-    """``Field name: value`` lines, in order, empty fields left out."""
+    """Renders ``Field name: value`` lines, in order, without empty fields."""
     return "\n".join(
         f"{key[:1].upper()}{key[1:].replace('_', ' ')}: {_json(value)}"
         for key, value in values.items()
@@ -207,7 +217,7 @@ def _lines(values: dict[str, Any]) -> str:
 
 
 def _flat(value: Any) -> str:
-    """Nested values as ``key: value`` pairs: encoders read words better than brackets."""
+    """Renders nested values as ``key: value`` pairs, which encoders read better than brackets."""
     if isinstance(value, dict):
         return ", ".join(f"{key}: {_flat(part)}" for key, part in value.items())
     if isinstance(value, list):

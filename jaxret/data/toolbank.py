@@ -1,4 +1,4 @@
-"""ToolBank: generated queries over the functions of NumPy, pandas and AWS's boto3.
+"""Loads ToolBank: generated queries over the functions of NumPy, pandas and AWS's boto3.
 
 The queries are the hub's ``squeeze-ai-lab/ToolBank``, the tools those of
 github.com/SqueezeAILab/Tool2Vec, ``toolrag/data_generation/bank_*`` (Moon et al. 2024, 'Efficient
@@ -50,7 +50,7 @@ def load(
 
     Raises:
       ValueError: also for a tool that is described twice, or a query without text.
-      ImportError: parquet files and no pyarrow.
+      ImportError: the files are parquet and pyarrow is not installed.
     """
     if bank not in BANKS:
         raise ValueError(f"bank must be one of {', '.join(BANKS)}, got {bank!r}")

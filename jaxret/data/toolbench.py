@@ -1,4 +1,4 @@
-"""ToolBench: the retrieval files of G1, G2 and G3.
+"""Loads ToolBench: the retrieval files of G1, G2 and G3.
 
 From github.com/OpenBMB/ToolBench, ``data/retrieval/`` (Qin et al. 2024, 'ToolLLM'; Apache-2.0):
 

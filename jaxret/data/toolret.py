@@ -1,4 +1,4 @@
-"""ToolRet: 35 retrieval tasks over one pool of some 43,000 tools.
+"""Loads ToolRet: 35 retrieval tasks over one pool of some 43,000 tools.
 
 From the Hugging Face hub, ``mangopy/ToolRet-Queries`` and ``mangopy/ToolRet-Tools`` (Shi et
 al. 2025, 'Retrieval Models Aren't Tool-Savvy'; collected from sources with licences of their
@@ -65,8 +65,8 @@ def load(path: str | Path | None = None, *, tasks: Sequence[str] | None = None) 
 
     Raises:
       ValueError: also for tasks that are not there, by name.
-      ImportError: parquet files and no pyarrow.
-      OSError: no path was given and the hub is not to be reached.
+      ImportError: the files are parquet and pyarrow is not installed.
+      OSError: no path was given and the hub cannot be reached.
     """
     queries, tools = _folders(path, tasks)
     kept = (
@@ -83,14 +83,15 @@ def load(path: str | Path | None = None, *, tasks: Sequence[str] | None = None) 
 
 
 def benchmark(path: str | Path | None = None, *, tasks: Sequence[str] | None = None) -> Benchmark:
-    """Loads the same as `load`, with what the protocol looks at beside it.
+    """Loads queries and tools with all that the authors' protocol needs.
 
     Queries are counted as often as they occur; in ``dataset`` the task stands before their ids.
 
     Raises:
       ValueError: also for a task of unknown category, and a label whose relevance is neither 0
         nor 1, as the gains of `jaxret.evaluation.metrics` are.
-      ImportError, OSError: see `load`.
+      ImportError: the files are parquet and pyarrow is not installed.
+      OSError: no path was given and the hub cannot be reached.
     """
     queries, tools = _folders(path, tasks)
     pools: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""UltraTool: the plan steps of 1,000 questions, each to be done by one tool.
+"""Loads UltraTool: the plan steps of 1,000 questions, each with one tool.
 
 From github.com/JoeYing1019/UltraTool, ``data/English-dataset/test.json`` (Huang et al. 2024,
 arXiv 2401.17167). The repository states no licence: for research, not to be passed on.

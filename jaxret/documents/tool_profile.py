@@ -1,4 +1,4 @@
-"""The tool profile that expansion adds to a document, and the rules for it (Tool-REX, 2.3).
+"""Defines the tool profile that expansion adds to a document, and its rules (Tool-REX, 2.3).
 
     function        what the tool does                       required
     tags            words to find it by                      required
@@ -6,13 +6,13 @@
     limitation      what it cannot do, or needs
     example_usage   queries with the calls that answer them
 
-Only what the documentation supports is written, so all but the first two may be missing. The paper
-calls two of them function_description and limitations in its text; data and prompts have the names
-above, and so does `jaxret.data.templates`.
+A profile states only what the documentation supports, so the last three fields are optional. The
+text of the paper calls two fields function_description and limitations; its data and prompts use
+the names above, and so does `jaxret.data.templates`.
 
-Expanded document = original + profile. ``example_usage`` is kept apart from the profile: retrieval
-is better without it. (The paper's sentence on that says ``when_to_use`` where it means this field;
-what it keeps, and its ablation, show which one was dropped.)
+An expanded document is the original with the profile. ``example_usage`` is not part of it, since
+retrieval is better without. (The sentence of the paper on this says ``when_to_use``, but its data
+and its ablation show that ``example_usage`` was dropped.)
 """
 
 import json
@@ -27,7 +27,7 @@ REQUIRED = ("function", "tags")
 FIELDS = (*PROFILE_FIELDS, "example_usage")
 EXAMPLE_FIELDS = ("query", "api_call")
 SAYS_NOTHING = {"none", "null", "n/a", "na", "unknown", "not specified", "not applicable", "-"}
-#: A sentence on what the documentation lacks, in place of leaving the field out.
+#: Matches sentences that say what the documentation lacks, where the field should be left out.
 _LACKS = re.compile(
     r"^(the )?(tool'?s? )?(documentation|description) (does not|doesn't|has no)\b"
     r"|^(the )?tool (does not|doesn't) (specify|state|mention|list) any "
@@ -40,10 +40,10 @@ _LACKS = re.compile(
 
 
 class Rules(NamedTuple):
-    """Bounds of a profile. Those of tags, examples, function and when_to_use are the paper's."""
+    """Bounds of a profile; all but those of limitation and of tag words are the paper's."""
 
-    text_words: int = 20  # function and when_to_use have fewer
-    limitation_words: int = 40  # it has fewer
+    text_words: int = 20  # function and when_to_use must have fewer
+    limitation_words: int = 40  # limitation must have fewer
     tags_least: int = 3
     tags_most: int = 5
     tag_words: int = 5  # at most, in one tag
@@ -51,19 +51,19 @@ class Rules(NamedTuple):
 
 
 def aim(words: int) -> int:
-    """What a writer is asked for, where so many are allowed: language models do not count well."""
+    """Returns the length to ask a language model for, below the limit as models miscount words."""
     return max(1, 2 * words // 3)
 
 
 def longest(rules: Rules) -> dict[str, int]:
-    """How many words the texts of a profile may have, by field."""
+    """Returns the largest number of words of each text of a profile."""
     words = {"function": rules.text_words, "when_to_use": rules.text_words}
     words["limitation"] = rules.limitation_words
     return {field: limit - 1 for field, limit in words.items()}
 
 
 def schema(rules: Rules) -> Schema:
-    """The form of a profile for endpoints that write by one. It knows fields, and no words."""
+    """Returns the JSON schema of a profile; it bounds the fields, not the numbers of words."""
     text = {"type": "string"}
     example = object_schema(**dict.fromkeys(EXAMPLE_FIELDS, text))
     fields: dict[str, Any] = {"function": text}
@@ -89,8 +89,11 @@ def schema(rules: Rules) -> Schema:
 
 
 def tidy(profile: Any) -> Any:
-    """What is not worth a question: blanks around texts, capitals and repetitions in tags, fields
-    that are null or say that the documentation says nothing, calls as objects."""
+    """Corrects trivial faults of a profile, so that no model has to be asked again.
+
+    Strips texts, lower-cases tags and removes repeated ones, removes fields that are null or only
+    say what the documentation lacks, and writes calls that are objects as JSON.
+    """
     if not isinstance(profile, dict):
         return profile
     tidied = {key: _stripped(value) for key, value in profile.items() if value is not None}
@@ -106,7 +109,12 @@ def tidy(profile: Any) -> Any:
 
 
 def violations(profile: Any, rules: Rules) -> list[str]:
-    """What is wrong with a profile, one message a violation; empty if nothing is."""
+    """Lists the violations of the rules in a profile, one message each.
+
+    Args:
+      profile: the value to check; anything but a dict is one violation.
+      rules: the bounds.
+    """
     if not isinstance(profile, dict):
         return [f"the profile must be a JSON object, got {profile!r:.60}"]
     messages = [f"{field} is missing" for field in REQUIRED if field not in profile]
@@ -126,7 +134,7 @@ def violations(profile: Any, rules: Rules) -> list[str]:
 
 
 def expand(document: Document, profile: dict[str, Any]) -> dict[str, Any]:
-    """The expanded document, as `jaxret.data.templates` reads it: without ``example_usage``."""
+    """Returns the document with the profile, except ``example_usage``."""
     fields = document if isinstance(document, dict) else {"documentation": document}
     kept = {field: profile[field] for field in PROFILE_FIELDS if field in profile}
     return fields | {"tool_profile": kept}
@@ -162,7 +170,7 @@ def _examples(examples: Any, rules: Rules) -> list[str]:
 
 
 def _text(name: str, value: Any, most: int | None) -> list[str]:
-    """Violations of one text of at most so many words."""
+    """Lists the violations of a text with a largest number of words."""
     if not isinstance(value, str):
         return [f"{name} must be a text, got {value!r:.60}"]
     if not value or value.lower().rstrip(".") in SAYS_NOTHING:
@@ -178,7 +186,7 @@ def _text(name: str, value: Any, most: int | None) -> list[str]:
 
 
 def _with_call_as_text(example: Any) -> Any:
-    """A call is a text: what came as an object is written as JSON."""
+    """Writes a call that is an object as JSON."""
     call = example.get("api_call") if isinstance(example, dict) else None
     if not isinstance(call, dict) or not call:
         return example
