@@ -49,8 +49,8 @@ from jaxret.environments.environment import environment_from
 from jaxret.learners.learner import Learner
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
-from jaxret.simulation.branches import make_simulations
 from jaxret.simulation.choosing import choose, tune
+from jaxret.simulation.engine import Simulation
 from jaxret.simulation.ranker import METRICS, Mask, Ranker, catalogues
 from jaxret.simulation.recording import record
 from jaxret.simulation.streams import by_task, orders
@@ -92,13 +92,14 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     )
     results: dict[str, np.ndarray] = {}
     curves: dict[str, dict[str, np.ndarray]] = {}
-    rounds = max(stream.shape[1] for stream in (training, choosing, reported))
-    simulations = make_simulations(
-        grids, task, environment, seeds=seeds, rounds=rounds, chunk=cfg.chunk
-    )
-    bar = Progress(list(zip(grids, simulations, strict=True)), unit="learner")
-    for grid, simulation in bar:
+    for grid in (bar := Progress(grids, unit="learner")):
         bar.set_postfix_str(name := grid.name)
+        simulation = Simulation(
+            *(grid.make, task, environment),
+            seeds=seeds,
+            example=grid.settings[0],
+            chunk=cfg.chunk,
+        )
         of_grid, validation = (grid, simulation, ranker), parts.validation
         held = tune(
             run.unit(f"{name}-heldout"), *of_grid, training, validation=validation, ranked=unseen
