@@ -37,8 +37,7 @@ from jaxtyping import Array, Float
 from omegaconf import DictConfig
 
 from experiments.benchmarks import machine, timing
-from experiments.benchmarks.timing import Form
-from experiments.benchmarks.work import reading, step
+from experiments.benchmarks.timing import Form, reading, step
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.run_directory import RunDirectory
 from jaxret.data import deskbank
