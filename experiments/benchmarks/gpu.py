@@ -24,12 +24,10 @@ Writes DIR/gpu.json after every measurement, and draws DIR/gpu.png after every p
     training/mlc/<form>/<precision>         milliseconds per step; weights are float32
 
 Forms are timed in turn on the host's clock, each call until its result is ready. A form that fails,
-or for which no time is left, is listed under ``missing``.
-"""
+or for which no time is left, is listed under ``missing``."""
 
 import argparse
 import copy
-import importlib.util
 import json
 import os
 import subprocess
@@ -37,6 +35,7 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
+from importlib import metadata, util
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -106,7 +105,7 @@ SMALL = Settings(
 def limits(settings: Settings, record: Record) -> None:
     """Measures what the GPU can do."""
     repeats = settings.repeats
-    record.attempt("limits/bandwidth", lambda: machine.copying(settings.copied, repeats))
+    record.attempt("limits/bandwidth", partial(machine.copying, settings.copied, repeats))
     kinds = {name: (PRECISIONS[name], jnp.float32) for name in _precisions()}
     for name, (algorithm, dtype) in {**kinds, "bfloat16": ("BF16_BF16_F32", jnp.bfloat16)}.items():
         with jax.default_matmul_precision(algorithm):
@@ -284,8 +283,7 @@ def main(arguments: list[str] | None = None) -> Path:
     chosen = parser.parse_args(arguments)
     os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.5")  # the other half is PyTorch's
     settings = SMALL if chosen.small else Settings()
-    if chosen.small:  # most of the time is compilation
-        jax.config.update("jax_disable_most_optimizations", True)
+    jax.config.update("jax_disable_most_optimizations", chosen.small)  # to compile faster
     chosen.out.mkdir(parents=True, exist_ok=True)
     more = {"machine": _machine(), "settings": settings._asdict()}
     record = Record(chosen.out / "gpu.json", 60 * chosen.minutes, **more)
@@ -382,13 +380,13 @@ def _backbone(config: dict[str, Any]) -> Backbone:
 
 def _has_torch() -> bool:
     """Tells whether there is PyTorch to compare with."""
-    return all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
+    return all(util.find_spec(name) for name in ("torch", "transformers"))
 
 
 def _machine() -> dict[str, Any]:
     """Describes the machine and the versions of what runs on it."""
     names = ["jax", "jaxlib", *(("torch", "transformers") if _has_torch() else ())]
-    found: dict[str, Any] = {name: importlib.import_module(name).__version__ for name in names}
+    found: dict[str, Any] = {name: metadata.version(name) for name in names}
     found |= {"devices": [device.device_kind for device in jax.devices()], "cores": os.cpu_count()}
     query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv"]
     try:

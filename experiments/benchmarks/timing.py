@@ -67,7 +67,7 @@ class Work(NamedTuple):
 class Form(NamedTuple):
     """One way to compute something."""
 
-    call: Callable[[], object]  # returns when its result is ready
+    call: Callable[[], Any]  # returns when its result is ready
     work: Work = Work(0.0, 0.0)  # of one round; `in_turn` does not need it
     rounds: int = 1  # per call
 
