@@ -23,6 +23,8 @@ changes by more than 0.001 (bound 0.002) under AdamW and 0.0002 under SGD, where
 
 import jax.numpy as jnp
 import numpy as np
+from jaxret.simulation.ranker import METRICS, Ranker, catalogues
+from jaxret.simulation.recording import record
 from jaxtyping import Float
 from omegaconf import DictConfig
 
@@ -37,8 +39,6 @@ from jaxret.learners.adamw import minibatch_adamw
 from jaxret.learners.rank_one import rank_one
 from jaxret.rules import estimators, policies, schedules
 from jaxret.simulation.engine import Simulation
-from jaxret.simulation.ranker import METRICS, Ranker, catalogues
-from jaxret.simulation.recording import record
 from jaxret.simulation.streams import orders
 
 COLUMNS = ("mean", "largest", "bound", "reordered", "ndcg")

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from jax.sharding import AbstractDevice, AbstractMesh, use_abstract_mesh
 
 from jaxret.environments.environment import Environment, simulated_reranker
 from jaxret.evaluation import metrics
@@ -22,9 +21,7 @@ from jaxret.nn.placement import placed
 from jaxret.nn.refiner import refiner
 from jaxret.nn.token_classifier import token_classifier
 from jaxret.rules import projections
-from jaxret.simulation.blocked.round_kernel import simulate_in_pieces
 from jaxret.simulation.blocked.simulate import simulate_blocked, simulate_on_mesh
-from jaxret.simulation.blocked.tile_kernel import simulate_tiled
 from jaxret.simulation.scan import scan_rounds
 from jaxret.training import loop
 from jaxret.types import State, Stream
@@ -152,37 +149,3 @@ def test_a_qwen3_lowers_as_eight_parts_with_none_of_its_matrices_whole(size, pla
     assert len(split) == 1 + 2 * 7
     signature = next(line for line in text.splitlines() if "func.func public @main" in line)
     assert signature.count('{"model"}') == len(split)
-
-
-def lowered_for_cuda(run, *shapes):
-    device = AbstractDevice("NVIDIA H100 80GB HBM3", None, "gpu")  # newer Pallas asks for one
-    with use_abstract_mesh(AbstractMesh((), (), abstract_device=device)):
-        return jax.jit(run).trace(*shapes).lower(lowering_platforms=("cuda",)).as_text()
-
-
-@pytest.mark.parametrize("learner", [presets.greedy, presets.orag])
-def test_the_tile_of_rounds_lowers_as_one_triton_kernel_with_a_program_a_run(learner):
-    def run(tau, state, stream, key):
-        return simulate_tiled(learner(tau=tau), state, stream, key, block=16, tile=4)
-
-    grid = jax.vmap(run, (0, None, None, None))
-    text = lowered_for_cuda(grid, shape(6), STATE, STREAM, KEY)
-    assert text.count("custom_call @__gpu$xla.gpu.triton") == 1
-    assert "grid_x = 6" in text
-
-
-@pytest.mark.parametrize("learner", [presets.greedy, presets.orag])
-@pytest.mark.parametrize(("items", "width", "pieces"), [(43215, 1536, 43), (1_000_000, 768, 977)])
-def test_a_tile_of_large_rounds_lowers_as_a_triton_kernel_a_round_and_one(
-    learner, items, width, pieces
-):
-    state = STATE._replace(theta=shape(items, width), available=shape(items, dtype=bool))
-    stream = STREAM._replace(queries=shape(QUERIES, width))
-
-    def run(state, stream, key):
-        return simulate_in_pieces(learner(), state, stream, key, block=8, tile=4, piece=1024)
-
-    text = lowered_for_cuda(run, state, stream, KEY)
-    assert text.count("custom_call @__gpu$xla.gpu.triton") == 4 + 1
-    assert text.count(f"grid_x = {pieces} : i32") == 4 + 1
-    assert text.count("output_operand_alias<output_tuple_indices = [0], operand_index = 0") == 4

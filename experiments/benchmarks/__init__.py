@@ -1,1 +1,1 @@
-"""How fast: `python -m experiments.benchmarks.simulate`, `.encode`, `.training`."""
+"""Benchmarks: `python -m experiments.benchmarks.simulate`, `.encode`, `.training`, `.gpu`, .."""

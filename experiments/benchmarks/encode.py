@@ -3,27 +3,27 @@
     uv run python -m experiments.benchmarks.encode                 # 2 idle cores: 2 min
 
 All forms encode the same DeskBank texts (half of them full documents, half queries) with
-all-MiniLM-L6-v2 in float32, in batches sorted by length; with a thread a core, in one process, in
+all-MiniLM-L6-v2 in float32, in batches sorted by length, one thread per core, in one process and in
 turn, after one round that is not counted. Tokenising is not timed.
 
     jax           in the batches of `jaxret.encoders.encode`
-    jax_fine      in those that it makes of `MANY` texts or more: more lengths, fewer pads
+    jax_fine      in the batches that it makes of `MANY` texts or more: more lengths, less padding
     torch         in the batches of jax
-    torch_tight   in the same, each cut to its longest text, which XLA cannot have: it would compile
-                  a program a length
+    torch_tight   in the same batches, each cut to its longest text; XLA would compile one program
+                  per length
 
     encoder/jax_over_torch          time of PyTorch / time of jaxret, larger is better; also of
                                     jax_fine, and over torch_tight
     encoder/<form>_texts_a_second
-    encoder/<form>_share_of_rate    operations of the real tokens a second / what two large matrices
-                                    are multiplied at (`machine`), while this runs
-    encoder/<form>_cpu_share_of_rate    the same for a second of one core's time and one core's
-                                    rate: what it is where other work shares the cores
+    encoder/<form>_share_of_rate    operations of the real tokens per second / the rate of a large
+                                    matrix product, measured in the same turn
+    encoder/<form>_cpu_share_of_rate    the same ratio in CPU time in place of wall time, for
+                                    machines whose cores do other work
     encoder/<form>_padding          share of the tokens that are padding
 
-The limit of every ratio is 1 / share of PyTorch: all spend most of their time in the same products.
-Expect 1.35 for jax and 1.42 for jax_fine over torch, 1.22 and 1.29 over torch_tight, at 98, 104, 73
-and 81 texts a second and shares of .80, .88, .63 and .69.
+The limit of every ratio is 1 / PyTorch's share: all forms spend most of their time in the same
+products. Expect 1.35 for jax and 1.42 for jax_fine over torch, 1.22 and 1.29 over torch_tight, at
+98, 104, 73 and 81 texts per second and shares of .80, .88, .63 and .69.
 """
 
 from collections.abc import Callable
@@ -34,8 +34,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.benchmarks import machine
-from experiments.benchmarks.timing import quartiles
-from experiments.benchmarks.work import reading
+from experiments.benchmarks.timing import quartiles, reading
 from jaxret.data import deskbank
 from jaxret.data.templates import full
 from jaxret.encoders import TextEncoder, forward, load_encoder
@@ -48,10 +47,14 @@ def measure(*, n_texts: int = 320, repeats: int = 5) -> dict[str, np.ndarray]:
 
     Args:
       n_texts: how many texts, at most 336 (DeskBank has 168 documents).
-      repeats: rounds that are counted.
+      repeats: counted rounds.
 
     Returns:
-      the names above, each with one value a repeat.
+      the keys of the module's docstring, each [repeats].
+
+    Raises:
+      AssertionError: if the vectors of two forms differ by 1e-5.
+      ValueError: for a number of texts that DeskBank does not have.
     """
     machine.pin_torch()
     encoder = load_encoder("minilm")
@@ -63,7 +66,7 @@ def measure(*, n_texts: int = 320, repeats: int = 5) -> dict[str, np.ndarray]:
     work["torch"] = work["jax"]
     work["torch_tight"] = [_cut(*batch) for batch in work["jax"]]
     forms = {name: (_torch if "torch" in name else _jax)(encoder, work[name]) for name in work}
-    vectors = {name: form() for name, form in forms.items()}  # the round that is not counted
+    vectors = {name: form() for name, form in forms.items()}  # not counted
     for name, batched in work.items():
         order = np.argsort(np.concatenate([rows for rows, _, _ in batched]))
         vectors[name] = vectors[name][order]
@@ -113,7 +116,7 @@ def _product() -> None:
 
 
 def _cut(rows: np.ndarray, ids: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, ...]:
-    """A batch without its copies, as long as its longest text."""
+    """Drops the copies that fill up a batch, and cuts it to its longest text."""
     longest = mask.sum(axis=1).max()
     return rows, ids[: len(rows), :longest], mask[: len(rows), :longest]
 
@@ -126,6 +129,8 @@ def _torch(encoder: TextEncoder, work: list) -> Callable[[], np.ndarray]:
     import torch
     from transformers import BertModel
 
+    from experiments.benchmarks.torch_twin import embed
+
     model = BertModel.from_pretrained(encoder.directory).eval()
 
     @torch.inference_mode()
@@ -133,16 +138,14 @@ def _torch(encoder: TextEncoder, work: list) -> Callable[[], np.ndarray]:
         found = []
         for rows, ids, mask in work:
             ids, mask = torch.tensor(ids).long(), torch.tensor(mask).long()
-            hidden = model(input_ids=ids, attention_mask=mask).last_hidden_state
-            pooled = (hidden * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
-            found.append(torch.nn.functional.normalize(pooled, dim=1).numpy()[: len(rows)])
+            found.append(embed(model, ids, mask).numpy()[: len(rows)])
         return np.concatenate(found)
 
     return run
 
 
 def main() -> dict[str, float]:
-    """Prints the machine, and the median and quartiles of each number; returns the medians."""
+    """Prints the machine and the quartiles of each number; returns the medians."""
     print(machine.measured())
     results = measure()
     for name, values in results.items():

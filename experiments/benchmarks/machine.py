@@ -1,15 +1,15 @@
-"""What a machine is and what it can do at most: a benchmark's numbers mean little without it.
+"""Describes the machine of a benchmark and measures its limits.
 
     pin_torch()             before anything is timed against PyTorch
     print(measured())       2 cores (CPUs 0-1) of AMD EPYC, L2 512 KB, L3 32 MB, 29.0 GB/s in a copy
-    in_place(4 * I * d)     bytes a second, over an array as large as Theta
+    in_place(4 * I * d)     bytes per second, over an array of the size of Theta
 
-The copy reads and writes more than fits any cache; the rate is that of a product of two matrices of
-a thousand rows. All with all cores, the median of several.
+The copy reads and writes more than fits in any cache; the rate is that of a product of two large
+matrices. Both use all cores and are medians.
 
-A copy is no limit of what updates in place: it moves three bytes for the two that it counts, since
-a machine reads a place before it writes there. `in_place` is one, of memory or of the cache that
-an array fits.
+The bandwidth of a copy is no limit for updates in place: a CPU reads a line before it writes it, so
+a copy moves three bytes for the two that are counted. `in_place` measures that limit, of memory or
+of the cache that the array fits in.
 """
 
 import os
@@ -24,19 +24,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import DTypeLike
 
-PASSED = 2**29  # bytes that `in_place` goes over: a call takes far longer than its start
+PASSED = 2**29  # bytes per call of `in_place`, so that starting a call takes no part of its time
 
 
 class Machine(NamedTuple):
-    """A machine, as its operating system calls it, and its limits."""
+    """A machine, described by its operating system, and its limits."""
 
     processor: str
     cores: int
-    cpus: str  # which they are, as "0-1"; "" where the system does not say
-    caches: str  # a core's, as "L2 1 MB, L3 32 MB"; "" where the system does not say
-    bandwidth: float  # bytes a second, in a copy
-    rate: float  # operations a second, in float32
+    cpus: str  # their numbers, as "0-1"; "" where the system does not tell
+    caches: str  # per core, as "L2 1 MB, L3 32 MB"; "" where the system does not tell
+    bandwidth: float  # bytes per second, in a copy
+    rate: float  # operations per second, in float32
 
     def __str__(self) -> str:
         which = f" (CPUs {self.cpus})" if self.cpus else ""
@@ -46,42 +47,61 @@ class Machine(NamedTuple):
 
 
 def measured(repeats: int = 7, copied: int = 2**25, side: int = 1024) -> Machine:
-    """The machine that this runs on, its limits as medians.
+    """Describes and measures this machine.
 
     Args:
-      repeats: of each measurement.
-      copied: float32 numbers that are read and written for the bandwidth.
-      side: rows of the two matrices whose product gives the rate.
+      repeats: of each measurement, whose median counts.
+      copied: float32 numbers in the copy.
+      side: rows of the two matrices that are multiplied.
     """
-    a, product = jnp.ones((side, side), jnp.float32), jax.jit(jnp.matmul)
     return Machine(
         processor=_processor(),
         cores=cores(),
         cpus=_cpus(),
         caches=", ".join(f"L{level} {size}" for level, size in sorted(_caches().items())),
-        bandwidth=_copying(copied, repeats),
-        rate=2 * side**3 / _seconds(partial(product, a, a), repeats),
+        bandwidth=copying(copied, repeats),
+        rate=multiplying(side, repeats),
     )
 
 
-def _copying(numbers: int, repeats: int) -> float:
-    """Bytes a second from one place to another; always the same, as a fresh one costs more."""
-    source, place = jnp.ones(numbers, jnp.float32), jnp.zeros(numbers, jnp.float32)
+def copying(numbers: int, repeats: int) -> float:
+    """Measures the bandwidth of a copy, in bytes per second read and written.
+
+    The target is the same array each time: fresh pages would cost more than the copy.
+
+    Args:
+      numbers: float32 numbers that are copied.
+      repeats: whose median counts.
+    """
+    source, target = jnp.ones(numbers, jnp.float32), jnp.zeros(numbers, jnp.float32)
     copy = jax.jit(lambda source, _: source + 1.0, donate_argnums=1, keep_unused=True)
 
     def call():
-        nonlocal place
-        place = copy(source, place)
-        return place
+        nonlocal target
+        target = copy(source, target)
+        return target
 
     return 2 * source.nbytes / _seconds(call, repeats)
 
 
-def in_place(size: float, repeats: int = 7) -> float:
-    """Bytes a second where float32 numbers are read and written in place, pass after pass.
+def multiplying(side: int, repeats: int, dtype: DTypeLike = jnp.float32) -> float:
+    """Measures the rate of a product of two random matrices, in operations per second.
 
     Args:
-      size: of the array, in bytes: those of a cache are quicker than those of memory.
+      side: of the square matrices.
+      repeats: whose median counts.
+      dtype: of the matrices; the product is float32.
+    """
+    a, b = jax.random.normal(jax.random.key(0), (2, side, side)).astype(dtype)
+    product = jax.jit(partial(jnp.matmul, preferred_element_type=jnp.float32))
+    return 2 * side**3 / _seconds(partial(product, a, b), repeats)
+
+
+def in_place(size: float, repeats: int = 7) -> float:
+    """Measures the bandwidth of passes that update float32 numbers in place, in bytes per second.
+
+    Args:
+      size: of the array, in bytes; a small one stays in a cache.
       repeats: whose median counts.
     """
     x = jnp.ones(int(size) // 4, jnp.float32)
@@ -97,7 +117,7 @@ def in_place(size: float, repeats: int = 7) -> float:
 
 
 def pin_torch() -> bool:
-    """Gives PyTorch as many threads as XLA has; the CPUs of the process stay as they are.
+    """Gives PyTorch as many threads as XLA has.
 
     Returns:
       whether PyTorch is installed.
@@ -111,9 +131,9 @@ def pin_torch() -> bool:
 
 
 def cores() -> int:
-    """How many CPUs this process may run on: XLA starts a thread on each.
+    """Counts the CPUs that this process may run on; XLA starts one thread on each.
 
-    Unlike `jaxret.runtime.sharding.cores` it does not heed OMP_NUM_THREADS, since XLA does not.
+    Ignores OMP_NUM_THREADS, as XLA does; `jaxret.runtime.sharding.cores` heeds it.
     """
     affinity = getattr(os, "sched_getaffinity", None)  # Linux has it
     return len(affinity(0)) if affinity else os.cpu_count() or 1
@@ -137,7 +157,7 @@ def _processor() -> str:
 
 
 def _cpus() -> str:
-    """Those of `cores`, as `taskset -c` takes them."""
+    """Lists the numbers of these CPUs in the format of `taskset -c`."""
     known = Path("/proc/self/status")
     lines = known.read_text().splitlines() if known.is_file() else []
     found = [line.split()[1] for line in lines if line.startswith("Cpus_allowed_list:")]
@@ -145,7 +165,7 @@ def _cpus() -> str:
 
 
 def _caches() -> dict[int, str]:
-    """Level -> size, of the caches that hold data."""
+    """Maps the level of each data cache to its size."""
     found = {}
     for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
         level, kind, size = (

@@ -3,34 +3,36 @@
     uv run python -m experiments.benchmarks.scale again=true
     uv run python -m experiments.benchmarks.scale again=true preset=mapped parts.map_every=32
 
-The rows of Theta lie over n devices (`jaxret.simulation.blocked.simulate.simulate_on_mesh`). XLA
-compiles the program for as many simulated devices as are asked for, and says what a device holds
-and sends; so bytes and memory are exact for all sizes, and nothing of that size is run. Of
-TOOLS/DEVICES:
+The rows of Theta are split over n devices (`jaxret.simulation.blocked.simulate.simulate_on_mesh`).
+XLA compiles the program for n simulated devices, and its text and memory analysis give what each
+device sends and holds. So bytes and memory are exact for all sizes, though no program of that size
+is run. For TOOLS/DEVICES:
 
-    bytes_a_round         that a device gives to collective operations
-    collectives_a_round   how many of these wait for all devices
+    bytes_a_round         sent by a device in collective operations, per round
+    collectives_a_round   collective operations per round
     memory_mib            of a device: arguments, results and temporary arrays of its program
-    memory_over_model     against a line through the programs of at most ``measured`` devices
-                          and the fewest items: bytes + bytes a row x rows a device
-    microseconds          a round where each device has a core: modelled, as below
+    memory_over_model     that / a line in the rows per device, fitted to the programs of the fewest
+                          tools on at most ``measured`` devices
+    microseconds          per round where each device has a core: a model, below
 
-A round costs a device ``a + b r`` of one core's time for its r rows, and each collective operation
-s(n). Timed here are a and b, on one device, and s(n), on the devices of the check; core time, which
-other work on the machine stretches less than a clock's. ``microseconds`` is then a + b r and
-``latency_microseconds`` for each collective operation: a setting, for it depends on what lies
-between the devices. The check is a run that the model was not fitted to: n (a + b r) and n s(n) for
-each collective operation, against the core time of the run; ``check/DEVICES/time_over_model`` is 1
-if the model is right.
+A round takes a device a + b r of CPU time for its r rows, and s(n) for each collective operation.
+Measured are a and b, on one device, and s(n), on the devices of the check, as CPU time, which other
+work on the machine affects less than wall time. ``microseconds`` is a + b r, and
+``latency_microseconds`` for each collective operation: a setting, since it depends on the network.
+The check compares a run to which nothing was fitted with n (a + b r) and n s(n) for each collective
+operation; ``check/DEVICES/time_over_model`` is 1 if the model is right.
 
-2 busy cores: 18 min, most of which compiles. Expect 40 bytes and 4.4 collective operations a round,
-whatever the size.
+2 busy cores: 18 min, most of which compiles. Expect 40 bytes and 4.4 collective operations per
+round, whatever the size.
 """
 
+import math
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -38,16 +40,16 @@ import numpy as np
 from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+from jaxret.learners.names import REGISTRY
 from omegaconf import DictConfig
 
-from experiments.benchmarks import collectives
+from experiments.benchmarks import rounds
 from experiments.common.config import plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from jaxret.environments.environment import Environment
 from jaxret.learners.learner import Learner
-from jaxret.learners.names import REGISTRY
 from jaxret.runtime import sharding
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
@@ -59,9 +61,29 @@ COLUMNS += ("microseconds",)
 QUERIES = 1024
 
 
+KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
+_HEAD = re.compile(r"^(ENTRY )?%?([\w.-]+) \(.*\) -> .* \{$")
+_EXCHANGE = re.compile(rf" = (.*?) ({'|'.join(KINDS)})(?:-start)?\((.*?)\), ")
+_ALONE = re.compile(r"replica_groups=(?:\{\{\d+\}|\[\d+,1\])")
+_ARRAY = re.compile(r"\b(pred|[a-z]+(\d+)\w*)\[([\d,]*)\]")
+_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
+_ONCE = re.compile(r"\b(?:to_apply|calls)=%?([\w.-]+)")
+_BRANCHES = re.compile(
+    r"\b(?:branch_computations=\{(.*?)\}|(?:true|false)_computation=%?([\w.-]+))"
+)
+
+
+class Exchange(NamedTuple):
+    """One collective operation of a program."""
+
+    kind: str  # of `KINDS`
+    bytes: int  # of its result, on one device
+    times: int  # per call of the program
+
+
 @experiment("benchmark_scale")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Compiles all sizes, times the pieces, and holds the model against what is left."""
+    """Compiles all sizes, times the parts of the model, and compares the model with the check."""
     learner = _learner(cfg)
     sizes = [(items, n) for items in cfg.tools for n in cfg.devices]
     compiled = {}
@@ -99,7 +121,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses sizes that cannot be; makes the devices, before JAX begins."""
+    """Refuses invalid sizes; asks JAX for the simulated devices before it starts."""
     known = ", ".join(REGISTRY)
     require("preset", cfg.preset, f"one of {known}", REGISTRY.__contains__)
     for name in ("rounds", "repeats"):
@@ -107,13 +129,13 @@ def check(cfg: DictConfig) -> None:
     few = [n for n in cfg.devices if n <= cfg.measured]
     require("devices", list(cfg.devices), f"two or more up to {cfg.measured}", lambda _: few[1:])
     require("rows", list(cfg.rows), "two sizes or more", lambda rows: len({*rows}) >= 2)
-    with suppress(RuntimeError):  # JAX has begun, and keeps the devices that it has
+    with suppress(RuntimeError):  # JAX has started: its devices are fixed
         jax.config.update("jax_num_cpu_devices", max(*cfg.devices, *cfg.check.devices))
 
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a line a size, and the check."""
+    """Prints one line per size, and the check."""
     rows = [f"{items}/{n}" for items in cfg.tools for n in cfg.devices]
     results_table(results, rows, COLUMNS, f"{cfg.preset}, width {cfg.width}: tools/devices")
     checks = [f"check/{n}" for n in cfg.check.devices]
@@ -127,7 +149,7 @@ def _learner(cfg: DictConfig) -> Learner:
 
 
 def _compiled(learner: Learner, items: int, width: int, rounds: int, devices: int):
-    """The exchanges of a program of so many rounds, and the bytes that a device needs for it."""
+    """Returns the exchanges of a compiled program, and the bytes that a device needs for it."""
     mesh, items = sharding.make_mesh(item=devices), items + -items % devices
 
     def shape(*dims, dtype=jnp.float32, over=None):
@@ -149,11 +171,11 @@ def _compiled(learner: Learner, items: int, width: int, rounds: int, devices: in
     program = _program(learner, mesh).lower(state, stream).compile()
     of = program.memory_analysis()
     size = of.argument_size_in_bytes + of.output_size_in_bytes + of.temp_size_in_bytes
-    return collectives.read(program.as_text()), size - of.alias_size_in_bytes
+    return read_exchanges(program.as_text()), size - of.alias_size_in_bytes
 
 
 def _program(learner: Learner, mesh):
-    """Rounds on a mesh; the state that goes in is taken for the one that comes out."""
+    """Returns the compiled rounds on a mesh; the memory of the state is donated."""
 
     def run(state: State, stream: Stream):
         key = jax.random.key(0)
@@ -163,29 +185,28 @@ def _program(learner: Learner, mesh):
 
 
 def _core_time(cfg: DictConfig, learner: Learner, items: int, devices: int) -> float:
-    """Microseconds of cores that a round takes."""
+    """Measures the CPU time of one round on all devices, in microseconds."""
     mesh = sharding.make_mesh(item=devices)
-    rng = np.random.default_rng(0)
-    theta, queries = (rng.standard_normal((n, cfg.width), np.float32) for n in (items, QUERIES))
-    theta, queries = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (theta, queries))
+    theta, queries = (rounds.unit_rows(n, cfg.width, n) for n in (items, QUERIES))
+    labels = np.random.default_rng(0).integers(0, items, (QUERIES, 1))
     catalogue = sharding.split_rows(theta, np.ones(items, bool), mesh)
     stream = Stream(
         queries=jnp.asarray(queries),
-        labels=jnp.asarray(rng.integers(0, items, (QUERIES, 1)), jnp.int32),
+        labels=jnp.asarray(labels, jnp.int32),
         order=jnp.arange(cfg.rounds, dtype=jnp.int32) % QUERIES,
     )
     program, state = _program(learner, mesh), learner.init(*catalogue)
 
-    def rounds():
+    def play():
         nonlocal state
         state, trace = program(state, stream)
         jax.block_until_ready((state, trace))
 
-    return _core_microseconds(rounds, cfg.repeats) / cfg.rounds
+    return _core_microseconds(play, cfg.repeats) / cfg.rounds
 
 
 def _core_time_of_exchange(devices: int, times: int, repeats: int) -> float:
-    """Microseconds of cores that all devices together give for one sum of a number."""
+    """Measures the CPU time of one sum of a number over all devices, in microseconds."""
     mesh = sharding.make_mesh(item=devices)
 
     @jax.jit
@@ -198,7 +219,7 @@ def _core_time_of_exchange(devices: int, times: int, repeats: int) -> float:
 
 
 def _core_microseconds(call: Callable[[], object], repeats: int) -> float:
-    """The median time that this process's threads took together; the first call compiles."""
+    """Measures the CPU time of a call in microseconds, a median; the first call compiles."""
     call()
     times = []
     for _ in range(repeats):
@@ -209,7 +230,7 @@ def _core_microseconds(call: Callable[[], object], repeats: int) -> float:
 
 
 def _line(points: list[tuple[float, float]]) -> Callable[[float], float]:
-    """The line through points (x, y) whose relative errors are least."""
+    """Fits a line to points (x, y) by least squares of the relative errors."""
     x, y = np.array(points).T
     slope, first = np.polyfit(x, y, 1, w=1 / y)
     return lambda at: float(first + slope * at)
@@ -217,6 +238,73 @@ def _line(points: list[tuple[float, float]]) -> Callable[[float], float]:
 
 def _fitted(cfg: DictConfig, items: int, devices: int) -> bool:
     return items == min(cfg.tools) and devices <= cfg.measured
+
+
+def read_exchanges(program: str) -> list[Exchange]:
+    """Lists the collective operations of a compiled program, with the lengths of its loops.
+
+    Counts, of the branches of a condition, the one that sends most.
+
+    Args:
+      program: its text, as XLA prints it after optimisation.
+
+    Returns:
+      the operations among two devices or more, in the order of the program.
+
+    Raises:
+      ValueError: for a text without an ENTRY, or a loop of unknown length that sends something.
+    """
+    bodies: dict[str, list[str]] = {}
+    entry = name = None
+    for line in program.splitlines():
+        if head := _HEAD.match(line):
+            name = head[2]
+            bodies[name] = []
+            entry = name if head[1] else entry
+        elif name is not None:
+            bodies[name].append(line)
+    if entry is None:
+        raise ValueError("no ENTRY: give the text of a compiled program")
+    return list(_of(entry, 1, bodies))
+
+
+def _of(name: str, times: int, bodies: dict[str, list[str]]) -> Iterator[Exchange]:
+    for line in bodies.get(name, ()):
+        if _ALONE.search(line):
+            continue  # groups of one device
+        if found := _EXCHANGE.search(line):
+            yield Exchange(found[2], _bytes(found[1]), times)
+        elif " while(" in line:
+            inside = list(_of(_named(r"\bbody=%?([\w.-]+)", line), times, bodies))
+            trips = _TRIPS.search(line)
+            if inside and trips is None:
+                raise ValueError(f"how often does this loop run? {line.strip()[:80]}")
+            count = int(trips[1]) if trips else 0
+            yield from (e._replace(times=e.times * count) for e in inside)
+        elif " conditional(" in line:
+            names = [word for pair in _BRANCHES.findall(line) for word in pair if word]
+            names = [word.strip(" %") for names_ in names for word in names_.split(",")]
+            yield from max((list(_of(n, times, bodies)) for n in names), key=_sent)
+        elif called := _ONCE.search(line):
+            yield from _of(called[1], times, bodies)
+
+
+def _sent(exchanges: list[Exchange]) -> int:
+    return sum(e.times * e.bytes for e in exchanges)
+
+
+def _named(pattern: str, line: str) -> str:
+    found = re.search(pattern, line)
+    assert found is not None
+    return found[1]
+
+
+def _bytes(shapes: str) -> int:
+    """Counts the bytes of arrays in XLA's notation: ``f32[8,1]{1,0}``, or several."""
+    return sum(
+        math.prod(map(int, filter(None, dims.split(",")))) * max(1, int(bits or 8) // 8)
+        for _, bits, dims in _ARRAY.findall(shapes)
+    )
 
 
 if __name__ == "__main__":

@@ -1,45 +1,133 @@
-"""Forms of one thing, timed in one process, in turn; and what is printed of each.
+"""Times several forms of one computation in turn, and compares each with what the machine allows.
 
-A ratio of two forms that take turns survives a noisy machine where a time does not. Of each form,
-one value a repeat:
+A ratio of two forms that are timed in turn in one process survives a noisy machine where a time
+does not. For each form there is one value per repeat:
 
     FORM/<unit>             its time
-    FORM/over_memory        its time over what the bytes that it must move take
-    FORM/over_arithmetic    the same of its operations (`experiments.benchmarks.work`)
+    FORM/over_memory        its time / (the bytes that it must move / bandwidth)
+    FORM/over_arithmetic    its time / (the operations that it must do / rate)
 
-The smaller of the two is the time over its limit, and says what limits it.
+The smaller ratio tells what limits the form. Bandwidth is that of the memory or cache that holds
+Theta or the weights (`experiments.benchmarks.machine`). One round of a simulation needs:
+
+    form                         multiply-adds        numbers moved
+    scan, torch                  2 I d                3 I d       the logits read Theta, the update
+                                                                  reads and writes it
+    floor (the two products)     2 I d                3 I d / B   the same once per block
+    blocked, runs, one_program   2 I d + I (B + b)    3 I d / B   and the pending updates: those of
+                                                                  the block for each tile, those of
+                                                                  the tile for each round
+
+A network needs m multiply-adds for a text of n tokens, in l layers of width H with F inner units:
+
+    reading                      m = l (H (4 H + 2 F) n + 2 H n^2); the weights are read once per
+                                 batch
+    step                         3 m: the backward pass costs two forward passes; AdamW reads and
+                                 writes a weight, its gradient and two moments: 8 numbers each
+
+Not counted are what a round does to its I logits, pending updates in caches, embeddings, heads and
+hidden states. A form far above its limit therefore spends its time on one of these.
+
+Letters: I items, d width, B rounds per block, b rounds per tile.
 """
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from experiments.benchmarks.work import LIMITS, Work
-from experiments.common.experiment import Found
 from experiments.common.tables import print_table
+from jaxret.learners.learner import TILE
+from jaxret.nn.bert import BertConfig
+from jaxret.simulation.blocked.simulate import BLOCK
 
+LIMITS = ("memory", "arithmetic")
 UNITS = {"microseconds": 1e6, "milliseconds": 1e3}
+FEWEST = 3  # repeats of `in_turn`, however little time is left
+
+
+class Work(NamedTuple):
+    """What one round or call must do at least."""
+
+    bytes: float
+    operations: float  # a multiply-add is two
+
+    def seconds(self, bandwidth: float, rate: float) -> dict[str, float]:
+        """Returns the least time by each of `LIMITS`.
+
+        Args:
+          bandwidth: bytes per second.
+          rate: operations per second.
+        """
+        return dict(zip(LIMITS, (self.bytes / bandwidth, self.operations / rate), strict=True))
 
 
 class Form(NamedTuple):
-    """One way to do a thing."""
+    """One way to compute something."""
 
-    call: Callable[[], object]  # returns when its result is there
-    work: Work  # of one of its rounds
-    rounds: int = 1  # of a call
+    call: Callable[[], Any]  # returns when its result is ready
+    work: Work = Work(0.0, 0.0)  # of one round; `in_turn` does not need it
+    rounds: int = 1  # per call
 
 
-def in_turn(forms: Mapping[str, Form], repeats: int) -> dict[str, Float[np.ndarray, " repeats"]]:
-    """Times forms; the first call of each is not counted.
+def simulation(form: str, items: int, width: int) -> Work:
+    """Returns the work of one round of a form of `experiments.benchmarks.rounds`.
+
+    Args:
+      form: ``scan``, ``torch`` or ``floor``; every other name is a blocked form.
+      items: I.
+      width: d.
+    """
+    theta = items * width
+    if form in ("scan", "torch"):
+        return _work(2 * theta, 3 * theta)
+    pending = 0 if form == "floor" else items * (BLOCK + TILE)
+    return _work(2 * theta + pending, 3 * theta / BLOCK)
+
+
+def reading(config: BertConfig, lengths: Sequence[int], batches: int = 1) -> Work:
+    """Returns the work of a forward pass.
+
+    Args:
+      config: of the network.
+      lengths: tokens of each text, padding included where it is computed.
+      batches: how often the weights are read.
+    """
+    n, weights = np.asarray(lengths, np.float64), _weights(config)
+    per_layer = float((weights * n + 2 * config.hidden * n**2).sum())
+    return _work(config.layers * per_layer, config.layers * weights * batches)
+
+
+def step(config: BertConfig, lengths: Sequence[int], parameters: int) -> Work:
+    """Returns the work of a training step on one batch of texts.
+
+    Args:
+      config: of the network.
+      lengths: tokens of each text, padding included.
+      parameters: how many numbers AdamW updates.
+    """
+    return Work(4.0 * 8 * parameters, 3 * reading(config, lengths).operations)
+
+
+def in_turn(
+    forms: Mapping[str, Form], repeats: int, until: float = np.inf
+) -> dict[str, Float[np.ndarray, " repeats"]]:
+    """Times forms in turn; the first call of each is not counted.
+
+    Args:
+      forms: by name.
+      repeats: counted calls of each form.
+      until: value of `time.monotonic` after which no repeat begins, but for the first `FEWEST`.
 
     Returns:
-      seconds a round of each form, [repeats].
+      seconds per round of each form, [repeats].
     """
     times: dict[str, list[float]] = {name: [] for name in forms}
     for repeat in range(repeats + 1):
+        if repeat > FEWEST and time.monotonic() > until:
+            break
         for name, form in forms.items():
             begin = time.perf_counter()
             form.call()
@@ -51,17 +139,17 @@ def in_turn(forms: Mapping[str, Form], repeats: int) -> dict[str, Float[np.ndarr
 def timed(
     forms: Mapping[str, Form], repeats: int, unit: str, *, bandwidth: float, rate: float
 ) -> dict[str, Float[np.ndarray, " repeats"]]:
-    """Times forms in turn, and holds each against its limits.
+    """Times forms in turn and divides each time by its limits.
 
     Args:
       forms: by name.
-      repeats: calls that count.
-      unit: of `UNITS`.
-      bandwidth: bytes a second.
-      rate: operations a second.
+      repeats: counted calls of each form.
+      unit: of the times, one of `UNITS`.
+      bandwidth: bytes per second.
+      rate: operations per second.
 
     Returns:
-      the names above, each [repeats].
+      the keys of the module's docstring, each [repeats].
     """
     found = {}
     for name, seconds in in_turn(forms, repeats).items():
@@ -72,7 +160,7 @@ def timed(
 
 
 def quartiles(values: Sequence[float] | Float[np.ndarray, " n"]) -> str:
-    """The median, and the quartiles where they differ."""
+    """Writes the median, with the quartiles where they differ."""
     low, middle, high = (
         f"{x:,.0f}" if 100 <= x < 1e6 else f"{x:.3g}"
         for x in np.quantile(values, [0.25, 0.5, 0.75]).tolist()
@@ -80,12 +168,12 @@ def quartiles(values: Sequence[float] | Float[np.ndarray, " n"]) -> str:
     return f"{middle} ({low} to {high})" if low != high else middle
 
 
-def show(results: Found, unit: str, title: str) -> None:
-    """Prints a line a form, then one for each number that is of no single form.
+def show(results: Mapping[str, Mapping[str, Any]], unit: str, title: str) -> None:
+    """Prints one line per form, then one per number that belongs to no single form.
 
     Args:
-      results: of `jaxret.runtime.tracking.read_results`, as above.
-      unit: of the times.
+      results: as `jaxret.runtime.tracking.read_results` returns them, with keys of `timed`.
+      unit: of the times, one of `UNITS`.
       title: above the table.
     """
     last = f"/over_{LIMITS[0]}"
@@ -100,3 +188,12 @@ def show(results: Found, unit: str, title: str) -> None:
     for name, value in results.items():
         if name.rpartition("/")[0] not in forms:
             print(f"{name:45s} {quartiles(value['values'])}")
+
+
+def _weights(config: BertConfig) -> int:
+    """Counts the weights of one layer: query, key, value, output, and the two of the MLP."""
+    return config.hidden * (4 * config.hidden + 2 * config.intermediate)
+
+
+def _work(multiply_adds: float, numbers: float) -> Work:
+    return Work(bytes=4.0 * numbers, operations=2.0 * multiply_adds)  # float32

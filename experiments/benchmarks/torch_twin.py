@@ -1,11 +1,16 @@
-"""MLC and ToolRefiner in HuggingFace PyTorch, as a benchmark's other side; needs torch.
+"""Text networks in HuggingFace PyTorch that compute what jaxret's compute; needs torch.
 
-Only what `experiments.benchmarks.training` compares: BERT, the mean pool, shared places, no padding
-among the candidates.
+    vectors = embed(random_bert(config), ids, mask)    the unit vectors of a text encoder
+    Twin(bert, params, batch, ..).training()           one step of MLC or ToolRefiner
+
+`Twin` covers what the benchmarks compare: BERT, the mean pool, shared positions, no padding among
+the candidates.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,18 +26,20 @@ from jaxret.nn.backbone import Backbone
 from jaxret.nn.checkpoints import convert
 from jaxret.types import Params
 
+PROGRAMS = 64  # of one compiled function, at most
+
 
 class Twin:
-    """A model with the weights of ours on its batch: `training`, `inference`, `check`.
+    """A PyTorch model with the weights of a jaxret model, on one batch.
 
     Args:
-      bert: the backbone, on the device of all that follows; see `read_bert`.
-      params: whose heads are copied.
-      batch: as the recipe makes it; with ``candidates`` it is a ToolRefiner's, else an MLC's.
-      rate: AdamW's.
-      decay: AdamW's.
-      compiled: uses torch.compile.
-      bfloat16: computes products in it (torch.autocast); weights and AdamW stay in float32.
+      bert: the backbone, on the device to compute on; see `read_bert`.
+      params: of the jaxret model, whose heads are copied.
+      batch: of the jaxret recipe; with ``candidates`` it is a ToolRefiner's, else an MLC's.
+      rate: learning rate of AdamW.
+      decay: weight decay of AdamW.
+      compiled: whether to use torch.compile.
+      bfloat16: whether products use it (torch.autocast); weights and AdamW stay in float32.
     """
 
     def __init__(
@@ -50,7 +57,7 @@ class Twin:
         heads = {name: _linear(params[name]) for name in params if name != "backbone"}
         self.heads = {name: head.to(self.device) for name, head in heads.items()}
         parameters = [p for part in (self.bert, *self.heads.values()) for p in part.parameters()]
-        # One kernel for all of it: half the time of foreach=True and of the plain loop.
+        # The fused kernel takes half the time of foreach=True and of the plain loop.
         self.optimizer = torch.optim.AdamW(parameters, lr=rate, weight_decay=decay, fused=True)
         tensors = {
             name: torch.tensor(np.asarray(value), device=self.device)
@@ -69,46 +76,48 @@ class Twin:
         self.loss = F.binary_cross_entropy_with_logits if refines else F.cross_entropy
 
     def forward(self) -> torch.Tensor:
-        """The logits."""
+        """Computes the logits."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16):
             return self.run()
 
     def training(self) -> None:
-        """One step."""
+        """Takes one step, and waits for it."""
         self.optimizer.zero_grad()
         self.loss(self.forward().float(), self.right).backward()
         self.optimizer.step()
+        wait(self.device)
 
     @torch.inference_mode()
     def inference(self) -> torch.Tensor:
+        """Computes the logits without gradients."""
         return self.forward()
 
     def check(
         self, backbone: Backbone, logits: Float[Array, "B N"], start: Params, stepped: Params
     ) -> dict[str, float]:
-        """Takes a step, and refuses to be compared if ours went elsewhere.
+        """Takes a step, and refuses the comparison if jaxret's step ended elsewhere.
 
-        AdamW moves a weight by about its rate even where its gradient is nothing but rounding. So
-        weights are compared by how far apart they end, relative to the length of the step.
+        AdamW moves a weight by about its rate even where its gradient is only rounding. So weights
+        are compared by how far apart they end, relative to the length of the step.
 
         Args:
-          backbone: ours.
-          logits: ours before the step.
-          start: our backbone before the step.
-          stepped: and after it.
+          backbone: of the jaxret model.
+          logits: of the jaxret model before the step.
+          start: weights of the jaxret backbone before the step.
+          stepped: its weights after the step.
 
         Returns:
-          ``logits``: their largest difference; ``step``: how far apart, relative to its length.
+          ``logits``: their largest difference; ``step``: distance of the weights after the step,
+          relative to the length of the step.
 
         Raises:
           AssertionError: if logits differ by 1e-4, or the steps by a twentieth.
         """
         gap = float(np.abs(self.inference().cpu().numpy() - logits).max())
         self.training()
-        tensors = {name: value.cpu().numpy() for name, value in self.bert.state_dict().items()}
-        theirs = convert(tensors, backbone.keys, backbone.network().shapes())
-        apart, moved = _distance(stepped, theirs), _distance(stepped, start)
-        if not (gap <= 1e-4 and apart <= 0.05 * moved):  # nor where one is no number
+        apart = _distance(stepped, weights_of(self.bert, backbone))
+        moved = _distance(stepped, start)
+        if not (gap <= 1e-4 and apart <= 0.05 * moved):  # true for NaN, too
             raise AssertionError(
                 f"no comparison of times: logits differ by {gap:.1e}, and steps of length "
                 f"{moved:.1e} end {apart:.1e} apart"
@@ -123,11 +132,11 @@ class Twin:
     def _refine(self):
         batch, length = self.ids.shape
         candidates = self.tools.shape[1]
-        there = torch.ones(batch, candidates, dtype=torch.bool, device=self.device)
+        present = torch.ones(batch, candidates, dtype=torch.bool, device=self.device)
         words = self.bert.embeddings.word_embeddings(self.ids)
         hidden = self.bert(
             inputs_embeds=torch.cat([words, self.heads["projection"](self.tools)], 1),
-            attention_mask=torch.cat([self.mask, there], 1),
+            attention_mask=torch.cat([self.mask, present], 1),
             position_ids=torch.cat(
                 [
                     torch.arange(length, device=self.device).expand(batch, -1),
@@ -140,11 +149,103 @@ class Twin:
 
 
 def read_bert(directory: Path, layers: int) -> BertModel:
-    """The first blocks of a checkpoint; `Twin.check` would notice if more were left out."""
+    """Reads the first blocks of a checkpoint; `Twin.check` notices any other missing weight.
+
+    Args:
+      directory: with ``config.json`` and ``model.safetensors``.
+      layers: how many blocks.
+    """
     config = BertConfig.from_pretrained(directory, num_hidden_layers=layers)
     bert = BertModel(config, add_pooling_layer=False)
     bert.load_state_dict(load_file(directory / "model.safetensors"), strict=False)
     return bert
+
+
+def random_bert(config: Mapping[str, Any]) -> BertModel:
+    """Draws a BERT in float32 on `device`, whose attention is PyTorch's fused one (SDPA).
+
+    Args:
+      config: its settings by their names in config.json.
+    """
+    torch.manual_seed(0)
+    with torch.device(device()):
+        settings: dict[str, Any] = {**config, "attn_implementation": "sdpa"}
+        return BertModel(BertConfig(**settings), add_pooling_layer=False).eval()
+
+
+def weights_of(model: torch.nn.Module, backbone: Backbone) -> Params:
+    """Returns a HuggingFace model's weights as those of a jaxret backbone, in float32."""
+    tensors = {name: value.float().cpu().numpy() for name, value in model.state_dict().items()}
+    return convert(tensors, backbone.keys, backbone.network().shapes())
+
+
+def embed(model: BertModel, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Embeds texts as jaxret's encoders with a mean pool do.
+
+    Args:
+      model: of any precision.
+      ids: tokens [B, L].
+      mask: [B, L], 1 where a token is no padding.
+
+    Returns:
+      unit vectors [B, d], float32.
+    """
+    hidden = model(input_ids=ids, attention_mask=mask).last_hidden_state
+    pooled = (hidden * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+    return F.normalize(pooled.float(), dim=1)
+
+
+def embedding(
+    model: BertModel, inputs: Sequence[Sequence[torch.Tensor]], *, compiled: bool = False
+) -> Callable[[], None]:
+    """Returns a function that embeds batches and waits for the last of them.
+
+    Args:
+      model: of any precision.
+      inputs: tokens and mask of each batch.
+      compiled: whether to use torch.compile, with one program for each shape. (By default PyTorch
+        compiles eight programs of a function, and then goes on without compiling.)
+    """
+    run = embed
+    if compiled:
+        limits: Any = torch._dynamo.config
+        limits.recompile_limit, limits.fail_on_recompile_limit_hit = PROGRAMS, True
+        run = torch.compile(embed, dynamic=False)
+
+    @torch.inference_mode()
+    def call() -> None:
+        for ids, mask in inputs:
+            run(model, ids, mask)
+        wait(model.device)
+
+    return call
+
+
+def device() -> str:
+    """Returns ``cuda`` where PyTorch can use it, else ``cpu``."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def forms() -> dict[str, bool]:
+    """Names the forms of a network that this machine runs, and whether each is compiled."""
+    return {"torch": False} | ({"torch_compiled": True} if device() == "cuda" else {})
+
+
+@contextmanager
+def tf32(allowed: bool) -> Generator[None]:
+    """Lets products of float32 matrices use TF32 on a GPU, or not."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if allowed and device() == "cuda" else "highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def wait(place: torch.device) -> None:
+    """Waits until a device has done its work."""
+    if place.type == "cuda":
+        torch.cuda.synchronize()
 
 
 def _linear(weights: Params) -> torch.nn.Linear:

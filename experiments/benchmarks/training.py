@@ -2,21 +2,20 @@
 
     uv run python -m experiments.benchmarks.training again=true
 
-MLC and ToolRefiner on MiniLM, in float32 without dropout, against HuggingFace's BertModel with the
-same weights and the same padded batch of DeskBank queries. A training step is forward, backward and
-AdamW over all parameters (PyTorch's fused one, its fastest here). Before anything is timed, logits
-must agree to 1e-4, and so must the weights after one step. All forms run in one process, in turn,
-so a ratio survives a noisy machine where a time does not; XLA and PyTorch have a thread a core. The
-machine is printed, then medians and quartiles: of each form its time, how often that is what its
-bytes or its operations take at least, and which of the two limits it (`work` has the formulas; pads
-count as tokens, both sides compute them). Keys of results.json (one value a repeat; ratios are
-larger where jaxret is faster):
+Times MLC and ToolRefiner on MiniLM, in float32 without dropout, against HuggingFace's BertModel with
+the same weights and the same padded batch of DeskBank queries. A training step is forward, backward
+and AdamW over all parameters (in PyTorch the fused one, its fastest here). Before anything is timed,
+logits must agree to 1e-4, and so must the weights after one step. All forms run in one process, in
+turn; XLA and PyTorch have one thread per core. Prints the machine, then medians and quartiles: the
+time of each form, its ratio to the limit of its bytes or operations, and which of the two limits it
+(`experiments.benchmarks.timing`; padding counts as tokens, since both sides compute it). Keys of
+results.json (one value per repeat; ratios are larger where jaxret is faster):
 
-    <form>/milliseconds              a call: a batch of B queries, or one query where <form> is
+    <form>/milliseconds              per call: a batch of B queries, or one query where <form> is
                                      refiner/alone/jax or cross_encoder/<n>
-    <form>/over_memory               that over what its bytes take, at machine/in_place: passes over
-                                     as much as the weights
-    <form>/over_arithmetic           the same of its operations, at machine/rate
+    <form>/over_memory               that / what its bytes take, at machine/in_place: passes over an
+                                     array of the size of the weights
+    <form>/over_arithmetic           that / what its operations take, at machine/rate
     <model>/<training|inference>/jax_over_torch     time of PyTorch / time of jaxret, per batch
     refiner/<batch|alone>/over_cross_encoder        time of a cross-encoder of the same backbone
         for the N candidates of a query, as N sequences / time of ToolRefiner for a query, in a
@@ -37,8 +36,7 @@ from jaxtyping import Array, Float
 from omegaconf import DictConfig
 
 from experiments.benchmarks import machine, timing
-from experiments.benchmarks.timing import Form
-from experiments.benchmarks.work import reading, step
+from experiments.benchmarks.timing import Form, reading, step
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.run_directory import RunDirectory
 from jaxret.data import deskbank
@@ -70,7 +68,7 @@ class Model(NamedTuple):
 
 @experiment("benchmark_training")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Times everything."""
+    """Times every form of every model."""
     with_torch = cfg.with_torch and machine.pin_torch()
     this = machine.measured()
     print(this, flush=True)
@@ -96,13 +94,13 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a line a form, and one a ratio."""
+    """Prints one line per form, and one per ratio."""
     title = f"{cfg.batch} queries, {cfg.candidates} candidates each"
     timing.show(results, "milliseconds", title)
 
 
 def _ratios(times: dict[str, np.ndarray], batch: int) -> dict[str, np.ndarray]:
-    """What is compared; all [repeats]."""
+    """Returns the ratios, each [repeats]."""
     found = {}
     for row in (f"{model}/{kind}" for model in ("mlc", "refiner") for kind in PASSES):
         if f"{row}/torch" in times:
@@ -117,7 +115,7 @@ def _ratios(times: dict[str, np.ndarray], batch: int) -> dict[str, np.ndarray]:
 def _models(
     cfg: DictConfig, encoder: TextEncoder, backbone: Backbone, weights: Params
 ) -> tuple[dict[str, Model], list[list[int]]]:
-    """Both models on the same queries, and the pairs of the first query with its candidates."""
+    """Returns both models on the same queries, and the first query paired with its candidates."""
     dataset, key = deskbank.load(), jax.random.key(0)
     rows = np.linspace(0, len(dataset.queries) - 1, cfg.batch).astype(int)
     queries, labels = [dataset.queries[row] for row in rows], dataset.labels[rows]
@@ -155,7 +153,7 @@ def _models(
 def _forms(
     cfg: DictConfig, encoder: TextEncoder, model: Model, with_torch: bool
 ) -> dict[str, Form]:
-    """What is timed of one model."""
+    """Returns the timed forms of one model."""
     training, logits = Training(model), jax.jit(model.logits)
     alone = {name: x[:1] for name, x in model.batch.items()}
     config, (rows, length) = _bert(model.backbone), model.batch["ids"].shape
@@ -195,7 +193,7 @@ def _forms(
 
 
 class Training:
-    """Steps of `loop.train_step` on one batch, compiled, the state given away each time."""
+    """Takes compiled steps of `loop.train_step` on one batch; the old state is donated."""
 
     def __init__(self, model: Model):
         optimizer = optax.adamw(RATE, weight_decay=DECAY)
@@ -210,7 +208,7 @@ class Training:
 def _cross_encoder(
     cfg: DictConfig, backbone: Backbone, weights: Params, pairs: list[list[int]]
 ) -> dict[str, Form]:
-    """All pairs of one query, in batches of similar length, for each size of batch."""
+    """Returns a form for each size of batch: all pairs of one query, sorted by length."""
     network = classifier(backbone, 1)
     params = {**network.init(jax.random.key(0)), "backbone": weights}
     compiled = jax.jit(network.apply)

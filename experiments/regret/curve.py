@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jaxret.simulation.recording import record
 from jaxtyping import Float, Int
 
 from experiments.common.loading import TextTask
@@ -18,7 +19,6 @@ from jaxret.learners.rank_one import rank_one
 from jaxret.rules import estimators, policies, projections
 from jaxret.runtime.progress import Progress
 from jaxret.simulation.engine import Simulation
-from jaxret.simulation.recording import record
 from jaxret.theory import bounds, checks
 from jaxret.theory.assumptions import Evidence, final_regrets
 from jaxret.theory.comparators import Comparator

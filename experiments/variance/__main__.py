@@ -29,6 +29,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from jaxret.simulation.ranker import METRICS, catalogues
 from matplotlib.lines import Line2D
 from omegaconf import DictConfig
 
@@ -43,7 +44,6 @@ from jaxret.evaluation import plots
 from jaxret.learners.grid import LearnerGrid
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
-from jaxret.simulation.ranker import METRICS, catalogues
 
 ORACLE = "full_information"
 MOMENTS = ("bias", "variance", "variance_median", "final/bias", "final/variance_median")

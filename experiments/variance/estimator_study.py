@@ -11,19 +11,19 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxret.data.masks import Masks, draw_parts
+from jaxret.simulation.choosing import tune
+from jaxret.simulation.ranker import METRICS, Ranker
+from jaxret.simulation.recording import record
 from jaxtyping import Float, Int
 from omegaconf import DictConfig
 
 from experiments.common.loading import TextTask
 from experiments.common.run_directory import RunDirectory
 from experiments.variance.moments import over_queries
-from jaxret.data.masks import Masks, draw_parts
 from jaxret.environments.environment import Environment
 from jaxret.learners.grid import LearnerGrid
-from jaxret.simulation.choosing import tune
 from jaxret.simulation.engine import Simulation
-from jaxret.simulation.ranker import METRICS, Ranker
-from jaxret.simulation.recording import record
 from jaxret.simulation.streams import orders
 from jaxret.theory.comparators import proximal_losses
 from jaxret.theory.regret import cumulative_regret

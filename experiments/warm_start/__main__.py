@@ -42,6 +42,8 @@ from collections.abc import Mapping, Sequence
 
 import jax.numpy as jnp
 import numpy as np
+from jaxret.data.masks import Masks
+from jaxret.simulation.ranker import Mask, Ranker, catalogues
 from jaxtyping import Float, Int
 from omegaconf import DictConfig
 
@@ -59,11 +61,9 @@ from experiments.warm_start.from_start import (
     saved,
 )
 from jaxret.data.dataset import split_by_group
-from jaxret.data.masks import Masks
 from jaxret.evaluation import plots
 from jaxret.methods.tool2vec import tool2vec
 from jaxret.runtime.progress import Progress
-from jaxret.simulation.ranker import Mask, Ranker, catalogues
 from jaxret.simulation.streams import orders
 from jaxret.theory import bounds
 from jaxret.theory.regret import cumulative_regret

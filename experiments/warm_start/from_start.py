@@ -9,17 +9,17 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jaxret.data.masks import Masks
+from jaxret.simulation.choosing import tune
+from jaxret.simulation.ranker import METRICS, Ranker, catalogues
+from jaxret.simulation.recording import record
 from jaxtyping import Float, Int
 
 from experiments.common.loading import TextTask
 from experiments.common.run_directory import RunDirectory
-from jaxret.data.masks import Masks
 from jaxret.evaluation import plots
 from jaxret.learners.grid import LearnerGrid
-from jaxret.simulation.choosing import tune
 from jaxret.simulation.engine import Simulation
-from jaxret.simulation.ranker import METRICS, Ranker, catalogues
-from jaxret.simulation.recording import record
 from jaxret.theory import bounds
 from jaxret.theory.assumptions import Evidence
 from jaxret.theory.comparators import proximal_losses

@@ -1,4 +1,4 @@
-"""What a machine is and can do, as benchmarks print it."""
+"""Checks the description of a machine and the measurements of its limits."""
 
 import os
 import resource
@@ -19,9 +19,9 @@ def test_a_machine_says_what_it_is_and_measures_what_it_can_do():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the page faults of a Linux process")
 def test_a_copy_takes_no_fresh_pages():
-    """Which cost more than the copy. One set of them is that of its place."""
+    """Fresh pages cost more than the copy; one set of faults is that of its target."""
     numbers, before = 2**24, _faults()
-    machine._copying(numbers, repeats=8)
+    machine.copying(numbers, repeats=8)
     assert _faults() - before < 4 * 4 * numbers / resource.getpagesize()
 
 
@@ -45,7 +45,7 @@ def test_the_cpus_of_this_process_are_counted_and_named():
 
 
 def test_passes_in_place_take_as_long_as_they_move_bytes(monkeypatch):
-    """By a clock that a pass over 4,000 bytes moves by a second, however many are in a call."""
+    """Uses a clock that advances one second for each pass over 4,000 bytes."""
     now = [0.0]
 
     def jit(f, donate_argnums):

@@ -1,4 +1,4 @@
-"""What a round of each rule costs, on the small world."""
+"""Checks the cost of a round of each rule, on the small world."""
 
 import numpy as np
 import pytest
@@ -29,6 +29,19 @@ def test_times_are_held_against_those_of_greedy_in_the_same_turn(world, tmp_path
     np.testing.assert_array_equal(found["greedy/over_greedy"], [1, 1])
     assert found["linucb/kilobytes"][0] > found["greedy/kilobytes"][0]
     assert quartiles(ratio) in said
+
+
+@pytest.mark.slow
+def test_the_best_rules_are_timed_on_a_random_catalogue(world, tmp_path, capsys, monkeypatch):
+    few = {name: rules.BEST[name] for name in ("greedy", "mapped_tiled")}
+    monkeypatch.setattr(rules, "BEST", few)
+    cfg = configure(world, tmp_path, "greedy")
+    cfg.size, cfg.rounds = "20x8", 32
+    rules.main(cfg)
+    assert "20x8: one seed" in capsys.readouterr().out
+    found = read_results(tmp_path)
+    assert found["mapped_tiled/over_greedy"]["mean"] > 0
+    assert found["greedy/kilobytes"]["mean"] >= 20 * 8 * 4 / 1e3
 
 
 def test_without_greedy_there_is_no_ratio(world, tmp_path):

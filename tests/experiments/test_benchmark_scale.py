@@ -6,8 +6,8 @@ import pytest
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
-from experiments.benchmarks import collectives, scale
-from experiments.benchmarks.collectives import Exchange
+from experiments.benchmarks import scale
+from experiments.benchmarks.scale import Exchange
 from jaxret.runtime import sharding
 from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of
@@ -19,7 +19,7 @@ def sent(function, *shapes):
         function, mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False, axis_names={"item"}
     )
     text = jax.jit(shared).lower(*shapes).compile().as_text()
-    return sorted(collectives.read(text))
+    return sorted(scale.read_exchanges(text))
 
 
 def shape(*dims, dtype=jnp.float32):

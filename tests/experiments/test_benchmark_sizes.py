@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.benchmarks import sizes
+from experiments.benchmarks import rounds, sizes
 from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of
 
@@ -26,15 +26,10 @@ def test_a_million_numbers_more_are_seen_in_memory_and_a_slope_in_time(tmp_path,
 
 
 def test_rows_are_drawn_of_unit_length():
-    rows = sizes._drawn(sizes.ROWS + 3, 4)
+    rows = rounds.unit_rows(rounds.ROWS + 3, 4)
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-5)
 
 
 def test_a_size_that_is_none_is_refused_before_anything_is_measured(tmp_path):
     with pytest.raises(ValueError, match="sizes must be written as 1000x384"):
         sizes.main(configure(tmp_path, "sizes=[0x8]"))
-
-
-def test_a_type_that_is_none_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="dtype must be one of float32, bfloat16, got float16"):
-        sizes.main(configure(tmp_path, "dtype=float16"))

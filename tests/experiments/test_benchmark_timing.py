@@ -1,13 +1,12 @@
-"""What forms must move and compute, and how their times are held against it."""
+"""Checks what each form must move and compute, and the ratio of its time to that."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.benchmarks import simulate, timing, work
-from experiments.benchmarks.timing import Form
-from experiments.benchmarks.work import Work
+from experiments.benchmarks import rounds, timing
+from experiments.benchmarks.timing import Form, Work
 from jaxret.environments.environment import Environment
 from jaxret.learners.presets import orag
 from jaxret.nn.bert import BertConfig, bert
@@ -37,26 +36,26 @@ CONFIG = BertConfig(
     ],
 )
 def test_a_round_by_hand(form, expected):
-    assert work.simulation(form, items=1000, width=100) == expected
+    assert timing.simulation(form, items=1000, width=100) == expected
 
 
 def test_the_blocked_form_multiplies_as_often_as_is_said():
-    """But for the Gram matrix of a block, B d a round."""
-    items, width, rounds = 1000, 64, 256
-    theta, stream = simulate._random(items, width, rounds)
+    """All but the Gram matrix of a block: B d per round."""
+    items, width, T = 1000, 64, 256
+    theta, stream = rounds.random_problem(items, width, T)
     learner, key = orag(tau=0.05, eta=1e-4), jax.random.key(0)
     state = learner.init(theta, jnp.ones(items, bool))
 
     def run(state):
         return simulate_blocked(learner, state, Environment(), stream, key)
 
-    said = work.simulation("blocked", items, width).operations
-    counted = 2 * multiply_adds(jax.make_jaxpr(run)(state).jaxpr) / rounds
+    said = timing.simulation("blocked", items, width).operations
+    counted = 2 * multiply_adds(jax.make_jaxpr(run)(state).jaxpr) / T
     assert counted == pytest.approx(said + 2 * 128 * width, rel=0.01)
 
 
 def test_a_network_computes_what_is_said():
-    """XLA counts every operation, of which products are all but a hundredth here."""
+    """Compares with XLA's count of all operations, 99% of which are matrix products here."""
     network, ids, mask = bert(CONFIG), jnp.zeros((3, 32), jnp.int32), jnp.ones((3, 32), bool)
     params = jax.eval_shape(network.init, jax.random.key(0))
 
@@ -66,15 +65,15 @@ def test_a_network_computes_what_is_said():
     def counted(f):
         return jax.jit(f).lower(params).cost_analysis()["flops"]
 
-    forward, update = work.reading(CONFIG, [32] * 3), work.step(CONFIG, [32] * 3, 1000)
+    forward, update = timing.reading(CONFIG, [32] * 3), timing.step(CONFIG, [32] * 3, 1000)
     assert counted(loss) == pytest.approx(forward.operations, rel=0.02)
     assert counted(jax.grad(loss)) == pytest.approx(update.operations, rel=0.02)
 
 
 def test_weights_are_read_once_a_batch_and_moved_eight_times_a_step():
     weights = 4 * 256 * 256 + 2 * 256 * 512
-    assert work.reading(CONFIG, [7, 9], batches=2).bytes == 2 * 4 * 2 * weights
-    assert work.step(CONFIG, [7, 9], parameters=1000).bytes == 32_000
+    assert timing.reading(CONFIG, [7, 9], batches=2).bytes == 2 * 4 * 2 * weights
+    assert timing.step(CONFIG, [7, 9], parameters=1000).bytes == 32_000
 
 
 def test_forms_take_turns_and_are_held_against_their_limits(monkeypatch):
@@ -102,6 +101,12 @@ def test_forms_take_turns_and_are_held_against_their_limits(monkeypatch):
         np.testing.assert_allclose(found[name], values, err_msg=name)
 
 
+def test_repeats_end_when_time_is_up_but_for_the_first_few():
+    calls = []
+    found = timing.in_turn({"a": Form(lambda: calls.append(1), Work(1, 1))}, 9, until=0.0)
+    assert len(found["a"]) == len(calls) - 1 == timing.FEWEST
+
+
 def test_the_limit_that_is_nearer_is_printed(capsys):
     values = {"a/us": [30, 40, 50], "a/over_memory": [3, 4, 5], "a/over_arithmetic": [2, 3, 4]}
     values |= {"b/us": [1], "b/over_memory": [1.5], "b/over_arithmetic": [9], "b_over_a": [7]}
@@ -114,7 +119,7 @@ def test_the_limit_that_is_nearer_is_printed(capsys):
 
 
 def multiply_adds(jaxpr) -> int:
-    """Of all products of a program, loops of known length unrolled."""
+    """Counts the multiply-adds of all products of a program, with the lengths of its loops."""
     count = 0
     for equation in jaxpr.eqns:
         if equation.primitive.name == "dot_general":
