@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.special import softmax
+from scipy.special import logsumexp, softmax
 
 import jaxret as jr
 from jaxret.learners.bandits.perceptrons import gap_map
@@ -157,3 +157,39 @@ def test_gaptron_meets_its_bound_at_its_own_step_alone(task):
         if holds:
             assert found.measured < found.value
             assert found.bound.terms["exploring"] == pytest.approx(gamma * 1000, rel=1e-3)
+
+
+def least_over_balls(task, times, eta):
+    """The least of ``times`` summed losses + ||Theta_1 - U||^2 / (2 eta), tau = 1, in nats.
+
+    Over U with rows in the unit ball, and over all U; by projected gradient descent in NumPy.
+    """
+    theta, queries = np.asarray(task.theta, float), np.asarray(task.queries, float)
+    rows, right = np.arange(len(queries)), np.asarray(task.labels)[:, 0]
+    found = []
+    for radius in (1.0, np.inf):
+        u, values = theta.copy(), []
+        for _ in range(3000):
+            z = queries @ u.T
+            loss = (logsumexp(z, axis=1) - z[rows, right]).sum()
+            values.append(times * loss + ((u - theta) ** 2).sum() / (2 * eta))
+            p = softmax(z, axis=1)
+            p[rows, right] -= 1
+            u = u - (times * p.T @ queries + (u - theta) / eta) / (times * len(queries) + 1 / eta)
+            u /= np.maximum(np.linalg.norm(u, axis=1, keepdims=True) / radius, 1)
+        found.append(min(values))
+    return found
+
+
+def test_gaptrons_comparator_lies_in_the_ball(task):
+    """The comparator that makes the bound least lies outside of it, where the bound is unproved."""
+    gamma, times = 0.3, 20
+    eta = gamma / (2 * 4**2)
+    run = jr.simulate(jr.gaptron(gamma=gamma, tau=1.0, eta=eta), task, exposures=times, seeds=2)
+    found = statement(run, "Gaptron")
+    inside, anywhere = (
+        least / np.log(2) + gamma * 50 * times for least in least_over_balls(task, times, eta)
+    )
+    assert failing(found) == []
+    assert found.value >= inside * (1 - 1e-5)
+    assert anywhere < 0.95 * inside
