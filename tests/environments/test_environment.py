@@ -233,11 +233,7 @@ def test_effects_that_do_not_intervene_have_an_exact_blocked_form(sixteen, block
         ({"poison": feedback.poisoned(items=3, queries=20)}, r"poison.tools must be \(16,\)"),
         ({"poison": feedback.poisoned(items=16, queries=3)}, r"poison.queries must be \(20,\)"),
         (
-            {
-                "rewriting": interventions.rewritten_documents(
-                    np.ones((2, 8)), np.ones((2, 8)), at=1
-                )
-            },
+            {"rewriting": interventions.rewritten_documents(*np.ones((2, 2, 8)), at=1)},
             r"rewriting.before must be \(16, 8\) \[I items, width d\], got \(2, 8\)",
         ),
     ],
@@ -278,7 +274,8 @@ def test_an_effect_in_one_file_runs_in_every_form(form):
     """12 items, so that a mesh of 8 pads its array to 16; each round is checked by hand."""
     rng = np.random.default_rng(1)
     unit = lambda *shape: (x := rng.normal(size=shape)) / np.linalg.norm(x, axis=1)[:, None]  # noqa: E731
-    task = jr.Task.from_arrays(unit(12, 6), unit(30, 6), rng.integers(12, size=(30, 2)))
+    labels = np.stack([rng.permutation(12)[:2] for _ in range(30)])
+    task = jr.Task.from_arrays(unit(12, 6), unit(30, 6), labels, name="twelve")
     effect = Outage(
         every=np.array([2, 3, 5, 7] * 3),
         worth=rng.uniform(size=30).astype(np.float32),
@@ -294,9 +291,8 @@ def test_an_effect_in_one_file_runs_in_every_form(form):
     t, query, item = np.arange(90), run.order[0], run.trace.item[0]
     odd = (t % 2 == 1)[:, None]
     vectors = np.where(odd, effect.sign[query], 1) * task.queries[query]
-    scores = np.where(
-        (t + 1)[:, None] % np.asarray(effect.every) != 0, vectors @ task.theta.T, -np.inf
-    )
+    available = (t + 1)[:, None] % np.asarray(effect.every) != 0
+    scores = np.where(available, vectors @ task.theta.T, -np.inf)
     np.testing.assert_array_equal(item, scores.argmax(axis=1))
     labels = np.where(odd, (task.labels[query] + 1) % 12, task.labels[query])
     success = (labels == item[:, None]).any(axis=1)

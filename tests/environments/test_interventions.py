@@ -461,7 +461,7 @@ class Forgetting(NamedTuple):
 
 def test_an_intervention_of_ones_own_runs_in_the_scan_between_updates(task):
     """After those that are built in: every answer is learnt one round late."""
-    learner, kept = jr.greedy(tau=0.2, eta=0.05, projection=jr.projections.free()), 0.9
+    learner, kept = jr.greedy(tau=0.2, eta=0.05), 0.9
     world = Environment(
         delay=interventions.fixed_delay(1), effects=(Forgetting(kept=jnp.asarray(kept)),)
     )
