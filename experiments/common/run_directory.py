@@ -3,8 +3,8 @@
 A run is a row of steps (a learner on a stream, say), each with a name. The result of a finished
 step is a file in ``steps/``; an interrupted simulation leaves an orbax checkpoint of its whole
 state. So the same command goes on where the last one stopped, and ends with the same bits. The
-directory is named by the settings, the content of the data and the version of the code, not by the clock; a
-finished run is only read.
+directory is named by the settings, the content of the data and the version of the code, not by the
+clock; a finished run is only read.
 """
 
 import json

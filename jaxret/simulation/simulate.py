@@ -145,8 +145,8 @@ def run_streams(
     if (orders >= 0).all():
         return states, trace
     ended = {key: -1 if key == "item" else np.nan for key in Trace._fields}
-    fields = {key: np.where(orders >= 0, x, ended[key]) for key, x in trace._asdict().items()}
-    return states, Trace(**fields)
+    fields = trace._asdict().items()
+    return states, Trace._make(np.where(orders >= 0, x, ended[key]) for key, x in fields)
 
 
 def seed_numbers(seeds: int | Sequence[int]) -> tuple[int, ...]:
