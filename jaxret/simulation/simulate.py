@@ -42,6 +42,7 @@ def simulate(
     part: Bool[np.ndarray, "*S N"] | None = None,
     exposures: int = 1,
     hops: bool = False,
+    order: Int[np.ndarray, "*S T"] | None = None,
     seeds: int | Sequence[int] = 1,
     environment: Environment | None = None,
     form: Form = "auto",
@@ -66,6 +67,8 @@ def simulate(
         each query once.
       hops: whether the queries of a group are the hops of one task, which come one after the other
         (ORAG Algorithm 4).
+      order: positions of the queries in the order of the stream, [T], or one row per seed [S, T]
+        with -1 where a stream has ended; in place of ``part``, ``exposures`` and ``hops``.
       seeds: the number of runs (numbered from 0), or their numbers.
       environment: what responds; None: rewards are the truth, all items are available, the first
         item shown is used.
@@ -95,7 +98,7 @@ def simulate(
         make = partial(SelectedSimulation, select=select)
     shared: dict[str, Any] = {"chunk": chunk, "devices": devices, "form": form, "seeds": numbers}
     simulation = make(family, task, environment, example=settings[0].tolist(), **shared)
-    orders = stream_orders(task, exposures, numbers, part=part, hops=hops)
+    orders = stream_orders(task, exposures, numbers, part=part, hops=hops, order=order)
     begin = time.perf_counter()
     states, trace = run_streams(simulation, settings, orders, name=one.name, resume=resume)
     return Run(
@@ -179,6 +182,7 @@ def stream_orders(
     *,
     part: Bool[np.ndarray, "*S N"] | None = None,
     hops: bool = False,
+    order: Int[np.ndarray, "*S T"] | None = None,
 ) -> Int[np.ndarray, "S T"]:
     """Returns the order in which each seed meets the queries of a task.
 
@@ -188,13 +192,23 @@ def stream_orders(
       seeds: S numbers.
       part: which queries, [N] or [S, N]; None: all.
       hops: whether the queries of a group come one after the other.
+      order: positions [T] or [S, T], -1 where a stream has ended; in place of all of these.
 
     Returns:
       positions [S, T]; -1 where a seed's stream has ended before another's.
 
     Raises:
-      ValueError: for a part of another shape, or one without a query for a seed.
+      ValueError: for a part of another shape, one without a query for a seed, or an order that
+        does not fit.
     """
+    if order is not None:
+        if part is not None or exposures != 1 or hops:
+            raise ValueError("order goes with neither part nor exposures nor hops: leave them out")
+        given = np.asarray(order)
+        rows = np.broadcast_to(given, (len(seeds), given.shape[-1]))
+        allowed = f"positions in -1 .. {len(task) - 1}, [T] or [{len(seeds)}, T]"
+        require("order", given, allowed, lambda x: x.size and -1 <= x.min() <= x.max() < len(task))
+        return rows.astype(np.int32)
     require("exposures", exposures, "a whole number >= 1", lambda n: n == int(n) and n >= 1)
     mask = np.ones(len(task), bool) if part is None else np.asarray(part, bool)
     shapes = ((len(task),), (len(seeds), len(task)))

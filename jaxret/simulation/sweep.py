@@ -17,7 +17,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from jaxret.environments.environment import Environment
 from jaxret.evaluation.evaluate import evaluate, evaluate_each
@@ -125,6 +125,7 @@ def sweep(
     part: Bool[np.ndarray, "*S N"] | None = None,
     exposures: int = 1,
     hops: bool = False,
+    order: Int[np.ndarray, "*S T"] | None = None,
     seeds: int | Sequence[int] = 1,
     environment: Environment | None = None,
     form: Form = "auto",
@@ -140,6 +141,8 @@ def sweep(
       part: which queries are streamed: a mask [N], or one row per seed [S, N]; None: all.
       exposures: how often each query comes.
       hops: whether the queries of a group are the hops of one task.
+      order: positions of the queries in the order of the stream, [T] or [S, T]; in place of
+        ``part``, ``exposures`` and ``hops``.
       seeds: how many, or their numbers; the same for all settings.
       environment: what responds.
       form: 'auto', 'scan' or 'blocked'.
@@ -158,7 +161,7 @@ def sweep(
     if isinstance(preset, LearnerGrid) and settings:
         raise ValueError(f"a grid has its settings already: leave {', '.join(settings)} out")
     numbers, points = seed_numbers(seeds), grid.settings
-    orders = stream_orders(task, exposures, numbers, part=part, hops=hops)
+    orders = stream_orders(task, exposures, numbers, part=part, hops=hops, order=order)
     # A CPU device takes runs one after another, so that settings in turn cost no more, and share
     # the program of `simulate`. Accelerators take all runs at once.
     at_once = 1 if jax.default_backend() == "cpu" or resume is not None else len(points)
