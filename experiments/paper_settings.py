@@ -21,25 +21,24 @@ changes by more than 0.001 (bound 0.002) under AdamW and 0.0002 under SGD, where
 0.023 apart; 2 % and 0.1 % of the lists of ten are reordered, and nDCG@10 rises by 0.00005.
 """
 
+from functools import partial
+
 import jax.numpy as jnp
 import numpy as np
-from jaxret.simulation.ranker import METRICS, Ranker, catalogues
-from jaxret.simulation.recording import record
 from jaxtyping import Float
 from omegaconf import DictConfig
 
+import jaxret as jr
 from experiments.common.config import plain
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.loading import TextTask, load_task
+from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.score_drift import adam_ratio, adamw_score_drift, sgd_mean_score_drift
 from jaxret.evaluation import plots
-from jaxret.learners.adamw import minibatch_adamw
-from jaxret.learners.rank_one import rank_one
-from jaxret.rules import estimators, policies, schedules
-from jaxret.simulation.engine import Simulation
-from jaxret.simulation.streams import orders
+from jaxret.learners.learner import Learner
+from jaxret.rules import schedules
+from jaxret.task import Task
 
 COLUMNS = ("mean", "largest", "bound", "reordered", "ndcg")
 RULES = ("adamw", "sgd")
@@ -48,44 +47,30 @@ SEARCHED = (1e-8, 1e-5)  # learning rates, in the paper
 
 @experiment("paper_settings")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Runs, measures, bounds; returns the results, and draws the figure."""
-    rates, task = plain(cfg.rates), load_task(cfg)
-    seeds, ranker = range(cfg.seed, cfg.seed + cfg.seeds), Ranker(task, cfg.k)
-    everyone = np.ones(len(task.queries), bool)
-    stream = orders(everyone, 1, seeds)
+    """Streams once for every rate; measures, bounds, and draws the figure."""
+    rates, task, metric = plain(cfg.rates), task_of(cfg), f"ndcg@{cfg.k}"
+    seeds = range(cfg.seed, cfg.seed + cfg.seeds)
     before = task.queries @ task.theta.T
-    ndcg = METRICS.index("ndcg@{k}")
-    static = ranker(catalogues(task.theta), everyone)[0, ndcg]
+    static = jr.evaluate(task.theta, task, [metric])[metric].values
     ordered = np.sort(before, axis=1)
     results = {"gap/median": np.array([np.median(ordered[:, -1] - ordered[:, -2])])}
+
+    def measure(name, learner):
+        ran = jr.simulate(learner, task, seeds=seeds, chunk=cfg.chunk, resume=run.resume(name))
+        after = [task.queries @ np.asarray(theta).T for theta in ran.states.theta]
+        return {
+            "mean": [np.abs(x - before).mean() for x in after],
+            "largest": [np.abs(x - before).max() for x in after],
+            "reordered": [reordered(before, x, cfg.k) for x in after],
+            "ndcg": jr.evaluate(ran, task, [metric])[metric].values - static,
+        }
+
     for rule in rates:
-        simulation = Simulation(
-            lambda tau, eta, rule=rule: make(rule, tau, eta, cfg.batch),
-            task,
-            seeds=seeds,
-            example=(1.0, 0.0),
-            chunk=cfg.chunk,
-        )
         for rate in rates[rule]:
-
-            def finish(states):
-                after = [task.queries @ np.asarray(theta).T for theta in states.theta]
-                return {
-                    "mean": [np.abs(x - before).mean() for x in after],
-                    "largest": [np.abs(x - before).max() for x in after],
-                    "reordered": [reordered(before, x, cfg.k) for x in after],
-                    "ndcg": ranker(states, everyone)[:, ndcg] - static,
-                }
-
-            name = f"{rule}/{rate:g}"
-            found = record(
-                run.unit(name.replace("/", "-")),
-                simulation,
-                simulation.setting(1.0, rate),
-                stream,
-                finish=finish,
-            )
-            results |= {f"{name}/{key}": found[key] for key in COLUMNS if key != "bound"}
+            name, learner = f"{rule}/{rate:g}", make(rule, rate, cfg.batch)
+            step = name.replace("/", "-")
+            found = run.result(step, partial(measure, step, learner))
+            results |= {f"{name}/{key}": values for key, values in found.items()}
             results[f"{name}/bound"] = np.array([bound(rule, rate, task, cfg.batch)])
     figure(run, rates, results)
     return results
@@ -106,18 +91,11 @@ def show(cfg: DictConfig, results: Found) -> None:
     print(f"gap between the first and second score, median: {results['gap/median']['mean']:.4f}")
 
 
-def make(rule: str, tau, eta, batch: int):
-    """The two learners of the paper: its trainer, and Algorithm 1."""
+def make(rule: str, rate: float, batch: int) -> Learner:
+    """Makes one of the paper's two learners at tau = 1: its trainer, or Algorithm 1."""
     if rule == "adamw":
-        return minibatch_adamw(tau=tau, eta=eta, batch=batch)
-    return rank_one(
-        "sgd",
-        estimator=estimators.importance_weighted(),
-        policy=policies.softmax(),
-        schedule=schedules.inverse_sqrt(),
-        tau=tau,
-        eta=eta,
-    )
+        return jr.paper_adamw(eta=rate, batch=batch)
+    return jr.paper_sgd(eta=rate)
 
 
 def reordered(before: Float[np.ndarray, "N I"], after: Float[np.ndarray, "N I"], k: int) -> float:
@@ -126,7 +104,7 @@ def reordered(before: Float[np.ndarray, "N I"], after: Float[np.ndarray, "N I"],
     return float((first != then).any(axis=1).mean())
 
 
-def bound(rule: str, rate: float, task: TextTask, batch: int) -> float:
+def bound(rule: str, rate: float, task: Task, batch: int) -> float:
     """On the change of any score."""
     rounds = len(task.queries)
     steps = rounds // batch if rule == "adamw" else rounds

@@ -6,7 +6,7 @@
 
 Bayesian optimisation (TPE, optuna) over temperature, step size, schedule and batch, on the tenth of
 the queries that no other number is taken from: their nDCG by the final embeddings plus their
-success in the stream, as `jaxret.simulation.choosing.tune` has it for grids. The study is a journal
+success in the stream, as `jr.sweep(..).values` has it for grids. The study is a journal
 in the run's directory: a run that is stopped goes on with the trials that are left. The best grid
 setting of the learner's config is tried too, so that the table says what the search was worth.
 
@@ -22,19 +22,15 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.common.config import learner_parts, plain
+import jaxret as jr
+from experiments.common.config import plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.learners import learner_grid
-from experiments.common.loading import load_task
+from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from jaxret.data.masks import draw_parts
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
-from jaxret.simulation.choosing import tune
-from jaxret.simulation.engine import Simulation
-from jaxret.simulation.ranker import METRICS, Ranker
-from jaxret.simulation.streams import orders
 
 CHOICES = ("schedule", "batch")
 Setting = Mapping[str, Any]
@@ -96,7 +92,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 def chosen(cfg: DictConfig) -> tuple[str, dict[str, Any]]:
     """The one learner that is searched for."""
-    learners = learner_parts(cfg)
+    learners = plain(cfg.learners)
     require("learner", list(learners), "one learner", lambda names: len(names) == 1)
     return next(iter(learners.items()))
 
@@ -123,12 +119,11 @@ def check_search(search: Mapping[str, Any], spec: Setting) -> None:
 def score_of(
     cfg: DictConfig, name: str, spec: Setting, run: RunDirectory
 ) -> Callable[[Setting], float]:
-    """What a setting is worth; what was computed before is read."""
-    task = load_task(cfg)
-    parts = draw_parts(task.groups, cfg.validation, cfg.heldout, cfg.seed)
-    seeds, ranker = range(cfg.seed, cfg.seed + cfg.seeds), Ranker(task, cfg.k)
-    stream = orders(np.ones(len(task.queries), bool), cfg.exposures, seeds)
-    simulations: dict[str, Simulation] = {}  # one compiled program for all numbers
+    """Returns a function from a setting to its score; what was computed before is read."""
+    task = task_of(cfg)
+    parts = task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=[cfg.seed])
+    seeds = range(cfg.seed, cfg.seed + cfg.seeds)
+    stream = {"exposures": cfg.exposures, "seeds": seeds, "chunk": cfg.chunk}
 
     def value(setting: Setting) -> float:
         made = {**spec, **{key: [setting[key]] for key in ("tau", rate_of(spec)) if key in setting}}
@@ -137,25 +132,17 @@ def score_of(
         if "schedule" in setting:
             made["schedule"] = setting["schedule"]
             if setting["schedule"] == "cosine":
-                rounds = stream.shape[1] // made.get("batch", 1)
+                rounds = cfg.exposures * len(task) // made.get("batch", 1)
                 made["schedule"] = {"name": "cosine", "rounds": rounds}
         grid = learner_grid(name, made)
-        structure = repr({key: setting.get(key) for key in CHOICES})
-        if structure not in simulations:
-            simulations[structure] = Simulation(
-                grid.make, task, seeds=seeds, example=grid.settings[0], chunk=cfg.chunk
-            )
-        unit = hashlib.sha256(repr(sorted(setting.items())).encode()).hexdigest()[:12]
-        found = tune(
-            run.unit(f"trial-{unit}"),
-            grid,
-            simulations[structure],
-            ranker,
-            stream,
-            validation=parts.validation,
-        )
-        ndcg = found["validation"][..., METRICS.index("ndcg@{k}")]
-        return float((ndcg + found["online"]).mean(axis=1).max())
+        step = f"trial-{hashlib.sha256(repr(sorted(setting.items())).encode()).hexdigest()[:12]}"
+
+        def score():
+            swept = jr.sweep(grid, task, resume=run.resume(step), **stream)
+            values = swept.values(on=parts.validation[0], metric=f"ndcg@{cfg.k}")
+            return {"score": values.mean(axis=1).max()}
+
+        return float(run.result(step, score)["score"])
 
     return value
 

@@ -112,8 +112,14 @@ from .simulation.run import (
     Run as Run,
     plot as plot,
 )
-from .simulation.simulate import simulate as simulate
-from .simulation.streams import by_task as by_task
+from .simulation.simulate import (
+    simulate as simulate,
+    stream_orders as stream_orders,
+)
+from .simulation.streams import (
+    by_task as by_task,
+    exposures as exposures,
+)
 from .simulation.sweep import (
     Sweep as Sweep,
     sweep as sweep,

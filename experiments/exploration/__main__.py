@@ -26,45 +26,40 @@ nDCG@10 0.411, 0.456 and 0.450 on their queries, static retrieval with 0.380 on 
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import product
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from omegaconf import DictConfig
 
+import jaxret as jr
 from experiments.common.config import plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.learners import shared_grid
-from experiments.common.loading import load_task
+from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.exploration.maps import Grid, figures
-from jaxret.data.masks import draw_parts
-from jaxret.environments.environment import Environment
 from jaxret.learners.grid import LearnerGrid
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
-from jaxret.simulation.choosing import tune
-from jaxret.simulation.engine import Simulation
-from jaxret.simulation.ranker import METRICS, Ranker, catalogues
-from jaxret.simulation.streams import orders
 from jaxret.theory.comparators import proximal_losses
 
+METRICS = ("accuracy", "recall@{k}", "ndcg@{k}", "completeness@{k}")
 COLUMNS = ("tau", "eta_over_tau", "online/accuracy", "final/recall@{k}", "final/ndcg@{k}")
 
 
 @experiment("exploration")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Runs every way on the grid; returns the results, and writes curves and figures."""
-    task = load_task(cfg)
+    """Runs every way on the grid; writes curves and figures."""
+    task, metrics = task_of(cfg), [name.format(k=cfg.k) for name in METRICS]
     # The same queries whatever share is held out: here none is.
-    validation = draw_parts(task.groups, cfg.validation, 0.5, cfg.seed).validation
-    seeds, ranker = range(cfg.seed, cfg.seed + cfg.seeds), Ranker(task, cfg.k)
-    everyone = np.ones(len(task.queries), bool)
-    stream = orders(everyone, cfg.exposures, seeds)
-    arrays = (task.theta, task.queries, task.labels)
+    parts = task.parts(validation=cfg.validation, heldout=0.5, seeds=[cfg.seed])
+    validation = parts.validation[0]
+    seeds, arrays = range(cfg.seed, cfg.seed + cfg.seeds), (task.theta, task.queries, task.labels)
     _, comparator = proximal_losses(
         *arrays,
         tau=cfg.comparator.tau,
@@ -72,32 +67,29 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         counts=np.full(len(task.queries), cfg.exposures),
     )
     least = comparator.astype(np.float64).sum() * cfg.exposures
-
-    static = ranker(catalogues(task.theta), everyone)[0]
-    results = {"frozen/online/accuracy": static[:1]}
-    results |= {f"frozen/final/{m.format(k=cfg.k)}": static[[i]] for i, m in enumerate(METRICS)}
+    static = jr.evaluate(task.theta, task, metrics)
+    results = {"frozen/online/accuracy": static["accuracy"].values}
+    results |= {f"frozen/final/{metric}": x.values for metric, x in static.items()}
     for tau in cfg.tau:
         results[f"frozen/drawn/tau={tau:g}"] = np.array([drawn(*arrays, tau)])
+
+    def measure(way):
+        settings = {"exposures": cfg.exposures, "seeds": seeds, "chunk": cfg.chunk}
+        swept = jr.sweep(way, task, resume=run.resume(way.name), **settings)
+        best = swept.best(on=validation, metric=f"ndcg@{cfg.k}")
+        cells = [cell_of(one, validation, metrics) for one in swept.runs]
+        found = {key: np.stack([cell[key] for cell in cells]) for key in cells[0]}
+        return found | {"best": swept.runs.index(best)}
+
     grids: dict[str, Grid] = {}
-    pairs = list(product(cfg.tau, cfg.eta_over_tau))
+    pairs, rounds = list(product(cfg.tau, cfg.eta_over_tau)), cfg.exposures * len(task)
     for way in (bar := Progress(ways(cfg), unit="way")):
         bar.set_postfix_str(way.name)
-        simulation = Simulation(
-            way.make, task, Environment(), seeds=seeds, example=way.settings[0], chunk=cfg.chunk
-        )
-        found = tune(
-            run.unit(way.name),
-            way,
-            simulation,
-            ranker,
-            stream,
-            validation=validation,
-            ranked={"rest": ~validation},
-        )
-        grids[way.name] = grid(found, validation, stream.shape[1], least)
-        results |= measured(way.name, pairs, grids[way.name], cfg.k)
+        found = run.result(way.name, partial(measure, way))
+        grids[way.name] = grid(found, validation, rounds, least)
+        results |= measured(way.name, pairs, grids[way.name], metrics)
     cells = len(cfg.ways) * len(pairs)
-    results |= {"cells": np.array([cells]), "rounds": np.array([cells * stream.size])}
+    results |= {"cells": np.array([cells]), "rounds": np.array([cells * cfg.seeds * rounds])}
     run.save_curves({name: found._asdict() for name, found in grids.items()})
     figures(cfg, run, grids, results)
     return results
@@ -129,13 +121,38 @@ def ways(cfg: DictConfig) -> list[LearnerGrid]:
     return shared_grid(plain(cfg.ways), shared)
 
 
+def cell_of(
+    run: jr.Run, validation: Bool[np.ndarray, " N"], metrics: Sequence[str]
+) -> dict[str, np.ndarray]:
+    """Measures one setting, on the validation queries and on the rest.
+
+    Returns:
+      ``success``, ``loss`` and ``online`` (success of validation queries) [S], ``validation`` and
+      ``rest`` [S, 4].
+    """
+    success = np.asarray(run.trace.success, np.float64)
+    chosen = validation[run.order]
+    ranked = {
+        name: np.stack(
+            [x.values for x in jr.evaluate(run, run.task, metrics, part=part).values()], axis=1
+        )
+        for name, part in (("validation", validation), ("rest", ~validation))
+    }
+    return {
+        "success": success.mean(axis=1),
+        "loss": np.asarray(run.trace.loss, np.float64).mean(axis=1),
+        "online": (success * chosen).sum(axis=1) / chosen.sum(axis=1),
+        **ranked,
+    }
+
+
 def grid(
     found: Mapping[str, np.ndarray], validation: np.ndarray, rounds: int, least: float
 ) -> Grid:
-    """Puts together what `tune` found on the two parts of the queries.
+    """Puts together what was measured on the two parts of the queries.
 
     Args:
-      found: of `tune`; ``rest`` are all queries that are not for validation.
+      found: of `cell_of`, with a leading axis of settings; ``best``, the setting that is chosen.
       validation: mask of the queries.
       rounds: T.
       least: what the comparator loses on the whole stream.
@@ -145,25 +162,25 @@ def grid(
         accuracy=found["success"],
         final=share * found["validation"] + (1 - share) * found["rest"],
         regret=found["loss"] * rounds - least,
-        chosen=int(found["best"][0]),  # of all seeds, which share the part that chooses
+        chosen=int(found["best"]),
         rest_accuracy=(found["success"] - share * found["online"]) / (1 - share),
         rest_final=found["rest"],
     )
 
 
 def measured(
-    way: str, pairs: Sequence[tuple[float, float]], found: Grid, k: int
+    way: str, pairs: Sequence[tuple[float, float]], found: Grid, metrics: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    """Every cell, the one that would have been chosen, and the best, as results."""
+    """Names the numbers of every cell, of the one that would have been chosen, and of the best."""
     results = {}
     best = int(found.accuracy.mean(axis=1).argmax())
     cells = {f"tau={tau:g}/eta_over_tau={rate:g}": g for g, (tau, rate) in enumerate(pairs)}
     for name, g in {**cells, "best": best}.items():
-        results |= one_cell(f"{way}/{name}", found.accuracy[g], found.final[g], k)
+        results |= one_cell(f"{way}/{name}", found.accuracy[g], found.final[g], metrics)
         results[f"{way}/{name}/regret"] = found.regret[g]
     chosen = found.chosen
     name = f"{way}/chosen"
-    results |= one_cell(name, found.rest_accuracy[chosen], found.rest_final[chosen], k)
+    results |= one_cell(name, found.rest_accuracy[chosen], found.rest_final[chosen], metrics)
     for which, g in {"best": best, "chosen": chosen}.items():
         for number, value in zip(("tau", "eta_over_tau"), pairs[g], strict=True):
             results[f"{way}/{which}/{number}"] = np.array([value])
@@ -171,10 +188,13 @@ def measured(
 
 
 def one_cell(
-    name: str, accuracy: Float[np.ndarray, " S"], final: Float[np.ndarray, "S 4"], k: int
+    name: str,
+    accuracy: Float[np.ndarray, " S"],
+    final: Float[np.ndarray, "S 4"],
+    metrics: Sequence[str],
 ) -> dict[str, np.ndarray]:
-    """Online success and the last rankings."""
-    rankings = {f"{name}/final/{m.format(k=k)}": final[:, i] for i, m in enumerate(METRICS)}
+    """Names the online success and the final rankings of a cell."""
+    rankings = {f"{name}/final/{metric}": final[:, i] for i, metric in enumerate(metrics)}
     return {f"{name}/online/accuracy": accuracy, **rankings}
 
 

@@ -9,14 +9,15 @@ from omegaconf import DictConfig
 
 from experiments.common.run_directory import RunDirectory
 from jaxret.evaluation import plots
-from jaxret.simulation.ranker import METRICS
+
+NDCG = 2  # its position among the metrics of `experiments.exploration`
 
 
 class Grid(NamedTuple):
     """What one way to act reached in each of G cells, on S seeds."""
 
     accuracy: Float[np.ndarray, "G S"]  # online
-    final: Float[np.ndarray, "G S 4"]  # means of `METRICS`
+    final: Float[np.ndarray, "G S 4"]  # accuracy, recall, nDCG, completeness
     regret: Float[np.ndarray, "G S"]
     chosen: int  # by the validation part
     rest_accuracy: Float[np.ndarray, "G S"]  # the same without the validation part
@@ -27,12 +28,12 @@ def figures(
     cfg: DictConfig, run: RunDirectory, grids: Mapping[str, Grid], results: Mapping[str, np.ndarray]
 ) -> None:
     """Maps of the grid, and the best step's success over the temperature."""
-    shape, ndcg = (len(cfg.tau), len(cfg.eta_over_tau)), METRICS.index("ndcg@{k}")
+    shape = (len(cfg.tau), len(cfg.eta_over_tau))
     chosen = {name: divmod(found.chosen, shape[1]) for name, found in grids.items()}
     rounds = results["rounds"][0] / results["cells"][0] / cfg.seeds
     maps = {
         "online": ("online accuracy", {n: x.accuracy for n, x in grids.items()}, {}),
-        "final": (f"final nDCG@{cfg.k}", {n: x.final[..., ndcg] for n, x in grids.items()}, {}),
+        "final": (f"final nDCG@{cfg.k}", {n: x.final[..., NDCG] for n, x in grids.items()}, {}),
         "regret": (
             "regret a round",
             {n: x.regret / rounds for n, x in grids.items()},

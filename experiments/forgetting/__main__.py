@@ -46,32 +46,29 @@ holds the validation part; this one does without the held-out part.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 from omegaconf import DictConfig
 
+import jaxret as jr
 from experiments.common import tsne
 from experiments.common.config import learner_grids
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.loading import load_task
+from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.forgetting import moves
 from experiments.forgetting.curves import fates, forgotten, moments, seen
 from experiments.forgetting.follow import by_arrival, follow, points
-from jaxret.data.masks import draw_parts
-from jaxret.environments.environment import Environment
 from jaxret.evaluation import plots
+from jaxret.learners.learner import map_queries
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
-from jaxret.simulation.choosing import choose
-from jaxret.simulation.engine import Simulation
-from jaxret.simulation.ranker import METRICS, Ranker
-from jaxret.simulation.streams import orders
 
+METRICS = ("accuracy", "recall@{k}", "ndcg@{k}", "completeness@{k}")
 LABELS = {
     "heldout": "held-out queries",
     "seen": "queries seen so far",
@@ -87,50 +84,56 @@ TABLES = (LEVELS, FATES, moves.MEASURES)
 @experiment("forgetting")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Follows every learner along both streams; writes curves and figures."""
-    grids, task = learner_grids(cfg), load_task(cfg)
-    parts = draw_parts(task.groups, cfg.validation, cfg.heldout, cfg.seed)
-    streamed = ~parts.validation
-    tasks = task.groups if cfg.dataset.get("hops") else None
-    seeds = range(cfg.seed, cfg.seed + cfg.seeds)
-    order, training, choosing = (
-        orders(mask, cfg.exposures, seeds, tasks)
-        for mask in (streamed, parts.training, parts.training | parts.validation)
+    grids, task = learner_grids(cfg), task_of(cfg)
+    metrics = [name.format(k=cfg.k) for name in METRICS]
+    parts = task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=[cfg.seed])
+    training, validation, heldout = (mask[0] for mask in parts)
+    streamed, seeds = ~validation, range(cfg.seed, cfg.seed + cfg.seeds)
+    hops = bool(cfg.dataset.get("hops"))
+    stream: dict[str, Any] = {"exposures": cfg.exposures, "hops": hops}
+    order, shorter = (
+        jr.stream_orders(task, cfg.exposures, seeds, part=part, hops=hops)
+        for part in (streamed, training)
     )
     chunk = -(-order.shape[1] // cfg.points)
-    rounds, shorter = (points(some, chunk) for some in (order, training))
-    ranker, drawn = Ranker(task, cfg.k), moves.sample(cfg, task, streamed)
+    rounds, heldout_rounds = (points(some, chunk) for some in (order, shorter))
+    drawn = moves.sample(cfg, task, streamed)
+
+    def measure(grid):
+        """Chooses a setting, and follows the learner along both streams."""
+        shared = {"seeds": seeds, "chunk": chunk}
+        setting: Any = grid.learner(0)
+        if len(grid.settings) > 1:
+            part = training | validation
+            resume = run.resume(grid.name, "choice")
+            swept = jr.sweep(grid, task, part=part, resume=resume, **stream, **shared)
+            setting = swept.best(on=validation, metric=f"ndcg@{cfg.k}")
+        held, _ = follow(setting, task, shorter, heldout, metrics, **shared)
+        found, last = follow(setting, task, order, streamed, metrics, **shared)
+        first, learner = last.state(seeds[0]), last.learner_of(seeds[0])
+        queries = jnp.asarray(task.queries[drawn.queries])
+        return {
+            "heldout": held,
+            "values": found,
+            "rows": first.theta[drawn.tools],
+            "asked": map_queries(learner, first, queries),
+            **moves.measure(task, streamed, last),
+            **grid.columns(
+                np.tile(last.numbers[:1], (len(seeds), 1))
+                if last.settings
+                else np.tile(grid.settings[:1], (len(seeds), 1))
+            ),
+        }
+
     results: dict[str, np.ndarray] = {}
-    curves = {"rounds": rounds, "heldout/rounds": shorter}
+    curves = {"rounds": rounds, "heldout/rounds": heldout_rounds}
     bar = Progress(grids, unit="learner")
     for grid in bar:
         bar.set_postfix_str(name := grid.name)
-        simulation = Simulation(
-            grid.make, task, Environment(), seeds=seeds, example=grid.settings[0], chunk=chunk
-        )
-        setting = choose(
-            run.unit(f"{name}-choice"),
-            *(grid, simulation, ranker, choosing),
-            validation=parts.validation,
-        )
-
-        def finish(states, mapped=simulation.map_queries):
-            first = jax.tree.map(lambda leaf: leaf[0], states)
-            asked = jnp.asarray(task.queries[drawn.queries])
-            picture = {
-                "rows": first.theta[drawn.tools],
-                "asked": asked if mapped is None else mapped(first, asked),
-            }
-            return moves.measure(task, streamed, states, mapped) | picture
-
-        held = follow(
-            run.unit(f"{name}-heldout"), simulation, setting, training, ranker, parts.heldout
-        )
-        found = follow(
-            run.unit(f"{name}-stream"), simulation, setting, order, ranker, streamed, finish
-        )
+        found = run.result(name, lambda grid=grid: measure(grid))
         values = by_arrival(found["values"], order, streamed)
         rankings = {
-            "heldout": held["values"].mean(axis=-1, dtype=np.float64),
+            "heldout": found["heldout"].mean(axis=-1, dtype=np.float64),
             "seen": seen(values, rounds),
             "gain": seen(values - values[:, :1], rounds),
             "first_ten": values[..., :10].mean(axis=-1, dtype=np.float64),
@@ -143,13 +146,13 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         right = values[:, :, METRICS.index("accuracy")] > 0
         curves[f"{name}/forgotten"] = forgotten(right, rounds)
         single = fates(right, rounds) | {key: found[key] for key in moves.MEASURES}
-        single |= grid.columns(setting)
+        single |= {number: found[number] for number in grid.names}
         results |= {f"{name}/{key}": value for key, value in single.items()}
         if cfg.tsne.tools and name == cfg.tsne.learner:
             moves.picture(cfg, run, task.theta[drawn.tools], found["rows"], found["asked"])
     np.savez(run.directory / "curves.npz", allow_pickle=False, **curves)
     for curve, label in LABELS.items():
-        at = shorter if curve == "heldout" else rounds
+        at = heldout_rounds if curve == "heldout" else rounds
         shown = {grid.name: curves[f"{grid.name}/{curve}/ndcg@{cfg.k}"] for grid in grids}
         figure(run, curve, f"nDCG@{cfg.k} of {label}", at, shown)
     shown = {grid.name: curves[f"{grid.name}/forgotten"] for grid in grids}

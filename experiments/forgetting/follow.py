@@ -1,68 +1,63 @@
 """Runs a stream and ranks queries at points of it: what each query has while a learner learns."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
-from jaxret.simulation.engine import Simulation
-from jaxret.simulation.ranker import Mask, Ranker
-from jaxret.simulation.recording import Unit
+import jaxret as jr
+from jaxret.learners.learner import Learner
+from jaxret.task import Task
 
 
 def follow(
-    unit: Unit,
-    simulation: Simulation,
-    setting: Float[np.ndarray, "S 2"],
+    learner: Learner | jr.Run,
+    task: Task,
     order: Int[np.ndarray, "S T"],
-    ranker: Ranker,
-    part: Mask,
-    finish: Callable[[Any], Mapping[str, np.ndarray]] = lambda states: {},
-) -> dict[str, np.ndarray]:
-    """Simulates a stream as a unit, and ranks before it and after each of its chunks.
+    part: Bool[np.ndarray, " N"],
+    metrics: Sequence[str],
+    *,
+    seeds: range,
+    chunk: int,
+) -> tuple[Float[np.ndarray, "S E m n"], jr.Run]:
+    """Simulates a stream chunk by chunk, and ranks queries before it and after each chunk.
 
     Args:
-      unit: computes.
-      simulation: of the learner.
-      setting: its numbers.
+      learner: or a run whose settings were chosen.
+      task: whose queries are streamed and ranked.
       order: of the stream.
-      ranker: of the problem.
       part: the n queries that are ranked.
-      finish: last states -> more arrays to keep.
+      metrics: the m metrics of each query.
+      seeds: S numbers.
+      chunk: rounds between two rankings.
 
     Returns:
-      ``values [S, E, 4, n]``, `METRICS` of every query at E points, and what ``finish`` gave.
+      the metrics of every query at E points, and the run of the last chunk.
     """
-    chunks = simulation.cut(order)
 
-    def start():
-        states = simulation.start(setting)
-        first = ranker.each(states, part, simulation.scores)
-        values = np.zeros((first.shape[0], len(chunks) + 1, *first.shape[1:]), first.dtype)
-        values[:, 0] = first
-        return {"learner": states, "values": values}
+    def ranked(run):
+        values = jr.evaluate_each(run, task, metrics, part=part)
+        return np.stack([values[name][:, part] for name in metrics], axis=1)
 
-    def step(state, number):
-        states, _ = simulation.step(state["learner"], setting, chunks[number])
-        state["values"][:, number + 1] = ranker.each(states, part, simulation.scores)
-        return state | {"learner": states}
-
-    def done(state):
-        return {"values": state["values"], **finish(state["learner"])}
-
-    return unit(chunks=len(chunks), start=start, step=step, finish=done, rounds=order.size)
+    nothing = np.full((len(seeds), 1), -1)
+    run = jr.simulate(learner, task, order=nothing, seeds=seeds, chunk=chunk)
+    found = [ranked(run)]
+    for first in range(0, order.shape[1], chunk):
+        some = order[:, first : first + chunk]
+        run = jr.simulate(learner, task, order=some, seeds=seeds, chunk=chunk, after=run)
+        found.append(ranked(run))
+    return np.stack(found, axis=1), run
 
 
 def points(order: Int[np.ndarray, "S T"], chunk: int) -> Int[np.ndarray, " E"]:
-    """Rounds that were over before a stream and after each of its chunks."""
+    """Returns how many rounds were over before a stream and after each of its chunks."""
     return np.append(np.arange(0, order.shape[1], chunk), order.shape[1])
 
 
 def by_arrival(
     values: Float[np.ndarray, "S E m n"],
     order: Int[np.ndarray, "S T"],
-    streamed: Mask,
+    streamed: Bool[np.ndarray, " N"],
 ) -> Float[np.ndarray, "S E m n"]:
     """Puts the queries of each seed into the order in which its stream first has them.
 

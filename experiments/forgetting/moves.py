@@ -1,19 +1,18 @@
 """Where tools' rows go: cosines with queries before and after, a picture.     (ORAG Figure 1b)"""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from omegaconf import DictConfig
 
-from experiments.common.loading import TextTask
+import jaxret as jr
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tsne import project
 from jaxret.evaluation import plots
-from jaxret.learners.learner import MapQueries
-from jaxret.simulation.ranker import Mask
+from jaxret.learners.learner import map_queries
+from jaxret.task import Task
 
 MEASURES = ("needed/before", "needed/after", "others/before", "others/after", "moved")
 
@@ -25,7 +24,7 @@ class Sample(NamedTuple):
     queries: Int[np.ndarray, " b"]  # of the stream
 
 
-def sample(cfg: DictConfig, task: TextTask, streamed: Mask) -> Sample:
+def sample(cfg: DictConfig, task: Task, streamed: Bool[np.ndarray, " N"]) -> Sample:
     """Draws at most ``tsne.tools`` of all tools and ``tsne.queries`` of the streamed queries."""
     rng = np.random.default_rng(cfg.seed)
     return Sample(
@@ -34,32 +33,26 @@ def sample(cfg: DictConfig, task: TextTask, streamed: Mask) -> Sample:
     )
 
 
-def measure(
-    task: TextTask, streamed: Mask, states: Any, mapped: MapQueries | None
-) -> dict[str, np.ndarray]:
-    """`MEASURES` of every seed.
+def measure(task: Task, streamed: Bool[np.ndarray, " N"], run: jr.Run) -> dict[str, np.ndarray]:
+    """Computes `MEASURES` of every seed.
 
     Args:
       task: with the rows and queries before.
       streamed: the queries that cosines are taken with.
-      states: of a learner, after the stream; with an axis of seeds.
-      mapped: how the learner maps queries; None: as they are.
+      run: of the stream.
 
     Returns:
       ``needed`` and ``others``: see `cosines`; ``moved``, the distance between a tool's row before
-      and after, both made to length 1 (so at most 2), averaged over all tools.
+      and after, both scaled to length 1 (so at most 2), averaged over all tools.
     """
     queries, labels = task.queries[streamed], task.labels[streamed]
     needed, others = cosines(task.theta, queries, labels)
     found: dict[str, list[float]] = {name: [] for name in MEASURES}
-    for seed in range(len(states.theta)):
-        state = jax.tree.map(lambda x, seed=seed: x[seed], states)
+    for seed in run.seeds:
+        state = run.state(seed)
+        mapped = map_queries(run.learner_of(seed), state, jnp.asarray(queries))
         after = np.asarray(state.theta)
-        then = cosines(
-            after,
-            queries if mapped is None else np.asarray(mapped(state, jnp.asarray(queries))),
-            labels,
-        )
+        then = cosines(after, np.asarray(mapped), labels)
         way = np.linalg.norm(unit(after) - unit(task.theta), axis=1).mean()
         for name, value in zip(MEASURES, (needed, then[0], others, then[1], way), strict=True):
             found[name].append(value)

@@ -26,14 +26,15 @@ from dataclasses import replace
 import numpy as np
 from omegaconf import DictConfig
 
+import jaxret as jr
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.loading import TextTask, load_task
+from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.regret.curve import Curve, Stage, measure
 from experiments.regret.hindsight import best_in_ball, best_near_start
 from jaxret.evaluation import plots
-from jaxret.simulation import streams
+from jaxret.task import Task
 
 Measurements = dict[str, np.ndarray]
 
@@ -41,7 +42,7 @@ Measurements = dict[str, np.ndarray]
 @experiment("regret")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Runs every curve at every horizon; returns the results, and draws the figures."""
-    task = _single_label(load_task(cfg))
+    task = _single_label(task_of(cfg))
     few = _first_tools(task, cfg.ball.tools)
     return _proximal(cfg, task, run) | _ball(cfg, few, run)
 
@@ -58,7 +59,7 @@ def show(cfg: DictConfig, results: Found) -> None:
         print(f"{name}: {results[name]['mean']:.2f}, 95 % interval {low:.2f} to {high:.2f}")
 
 
-def _proximal(cfg: DictConfig, task: TextTask, run: RunDirectory) -> Measurements:
+def _proximal(cfg: DictConfig, task: Task, run: RunDirectory) -> Measurements:
     part, stage = cfg.proximal, _stage(cfg, cfg.proximal, task, run)
     results: Measurements = {}
     figure, ax = plots.new_figure("rounds T", "regret after T rounds")
@@ -81,7 +82,7 @@ def _proximal(cfg: DictConfig, task: TextTask, run: RunDirectory) -> Measurement
     return results
 
 
-def _ball(cfg: DictConfig, task: TextTask, run: RunDirectory) -> Measurements:
+def _ball(cfg: DictConfig, task: Task, run: RunDirectory) -> Measurements:
     part, stage = cfg.ball, _stage(cfg, cfg.ball, task, run)
     best = best_in_ball(task, tau=part.tau)  # every horizon is compared with the same rows
     clean = Curve("ball/rho=0", tau=part.tau, c=part.c, radius=1.0)
@@ -105,19 +106,19 @@ def _ball(cfg: DictConfig, task: TextTask, run: RunDirectory) -> Measurements:
     return results
 
 
-def _stage(cfg: DictConfig, part: DictConfig, task: TextTask, run: RunDirectory) -> Stage:
+def _stage(cfg: DictConfig, part: DictConfig, task: Task, run: RunDirectory) -> Stage:
     order = _sequence(task, max(part.horizons), cfg.seed)
     seeds = range(cfg.seed, cfg.seed + cfg.seeds)
     return Stage(run, task, order, part.horizons, seeds, part.chunk)
 
 
-def _sequence(task: TextTask, rounds: int, seed: int) -> np.ndarray:
-    """The order of the queries: shuffled anew each time they have all been seen."""
+def _sequence(task: Task, rounds: int, seed: int) -> np.ndarray:
+    """Returns the order of the queries: shuffled anew each time they have all been seen."""
     times = -(-rounds // len(task.queries))
-    return streams.exposures(len(task.queries), times, seed)[:rounds]
+    return jr.exposures(len(task.queries), times, seed)[:rounds]
 
 
-def _single_label(task: TextTask) -> TextTask:
+def _single_label(task: Task) -> Task:
     one = (task.labels >= 0).sum(axis=1) == 1
     if not one.any():
         raise ValueError(f"{task.name} has no query with one label, which theorems need")
@@ -125,7 +126,7 @@ def _single_label(task: TextTask) -> TextTask:
     return replace(kept, labels=kept.labels[:, :1])
 
 
-def _first_tools(task: TextTask, items: int) -> TextTask:
+def _first_tools(task: Task, items: int) -> Task:
     """The first tools of the catalogue, and their queries."""
     some = (task.labels < items)[:, 0]
     if not 2 <= items <= len(task.theta) or not some.any():

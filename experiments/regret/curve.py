@@ -4,21 +4,21 @@ Letters: I items, N queries, S seeds, n horizons, T rounds.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxret.simulation.recording import record
 from jaxtyping import Float, Int
 
-from experiments.common.loading import TextTask
+import jaxret as jr
 from experiments.common.run_directory import RunDirectory
 from jaxret.environments.environment import Environment, always_available
 from jaxret.learners.learner import Learner
-from jaxret.learners.rank_one import rank_one
+from jaxret.learners.rank_one import rank_one, rule_of
 from jaxret.rules import estimators, policies, projections
 from jaxret.runtime.progress import Progress
-from jaxret.simulation.engine import Simulation
+from jaxret.task import Task
 from jaxret.theory import bounds, checks
 from jaxret.theory.assumptions import Evidence, final_regrets
 from jaxret.theory.comparators import Comparator
@@ -63,7 +63,7 @@ class Stage(NamedTuple):
     """What the curves of one figure share."""
 
     run: RunDirectory
-    task: TextTask
+    task: Task
     order: Int[np.ndarray, " T"]  # of the longest horizon; the others are its beginnings
     horizons: Sequence[int]
     seeds: range
@@ -93,27 +93,35 @@ def measure(
     """
     run, task, order, horizons, seeds, chunk = stage
     environment = Environment(noise_rate=curve.rho or None)
-    simulation = Simulation(
-        curve.learner, task, environment, seeds=seeds, example=(1.0, 0.0), chunk=chunk
-    )
     regrets, values, results = [], {}, {}
+
+    def trace(step, learner, rounds):
+        ran = jr.simulate(
+            learner,
+            task,
+            order=order[:rounds],
+            seeds=seeds,
+            environment=environment,
+            chunk=chunk,
+            resume=run.resume(step),
+        )
+        return ran.trace._asdict()
+
     for rounds in Progress(horizons, desc=curve.name, unit="horizon"):
         eta = curve.c / np.sqrt(rounds)
-        name = f"{curve.name}/T={rounds}"
-        orders = np.broadcast_to(order[:rounds], (len(seeds), rounds))
-        setting = simulation.setting(curve.tau, eta)
-        unit = record(
-            run.unit(name.replace("/", "-")), simulation, setting, orders, finish=lambda states: {}
-        )
+        name, learner = f"{curve.name}/T={rounds}", curve.learner(curve.tau, eta)
+        step = name.replace("/", "-")
+        found = run.result(step, partial(trace, step, learner, rounds))
         best = comparator(eta, np.bincount(order[:rounds], minlength=len(task)))
-        learner = curve.learner(curve.tau, eta)
         start = learner.init(jnp.asarray(task.theta), jnp.ones(len(task.theta), bool))
-        assert learner.rule is not None
+        rule = rule_of(learner)
+        assert rule is not None
+        orders = np.broadcast_to(order[:rounds], (len(seeds), rounds))
         evidence = Evidence(
-            rule=learner.rule,
+            rule=rule,
             theta_1=start.theta,
             stream=Stream._make(map(jnp.asarray, (task.queries, task.labels, orders))),
-            trace=Trace._make(jnp.asarray(unit[field]) for field in Trace._fields),
+            trace=Trace._make(jnp.asarray(found[field]) for field in Trace._fields),
             comparator=jnp.asarray(best.theta, jnp.float32),
             always_available=always_available(environment, rounds, start.available),
         )

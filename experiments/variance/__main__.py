@@ -25,25 +25,26 @@ with a variance of 1e20 is in practice a biased one.
 2 cores, beside other work: UltraTool 5 min.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from jaxret.simulation.ranker import METRICS, catalogues
 from matplotlib.lines import Line2D
 from omegaconf import DictConfig
 
-from experiments.common.config import learner_parts, plain
+import jaxret as jr
+from experiments.common.config import plain
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.learners import shared_grid
-from experiments.common.loading import load_task
+from experiments.common.learners import PARTS
+from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.variance.estimator_study import set_up, study
 from jaxret.evaluation import plots
-from jaxret.learners.grid import LearnerGrid
+from jaxret.learners.learner import Learner
+from jaxret.learners.rank_one import rank_one
 from jaxret.runtime.progress import Progress
-from jaxret.runtime.validate import require
+from jaxret.runtime.validate import from_registry, require
 
 ORACLE = "full_information"
 MOMENTS = ("bias", "variance", "variance_median", "final/bias", "final/variance_median")
@@ -56,22 +57,27 @@ MARKS = "osD^vP*X"  # by rate
 @experiment("variance")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Runs every estimator at every rate and size; writes curves and figures."""
-    task = load_task(cfg)
-    grids = [at_rates(name, spec, cfg) for name, spec in learner_parts(cfg).items()]
+    task = task_of(cfg)
+    makes = {name: learner_of(name, spec, cfg) for name, spec in plain(cfg.learners).items()}
     seeds = range(cfg.seed, cfg.seed + cfg.seeds)
     results: dict[str, np.ndarray] = {}
-    stages = [set_up(cfg, task, size, seeds) for size in cfg.sizes]
-    bar = Progress(total=len(stages) * len(grids), unit="learner")
-    for stage in stages:
-        size, names = stage.size, [grid.name for grid in grids]
-        frozen = stage.ranker(catalogues(stage.task.theta), ~stage.parts.validation)[0]
-        for column in REACHED:
-            metric = column.split("/")[1]
-            results[f"frozen/{size}/{column.format(k=cfg.k)}"] = frozen[[METRICS.index(metric)]]
-        for grid in grids:
-            bar.set_postfix_str(f"{grid.name}, {size} tools")
-            for rate, found in study(cfg, run, stage, grid, seeds).items():
-                name = f"{grid.name}/{size}/{rate:g}"
+    catalogues = [set_up(cfg, task, size) for size in cfg.sizes]
+    bar = Progress(total=len(catalogues) * len(makes), unit="learner")
+    for catalogue in catalogues:
+        size, names = catalogue.size, list(makes)
+        reached = [column.format(k=cfg.k) for column in REACHED]
+        frozen = jr.evaluate(
+            catalogue.task.theta,
+            catalogue.task,
+            [column.split("/")[1] for column in reached],
+            part=~catalogue.validation,
+        )
+        for column in reached:
+            results[f"frozen/{size}/{column}"] = frozen[column.split("/")[1]].values
+        for name_of_rule, make in makes.items():
+            bar.set_postfix_str(f"{name_of_rule}, {size} tools")
+            for rate, found in study(cfg, run, catalogue, name_of_rule, make, seeds).items():
+                name = f"{name_of_rule}/{size}/{rate:g}"
                 results |= {f"{name}/{key}": values for key, values in found.items()}
             bar.update()
         for rate in cfg.rates:
@@ -106,11 +112,10 @@ def check(cfg: DictConfig) -> None:
     require("moments.tau", cfg.moments.tau, "> 0", lambda x: x > 0)
     require("moments.queries", cfg.moments.queries, ">= 1", lambda x: x >= 1)
     for name, spec in specs.items():
-        rule = at_rates(name, spec, cfg).make(1.0, 1.0).rule
-        if rule is None or rule.policy.chances is None:
+        if learner_of(name, spec, cfg)(tau=1.0, eta=1.0).probabilities is None:
             raise ValueError(
-                f"learner {name!r} must show one item, with a policy that knows its chances:"
-                f" got {spec['policy']}"
+                f"learner {name!r} must show one item, with a policy that gives the probability "
+                f"of each: got {spec['policy']}"
             )
 
 
@@ -126,19 +131,30 @@ def show(cfg: DictConfig, results: Found) -> None:
         results_table(results, [f"frozen/{size}", *rows], reached, title)
 
 
-def at_rates(name: str, spec: dict[str, Any], cfg: DictConfig) -> LearnerGrid:
-    """A grid whose ``make`` takes the noise rate too, for estimators that need it."""
+def learner_of(name: str, spec: dict[str, Any], cfg: DictConfig) -> Callable[..., Learner]:
+    """Returns a function of tau, eta and the noise rate that makes a learner.
 
-    shared = {key: plain(cfg)[key] for key in ("projection", "schedule", "tau", "eta_over_tau")}
+    Args:
+      name: of the learner.
+      spec: its ``policy`` and ``estimator``; an estimator with a ``noise_rate`` is given the rate.
+      cfg: with ``projection`` and ``schedule``.
+    """
+    if set(spec) != {"policy", "estimator"}:
+        raise ValueError(f"learner {name!r} needs policy and estimator, got {sorted(spec)}")
+    shared = {key: plain(cfg)[key] for key in ("projection", "schedule")}
 
-    def told(rate) -> LearnerGrid:
-        estimator = spec.get("estimator")
+    def make(*, tau: float, eta: float, rate: float = 0.0) -> Learner:
+        estimator = spec["estimator"]
         if isinstance(estimator, dict) and "noise_rate" in estimator:
             estimator = estimator | {"noise_rate": rate}
-        [grid] = shared_grid({name: spec | {"estimator": estimator}}, shared)
-        return grid
+        parts = {**spec, **shared, "estimator": estimator}
+        made = {
+            key: from_registry(f"learner {name!r}", key, PARTS[key], part)
+            for key, part in parts.items()
+        }
+        return rank_one(name, tau=tau, eta=eta, **made)
 
-    return told(0.0)._replace(make=lambda tau, eta, rate=0.0: told(rate).make(tau, eta))
+    return make
 
 
 def accuracy_figure(

@@ -11,39 +11,41 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxret.data.masks import Masks, draw_parts
-from jaxret.simulation.choosing import tune
-from jaxret.simulation.ranker import METRICS, Ranker
-from jaxret.simulation.recording import record
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from omegaconf import DictConfig
 
-from experiments.common.loading import TextTask
+import jaxret as jr
 from experiments.common.run_directory import RunDirectory
 from experiments.variance.moments import over_queries
-from jaxret.environments.environment import Environment
-from jaxret.learners.grid import LearnerGrid
-from jaxret.simulation.engine import Simulation
-from jaxret.simulation.streams import orders
+from jaxret.learners.learner import Learner
+from jaxret.learners.rank_one import rule_of
+from jaxret.task import Task
 from jaxret.theory.comparators import proximal_losses
 from jaxret.theory.regret import cumulative_regret
 
+METRICS = ("accuracy", "recall@{k}", "ndcg@{k}", "completeness@{k}")
 
-class Stage(NamedTuple):
-    """A catalogue and all that is the same for every learner in it."""
+
+class Catalogue(NamedTuple):
+    """Some tools, and everything that is the same for every learner on them.
+
+    Attributes:
+      size: of the catalogue, as the results name it.
+      task: the tools, and the queries with one label that they answer.
+      validation: the queries that choose settings [N].
+      sample: positions of the queries on which moments are taken [n].
+      comparator: losses of the comparator [N].
+    """
 
     size: str
-    task: TextTask
-    parts: Masks
-    ranker: Ranker
-    choosing: Int[np.ndarray, "S R"]  # all queries
-    order: Int[np.ndarray, "S T"]  # without the validation part
-    sample: Int[np.ndarray, " n"]  # queries on which moments are taken
-    comparator: Float[np.ndarray, " N"]  # losses
+    task: Task
+    validation: Bool[np.ndarray, " N"]
+    sample: Int[np.ndarray, " n"]
+    comparator: Float[np.ndarray, " N"]
 
 
-def set_up(cfg: DictConfig, task: TextTask, size: Any, seeds: range) -> Stage:
-    """Some tools at random (or all), the queries that one of them answers, and their parts."""
+def set_up(cfg: DictConfig, task: Task, size: Any) -> Catalogue:
+    """Draws some tools (or takes all), the queries that they answer, and the parts of these."""
     items = len(task.theta)
     if size != "all" and size > items:
         raise ValueError(f"sizes: {cfg.dataset.name} has {items} tools, fewer than {size}")
@@ -51,9 +53,9 @@ def set_up(cfg: DictConfig, task: TextTask, size: Any, seeds: range) -> Stage:
     kept = np.sort(generator.permutation(items)[: items if size == "all" else size])
     rows = ((task.labels >= 0).sum(axis=1) == 1) & np.isin(task.labels[:, 0], kept)
     # The same queries whatever share is held out: here none is.
-    validation = draw_parts(task.groups, cfg.validation, 0.5, cfg.seed).validation
-    ours, theirs = validation[rows], ~validation[rows]
-    if not ours.any() or not theirs.any():
+    parts = task.parts(validation=cfg.validation, heldout=0.5, seeds=[cfg.seed])
+    ours = parts.validation[0][rows]
+    if not ours.any() or ours.all():
         raise ValueError(f"sizes: the {size} tools drawn answer too few queries with one label")
     some = replace(
         task.select(rows),
@@ -65,80 +67,68 @@ def set_up(cfg: DictConfig, task: TextTask, size: Any, seeds: range) -> Stage:
         *(some.theta, some.queries, some.labels),
         tau=cfg.comparator.tau,
         eta=cfg.comparator.tau * cfg.comparator.eta_over_tau,
-        counts=cfg.exposures * theirs,
+        counts=cfg.exposures * ~ours,
     )
-    return Stage(
-        size=str(size),
-        task=some,
-        parts=Masks(validation=ours, heldout=theirs, training=theirs),
-        ranker=Ranker(some, cfg.k),
-        choosing=orders(np.ones_like(ours), cfg.exposures, seeds),
-        order=orders(theirs, cfg.exposures, seeds),
-        sample=generator.permutation(np.flatnonzero(theirs))[: cfg.moments.queries],
-        comparator=comparator,
-    )
+    sample = generator.permutation(np.flatnonzero(~ours))[: cfg.moments.queries]
+    return Catalogue(str(size), some, ours, sample, comparator)
 
 
 def study(
-    cfg: DictConfig, run: RunDirectory, stage: Stage, grid: LearnerGrid, seeds: range
+    cfg: DictConfig,
+    run: RunDirectory,
+    catalogue: Catalogue,
+    name: str,
+    make: Callable[..., Learner],
+    seeds: range,
 ) -> dict[float, dict[str, np.ndarray]]:
-    """At every rate: the moments at the first and the last embeddings, and what was reached."""
-    task, streamed = stage.task, ~stage.parts.validation
-    simulation = Simulation(
-        grid.make,
-        task,
-        lambda tau, eta, rate: Environment(noise_rate=rate),
-        seeds=seeds,
-        example=(1.0, 0.0, 0.1),
-        chunk=cfg.chunk,
-    )
-    measured = measure(grid, task, stage.sample)
+    """Measures a learner at every rate: moments at the first and the last rows, and what it reaches.
+
+    Returns:
+      rate -> name -> numbers.
+    """
+    task, streamed = catalogue.task, ~catalogue.validation
+    metrics = [metric.format(k=cfg.k) for metric in METRICS]
+    measured = measure(make, task, catalogue.sample)
     pairs = list(product(cfg.tau, cfg.eta_over_tau))
     found = {}
     for rate in cfg.rates:
-        unit = f"{grid.name}-{stage.size}-{rate:g}"
-        rates = np.full(len(grid.settings), rate)
-        at_rate = grid._replace(settings=np.column_stack([grid.settings, rates]))
-        tuned = tune(
-            run.unit(f"{unit}-tuning"),
-            at_rate,
-            simulation,
-            stage.ranker,
-            stage.choosing,
-            validation=stage.parts.validation,
-        )
-        best = int(tuned["best"][0])  # of all seeds, which share the part that chooses
-        tau, eta_over_tau = pairs[best]
+        step = f"{name}-{catalogue.size}-{rate:g}"
+        world = jr.Environment(noise_rate=rate)
+        stream = {"exposures": cfg.exposures, "seeds": seeds, "chunk": cfg.chunk}
+        stream["environment"] = world
 
-        def finish(states, tau=tau, rate=rate):
-            ranked = stage.ranker(states, streamed)
-            return {"ranked": ranked, **measured(np.asarray(states.theta), tau, rate)}
+        def ran(step=step, rate=rate, stream=stream):
+            grid = jr.grid(make, tau=list(cfg.tau), eta=list(cfg.eta_over_tau), rate=[rate])
+            grid.settings[:, 1] *= grid.settings[:, 0]
+            swept = jr.sweep(grid, task, resume=run.resume(step, "choice"), **stream)
+            best = swept.best(on=catalogue.validation, metric=f"ndcg@{cfg.k}")
+            online = jr.simulate(
+                best, task, part=streamed, resume=run.resume(step, "online"), **stream
+            )
+            ranked = jr.evaluate(online, task, metrics, part=streamed)
+            tau, eta_over_tau = pairs[swept.runs.index(best)]
+            against = cumulative_regret(online.trace.loss, catalogue.comparator, online.order)
+            moments = measured(np.asarray(online.states.theta), tau, rate)
+            return {
+                **{f"final/{metric}": x.values for metric, x in ranked.items()},
+                **{f"final/{key}": x for key, x in moments.items()},
+                "online/accuracy": online.trace.success.mean(axis=1),
+                "online/regret": against[:, -1],
+                "online/tau": np.full(len(seeds), tau),
+                "online/eta_over_tau": np.full(len(seeds), eta_over_tau),
+            }
 
         at_start = partial(measured, task.theta[None], cfg.moments.tau, rate)
-        start = run.result(f"{unit}-moments", at_start)
-        online = record(
-            run.unit(f"{unit}-online"), simulation, tuned["setting"], stage.order, finish
-        )
-        against = cumulative_regret(online["loss"], stage.comparator, online["order"])
-        final = {m.format(k=cfg.k): online["ranked"][:, i] for i, m in enumerate(METRICS)}
-        final |= {key: online[key] for key in start}
-        found[rate] = {
-            **start,
-            **{f"final/{key}": values for key, values in final.items()},
-            "online/accuracy": online["success"].mean(axis=1),
-            "online/regret": against[:, -1],
-            "online/tau": np.full(len(seeds), tau),
-            "online/eta_over_tau": np.full(len(seeds), eta_over_tau),
-        }
+        found[rate] = run.result(f"{step}-moments", at_start) | run.result(step, ran)
     return found
 
 
-def measure(grid: LearnerGrid, task: TextTask, sample: Int[np.ndarray, " n"]) -> Callable:
-    """Gives (thetas [S, I, d], tau, rate) -> bias and variance [S] over the sample, in float64."""
+def measure(make: Callable[..., Learner], task: Task, sample: Int[np.ndarray, " n"]) -> Callable:
+    """Returns (thetas [S, I, d], tau, rate) -> bias and variance [S] over the sample, in float64."""
 
     @jax.jit
     def moments(theta, queries, labels, tau, rate):
-        rule = grid.make(tau, 0.0, rate).rule
+        rule = rule_of(make(tau=tau, eta=0.0, rate=rate))
         assert rule is not None
         found = over_queries(rule, theta, queries, labels, noise_rate=rate)
         return found.bias, found.variance

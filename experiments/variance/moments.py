@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from jaxret.learners.learner import Rule
+from jaxret.learners.rank_one import Rule
 from jaxret.rules.estimators import expected_coefficients
 from jaxret.runtime import over_items
 

@@ -149,7 +149,7 @@ class Simulation:
         require("devices", devices, "None or >= 1", lambda n: n is None or n >= 1)
         require("form", form, "auto, scan or blocked", {"auto", "scan", "blocked"}.__contains__)
         self.task, self.chunk, self.environment = task, chunk, environment or Environment()
-        self._seeds, self._example = jnp.asarray(seeds), tuple(example)
+        self.seeds, self._seeds, self._example = tuple(seeds), jnp.asarray(seeds), tuple(example)
         self._family = family
         (items, width), labels = task.theta.shape, task.labels.shape[1]
         sizes = {"items": items, "queries": len(task), "width": width, "labels": labels}
@@ -273,6 +273,7 @@ class Simulation:
         *,
         resume: Path | None = None,
         title: str = "simulate",
+        first: State | None = None,
     ) -> tuple[State, Trace]:
         """Simulates whole streams.
 
@@ -281,6 +282,7 @@ class Simulation:
           orders: the stream of each run [R, T].
           resume: folder of checkpoints: after SIGTERM or Ctrl-C the same call goes on.
           title: of the progress bar, which shows only where it takes long.
+          first: states to go on from; None: `start`.
 
         Returns:
           the last states, of the learners alone, and the trace [R, T], on the host, unpadded.
@@ -292,16 +294,16 @@ class Simulation:
                 kinds = dict.fromkeys(Trace._fields, np.float32) | {"item": np.int32}
                 shape = (len(orders), len(chunks) * chunks[0].shape[1])
                 return {
-                    "learner": self.start(settings),
+                    "learner": self.start(settings) if first is None else _copied(first),
                     "trace": Trace._make(np.zeros(shape, kind) for kind in kinds.values()),
                 }
 
             def step(state, number):
                 states, trace = self.step(state["learner"], settings, chunks[number])
-                first = number * chunks[0].shape[1]
+                begin = number * chunks[0].shape[1]
                 for whole, part in zip(state["trace"], trace, strict=True):
-                    whole[:, first : first + part.shape[1]] = part
-                bar.update(min(chunks[0].shape[1], rounds - first))
+                    whole[:, begin : begin + part.shape[1]] = part
+                bar.update(min(chunks[0].shape[1], rounds - begin))
                 return {"learner": states, "trace": state["trace"]}
 
             state = _loop(resume, len(chunks), start, step)
@@ -353,6 +355,11 @@ def over_runs(program: Program, one: Callable, *args: Any) -> Any:
         runs = len(jax.tree.leaves(args)[0])
         return sharding.sweep(one, *args, mesh=sharding.run_mesh(runs))
     return jax.lax.map(lambda x: one(*x), args)
+
+
+def _copied(states: State) -> State:
+    """States whose memory may be used for the next ones."""
+    return jax.tree.map(lambda x: jnp.array(x, copy=True), states)
 
 
 def _numbers(settings: Float[np.ndarray, "R n"]) -> jax.Array:

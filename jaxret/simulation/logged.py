@@ -104,6 +104,7 @@ class LoggedSimulation(Simulation):
         *,
         resume: Path | None = None,
         title: str = "simulate",
+        first: State | None = None,
     ) -> tuple[State, Trace]:
         """Simulates and logs whole streams.
 
@@ -112,6 +113,7 @@ class LoggedSimulation(Simulation):
           orders: the stream of each run [R, T].
           resume: folder of checkpoints: after SIGTERM or Ctrl-C the same call goes on.
           title: of the progress bar.
+          first: states to go on from; None: from the start.
 
         Returns:
           the last states, of the learners alone, and the trace [R, T].
@@ -127,7 +129,7 @@ class LoggedSimulation(Simulation):
             for path, seed in zip(self._paths, seeds, strict=True)
             if distributed.leads()
         ]
-        found = super().run(settings, orders, resume=resume, title=title)
+        found = super().run(settings, orders, resume=resume, title=title, first=first)
         for writer in self._writers:
             _require_rounds(writer, orders.shape[1])
         return found

@@ -48,6 +48,7 @@ def simulate(
     form: Form = "auto",
     devices: int | None = None,
     select: Selector | None = None,
+    after: Run | None = None,
     resume: str | Path | None = None,
     log: str | Path | None = None,
     chunk: int = CHUNK,
@@ -77,6 +78,7 @@ def simulate(
       devices: over which the catalogue is split, for large ones, of all processes together; None:
         seeds run side by side.
       select: chooses from each slate outside of the program; None: the environment does.
+      after: a run to go on from: the first states are its last ones, and rounds are counted on.
       resume: a folder: the run can be interrupted (Ctrl-C, SIGTERM), and the same call goes on.
       log: a folder to which each seed writes what it shows and what comes back (`jaxret.logs`),
         as ``seed_<number>.jsonl``; rounds that a log holds already are not written twice.
@@ -100,7 +102,9 @@ def simulate(
     simulation = make(family, task, environment, example=settings[0].tolist(), **shared)
     orders = stream_orders(task, exposures, numbers, part=part, hops=hops, order=order)
     begin = time.perf_counter()
-    states, trace = run_streams(simulation, settings, orders, name=one.name, resume=resume)
+    states, trace = run_streams(
+        simulation, settings, orders, name=one.name, resume=resume, after=after
+    )
     return Run(
         learner=one,
         family=family,
@@ -124,6 +128,7 @@ def run_streams(
     *,
     name: str,
     resume: str | Path | None,
+    after: Run | None = None,
 ) -> tuple[State, Trace]:
     """Runs a simulation to its end, or until a signal stops it.
 
@@ -133,15 +138,20 @@ def run_streams(
       orders: the stream of each run [S, T], -1 where it has ended.
       name: of the learner, for the progress bar.
       resume: folder of checkpoints; None: the run cannot be resumed.
+      after: a run to go on from; None: from the start.
 
     Returns:
       the last states, and the trace [S, T], NaN (items: -1) where a stream has ended.
     """
-    folder = None
+    folder, first = None, None if after is None else after.states
+    if after is not None and after.seeds != simulation.seeds:
+        raise ValueError(f"the run to go on from has the seeds {after.seeds}: give the same")
+    if resume is not None and after is not None:
+        raise ValueError("after goes without resume: leave one of them out")
     if resume is not None:
         folder = _claimed(Path(resume), name, simulation.fingerprint(settings, orders))
     try:
-        states, trace = simulation.run(settings, orders, resume=folder, title=name)
+        states, trace = simulation.run(settings, orders, resume=folder, title=name, first=first)
     except SystemExit as stopped:  # a signal came; the state is saved
         print(f"{name}: {stopped}", file=sys.stderr)
         raise
