@@ -44,11 +44,11 @@ from jaxret.documents.questions import expand_question, judge_question
 from jaxret.documents.tool_profile import Rules
 from jaxret.llm import (
     Chat,
-    Estimate,
     Messages,
     Price,
     Problem,
     Stage,
+    Workload,
     announcement,
     count_tokens,
 )
@@ -197,7 +197,7 @@ def plan(
         calls = len({json.dumps(question) for question in asked})
         extra, answer = (0, PROFILE_TOKENS) if name == "expand" else (PROFILE_TOKENS, 1)
         prompt = round(sum(map(count_tokens, asked))) + calls * extra
-        estimates[name] = Estimate(
+        estimates[name] = Workload(
             model=asking.endpoint(cfg, name).model,
             price=prices[name],
             calls=calls,

@@ -10,14 +10,13 @@ from jaxret.llm.endpoint import (
     Unanswered,
     object_schema,
 )
-from jaxret.llm.estimates import Estimate, announcement, count_tokens
+from jaxret.llm.estimates import Workload, announcement, count_tokens
 from jaxret.llm.prompts import Prompt, load_prompt
 from jaxret.llm.stages import OutOfReach, Price, Problem, Stage, without_thoughts
 
 __all__ = [
     "Chat",
     "Endpoint",
-    "Estimate",
     "Malformed",
     "Messages",
     "OutOfReach",
@@ -27,6 +26,7 @@ __all__ = [
     "Schema",
     "Stage",
     "Unanswered",
+    "Workload",
     "announcement",
     "count_tokens",
     "load_prompt",

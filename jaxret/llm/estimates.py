@@ -1,4 +1,4 @@
-"""What asking language models would cost, said before anything is sent."""
+"""Estimates the cost of asking language models, before anything is sent."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -6,33 +6,33 @@ from typing import NamedTuple
 from jaxret.llm.chat import Messages
 from jaxret.llm.stages import Price
 
-CHARACTERS = 4  # of a token, about, in English
+CHARACTERS = 4  # of a token in English, about
 
 
-class Estimate(NamedTuple):
-    """What a stage would ask; tokens of all calls together, answers without thoughts."""
+class Workload(NamedTuple):
+    """Estimated calls and tokens of a stage; answers are counted without thoughts."""
 
     model: str
     price: Price
     calls: int
-    prompt: int
-    answer: int
+    prompt: int  # tokens of all calls
+    answer: int  # tokens of all calls
 
 
 def count_tokens(question: Messages) -> float:
-    """Counts the tokens of a question, about."""
+    """Estimates the number of tokens of a question."""
     return sum(len(message["content"]) for message in question) / CHARACTERS
 
 
 def announcement(
-    estimates: Mapping[str, Estimate], first: Messages, *, note: str = ""
+    estimates: Mapping[str, Workload], first: Messages, *, note: str = ""
 ) -> tuple[str, dict[str, float]]:
-    """Says calls, tokens, cost and the first prompt: nothing is sent, and no key is needed.
+    """Writes calls, tokens, cost and the first prompt; sends nothing and needs no key.
 
     Args:
       estimates: by stage.
       first: the first prompt.
-      note: after the estimates.
+      note: is written after the estimates.
 
     Returns:
       the text, and the numbers ``STAGE/calls`` and ``STAGE/prompt_tokens``.
