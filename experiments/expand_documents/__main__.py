@@ -50,11 +50,11 @@ from jaxret.documents import (
 from jaxret.documents.expansion import CONFIRMABLE
 from jaxret.llm import (
     Chat,
-    Estimate,
     Messages,
     Price,
     Problem,
     Stage,
+    Workload,
     announcement,
     count_tokens,
 )
@@ -203,7 +203,7 @@ def plan(
         calls = len({json.dumps(question) for question in asked})
         extra, answer = (0, PROFILE_TOKENS) if name == "expand" else (PROFILE_TOKENS, 1)
         prompt = round(sum(map(count_tokens, asked))) + calls * extra
-        estimates[name] = Estimate(
+        estimates[name] = Workload(
             model=asking.endpoint(cfg, name).model,
             price=prices[name],
             calls=calls,

@@ -1,10 +1,13 @@
 """Figures of a grid of temperatures and steps: maps of all cells, and the best step at each tau."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from omegaconf import DictConfig
 
 from experiments.common.run_directory import RunDirectory
@@ -41,7 +44,7 @@ def figures(
         ),
     }
     for name, (label, values, more) in maps.items():
-        figure = plots.heatmaps(
+        figure = heatmaps(
             {way: x.mean(axis=1).reshape(shape) for way, x in values.items()},
             rows=("temperature tau", cfg.tau),
             columns=("eta / tau", cfg.eta_over_tau),
@@ -64,3 +67,66 @@ def figures(
     ax.minorticks_off()
     plots.label_curves(ax)
     run.save_figure(figure, "temperature")
+
+
+def heatmaps(
+    panels: Mapping[str, Float[np.ndarray, "n m"]],
+    *,
+    rows: tuple[str, Sequence[float]],
+    columns: tuple[str, Sequence[float]],
+    label: str,
+    outlined: Mapping[str, tuple[int, int]],
+    lower_is_better: bool = False,
+) -> Figure:
+    """Draws grids of numbers, two in a line, in one scale of colours whose bright end is good.
+
+    Args:
+      panels: title -> numbers [n, m], which are written into the cells.
+      rows: name and n values of the vertical axis, the first at the top.
+      columns: name and m values of the horizontal axis.
+      label: what the numbers are.
+      outlined: title -> row and column of the cell that is framed.
+      lower_is_better: reverses the colours.
+
+    Returns:
+      the figure.
+    """
+    lines, across = -(-len(panels) // 2), min(len(panels), 2)
+    height = 0.9 + lines * (0.55 + 0.3 * len(rows[1]))
+    everything = np.concatenate([np.ravel(values) for values in panels.values()])
+    scale = Normalize(everything.min(), everything.max())
+    colours = plots.plt.get_cmap("viridis_r" if lower_is_better else "viridis")
+    with plots.plt.rc_context(plots.STYLE):
+        figure, grid = plots.plt.subplots(
+            lines, across, figsize=(3.2 * across, height), squeeze=False, sharex=True, sharey=True
+        )
+    for ax in grid.flat[len(panels) :]:
+        ax.set_visible(False)
+    for ax, (title, values) in zip(grid.flat, panels.items(), strict=False):
+        ax.imshow(values, cmap=colours, norm=scale, aspect="auto")
+        ax.set_title(title, fontsize=12)
+        ax.set_xticks(range(len(columns[1])), [f"{x:g}" for x in columns[1]], rotation=45)
+        plots.plt.setp(ax.get_xticklabels(), ha="right", rotation_mode="anchor")
+        ax.set_yticks(range(len(rows[1])), [f"{x:g}" for x in rows[1]])
+        ax.tick_params(colors=plots.GREY, labelsize=11, length=0)
+        for place, value in np.ndenumerate(values):
+            red, green, blue, _ = colours(scale(value))
+            dark = 0.3 * red + 0.6 * green + 0.1 * blue < 0.5
+            colour = "white" if dark else "black"
+            ax.text(place[1], place[0], _short(value), ha="center", va="center", color=colour)
+        if title in outlined:
+            row, column = outlined[title]
+            frame = Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, clip_on=False)
+            frame.set(edgecolor=plots.COLOURS[1], linewidth=3, zorder=3)
+            ax.add_patch(frame)
+    figure.supxlabel(columns[0], fontsize=12)
+    figure.supylabel(rows[0], fontsize=12)
+    figure.suptitle(label, fontsize=12)
+    return figure
+
+
+def _short(value: float) -> str:
+    """Formats a number with two significant digits."""
+    if abs(value) < 0.995:
+        return f"{value:.2f}".replace("0.", ".", 1)
+    return f"{value:.1f}" if abs(value) < 9.95 else f"{value:,.0f}"

@@ -45,7 +45,7 @@ from jaxret.generation import (
     seed_examples,
 )
 from jaxret.generation.queries import polish_question
-from jaxret.llm import Chat, Estimate, OutOfReach, Price, Stage, announcement, count_tokens
+from jaxret.llm import Chat, OutOfReach, Price, Stage, Workload, announcement, count_tokens
 from jaxret.runtime.files import json_lines, write_json_lines
 from jaxret.runtime.validate import require
 
@@ -187,7 +187,7 @@ def plan(
         "judge": (2 * min(cfg.judge.pairs, wrote), count_tokens(asked)),
     }
     estimates = {
-        name: Estimate(
+        name: Workload(
             model=asking.endpoint(cfg, name).model,
             price=prices[name],
             calls=n,

@@ -1,13 +1,13 @@
-"""Figures in one style: curves with bands over seeds, named at their right end.
+"""Draws figures in one style: curves with bands over seeds, labelled at their right end.
 
     figure, ax = new_figure("round", "regret")
     curve_with_band(ax, rounds, regret, "ORAG")      # regret [S, T]
     label_curves(ax)
     save(figure, directory / "regret.png")
 
-Readable at half the width of a page: letters of 11 points and more on 6 inches, colours that
-colour-blind eyes tell apart, in the same order in every figure. No global setting of matplotlib is
-changed, so a notebook keeps its own.
+Figures are readable at half the width of a page: text of 11 points or more on 6 inches, and colours
+for colour-blind readers, in the same order in every figure. Global settings of matplotlib are not
+changed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,10 +18,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
-from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Rectangle
 
 # The palette of Okabe and Ito without its yellow, which is too pale for lines.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -32,7 +30,7 @@ STYLE: dict[Any, Any] = {
     "font.size": 12,
     "axes.labelsize": 12,
     "axes.xmargin": 0.0,
-    # Past the seventh curve the colours come again, dashed.
+    # From the eighth curve on the colours are repeated with dashed lines.
     "axes.prop_cycle": plt.cycler(linestyle=["-", "--"]) * plt.cycler(color=COLOURS),
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -41,7 +39,7 @@ STYLE: dict[Any, Any] = {
 
 
 def new_figure(x_label: str, y_label: str) -> tuple[Figure, Axes]:
-    """An empty figure of 6 x 3.6 inches with one pair of axes."""
+    """Makes an empty figure of 6 x 3.6 inches with one pair of axes."""
     with plt.rc_context(STYLE):
         figure, ax = plt.subplots()
         ax.set(xlabel=x_label, ylabel=y_label)
@@ -56,10 +54,19 @@ def new_figure(x_label: str, y_label: str) -> tuple[Figure, Axes]:
 def curve_with_band(
     ax: Axes, x: Float[np.ndarray, "T"], values: Float[np.ndarray, "S T"], label: str, **style: Any
 ) -> Line2D:
-    """The mean over seeds as a line, and a band of one standard error to each side.
+    """Draws the mean over seeds as a line, and a band of one standard error to each side.
 
-    The standard error is the sample deviation (ddof = 1) over sqrt(S); one seed has no band. What
-    ``style`` does not say of the line is the next colour, and solid.
+    The standard error is the sample deviation (ddof = 1) over sqrt(S); one seed has no band.
+
+    Args:
+      ax: the axes.
+      x: [T].
+      values: of each seed [S, T].
+      label: of the curve.
+      **style: of the line; by default solid, in the next colour.
+
+    Returns:
+      the line.
     """
     values = np.asarray(values, np.float64)
     mean = values.mean(axis=0)
@@ -75,12 +82,12 @@ def curve_with_band(
 def dots(
     ax: Axes, places: Sequence[str], rows: Mapping[str, Sequence[Float[np.ndarray, "_"]]]
 ) -> None:
-    """Means over seeds as dots, side by side at named places, one standard error to each side.
+    """Draws means over seeds as dots at named positions, with one standard error to each side.
 
     Args:
-      ax: its x axis becomes that of the places.
-      places: their names.
-      rows: name -> for each place the values of its seeds; named above the axes.
+      ax: the axes, whose x axis gets the positions.
+      places: names of the positions.
+      rows: name -> for each position the values of its seeds; the names form a legend.
     """
     shifts = 0.16 * (np.arange(len(rows)) - (len(rows) - 1) / 2)
     for shift, (name, row) in zip(shifts, rows.items(), strict=True):
@@ -101,16 +108,16 @@ def dots(
 
 
 def log_axes(ax: Axes, ticks: Sequence[float]) -> None:
-    """Makes both axes logarithmic, with marks on x at ``ticks``, written out."""
+    """Makes both axes logarithmic, with ticks on x at ``ticks``, written out."""
     ax.set(xscale="log", yscale="log")
     ax.set_xticks(ticks, [f"{tick:,}" for tick in ticks], rotation=30, ha="right")
     ax.minorticks_off()
 
 
 def label_curves(ax: Axes) -> None:
-    """Writes the name of each curve at its right end, in its colour; no legend is needed.
+    """Writes the label of each curve at its right end, in its colour.
 
-    Call it once, when all curves are drawn: names that would overlap are moved apart.
+    Labels that would overlap are moved apart, so call it once, after all curves are drawn.
     """
     lines = [line for line in ax.get_lines() if not str(line.get_label()).startswith("_")]
     ends = {line: np.asarray(line.get_xydata())[-1] for line in lines}
@@ -139,10 +146,16 @@ def label_points(
     names: Sequence[str],
     colours: Sequence[str],
 ) -> None:
-    """Writes a name to the right of each point, in its colour; none hides another, or a point.
+    """Writes a name to the right of each point, without overlaps.
 
-    Call it once, when all is drawn: from then on the axes keep their place. Names that would meet
-    stand in one column, each with a thin line to its point.
+    Call it once, after everything else is drawn: it fixes the position of the axes. Names that
+    would overlap form one column, each with a thin line to its point.
+
+    Args:
+      ax: the axes.
+      points: in data coordinates [n, 2].
+      names: of the points.
+      colours: of the names.
     """
     figure = ax.get_figure(root=True)
     assert figure is not None
@@ -187,66 +200,18 @@ def label_points(
             texts[i].set_position((x[column].max() + 8 - x[i], height - y[i]))
 
 
-def heatmaps(
-    panels: Mapping[str, Float[np.ndarray, "n m"]],
-    *,
-    rows: tuple[str, Sequence[float]],
-    columns: tuple[str, Sequence[float]],
-    label: str,
-    outlined: Mapping[str, tuple[int, int]],
-    lower_is_better: bool = False,
-) -> Figure:
-    """Grids of numbers side by side, two in a line, in one scale of colours; bright is good.
-
-    Args:
-      panels: title -> numbers, which are written into the cells.
-      rows: name and n values of the vertical axis, the first at the top.
-      columns: name and m values of the horizontal axis.
-      label: what the numbers are.
-      outlined: title -> row and column of the cell that is framed.
-      lower_is_better: turns the colours round.
-    """
-    lines, across = -(-len(panels) // 2), min(len(panels), 2)
-    height = 0.9 + lines * (0.55 + 0.3 * len(rows[1]))
-    everything = np.concatenate([np.ravel(values) for values in panels.values()])
-    scale = Normalize(everything.min(), everything.max())
-    colours = plt.get_cmap("viridis_r" if lower_is_better else "viridis")
-    with plt.rc_context(STYLE):
-        figure, grid = plt.subplots(
-            lines, across, figsize=(3.2 * across, height), squeeze=False, sharex=True, sharey=True
-        )
-    for ax in grid.flat[len(panels) :]:
-        ax.set_visible(False)
-    for ax, (title, values) in zip(grid.flat, panels.items(), strict=False):
-        ax.imshow(values, cmap=colours, norm=scale, aspect="auto")
-        ax.set_title(title, fontsize=12)
-        ax.set_xticks(range(len(columns[1])), [f"{x:g}" for x in columns[1]], rotation=45)
-        plt.setp(ax.get_xticklabels(), ha="right", rotation_mode="anchor")
-        ax.set_yticks(range(len(rows[1])), [f"{x:g}" for x in rows[1]])
-        ax.tick_params(colors=GREY, labelsize=11, length=0)
-        for place, value in np.ndenumerate(values):
-            red, green, blue, _ = colours(scale(value))
-            dark = 0.3 * red + 0.6 * green + 0.1 * blue < 0.5
-            colour = "white" if dark else "black"
-            ax.text(place[1], place[0], _short(value), ha="center", va="center", color=colour)
-        if title in outlined:
-            row, column = outlined[title]
-            frame = Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, clip_on=False)
-            frame.set(edgecolor=COLOURS[1], linewidth=3, zorder=3)
-            ax.add_patch(frame)
-    figure.supxlabel(columns[0], fontsize=12)
-    figure.supylabel(rows[0], fontsize=12)
-    figure.suptitle(label, fontsize=12)
-    return figure
-
-
 def running_mean(values: Float[np.ndarray, "*S T"], window: int) -> Float[np.ndarray, "*S T"]:
     """Averages the last ``window`` rounds, or all rounds so far where there are fewer.
 
-    Nothing is padded, so the first points are noisy as they must be, and no point looks ahead.
+    Args:
+      values: [..., T].
+      window: rounds, >= 1.
 
     Returns:
-      an array of the shape of ``values`` [..., T].
+      means [..., T].
+
+    Raises:
+      ValueError: for a window below 1.
     """
     if window < 1:
         raise ValueError(f"window must be at least 1 round, got {window}")
@@ -257,33 +222,29 @@ def running_mean(values: Float[np.ndarray, "*S T"], window: int) -> Float[np.nda
 
 
 def cumulative(values: Float[np.ndarray, "*S T"]) -> Float[np.ndarray, "*S T"]:
-    """Sums over rounds in float64: in float32 a long run's regret loses its last digits.
+    """Sums over rounds in float64, since float32 is too coarse for the regret of a long run.
+
+    Args:
+      values: [..., T].
 
     Returns:
-      an array of the shape of ``values`` [..., T].
+      sums [..., T].
     """
     return np.cumsum(np.asarray(values, np.float64), axis=-1)
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Writes a figure (150 dots an inch), making its folder, and closes it."""
+    """Writes a figure with 150 dots an inch, creates its folder, and closes the figure."""
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150, bbox_inches="tight")
     plt.close(figure)
 
 
-def _short(value: float) -> str:
-    """Two digits that say something, in as little room as they need."""
-    if abs(value) < 0.995:
-        return f"{value:.2f}".replace("0.", ".", 1)
-    return f"{value:.1f}" if abs(value) < 9.95 else f"{value:,.0f}"
-
-
 def _spread(wanted: Float[np.ndarray, "n"], gap: float) -> Float[np.ndarray, "n"]:
-    """The heights nearest to ascending ``wanted`` ones that keep ``gap`` between neighbours.
+    """Returns the heights nearest to ascending ``wanted`` ones with ``gap`` between neighbours.
 
-    Least squares, by isotonic regression: less their places in the row, heights must not fall,
-    so neighbours that do are pooled at their mean.
+    Solves least squares by isotonic regression: heights minus their positions in the row must not
+    fall, so neighbours that do are pooled at their mean.
     """
     places = gap * np.arange(len(wanted))
     pools: list[tuple[float, int]] = []

@@ -13,11 +13,11 @@ from jaxret.llm.chat import (
 from jaxret.llm.prompts import Prompt, load_prompt
 from jaxret.llm.stages import (
     Answers,
-    Estimate,
     OutOfReach,
     Price,
     Problem,
     Stage,
+    Workload,
     Wrong,
     announcement,
     ask_checked,
@@ -31,7 +31,6 @@ __all__ = [
     "Answers",
     "Chat",
     "Endpoint",
-    "Estimate",
     "Malformed",
     "Messages",
     "OutOfReach",
@@ -41,6 +40,7 @@ __all__ = [
     "Schema",
     "Stage",
     "Unanswered",
+    "Workload",
     "Wrong",
     "announcement",
     "ask_checked",

@@ -270,7 +270,7 @@ def without_thoughts(text: str) -> str:
     return "" if "<think>" in answer else answer.strip()
 
 
-class Estimate(NamedTuple):
+class Workload(NamedTuple):
     """The expected calls of a stage and their tokens in all; answers without reasoning."""
 
     model: str
@@ -286,7 +286,7 @@ def count_tokens(question: Messages) -> float:
 
 
 def announcement(
-    estimates: Mapping[str, Estimate], first: Messages, *, note: str = ""
+    estimates: Mapping[str, Workload], first: Messages, *, note: str = ""
 ) -> tuple[str, dict[str, float]]:
     """Describes calls, tokens, cost and the first prompt of a run, without sending anything.
 
