@@ -1,8 +1,9 @@
 """The program that makes R runs side by side: seeds, and settings of a grid.
 
 All runs of a `Simulation` share one compiled program: settings are data, and streams are cut into
-chunks of one shape. What has a blocked form takes it (`jaxret.simulation.blocked.simulate`), a catalogue that is split over devices
-runs on a mesh, all else takes the plain scan, as where the environment intervenes (`deployment`).
+chunks of one shape. What has a blocked form takes it (`jaxret.simulation.blocked.simulate`), a
+catalogue that is split over devices runs on a mesh, all else takes the plain scan, as where the
+environment intervenes (`deployment`).
 
 Letters: I items, d width, N queries, L labels, T rounds, R runs, c rounds a chunk, n settings.
 """
