@@ -12,17 +12,20 @@ Letters: G settings, n numbers of a setting.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Bool
 
+import jaxret as jr
 from jaxret.learners import registry
 from jaxret.learners.grid import LearnerGrid, grid
 from jaxret.learners.learner import Learner
 from jaxret.learners.rank_one import rank_one
 from jaxret.rules import estimators, policies, projections, schedules
 from jaxret.runtime.validate import from_registry
+from jaxret.task import Task
 
 PARTS: dict[str, Mapping[str, Callable]] = {
     "policy": policies.REGISTRY,
@@ -30,6 +33,34 @@ PARTS: dict[str, Mapping[str, Callable]] = {
     "projection": projections.REGISTRY,
     "schedule": schedules.REGISTRY,
 }
+
+
+def chosen(
+    grid: LearnerGrid,
+    task: Task,
+    *,
+    on: Bool[np.ndarray, "S N"],
+    metric: str,
+    seeds: Sequence[int],
+    **stream: Any,
+) -> LearnerGrid:
+    """Chooses a setting of a grid for each seed; a single setting needs no stream.
+
+    Args:
+      grid: the settings.
+      task: whose queries are streamed.
+      on: the queries that choose [S, N].
+      metric: of the ranking, which `jaxret.simulation.sweep.Sweep.best` adds to the success.
+      seeds: S numbers.
+      **stream: further arguments of `jr.sweep`.
+
+    Returns:
+      the grid with the setting of each seed [S, n], as `jr.simulate` takes it.
+    """
+    if len(grid.settings) == 1:
+        return grid._replace(settings=np.repeat(grid.settings, len(seeds), axis=0))
+    best = jr.sweep(grid, task, seeds=seeds, **stream).best(on=on, metric=metric)
+    return grid._replace(settings=best.numbers)
 
 
 def learner_grid(name: str, spec: Mapping[str, Any]) -> LearnerGrid:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxret.evaluation.evaluate import Lists, Ranked, evaluate_each, is_run, name_of
+from jaxret.evaluation.evaluate import Lists, Ranked, RunLike, evaluate_each, is_run, name_of
 from jaxret.evaluation.statistics import holm
 from jaxret.runtime.validate import require
 from jaxret.task import Task
@@ -90,7 +90,7 @@ def compare(
       ValueError: for runs that cannot be paired, for a ranking metric without ``on``, and without
         ``on`` for what is not a run.
     """
-    mine: Any = run
+    pair: tuple[Any, Any] = (run, other)
     both_run = is_run(run) and is_run(other)
     if on is None and metric != ONLINE:
         raise ValueError(f"{metric} needs the queries to rank: compare(a, b, {metric!r}, on=test)")
@@ -99,7 +99,8 @@ def compare(
     if both_run:
         _require_pair(run, other)
     if on is None:
-        values, groups = _online(run) - _online(other), mine.task.groups
+        values = success_by_query(pair[0]) - success_by_query(pair[1])
+        groups = pair[0].task.groups
     else:
         ours, theirs = (
             evaluate_each(one, on, [metric], first=first)[metric] for one in (run, other)
@@ -186,16 +187,22 @@ def compare_all(
     return Comparisons(replace(one, p=p) for one, p in pairs)
 
 
-def _online(run: Any) -> Float[np.ndarray, "S N"]:
-    """The share of a query's exposures that succeeded; NaN for queries that never came."""
+def success_by_query(run: RunLike) -> Float[np.ndarray, "S N"]:
+    """Computes the share of each query's exposures that succeeded, before the round's update.
+
+    Args:
+      run: with S seeds on N queries.
+
+    Returns:
+      [S, N]; NaN for queries that were not streamed.
+    """
     n, success = len(run.task), np.asarray(run.trace.success, np.float64)
-    with np.errstate(invalid="ignore"):
-        return np.stack(
-            [
-                np.bincount(order, weights=bits, minlength=n) / np.bincount(order, minlength=n)
-                for order, bits in zip(run.order, success, strict=True)
-            ]
-        )
+    found = np.full((len(success), n), np.nan)
+    for line, order, bits in zip(found, run.order, success, strict=True):
+        order, bits = order[order >= 0], bits[order >= 0]
+        times = np.bincount(order, minlength=n)
+        np.divide(np.bincount(order, weights=bits, minlength=n), times, out=line, where=times > 0)
+    return found
 
 
 def _resampled(

@@ -80,6 +80,15 @@ class LearnerGrid(NamedTuple):
         family = Family((self.make.key, name), lambda *x: self.make(*x)._replace(name=name))
         return self._replace(name=name, make=family)
 
+    def wrapped(self, wrap: Callable[[Learner], Learner]) -> "LearnerGrid":
+        """Returns a grid with the same settings whose learners are wrapped.
+
+        Args:
+          wrap: learner -> learner; the same function makes the same family.
+        """
+        family = Family((self.make.key, wrap), lambda *x: wrap(self.make(*x)))
+        return self._replace(make=family)
+
     def columns(self, settings: Float[np.ndarray, "S n"]) -> dict[str, Float[np.ndarray, " S"]]:
         """Returns the settings that S seeds chose, number by number.
 

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from jaxret.environments.environment import Environment
-from jaxret.learners.grid import Family, traced
+from jaxret.learners.grid import Family, LearnerGrid, traced
 from jaxret.learners.learner import Learner
 from jaxret.runtime import distributed
 from jaxret.runtime.files import write_whole
@@ -36,11 +36,12 @@ from jaxret.types import Selector, State, Trace
 
 
 def simulate(
-    learner: Learner | Run,
+    learner: Learner | Run | LearnerGrid,
     task: Task,
     *,
     part: Bool[np.ndarray, "*S N"] | None = None,
     exposures: int = 1,
+    rounds: int | None = None,
     hops: bool = False,
     order: Int[np.ndarray, "*S T"] | None = None,
     seeds: int | Sequence[int] = 1,
@@ -59,13 +60,15 @@ def simulate(
     was used.
 
     Args:
-      learner: a preset, or a rule of your own; or a run, for its learner with the settings that
-        each of its seeds has chosen (`Sweep.best`).
+      learner: a preset, or a rule of your own; a run, for its learner with the settings that each
+        of its seeds has chosen (`Sweep.best`); or a grid of one setting, or of one setting for
+        each seed.
       task: whose queries are streamed.
       part: which queries are streamed: a mask [N], or one row per seed [S, N] (`Task.parts`);
         None: all of them.
       exposures: how often each query comes, shuffled anew each time; 1 is a deployment that sees
         each query once.
+      rounds: the streams are cut after so many rounds; None: they are simulated to their ends.
       hops: whether the queries of a group are the hops of one task, which come one after the other
         (ORAG Algorithm 4).
       order: positions of the queries in the order of the stream, [T], or one row per seed [S, T]
@@ -89,8 +92,7 @@ def simulate(
       Interrupted: where a signal came and the state is saved in ``resume``; it is a SystemExit.
     """
     numbers = seed_numbers(seeds)
-    family, settings = _family_of(learner, len(numbers))
-    one = learner.learner if isinstance(learner, Run) else learner
+    one, family, settings, named = _family_of(learner, len(numbers))
     if select is not None and (log is not None or devices is not None):
         raise ValueError("select goes with neither log nor devices: leave them out")
     make: Callable[..., Simulation] = Simulation
@@ -100,7 +102,9 @@ def simulate(
         make = partial(SelectedSimulation, select=select)
     shared: dict[str, Any] = {"chunk": chunk, "devices": devices, "form": form, "seeds": numbers}
     simulation = make(family, task, environment, example=settings[0].tolist(), **shared)
+    require("rounds", rounds, "None or >= 1", lambda n: n is None or n >= 1)
     orders = stream_orders(task, exposures, numbers, part=part, hops=hops, order=order)
+    orders = orders[:, :rounds]
     begin = time.perf_counter()
     states, trace = run_streams(
         simulation, settings, orders, name=one.name, resume=resume, after=after
@@ -117,7 +121,7 @@ def simulate(
         environment=environment or Environment(),
         how=simulation.how,
         seconds=time.perf_counter() - begin,
-        settings=dict(learner.settings) if isinstance(learner, Run) else {},
+        settings=named,
     )
 
 
@@ -228,21 +232,24 @@ def stream_orders(
     return streams.orders(mask, int(exposures), seeds, groups)
 
 
-def _family_of(learner: Learner | Run, seeds: int) -> tuple[Family, Float[np.ndarray, "S n"]]:
-    """The family of a learner, and the numbers of each seed."""
-    if not isinstance(learner, Run):
-        family, numbers = traced(learner)
-        return family, np.tile(np.array(numbers, np.float64), (seeds, 1))
-    chosen = np.unique(learner.numbers, axis=0)
-    if len(chosen) == 1:
-        return learner.family, np.tile(chosen, (seeds, 1))
-    require(
-        "seeds",
-        seeds,
-        f"{len(learner.numbers)}, whose settings were chosen",
-        len(learner.numbers).__eq__,
-    )
-    return learner.family, learner.numbers
+def _family_of(
+    learner: Learner | Run | LearnerGrid, seeds: int
+) -> tuple[Learner, Family, Float[np.ndarray, "S n"], dict[str, Any]]:
+    """The learner of the first seed, its family, the numbers of each seed, and their names."""
+    if isinstance(learner, Run):
+        one, family, numbers = learner.learner, learner.family, learner.numbers
+        settings = dict(learner.settings)
+    elif isinstance(learner, LearnerGrid):
+        one, family, numbers = learner.learner(0), learner.make, learner.settings
+        settings: dict[str, Any] = dict(learner.columns(numbers))
+    else:
+        one, settings = learner, {}
+        family, own = traced(learner)
+        numbers = np.array([own], np.float64)
+    if (numbers == numbers[0]).all():
+        return one, family, np.tile(numbers[0], (seeds, 1)), settings
+    require("seeds", seeds, f"{len(numbers)}, as many as there are settings", len(numbers).__eq__)
+    return one, family, numbers, settings
 
 
 def _claimed(folder: Path, learner: str, fingerprint: str) -> Path:

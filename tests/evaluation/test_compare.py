@@ -1,6 +1,7 @@
 """Differences of runs: pairing, intervals that cover, and p-values that are not too small."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -51,6 +52,24 @@ def test_a_run_against_itself_differs_in_nothing(runs):
     (_, greedy, _), _ = runs
     found = jr.compare(greedy, greedy)
     assert (found.difference, found.low, found.high, found.p) == (0, 0, 0, 1)
+
+
+def test_success_is_counted_by_query_where_streams_differ_in_length():
+    task = jr.Task.from_arrays(np.eye(4), np.eye(4), range(4))
+    order = np.array([[2, 0, 2, 0, -1, -1], [1, 2, 3, 3, 2, 1]])
+    success = np.where(order < 0, np.nan, [[1, 0, 0, 0, 0, 0], [1, 1, 0, 1, 1, 0]])
+    run = SimpleNamespace(task=task, order=order, trace=SimpleNamespace(success=success))
+    found = compare.success_by_query(run)
+    np.testing.assert_array_equal(found, [[0, np.nan, 0.5, np.nan], [np.nan, 0.5, 1, 0.5]])
+
+
+def test_runs_on_parts_of_several_lengths_are_compared(runs):
+    task = runs[0][0].task
+    part = np.arange(len(task)) < np.array([[60], [50]])
+    two = [jr.simulate(one, task, part=part, seeds=2) for one in (jr.frozen(), jr.greedy(eta=0.03))]
+    found = jr.compare(two[1], two[0])
+    whole = [np.nansum(run.trace.success) for run in two]
+    np.testing.assert_allclose(found.difference, (whole[1] - whole[0]) / 110)
 
 
 def test_the_interval_is_that_of_a_normal_mean_where_queries_are_independent():

@@ -118,6 +118,41 @@ def test_seeds_are_counted_or_named_and_do_not_mix(task):
     assert (named.trace.item[0] != named.trace.item[1]).any()
 
 
+def test_a_grid_gives_each_seed_a_setting_of_its_own(task):
+    numbers = np.array([[0.1, 0.02], [0.2, 0.001]])
+    grid = jr.paired(jr.orag, tau=numbers[:, 0].tolist(), eta=numbers[:, 1].tolist())
+    both = jr.simulate(grid, task, seeds=2)
+    np.testing.assert_array_equal(both.numbers, numbers)
+    np.testing.assert_array_equal(both.settings["eta"], numbers[:, 1])
+    for seed, (tau, eta) in enumerate(numbers.tolist()):
+        alone = jr.simulate(jr.orag(tau=tau, eta=eta), task, seeds=[seed])
+        np.testing.assert_array_equal(both.trace.item[seed], alone.trace.item[0])
+        np.testing.assert_allclose(both.states.theta[seed], alone.states.theta[0], atol=1e-6)
+    with pytest.raises(ValueError, match="seeds must be 2, as many as there are settings, got 3"):
+        jr.simulate(grid, task, seeds=3)
+    one = jr.simulate(grid._replace(settings=numbers[:1]), task, seeds=3)
+    np.testing.assert_array_equal(one.numbers, numbers[[0, 0, 0]])
+
+
+def test_the_learners_of_a_grid_are_wrapped_with_the_same_settings(task):
+    grid = jr.grid(jr.greedy, tau=[0.1], eta=[0.02])
+    wrapped = jr.simulate(grid.wrapped(jr.with_exploration), task)
+    alone = jr.simulate(jr.with_exploration(jr.greedy(tau=0.1, eta=0.02)), task)
+    same(wrapped.trace.item, alone.trace.item)
+    assert grid.wrapped(jr.with_exploration).make == grid.wrapped(jr.with_exploration).make
+    assert grid.wrapped(jr.with_exploration).make != grid.make
+
+
+def test_a_stream_that_is_cut_is_the_beginning_of_the_whole(task):
+    whole = jr.simulate(jr.orag(**SETTINGS), task, exposures=2, seeds=2)
+    cut = jr.simulate(jr.orag(**SETTINGS), task, exposures=2, rounds=70, seeds=2)
+    np.testing.assert_array_equal(cut.order, whole.order[:, :70])
+    np.testing.assert_array_equal(cut.trace.item, whole.trace.item[:, :70])
+    assert (np.asarray(cut.states.t) == 70).all()
+    with pytest.raises(ValueError, match="rounds must be None or >= 1, got 0"):
+        jr.simulate(jr.orag(), task, rounds=0)
+
+
 def test_chunks_do_not_matter(task):
     learner = jr.orag(**SETTINGS)
     runs = [jr.simulate(learner, task, exposures=3, chunk=chunk) for chunk in (128, 256)]
