@@ -28,6 +28,7 @@ held-out gains of 0.039, 0.068 and 0.191.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -37,6 +38,7 @@ import jaxret as jr
 from experiments.common.config import learner_grids, plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.figures import learning_figures
+from experiments.common.learners import chosen
 from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import print_table, results_table
@@ -73,20 +75,30 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         counts=np.full(len(task.queries), cfg.exposures),
     )
     hops = bool(cfg.dataset.get("hops"))
-    stream = {"exposures": cfg.exposures, "hops": hops, "seeds": seeds, "chunk": cfg.chunk}
+    stream: dict[str, Any] = {
+        "exposures": cfg.exposures,
+        "hops": hops,
+        "seeds": seeds,
+        "chunk": cfg.chunk,
+    }
     stream["environment"] = environment
 
     def learn(grid):
         """Chooses settings, streams and ranks, for one learner."""
         name = grid.name
+        part = parts.validation | (cfg.choosing == "all")
         swept = jr.sweep(
             grid, task, part=parts.training, resume=run.resume(name, "heldout"), **stream
         )
-        held = best = swept.best(on=parts.validation, metric=ndcg)
-        if len(grid.settings) > 1:
-            part = parts.validation | (cfg.choosing == "all")
-            swept = jr.sweep(grid, task, part=part, resume=run.resume(name, "choice"), **stream)
-            best = swept.best(on=parts.validation, metric=ndcg)
+        held = swept.best(on=parts.validation, metric=ndcg)
+        best = chosen(
+            *(grid, task),
+            on=parts.validation,
+            metric=ndcg,
+            part=part,
+            resume=run.resume(name, "choice"),
+            **stream,
+        )
         online = jr.simulate(
             best, task, part=parts.streamed, resume=run.resume(name, "online"), **stream
         )
@@ -99,8 +111,8 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         ]:
             values = jr.evaluate(ranked, task, metrics, part=part)
             found |= {f"{protocol}/{metric}": x.values for metric, x in values.items()}
-        for protocol, chosen in (("online", best), ("heldout", held)):
-            columns = grid.columns(chosen.numbers)
+        for protocol, ran in (("online", online), ("heldout", held)):
+            columns = grid.columns(ran.numbers)
             found |= {f"{protocol}/{number}": x for number, x in columns.items()}
         return found
 

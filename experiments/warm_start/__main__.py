@@ -38,23 +38,22 @@ expanded ones (1,600 rounds to match), 0.325 from tool2vec and 0.422 from the mi
 in the order of their first terms: 2,453, 2,176, 2,781 and 2,343.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import jax.numpy as jnp
 import numpy as np
-from jaxret.data.masks import Masks
-from jaxret.simulation.ranker import Mask, Ranker, catalogues
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from omegaconf import DictConfig
 
+import jaxret as jr
 from experiments.common.config import learner_grids
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.loading import TextTask, load_task
+from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.warm_start.from_start import (
     FromStart,
-    Stage,
+    Starts,
     leads,
     learn_from_start,
     levels,
@@ -62,9 +61,10 @@ from experiments.warm_start.from_start import (
 )
 from jaxret.data.dataset import split_by_group
 from jaxret.evaluation import plots
+from jaxret.learners.rank_one import rule_of
 from jaxret.methods.tool2vec import tool2vec
 from jaxret.runtime.progress import Progress
-from jaxret.simulation.streams import orders
+from jaxret.task import Parts, Task
 from jaxret.theory import bounds
 from jaxret.theory.regret import cumulative_regret
 
@@ -72,7 +72,6 @@ LEVELS = ("static/accuracy", "online/accuracy", "static/ndcg@{k}", "final/ndcg@{
 LEVELS += ("heldout_static/ndcg@{k}", "heldout/ndcg@{k}")
 LEADS = ("rounds_to_match", "lead/first", "lead/last")
 REGRETS = ("shared/first_term", "shared/regret", "saved/quarter", "saved/half", "saved/whole")
-Starts = dict[str, Float[np.ndarray, "I d"]]
 
 
 @experiment("warm_start")
@@ -83,22 +82,12 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     documents = {f"document/{name}": task.theta for name, task in tasks.items()}
     task = tasks[cfg.document]
     usage, parts = part(task.groups, cfg)
-    ranker = Ranker(task, cfg.k)
-    mix, from_usage = build(task, usage, parts, ranker, cfg.mixes)
+    mix, from_usage = build(task, usage, parts, cfg)
     starts, base = documents | from_usage, f"document/{cfg.document}"
-    seeds = range(cfg.seed, cfg.seed + cfg.seeds)
-    stage = Stage(
-        run=run,
-        task=task,
-        parts=parts,
-        ranker=ranker,
-        seeds=seeds,
-        order=orders(parts.training, cfg.exposures, seeds),
-        choosing=orders(parts.training | parts.validation, cfg.exposures, seeds),
-        chunk=cfg.chunk,
-    )
+    shared_by_all = Starts(cfg, run, task, parts)
+    rounds = cfg.exposures * int(parts.training.sum())
     tools = np.setdiff1d(task.labels[usage], [-1])
-    facts = {"queries": usage.sum(), "tools": len(tools), "mix": mix, "rounds": len(stage.order.T)}
+    facts = {"queries": usage.sum(), "tools": len(tools), "mix": mix, "rounds": rounds}
     results = {f"usage/{name}": np.array([value]) for name, value in facts.items()}
     curves: dict[str, np.ndarray] = {}
     bar = Progress(total=len(grids) * len(starts), unit="start")
@@ -107,11 +96,11 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         for start in sorted(starts, key=lambda start: start != base):  # the base first
             bar.set_postfix_str(f"{grid.name} from {start}")
             shared = learnt[base].setting if learnt else None
-            learnt[start] = learn_from_start(stage, grid, start, starts[start], shared)
+            learnt[start] = learn_from_start(shared_by_all, grid, start, starts[start], shared)
             bar.update()
         bar.write(f"{grid.name} from {base}: {bounds.describe(learnt[base].bound)}")
         regrets = {
-            start: cumulative_regret(ours.loss, learnt[base].comparator, stage.order)
+            start: cumulative_regret(ours.loss, learnt[base].comparator, ours.order)
             for start, ours in learnt.items()
         }
         for start, ours in learnt.items():
@@ -131,7 +120,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 def check(cfg: DictConfig) -> None:
     """Refuses learners without the step size of Theorem 5.1, and a base that is no start."""
     for grid in learner_grids(cfg):
-        if grid.learner(0).rule is None or not grid.settings[:, 1].all():
+        if rule_of(grid.learner(0)) is None or not grid.settings[:, 1].all():
             raise ValueError(
                 f"learner {grid.name!r} has no step size of Theorem 5.1: "
                 "its update must be rank one, and each eta > 0"
@@ -165,33 +154,35 @@ def templates(cfg: DictConfig) -> list[str]:
     return list(cfg.templates[cfg.dataset.name])
 
 
-def part(groups: Int[np.ndarray, " N"], cfg: DictConfig) -> tuple[Mask, Masks]:
-    """Draws the usage and, of the rest, the other parts, by question."""
+def part(groups: Int[np.ndarray, " N"], cfg: DictConfig) -> tuple[Bool[np.ndarray, " N"], Parts]:
+    """Draws the usage and, of the rest, the other parts, by question; masks [N]."""
     rest = 1 - cfg.usage - cfg.validation
     fractions = (cfg.usage, cfg.validation, rest * cfg.heldout, rest * (1 - cfg.heldout))
     masks = np.zeros((4, len(groups)), bool)
     for mask, positions in zip(masks, split_by_group(groups, fractions, cfg.seed), strict=True):
         mask[positions] = True
-    return masks[0], Masks(*masks[1:])
+    usage, validation, heldout, training = masks
+    return usage, Parts(training=training, validation=validation, heldout=heldout)
 
 
 def build(
-    task: TextTask, usage: Mask, parts: Masks, ranker: Ranker, mixes: Sequence[float]
-) -> tuple[float, Starts]:
-    """The starts from usage, and the weight of the mixture.
+    task: Task, usage: Bool[np.ndarray, " N"], parts: Parts, cfg: DictConfig
+) -> tuple[float, dict[str, Float[np.ndarray, "I d"]]]:
+    """Returns the weight of the mixture, and the starts from usage.
 
     As a setting is, the weight is chosen by nDCG + accuracy on the validation part.
     """
+    metrics = ("accuracy", f"ndcg@{cfg.k}")
 
     def start(mix):
         arrays = (task.queries[usage], task.labels[usage], task.theta)
         return np.asarray(tool2vec(*map(jnp.asarray, arrays), mix=mix))
 
     def score(mix):
-        accuracy, _, ndcg, _ = ranker(catalogues(start(mix)), parts.validation)[0]
-        return ndcg + accuracy
+        found = jr.evaluate(start(mix), task, metrics, part=parts.validation)
+        return sum(value.mean for value in found.values())
 
-    mix = max(mixes, key=score)
+    mix = max(cfg.mixes, key=score)
     return mix, {"tool2vec": start(1.0), "mixture": start(mix)}
 
 
@@ -221,10 +212,10 @@ def figures(
         run.save_figure(figure, f"{name}_{learner}", f"{name}/{learner}")
 
 
-def _load(cfg: DictConfig, template: str) -> TextTask:
+def _load(cfg: DictConfig, template: str) -> Task:
     cfg = cfg.copy()
     cfg.document = template
-    return load_task(cfg)
+    return task_of(cfg)
 
 
 if __name__ == "__main__":

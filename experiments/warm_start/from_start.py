@@ -4,41 +4,51 @@ It streams twice: at its own setting, where success and rankings are compared, a
 that all starts share, where regret is: that depends on tau and eta as well as on Theta_1.
 """
 
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxret.data.masks import Masks
-from jaxret.simulation.choosing import tune
-from jaxret.simulation.ranker import METRICS, Ranker, catalogues
-from jaxret.simulation.recording import record
 from jaxtyping import Float, Int
+from omegaconf import DictConfig
 
-from experiments.common.loading import TextTask
+import jaxret as jr
 from experiments.common.run_directory import RunDirectory
 from jaxret.evaluation import plots
 from jaxret.learners.grid import LearnerGrid
-from jaxret.simulation.engine import Simulation
+from jaxret.learners.rank_one import rule_of
+from jaxret.task import Parts, Task
 from jaxret.theory import bounds
 from jaxret.theory.assumptions import Evidence
 from jaxret.theory.comparators import proximal_losses
 from jaxret.types import Stream, Trace
 
+METRICS = ("accuracy", "recall@{k}", "ndcg@{k}", "completeness@{k}")
 Setting = tuple[float, float]  # tau, eta
 
 
-class Stage(NamedTuple):
-    """What all starts share."""
+@dataclass(frozen=True)
+class Starts:
+    """Everything that all starts share.
 
+    Attributes:
+      cfg: settings of the experiment.
+      run: the run's directory.
+      task: the base.
+      parts: of its queries, masks [N].
+    """
+
+    cfg: DictConfig
     run: RunDirectory
-    task: TextTask
-    parts: Masks
-    ranker: Ranker
-    seeds: range
-    order: Int[np.ndarray, "S T"]  # of the stream
-    choosing: Int[np.ndarray, "S R"]  # of the stream and the validation part
-    chunk: int
+    task: Task
+    parts: Parts
+
+    @property
+    def stream(self) -> dict[str, Any]:
+        """Arguments of `jr.simulate` and `jr.sweep`."""
+        seeds = range(self.cfg.seed, self.cfg.seed + self.cfg.seeds)
+        return {"exposures": self.cfg.exposures, "seeds": seeds, "chunk": self.cfg.chunk}
 
 
 class FromStart(NamedTuple):
@@ -49,50 +59,53 @@ class FromStart(NamedTuple):
     static: Float[np.ndarray, "S T"]  # success in the same rounds if Theta_1 were kept
     rankings: dict[str, Float[np.ndarray, "S 4"]]  # means of `METRICS`
     loss: Float[np.ndarray, "S T"]  # from here on at the setting of the base
+    order: Int[np.ndarray, "S T"]
     comparator: Float[np.ndarray, " N"]  # losses
     bound: bounds.Bound
 
 
 def learn_from_start(
-    stage: Stage,
+    starts: Starts,
     grid: LearnerGrid,
     start: str,
     theta_1: Float[np.ndarray, "I d"],
     shared: Setting | None,
 ) -> FromStart:
     """Streams at the start's own setting and at the shared one; None: its own is the shared one."""
-    run, task, parts, ranker, seeds, order, choosing, chunk = stage
-    arrays, unit = (task.queries, task.labels), f"{grid.name}-{start}".replace("/", "-")
-    simulation = Simulation(
-        grid.make, replace(task, theta=theta_1), seeds=seeds, example=grid.settings[0], chunk=chunk
-    )
-    tuned = tune(
-        run.unit(f"{unit}-choice"),
-        grid,
-        simulation,
-        ranker,
-        choosing,
-        validation=parts.validation,
-    )
+    run, parts, stream = starts.run, starts.parts, starts.stream
+    task, step = replace(starts.task, theta=theta_1), f"{grid.name}-{start}".replace("/", "-")
+    metrics = [name.format(k=starts.cfg.k) for name in METRICS]
 
-    def rankings(states):
-        return {"final": ranker(states, parts.training), "heldout": ranker(states, parts.heldout)}
+    def rankings(ranked):
+        return {
+            name: np.stack(
+                [x.values for x in jr.evaluate(ranked, task, metrics, part=part).values()], axis=1
+            )
+            for name, part in (("final", parts.training), ("heldout", parts.heldout))
+        }
 
-    def stream(protocol, setting):
-        return record(
-            run.unit(f"{unit}-{protocol}"),
-            simulation,
-            simulation.setting(*setting),
-            order,
-            rankings,
-        )
+    def choice():
+        part = parts.training | parts.validation
+        swept = jr.sweep(grid, task, part=part, resume=run.resume(f"{step}-choice"), **stream)
+        best = swept.best(on=parts.validation, metric=f"ndcg@{starts.cfg.k}")
+        return {"setting": best.numbers[0]}
 
-    tau, eta = tuned["setting"][0].tolist()  # of all seeds, which share the part that chooses
-    own = stream("own", (tau, eta))
+    def streamed(protocol, setting):
+        at = grid._replace(settings=np.tile(np.array(setting), (len(stream["seeds"]), 1)))
+        resume = run.resume(f"{step}-{protocol}")
+        ran = jr.simulate(at, task, part=parts.training, resume=resume, **stream)
+        return {**ran.trace._asdict(), "order": ran.order, **rankings(ran)}
+
+    def of_stream(protocol, setting):
+        return run.result(f"{step}-{protocol}", partial(streamed, protocol, setting))
+
+    tau, eta = run.result(f"{step}-choice", choice)["setting"].tolist()
+    own = of_stream("own", (tau, eta))
     shared = shared or (tau, eta)
-    trace = own if shared == (tau, eta) else stream("shared", shared)
-    rule = grid.make(*shared).rule
+    trace = own if shared == (tau, eta) else of_stream("shared", shared)
+    rule, order = rule_of(grid.make(*shared)), own["order"]
     assert rule is not None
+    arrays = (task.queries, task.labels)
     counts = np.bincount(order[0], minlength=len(task.queries))
     found, losses = proximal_losses(theta_1, *arrays, tau=shared[0], eta=shared[1], counts=counts)
     evidence = Evidence(
@@ -103,7 +116,7 @@ def learn_from_start(
         comparator=found.theta,
         always_available=jnp.ones(len(theta_1), bool),
     )
-    unlearnt = rankings(catalogues(theta_1))
+    unlearnt = rankings(theta_1)
     best = (task.queries @ theta_1.T).argmax(axis=1)
     return FromStart(
         setting=(tau, eta),
@@ -116,6 +129,7 @@ def learn_from_start(
             "heldout": own["heldout"],
         },
         loss=trace["loss"],
+        order=order,
         comparator=losses,
         bound=bounds.theorem_5_1(evidence),
     )
