@@ -103,7 +103,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
             best, task, part=parts.streamed, resume=run.resume(name, "online"), **stream
         )
         online.save(run.directory / "embeddings" / name)
-        found = {"success": online.trace.success, "loss": online.trace.loss}
+        found: dict[str, Any] = {"success": online.trace.success, "loss": online.trace.loss}
         found |= {"item": online.trace.item, "order": online.order}
         for protocol, ranked, part in [
             ("final", online, parts.streamed),

@@ -123,7 +123,7 @@ def score_of(
     task = task_of(cfg)
     parts = task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=[cfg.seed])
     seeds = range(cfg.seed, cfg.seed + cfg.seeds)
-    stream = {"exposures": cfg.exposures, "seeds": seeds, "chunk": cfg.chunk}
+    stream: dict[str, Any] = {"exposures": cfg.exposures, "seeds": seeds, "chunk": cfg.chunk}
 
     def value(setting: Setting) -> float:
         made = {**spec, **{key: [setting[key]] for key in ("tau", rate_of(spec)) if key in setting}}

@@ -28,6 +28,7 @@ nDCG@10 0.411, 0.456 and 0.450 on their queries, static retrieval with 0.380 on 
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import product
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -74,7 +75,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         results[f"frozen/drawn/tau={tau:g}"] = np.array([drawn(*arrays, tau)])
 
     def measure(way):
-        settings = {"exposures": cfg.exposures, "seeds": seeds, "chunk": cfg.chunk}
+        settings: dict[str, Any] = {"exposures": cfg.exposures, "seeds": seeds, "chunk": cfg.chunk}
         swept = jr.sweep(way, task, resume=run.resume(way.name), **settings)
         best = swept.best(on=validation, metric=f"ndcg@{cfg.k}")
         cells = [cell_of(one, validation, metrics) for one in swept.runs]

@@ -38,27 +38,26 @@ layers its rows carry over when rotated (0.322, relearnt 0.326, the first encode
 """
 
 import numpy as np
-from jaxret.data.masks import draw_parts_each
-from jaxret.simulation.ranker import Ranker
 from omegaconf import DictConfig
 
-from experiments.common.config import cache_folder, learner_parts
+from experiments.common.config import cache_folder, plain
 from experiments.common.experiment import Found, experiment
 from experiments.common.figures import accuracy_figure
 from experiments.common.learners import learner_grid
-from experiments.common.loading import encoded, find_encoder, load_task
+from experiments.common.loading import encoder_of, task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.transfer import other_encoder
 from experiments.transfer.later_tools import KINDS, draw, later
 from experiments.transfer.other_encoder import WAYS
-from experiments.transfer.protocols import Results, Stage, online, unseen
-from jaxret.environments.environment import Environment
+from experiments.transfer.protocols import Protocol, Results, online, unseen
 from jaxret.evaluation import plots
 from jaxret.learners.grid import LearnerGrid
+from jaxret.learners.rank_one import rule_of
 from jaxret.rules import projections
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
+from jaxret.task import encoded
 
 ONLINE = ("online/accuracy", "final/ndcg@{k}", "norms/mean", "norms/spread", "norms/used")
 WORDS = ("seen/ndcg@{k}", "heldout/ndcg@{k}", "seen/gain", "heldout/gain", "heldout/share")
@@ -70,31 +69,17 @@ Grids = dict[str, dict[str, LearnerGrid]]  # learner -> projection -> its settin
 @experiment("transfer")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Runs every learner in every part; returns the results, and writes curves and figures."""
-    grids, encoder = build(cfg), find_encoder(cfg.other)
-    task = load_task(cfg)
-    seeds = range(cfg.seed, cfg.seed + cfg.seeds)
-    stage = Stage(
-        run=run,
-        task=task,
-        parts=draw_parts_each(task.groups, cfg.validation, cfg.heldout, seeds),
-        k=cfg.k,
-        seeds=seeds,
-        exposures=cfg.exposures,
-        chunk=cfg.chunk,
-        tasks=task.groups if cfg.dataset.get("hops") else None,
-        ranker=Ranker(task, cfg.k),
-    )
-    for seed in stage.seeds:
-        draw(task, stage.of_seed(seed).parts, cfg.later.share, seed)  # or refuses it
-    cache = cache_folder(cfg)
-    there = encoded(task, encoder, cache)
-    other, cosine = other_encoder.bridge(stage, there, projections.REGISTRY[cfg.transferred]())
+    grids, encoder = build(cfg), encoder_of(cfg.other)
+    task, seeds = task_of(cfg), range(cfg.seed, cfg.seed + cfg.seeds)
+    parts = task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=seeds)
+    protocol = Protocol(cfg, run, task, parts, seeds)
+    for seed in seeds:
+        draw(task, protocol.of_seed(seed).parts, cfg.later.share, seed)  # or refuses it
+    assert task.dataset is not None
+    there = encoded(task.dataset, encoder, document=cfg.document, cache=cache_folder(cfg))
+    other, cosine = other_encoder.bridge(protocol, there, projections.REGISTRY[cfg.transferred]())
     results: Results = {"encoder/cosine": cosine}
     curves: dict[str, dict[str, np.ndarray]] = {}
-
-    def aligned(states):
-        return other.serve(np.asarray(states.theta), task.theta)
-
     pairs = [(name, kind) for name, kinds in grids.items() for kind in kinds]
     bar = Progress(pairs, unit="learner")
     for name, kind in bar:
@@ -102,14 +87,13 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         bar.set_postfix_str(unit)
         learns = name in learning(grids)
         goes_on = learns and kind == cfg.transferred
-        simulation = stage.simulation(grid, Environment())
-        found, success = online(stage, unit, grid, simulation)
-        more = aligned if goes_on else lambda states: {}
-        held, setting, kept = unseen(stage, unit, grid, simulation, more)
+        found, success = online(protocol, unit, grid)
+        more = (lambda rows: other.serve(rows, task.theta)) if goes_on else lambda rows: {}
+        held, setting, kept = unseen(protocol, unit, grid, more)
         results |= {f"{name}/{kind}/{key}": values for key, values in (found | held).items()}
         curves[f"{name}, {kind}" if learns else name] = {"success": success}
         if goes_on:
-            added = later(stage, unit, grid, setting, cfg.later.share)
+            added = later(protocol, unit, grid, setting, cfg.later.share)
             served = {way: kept[way] for way in WAYS if way in kept}
             served |= other.static(task.theta) | {"relearnt": other.relearnt(unit, grid)}
             results |= {f"{name}/later/{key}": values for key, values in added.items()}
@@ -127,7 +111,7 @@ def check(cfg: DictConfig) -> None:
     """Refuses learners, shares and encoders that cannot be."""
     build(cfg)
     require("later.share", cfg.later.share, "in (0, 1)", lambda share: 0 < share < 1)
-    find_encoder(cfg.other)
+    encoder_of(cfg.other)
 
 
 @main.show
@@ -155,29 +139,31 @@ def build(cfg: DictConfig) -> Grids:
             f"transferred must be one of projections={projections}, got {cfg.transferred!r}"
         )
     grids: Grids = {}
-    for name, spec in learner_parts(cfg).items():
+    for name, spec in plain(cfg.learners).items():
         own = learner_grid(name, spec)
-        if "query_map" in spec:
+        rule = rule_of(own.learner(0))
+        if rule is None or rule.query_map is not None:
             raise ValueError(
-                f"learner {name!r} has a query map, which another encoder's queries do not fit: "
-                "leave it out"
+                f"learner {name!r} must be rank one, without a query map, which another encoder's "
+                "queries do not fit: leave it out"
             )
-        if own.settings[:, 1].any():
+        if learns(own):
             each = {kind: spec | {"projection": kind} for kind in projections}
             grids[name] = {kind: learner_grid(name, one) for kind, one in each.items()}
         else:
-            kind = spec["projection"]
-            grids[name] = {kind if isinstance(kind, str) else kind["name"]: own}
+            grids[name] = {rule.projection.name: own}
     return grids
 
 
+def learns(grid: LearnerGrid) -> bool:
+    """Returns whether a learner learns: its step is not 0."""
+    rule = rule_of(grid.learner(0))
+    return rule is not None and rule.estimator.name != "none"
+
+
 def learning(grids: Grids) -> list[str]:
-    """The learners that learn: their step is not 0."""
-    return [
-        name
-        for name, kinds in grids.items()
-        if any(grid.settings[:, 1].any() for grid in kinds.values())
-    ]
+    """Returns the learners that learn."""
+    return [name for name, kinds in grids.items() if any(map(learns, kinds.values()))]
 
 
 def figures(run: RunDirectory, names: list[str], results: Results, k: int) -> None:

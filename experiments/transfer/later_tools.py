@@ -4,24 +4,18 @@ A part of the tools, drawn anew by each seed, is missing throughout the stream, 
 queries that need one. Then all are there, the new ones with the rows of their documents.
 """
 
-from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 
-from experiments.common.loading import TextTask
-from experiments.transfer.protocols import Results, Setting, Stage
-from jaxret.data.masks import Masks
+import jaxret as jr
+from experiments.transfer.protocols import Protocol, Results, Setting
 from jaxret.environments import availability
 from jaxret.environments.environment import Environment
 from jaxret.learners.grid import LearnerGrid
-from jaxret.learners.learner import Scores
-from jaxret.runtime import sharding
-from jaxret.simulation.ranker import Mask, catalogues
-from jaxret.simulation.recording import record
+from jaxret.task import Parts, Task
 
 KINDS = ("old", "new", "new_for_old", "old_for_new")
 
@@ -31,12 +25,12 @@ class Draw(NamedTuple):
 
     environment: Environment  # in which they never come
     new: Bool[np.ndarray, " I"]
-    streamed: Mask
-    old_needed: Mask  # held-out queries for which old tools alone are right
-    new_needed: Mask
+    streamed: Bool[np.ndarray, " N"]
+    old_needed: Bool[np.ndarray, " N"]  # held-out queries for which old tools alone are right
+    new_needed: Bool[np.ndarray, " N"]
 
 
-def draw(task: TextTask, parts: Masks, share: float, seed: int) -> Draw:
+def draw(task: Task, parts: Parts, share: float, seed: int) -> Draw:
     """Draws a seed's new tools; ValueError where a part of its queries would be empty."""
     later_ones = availability.later(len(task.theta), share, at=availability.FOREVER, seed=seed)
     new = later_ones.arrives > 0
@@ -55,29 +49,34 @@ def draw(task: TextTask, parts: Masks, share: float, seed: int) -> Draw:
     return Draw(environment=Environment(**later_ones._asdict()), new=new, **masks)
 
 
-def later(stage: Stage, name: str, grid: LearnerGrid, setting: Setting, share: float) -> Results:
+def later(
+    protocol: Protocol, step: str, grid: LearnerGrid, setting: Setting, share: float
+) -> Results:
     """Streams without the new tools at a setting, and measures with them: static, learnt, gain.
 
     ``old`` and ``new`` are nDCG of held-out queries by the kind of tool that they need,
     ``new_for_old`` the share of those in need of an old tool that a new one is ranked first for,
     and ``old_for_new`` the reverse.
     """
-    found = []
-    for seed, numbers in zip(stage.seeds, setting, strict=True):
-        alone = stage.of_seed(seed)
-        drawn = draw(stage.task, alone.parts, share, seed)
-        simulation = alone.simulation(grid, drawn.environment)
-        learnt = record(
-            stage.run.unit(f"{name}-later-{seed}"),
-            simulation,
-            simulation.setting(*numbers),
-            alone.stream(drawn.streamed),
-            finish=lambda states, drawn=drawn, scores=simulation.scores: measured(
-                stage, drawn, states, scores
-            ),
-        )
-        static = measured(stage, drawn, catalogues(stage.task.theta), None)
-        found.append({"static": static, "learnt": learnt})
+    task, found = protocol.task, []
+    for seed, numbers in zip(protocol.seeds, setting, strict=True):
+        alone = protocol.of_seed(seed)
+        drawn = draw(task, alone.parts, share, seed)
+        name = f"{step}-later-{seed}"
+
+        def compute(alone=alone, drawn=drawn, numbers=numbers, name=name):
+            ran = jr.simulate(
+                grid._replace(settings=numbers[None]),
+                task,
+                part=drawn.streamed,
+                environment=drawn.environment,
+                resume=protocol.run.resume(name),
+                **alone.stream,
+            )
+            return measured(alone, drawn, ran)
+
+        learnt = protocol.run.result(name, compute)
+        found.append({"static": measured(alone, drawn, task.theta), "learnt": learnt})
     results = {
         f"{kind}/{who}": np.concatenate([one[who][kind] for one in found])
         for kind in KINDS
@@ -89,33 +88,26 @@ def later(stage: Stage, name: str, grid: LearnerGrid, setting: Setting, share: f
     return results | gains
 
 
-def measured(
-    stage: Stage, drawn: Draw, states: Any, scores: Scores | None
-) -> dict[str, np.ndarray]:
-    """`KINDS`, of states with an axis of seeds."""
+def measured(protocol: Protocol, drawn: Draw, ranked: jr.Run | np.ndarray) -> dict[str, np.ndarray]:
+    """Measures `KINDS` of one seed, by a run or by rows."""
     new_first = [
-        drawn.new[np.asarray(_first(states, jnp.asarray(stage.task.queries[mask]), scores))].mean(
-            axis=1
-        )
+        np.array([drawn.new[_first(ranked, protocol.task.queries[mask])].mean()])
         for mask in (drawn.old_needed, drawn.new_needed)
     ]
     return {
-        "old": stage.ndcg(states, drawn.old_needed, scores),
-        "new": stage.ndcg(states, drawn.new_needed, scores),
+        "old": protocol.ndcg(ranked, drawn.old_needed[None]),
+        "new": protocol.ndcg(ranked, drawn.new_needed[None]),
         "new_for_old": new_first[0],
         "old_for_new": 1 - new_first[1],
     }
 
 
-@partial(jax.jit, static_argnames="scores")
-def _first(
-    states: Any, queries: Float[jax.Array, "N d"], scores: Scores | None
-) -> Int[jax.Array, "S N"]:
-    """The tool that is ranked first."""
-
-    def one(state):
-        return jnp.argmax(
-            queries @ state.theta.T if scores is None else scores(state, queries), axis=1
-        )
-
-    return sharding.sweep(one, states, mesh=sharding.run_mesh(len(states.theta)))
+def _first(ranked: jr.Run | np.ndarray, queries: np.ndarray) -> Int[np.ndarray, " n"]:
+    """The tool that is ranked first for each query."""
+    vectors = jnp.asarray(queries)
+    if isinstance(ranked, np.ndarray):
+        scores = vectors @ jnp.asarray(ranked).T
+    else:
+        [seed] = ranked.seeds
+        scores = ranked.learner_of(seed).scores(ranked.state(seed), vectors)
+    return np.asarray(jnp.argmax(scores, axis=1))

@@ -1,98 +1,105 @@
 """One learner of `experiments.transfer`: online, and on phrasings that it never met."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float
+from omegaconf import DictConfig
 
-from experiments.common.loading import TextTask
+import jaxret as jr
+from experiments.common.learners import chosen
 from experiments.common.run_directory import RunDirectory
-from jaxret.data.masks import Masks
-from jaxret.environments.environment import Environment
 from jaxret.learners.grid import LearnerGrid
-from jaxret.learners.learner import Scores
-from jaxret.simulation.choosing import choose, tune
-from jaxret.simulation.engine import Simulation
-from jaxret.simulation.ranker import METRICS, Mask, Ranker, catalogues
-from jaxret.simulation.recording import record
-from jaxret.simulation.streams import orders
+from jaxret.task import Parts, Task
 
-NDCG = METRICS.index("ndcg@{k}")
 Results = dict[str, np.ndarray]  # one value a seed
-Setting = Float[np.ndarray, "S 2"]  # tau, eta
+Setting = Float[np.ndarray, "S n"]
 
 
-class Stage(NamedTuple):
-    """What all protocols share."""
+@dataclass(frozen=True)
+class Protocol:
+    """What all learners share.
 
+    Attributes:
+      cfg: settings of the experiment.
+      run: the run's directory.
+      task: whose queries are streamed.
+      parts: of each seed.
+      seeds: S numbers.
+    """
+
+    cfg: DictConfig
     run: RunDirectory
-    task: TextTask
-    parts: Masks  # of each seed
-    k: int
+    task: Task
+    parts: Parts
     seeds: range
-    exposures: int
-    chunk: int
-    tasks: Int[np.ndarray, " N"] | None  # whose hops are streamed together
-    ranker: Ranker
 
-    def simulation(self, grid: LearnerGrid, environment: Environment) -> Simulation:
-        seeds, chunk, example = self.seeds, self.chunk, grid.settings[0]
-        return Simulation(
-            grid.make, self.task, environment, seeds=seeds, example=example, chunk=chunk
-        )
+    @property
+    def metric(self) -> str:
+        """nDCG at the experiment's cut."""
+        return f"ndcg@{self.cfg.k}"
 
-    def stream(self, mask: Mask) -> Int[np.ndarray, "S T"]:
-        return orders(mask, self.exposures, self.seeds, self.tasks)
+    @property
+    def stream(self) -> dict[str, Any]:
+        """Arguments of `jr.simulate` and `jr.sweep`."""
+        hops = bool(self.cfg.dataset.get("hops"))
+        shared = {"exposures": self.cfg.exposures, "chunk": self.cfg.chunk, "hops": hops}
+        return {**shared, "seeds": self.seeds}
 
-    def ndcg(
-        self, states: Any, mask: Mask, scores: Scores | None = None
-    ) -> Float[np.ndarray, " S"]:
-        return self.ranker(states, mask, scores)[:, NDCG]
+    def ndcg(self, ranked: Any, part: Bool[np.ndarray, "S N"]) -> Float[np.ndarray, " S"]:
+        """Ranks a part of each seed's queries by a run; or by rows, which may differ by seed."""
+        if isinstance(ranked, np.ndarray) and ranked.ndim == 3:
+            pairs = zip(ranked, part, strict=True)
+            return np.concatenate([self.ndcg(rows, own[None]) for rows, own in pairs])
+        return jr.evaluate(ranked, self.task, [self.metric], part=part)[self.metric].values
 
-    def static(self, mask: Mask) -> Float[np.ndarray, " S"]:
-        """nDCG by the documents."""
-        return self.ndcg(catalogues(*[self.task.theta] * len(self.seeds)), mask)
-
-    def of_seed(self, seed: int) -> "Stage":
-        """The same for one seed alone."""
-        [at] = [i for i, one in enumerate(self.seeds) if one == seed]
-        parts = Masks(*(masks[at : at + 1] for masks in self.parts))
-        return self._replace(seeds=range(seed, seed + 1), parts=parts)
+    def of_seed(self, seed: int) -> "Protocol":
+        """Returns the same for one seed alone."""
+        at = self.seeds.index(seed)
+        parts = Parts(*(masks[at : at + 1] for masks in self.parts))
+        return replace(self, seeds=range(seed, seed + 1), parts=parts)
 
 
 def online(
-    stage: Stage, name: str, grid: LearnerGrid, simulation: Simulation
+    protocol: Protocol, step: str, grid: LearnerGrid
 ) -> tuple[Results, Float[np.ndarray, "S T"]]:
-    """Success while it learns, ranking and row norms afterwards; and the success of every round.
+    """Measures success while a learner learns, and ranking and row norms afterwards.
 
     ``norms/used`` is the mean norm of the right tools over the queries of the stream: above
-    ``norms/mean``, that over tools, where tools in demand have grown longer than others.
+    ``norms/mean``, the mean over tools, where tools in demand have grown longer than others.
+
+    Returns:
+      results, and the success of every round.
     """
-    task, streamed = stage.task, ~stage.parts.validation
-    setting = choose(
-        stage.run.unit(f"{name}-choice"),
-        *(grid, simulation, stage.ranker, stage.stream(np.ones_like(streamed))),
-        validation=stage.parts.validation,
-    )
-    found = record(
-        stage.run.unit(f"{name}-online"),
-        simulation,
-        setting,
-        stage.stream(streamed),
-        finish=lambda states: {
-            "final": stage.ndcg(states, streamed, simulation.scores),
-            "norms": np.linalg.norm(states.theta, axis=2),
-        },
-    )
-    right = [task.labels[mask] for mask in streamed]
+    task, parts, run, stream = protocol.task, protocol.parts, protocol.run, protocol.stream
+
+    def compute():
+        best = chosen(
+            *(grid, task),
+            on=parts.validation,
+            metric=protocol.metric,
+            resume=run.resume(f"{step}-online", "choice"),
+            **stream,
+        )
+        resume = run.resume(f"{step}-online", "stream")
+        ran = jr.simulate(best, task, part=parts.streamed, resume=resume, **stream)
+        return {
+            "success": ran.trace.success,
+            "setting": ran.numbers,
+            "final": protocol.ndcg(ran, parts.streamed),
+            "norms": np.linalg.norm(ran.states.theta, axis=2),
+        }
+
+    found = run.result(f"{step}-online", compute)
+    right = [task.labels[mask] for mask in parts.streamed]
     uses = [np.bincount(some[some >= 0], minlength=len(task.theta)) for some in right]
     norms = found["norms"].astype(np.float64)
     results = {
         "online/accuracy": np.nanmean(found["success"], axis=1),
-        "online/tau": setting[:, 0],
-        "online/eta": setting[:, 1],
-        f"final/ndcg@{stage.k}": found["final"],
+        **{f"online/{name}": x for name, x in grid.columns(found["setting"]).items()},
+        f"final/{protocol.metric}": found["final"],
         "norms/mean": norms.mean(axis=1),
         "norms/spread": norms.std(axis=1),
         "norms/used": (norms * uses).sum(axis=1) / np.sum(uses, axis=1),
@@ -101,48 +108,42 @@ def online(
 
 
 def unseen(
-    stage: Stage,
-    name: str,
+    protocol: Protocol,
+    step: str,
     grid: LearnerGrid,
-    simulation: Simulation,
-    more: Callable[[Any], Mapping[str, np.ndarray]],
+    more: Callable[[Float[np.ndarray, "S I d"]], Mapping[str, np.ndarray]],
 ) -> tuple[Results, Setting, dict[str, np.ndarray]]:
-    """A stream of the training part alone, and how well that and the held-out part are ranked.
+    """Streams the training part alone, and ranks that and the held-out part.
 
     Args:
-      stage: what all protocols share.
-      name: of the units.
+      protocol: what all learners share.
+      step: name of the learner.
       grid: the settings.
-      simulation: of that grid.
-      more: the last states -> more to keep.
+      more: the last rows [S, I, d] -> more to keep.
 
     Returns:
-      results; the setting of each seed, chosen on its validation part; and the unit, with
-      what ``more`` gave.
+      results; the setting of each seed, chosen on its validation part; and what ``more`` gave.
     """
-    parts, stream = stage.parts, stage.stream(stage.parts.training)
-    setting = tune(
-        stage.run.unit(f"{name}-heldout"),
-        *(grid, simulation, stage.ranker, stream),
-        validation=parts.validation,
-    )["setting"]
-    found = record(
-        stage.run.unit(f"{name}-unseen"),
-        simulation,
-        setting,
-        stream,
-        finish=lambda states: {
-            "seen": stage.ndcg(states, parts.training, simulation.scores),
-            "heldout": stage.ndcg(states, parts.heldout, simulation.scores),
-            **more(states),
-        },
-    )
+    parts, run = protocol.parts, protocol.run
+
+    def compute():
+        resume = run.resume(f"{step}-unseen")
+        swept = jr.sweep(grid, protocol.task, part=parts.training, resume=resume, **protocol.stream)
+        ran = swept.best(on=parts.validation, metric=protocol.metric)
+        return {
+            "setting": np.broadcast_to(ran.numbers, (len(protocol.seeds), len(grid.names))),
+            "seen": protocol.ndcg(ran, parts.training),
+            "heldout": protocol.ndcg(ran, parts.heldout),
+            **more(np.asarray(ran.states.theta)),
+        }
+
+    found, theta = run.result(f"{step}-unseen", compute), protocol.task.theta
     gains = {
-        "seen": found["seen"] - stage.static(parts.training),
-        "heldout": found["heldout"] - stage.static(parts.heldout),
+        "seen": found["seen"] - protocol.ndcg(theta, parts.training),
+        "heldout": found["heldout"] - protocol.ndcg(theta, parts.heldout),
     }
-    results = {f"{part}/ndcg@{stage.k}": found[part] for part in gains}
+    results = {f"{part}/{protocol.metric}": found[part] for part in gains}
     results |= {f"{part}/gain": gain for part, gain in gains.items()}
     if gains["seen"].mean() > 0:  # of no gain there is no share
         results["heldout/share"] = gains["heldout"] / gains["seen"].mean()
-    return results, setting, found
+    return results, found["setting"], found

@@ -81,7 +81,7 @@ def study(
     make: Callable[..., Learner],
     seeds: range,
 ) -> dict[float, dict[str, np.ndarray]]:
-    """Measures a learner at every rate: moments at the first and the last rows, and what it reaches.
+    """Measures a learner at every rate: moments at the first and last rows, and what it reaches.
 
     Returns:
       rate -> name -> numbers.
@@ -94,7 +94,7 @@ def study(
     for rate in cfg.rates:
         step = f"{name}-{catalogue.size}-{rate:g}"
         world = jr.Environment(noise_rate=rate)
-        stream = {"exposures": cfg.exposures, "seeds": seeds, "chunk": cfg.chunk}
+        stream: dict[str, Any] = {"exposures": cfg.exposures, "seeds": seeds, "chunk": cfg.chunk}
         stream["environment"] = world
 
         def ran(step=step, rate=rate, stream=stream):
@@ -124,7 +124,7 @@ def study(
 
 
 def measure(make: Callable[..., Learner], task: Task, sample: Int[np.ndarray, " n"]) -> Callable:
-    """Returns (thetas [S, I, d], tau, rate) -> bias and variance [S] over the sample, in float64."""
+    """Returns (thetas [S, I, d], tau, rate) -> bias and variance [S] over the sample."""
 
     @jax.jit
     def moments(theta, queries, labels, tau, rate):
