@@ -27,7 +27,7 @@ from omegaconf import DictConfig
 
 from experiments.common.config import cache_folder, plain
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.loading import TextTask, load_task
+from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from jaxret.data.split import own_split
@@ -38,6 +38,7 @@ from jaxret.retrieval import rankgpt
 from jaxret.retrieval.dense import inner_product
 from jaxret.retrieval.retriever import search
 from jaxret.runtime.validate import require
+from jaxret.task import Task
 
 MEASURED = ("ndcg@{k}", "recall@{k}", "recall@1")
 
@@ -45,7 +46,7 @@ MEASURED = ("ndcg@{k}", "recall@{k}", "recall@1")
 @experiment("rankgpt")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Asks, and holds the two orders against each other."""
-    chat, task = chat_of(cfg), drawn(cfg, load_task(cfg))
+    chat, task = chat_of(cfg), drawn(cfg, task_of(cfg))
     retriever = inner_product("first stage", task.theta)
     first = search(retriever, task.queries, cfg.candidates, tie_order=task.tie_order).items
     read = template(cfg.passage)
@@ -100,7 +101,7 @@ def chat_of(cfg: DictConfig) -> Chat:
     return Chat(Endpoint(**plain(cfg.llm)), cache_folder(cfg) / "llm")
 
 
-def drawn(cfg: DictConfig, task: TextTask) -> TextTask:
+def drawn(cfg: DictConfig, task: Task) -> Task:
     """So many queries of the test part."""
     test = own_split(task.dataset, **plain(cfg.split)).test
     rows = np.random.default_rng(cfg.seed).permutation(test)[: cfg.queries]

@@ -21,11 +21,13 @@ chosen on the validation part with the simulated reranker.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 from omegaconf import DictConfig
 
+import jaxret as jr
 from experiments.common.config import cache_folder, learner_grids, plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.figures import accuracy_figure
@@ -37,14 +39,9 @@ from experiments.retrieval.recipes import RERANKERS
 from jaxret.environments.environment import Environment, simulated_reranker
 from jaxret.llm import Chat, Endpoint
 from jaxret.retrieval import selectors
-from jaxret.simulation.choosing import choose
-from jaxret.simulation.engine import Simulation
-from jaxret.simulation.ranker import METRICS, Ranker
-from jaxret.simulation.recording import record
-from jaxret.simulation.selected import simulation_with
-from jaxret.simulation.streams import orders
 from jaxret.types import Selector
 
+METRICS = ("accuracy", "recall@{k}", "ndcg@{k}", "completeness@{k}")
 COLUMNS = ("online/accuracy", "online/last", "final/recall@{k}", "final/ndcg@{k}")
 UNTRAINED = ("none", "simulated", "rankgpt")
 
@@ -55,37 +52,53 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     chat = chat_of(cfg)
     bench = Bench(cfg, run)
     task, seeds = bench.task, range(cfg.seed, cfg.seed + cfg.seeds)
-    parts = bench.masks
-    ranker = Ranker(task, cfg.k)
-    stream = orders(parts.heldout, cfg.exposures, seeds)
+    parts, metrics = bench.masks, [name.format(k=cfg.k) for name in METRICS]
     simulated = Environment(reranker=simulated_reranker(accuracy=cfg.accuracy))
     results: dict[str, np.ndarray] = {}
     curves: dict[str, dict[str, np.ndarray]] = {}
     picks = {name: selector_of(bench, name, cfg, chat) for name in cfg.rerankers}
-    for grid in learner_grids(cfg):
-        given: dict[str, Any] = {"example": grid.settings[0], "chunk": cfg.chunk}
-        one = Simulation(grid.make, task, simulated, seeds=seeds[:1], **given)
-        choosing = orders(parts.validation, 1, seeds[:1])
-        [setting] = choose(
-            run.unit(f"{grid.name}-tuning"),
-            *(grid, one, ranker, choosing),
-            validation=parts.validation,
+
+    def choose(grid):
+        """Chooses a setting on the validation part, with the simulated reranker."""
+        if len(grid.settings) == 1:
+            return {"setting": grid.settings[0]}
+        swept = jr.sweep(
+            grid,
+            task,
+            part=parts.validation,
+            seeds=seeds[:1],
+            environment=simulated,
+            chunk=cfg.chunk,
+            resume=run.resume(f"{grid.name}-choice"),
         )
+        best = swept.best(on=parts.validation, metric=f"ndcg@{cfg.k}")
+        return {"setting": best.numbers[0]}
+
+    def stream(grid, setting, name):
+        """Streams the test queries with a reranker."""
+        ran = jr.simulate(
+            grid._replace(settings=np.tile(setting, (cfg.seeds, 1))),
+            task,
+            part=parts.heldout,
+            exposures=cfg.exposures,
+            seeds=seeds,
+            environment=simulated if name == "simulated" else Environment(),
+            select=picks[name],
+            chunk=cfg.chunk,
+            resume=run.resume(f"{grid.name}-{name}"),
+        )
+        ranked = jr.evaluate(ran, task, metrics, part=parts.heldout)
+        found: dict[str, Any] = {f"final/{metric}": x.values for metric, x in ranked.items()}
+        return found | {"success": ran.trace.success}
+
+    for grid in learner_grids(cfg):
+        setting = run.result(f"{grid.name}-choice", partial(choose, grid))["setting"]
         for name in cfg.rerankers:
-            world = simulated if name == "simulated" else Environment()
-            simulation = simulation_with(picks[name], grid.make, task, world, seeds=seeds, **given)
-            found = record(
-                run.unit(f"{grid.name}-{name}"),
-                simulation,
-                simulation.setting(*setting),
-                stream,
-                finish=lambda states, scores=simulation.scores: {
-                    "final": ranker(states, parts.heldout, scores)
-                },
-            )
-            results |= measured(f"{grid.name}/{name}", found, cfg.k)
-            curves[f"{grid.name}, {name}"] = {"success": found["success"]}
-            print(f"{grid.name}, {name}: {found['success'].mean():.3f} at {grid.said(setting)}")
+            found = run.result(f"{grid.name}-{name}", partial(stream, grid, setting, name))
+            success = found.pop("success")
+            results |= measured(f"{grid.name}/{name}", success, found)
+            curves[f"{grid.name}, {name}"] = {"success": success}
+            print(f"{grid.name}, {name}: {success.mean():.3f} at {grid.said(setting)}")
     run.save_curves(curves)
     accuracy_figure(run, curves)
     if chat is not None:
@@ -122,7 +135,7 @@ def chat_of(cfg: DictConfig) -> Chat | None:
 
 def selector_of(bench: Bench, name: str, cfg: DictConfig, chat: Chat | None) -> Selector | None:
     """Who picks from the slate; None where the environment does."""
-    texts, documents = bench.task.texts, bench.task.documents
+    texts, documents = bench.task.texts or (), bench.task.documents or ()
     if chat is not None and name == "rankgpt":
         return selectors.by_language_model(chat, texts, documents)
     if name in UNTRAINED:
@@ -133,17 +146,16 @@ def selector_of(bench: Bench, name: str, cfg: DictConfig, chat: Chat | None) -> 
     return selectors.pairwise(trained, texts, len(documents))
 
 
-def measured(name: str, found: Mapping[str, np.ndarray], k: int) -> dict[str, np.ndarray]:
-    """Success over the stream and in its last quarter, and the last rankings, as results."""
-    success = found["success"]
+def measured(
+    name: str, success: np.ndarray, ranked: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Names success over the stream and in its last quarter, and the final rankings."""
     last = success[:, -(success.shape[1] // 4) :]
-    results = {
+    return {
         f"{name}/online/accuracy": success.mean(axis=1),
         f"{name}/online/last": last.mean(axis=1),
+        **{f"{name}/{key}": values for key, values in ranked.items()},
     }
-    for i, metric in enumerate(METRICS):
-        results[f"{name}/final/{metric.format(k=k)}"] = found["final"][:, i]
-    return results
 
 
 if __name__ == "__main__":

@@ -40,19 +40,16 @@ import json
 from functools import partial
 from typing import Any
 
-import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxret.data.masks import Masks
-from jaxret.simulation.choosing import choose
-from jaxret.simulation.ranker import METRICS, Ranker
-from jaxret.simulation.recording import record
 from jaxtyping import Bool, Int
 from omegaconf import DictConfig
 
-from experiments.common.config import cache_folder, learner_parts, plain
+import jaxret as jr
+from experiments.common.config import cache_folder, plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.learners import learner_grid
-from experiments.common.loading import TextTask, drawn, encode_dataset, read_dataset
+from experiments.common.loading import drawn, encoder_of, read_dataset
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.multihop import answers, prompts, tasks
@@ -60,15 +57,14 @@ from jaxret.data.dataset import Dataset, select, split_by_group
 from jaxret.data.hops import as_hops, by_evidence, by_plan
 from jaxret.environments.environment import Environment, simulated_reranker
 from jaxret.learners.grid import LearnerGrid
-from jaxret.learners.learner import MapQueries
+from jaxret.learners.learner import map_queries
 from jaxret.llm import Chat, Endpoint
 from jaxret.retrieval.dense import inner_product
 from jaxret.retrieval.retriever import search
 from jaxret.runtime.validate import require
-from jaxret.simulation.engine import Simulation
-from jaxret.simulation.selected import SelectedSimulation
-from jaxret.simulation.streams import orders
+from jaxret.task import encoded
 
+METRICS = ("accuracy", "recall@{k}", "ndcg@{k}")  # completeness is a matter of tasks
 COLUMNS = ("online/accuracy", "online/found", "online/last", "online/complete")
 COLUMNS += ("final/recall@{k}", "final/ndcg@{k}", "final/complete@{k}", "answer/exact")
 JUDGES = {"llm": prompts.by_judge, "llm_each": prompts.by_fit}  # of all shown, or one by one
@@ -82,36 +78,46 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     whole, right = read_dataset(cfg), answers.gold(cfg)
     answers.refuse_unknown(right, whole.query_ids)
     dataset, hops = planned(cfg, drawn(whole, cfg.tasks, cfg.seed), chat, run)
-    parts, task = split(hops, cfg.validation, cfg.seed), encode_dataset(cfg, hops)
-    streamed, everything = parts.training, np.ones(len(hops.queries), bool)
+    encoder, cache = encoder_of(cfg.encoder), cache_folder(cfg)
+    task = encoded(hops, encoder, document=cfg.document, cache=cache)
+    print(hops.summary(), flush=True)
+    validation = validation_of(hops, cfg.validation, cfg.seed)
+    streamed, metrics = ~validation, [name.format(k=cfg.k) for name in METRICS]
     labels, groups = hops.labels[streamed], hops.groups[streamed]
-    seeds, ranker = range(cfg.seed, cfg.seed + cfg.seeds), Ranker(task, cfg.k)
-    stream = orders(streamed, cfg.exposures, seeds, hops.groups)
-    choosing = orders(everything, cfg.exposures, seeds, hops.groups)
-    given: dict[str, Any] = {"seeds": seeds, "chunk": cfg.chunk}
+    seeds = range(cfg.seed, cfg.seed + cfg.seeds)
+    stream: dict[str, Any] = {"exposures": cfg.exposures, "hops": True, "seeds": seeds}
+    stream |= {"environment": judge, "chunk": cfg.chunk}
+    select_item = None
+    if chat is not None and cfg.judge in JUDGES:
+        texts, documents = task.texts or (), task.documents or ()
+        select_item = JUDGES[cfg.judge](chat, texts, documents, own_bit=cfg.bit == "judge")
+
+    def learn(grid):
+        """Chooses a setting by the gold judge, streams, and ranks."""
+        name, at = grid.name, grid._replace(settings=np.repeat(grid.settings[:1], len(seeds), 0))
+        if len(grid.settings) > 1:
+            swept = jr.sweep(grid, task, resume=run.resume(name, "choice"), **stream)
+            best = swept.best(on=validation, metric=f"ndcg@{cfg.k}")
+            at = grid._replace(settings=best.numbers)
+        resume = run.resume(name, "online")
+        ran = jr.simulate(at, task, part=streamed, select=select_item, resume=resume, **stream)
+        ranked = jr.evaluate(ran, task, metrics, part=streamed)
+        return {
+            **{key: getattr(ran.trace, key) for key in ("success", "reward", "item")},
+            **{f"final/{metric}": x.values for metric, x in ranked.items()},
+            "order": ran.order,
+            "items": first_items(ran, streamed, cfg.k),
+            "setting": at.settings,
+        }
+
     results = {"hops": np.array([len(hops.queries) / len(dataset.queries)])}
     curves: dict[str, dict[str, np.ndarray]] = {}
     said: list[dict[str, Any]] = []
     only = None if cfg.gold_answers is None else right
     for grid in grids_of(cfg):
         name = grid.name
-        given["example"] = grid.settings[0]
-        simulation = Simulation(grid.make, task, judge, **given)
-        setting = choose(
-            run.unit(f"{name}-choice"),
-            *(grid, simulation, ranker, choosing),
-            validation=parts.validation,
-        )
-        if chat is not None and cfg.judge in JUDGES:
-            judge_of, own_bit = JUDGES[cfg.judge], cfg.bit == "judge"
-            select = judge_of(chat, task.texts, task.documents, own_bit=own_bit)
-            simulation = SelectedSimulation(grid.make, task, judge, select=select, **given)
-
-        def finish(states, scores=simulation.scores, mapped=simulation.map_queries):
-            items = first_items(task, states, mapped, streamed, cfg.k)
-            return {"final": ranker(states, streamed, scores), "items": items}
-
-        online = record(run.unit(f"{name}-online"), simulation, setting, stream, finish)
+        online = run.result(name, partial(learn, grid))
+        setting = online["setting"]
         shares = tasks.by_visit(online, hops)
         final = np.stack([tasks.found(items, labels, groups) for items in online["items"]])
         ours = tasks.measured(online, shares, hops) | {
@@ -119,11 +125,10 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
             f"final/complete@{cfg.k}": (final == 1).mean(axis=1),
             **{f"online/{number}": x for number, x in grid.columns(setting).items()},
         }
-        for i, metric in enumerate(METRICS[:3]):  # completeness is a matter of tasks
-            ours[f"final/{metric.format(k=cfg.k)}"] = online["final"][:, i]
+        ours |= {f"final/{metric}": online[f"final/{metric}"] for metric in metrics}
         if chat is not None and cfg.answers:
             lines = answers.answer(
-                run, chat, name, dataset, task.documents, online["items"], groups, only
+                run, chat, name, dataset, task.documents or (), online["items"], groups, only
             )
             ours |= answers.scores(lines, right)
             said += lines
@@ -171,11 +176,8 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 def grids_of(cfg: DictConfig) -> list[LearnerGrid]:
     """The learners, each showing k documents."""
-    specs = learner_parts(cfg)
-    for spec in specs.values():
-        policy = spec["policy"] if isinstance(spec["policy"], dict) else {"name": spec["policy"]}
-        spec["policy"] = policy | {"k": cfg.k}
-    return [learner_grid(name, spec) for name, spec in specs.items()]
+    specs = plain(cfg.learners)
+    return [learner_grid(name, spec | {"k": cfg.k}) for name, spec in specs.items()]
 
 
 def chat_of(cfg: DictConfig) -> Chat | None:
@@ -211,23 +213,20 @@ def planned(
     return dataset, as_hops(dataset)
 
 
-def split(hops: Dataset, validation: float, seed: int) -> Masks:
-    """By task: the validation part and the rest, which is streamed."""
-    chosen, rest = split_by_group(hops.groups, (validation, 1 - validation), seed)
-    masks = (np.isin(np.arange(len(hops.queries)), some) for some in (chosen, rest, rest))
-    return Masks(*masks)
+def validation_of(hops: Dataset, share: float, seed: int) -> Bool[np.ndarray, " N"]:
+    """Draws the hops that choose settings, by task; the others are streamed."""
+    chosen, _ = split_by_group(hops.groups, (share, 1 - share), seed)
+    return np.isin(np.arange(len(hops.queries)), chosen)
 
 
-def first_items(
-    task: TextTask, states: Any, mapped: MapQueries | None, part: Bool[np.ndarray, " N"], k: int
-) -> Int[np.ndarray, "S n k"]:
-    """The k best items of a part of the hops by the embeddings of each seed."""
-    lists = []
-    for seed in range(len(states.theta)):
-        state = jax.tree.map(lambda x, seed=seed: x[seed], states)
-        vectors = task.queries[part] if mapped is None else mapped(state, task.queries[part])
+def first_items(run: jr.Run, part: Bool[np.ndarray, " N"], k: int) -> Int[np.ndarray, "S n k"]:
+    """Returns the k best items of a part of the hops by the embeddings of each seed."""
+    lists, queries = [], jnp.asarray(run.task.queries[part])
+    for seed in run.seeds:
+        state = run.state(seed)
+        vectors = np.asarray(map_queries(run.learner_of(seed), state, queries))
         retriever = inner_product("final embeddings", state.theta)
-        ranking = search(retriever, vectors, k, tie_order=task.tie_order, progress=False)
+        ranking = search(retriever, vectors, k, tie_order=run.task.tie_order, progress=False)
         lists.append(ranking.items)
     return np.stack(lists)
 

@@ -36,7 +36,7 @@ def by_visit(online: Mapping[str, np.ndarray], hops: Dataset) -> Float[np.ndarra
     """What each visit of a task found: its labels that were used at a hop which wanted them.
 
     Args:
-      online: ``order``, ``item`` and ``success``, [S, T], of `jaxret.simulation.recording.record`.
+      online: ``order``, ``item`` and ``success``, [S, T], of a run.
       hops: those of a task stand together and in one group.
     """
     begins = numbers(hops.groups) == 0
