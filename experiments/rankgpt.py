@@ -103,6 +103,7 @@ def chat_of(cfg: DictConfig) -> Chat:
 
 def drawn(cfg: DictConfig, task: Task) -> Task:
     """So many queries of the test part."""
+    assert task.dataset is not None
     test = own_split(task.dataset, **plain(cfg.split)).test
     rows = np.random.default_rng(cfg.seed).permutation(test)[: cfg.queries]
     return task.select(np.sort(rows))

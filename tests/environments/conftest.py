@@ -57,7 +57,7 @@ def make_scribe(capacity: int, *, spy=lambda feedback: None) -> Learner:
         new = state._replace(extra=Told(told.count + 1, *lists))
         return where_observed(feedback, state, new)
 
-    return inner._replace(name="scribe", init=init, update=update, rule=None, relearn=None)
+    return inner._replace(name="scribe", init=init, update=update)
 
 
 def make_stream(task: jr.Task, order) -> Stream:

@@ -283,7 +283,7 @@ def test_an_effect_in_one_file_runs_in_every_form(form):
         next_label=jnp.asarray(np.roll(np.arange(12), -1)),
     )
     effect = jax.tree.map(jnp.asarray, effect)
-    learner = jr.frozen() if form != "scan" else jr.frozen()._replace(rule=None)
+    learner = jr.frozen() if form != "scan" else jr.frozen()._replace(structure=None)
     devices = 8 if form.startswith("mesh") else None
     world = Environment(effects=(effect,))
     run = jr.simulate(learner, task, exposures=3, environment=world, devices=devices)

@@ -20,7 +20,7 @@ from jaxret.environments.interventions import learner_state
 from jaxret.runtime.checkpoint import Interrupted
 from jaxret.simulation.blocked.simulate import simulate_blocked
 from jaxret.simulation.engine import Simulation
-from jaxret.simulation.scan import learn, scan_rounds, show_slate
+from jaxret.simulation.scan import learn, scan_rounds, show
 from jaxret.types import Stream
 
 ROUNDS, LONGEST = 600, 7
@@ -48,7 +48,7 @@ def rounds(task, scribe):
     @jax.jit
     def play(state):
         def one(state, query):
-            slate = show_slate(learner, state, world, stream, query, KEY)
+            slate = show(learner, state, world, stream, query, KEY)
             state, trace = learn(learner, state, world, stream, query, KEY, slate)
             return state, (trace, state.extra.extra.count, state.t, state.extra.t)
 
@@ -117,7 +117,7 @@ def test_a_learner_moves_from_where_it_is_when_the_answer_comes(task, preset):
             _, then = heapq.heappop(under_way)
             query = run.order[0][then]
             line = (run.trace.item[0, then], run.trace.propensity[0, then])
-            labels = task.labels[query] if learner.oracle else None
+            labels = task.labels[query] if learner.facts.oracle else None
             answer = jr.Feedback(run.trace.reward[0, then], True, labels)
             state = update(state, task.queries[query], jr.Choice(*line), answer)
     np.testing.assert_allclose(run.states.theta[0], state.theta, atol=1e-5)
@@ -344,7 +344,7 @@ def test_effects_without_consequences_leave_the_plain_run(sixteen):
         ),
         restart=interventions.restart_from_snapshot(saved=9, at=1000),
     )
-    learner = jr.greedy(tau=0.2, eta=0.05)._replace(rule=None)  # the scan, for both
+    learner = jr.greedy(tau=0.2, eta=0.05)._replace(structure=None)  # the scan, for both
     runs = [
         jr.simulate(learner, sixteen, exposures=2, seeds=2, environment=world)
         for world in (Environment(), nothing)
@@ -427,7 +427,7 @@ def test_no_effect_hands_labels_to_a_learner_that_learns_from_bits(sixteen, all_
         told.append(feedback.labels is None)
         return inner.update(state, query, choice, feedback)
 
-    learner = inner._replace(update=update, rule=None)
+    learner = inner._replace(update=update)
     world = all_effects
     simulation = Simulation(lambda: learner, sixteen, world, seeds=[0])
     simulation.fingerprint(np.zeros((1, 0)), np.zeros((1, 3), int))  # traces a round

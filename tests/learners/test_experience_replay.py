@@ -8,12 +8,9 @@ import numpy as np
 import pytest
 
 from jaxret.learners import adamw, presets
-from jaxret.learners.wrappers import (
-    draw_key,
-    with_experience_replay,
-    with_preconditioner,
-    with_query_map,
-)
+from jaxret.learners.rank_one import relearn, rule_of
+from jaxret.learners.replay import with_experience_replay
+from jaxret.learners.wrappers import draw_key, with_preconditioner, with_query_map
 from jaxret.rules import preconditioners, projections, query_maps
 from jaxret.testing import check_learner
 from jaxret.types import Choice, Feedback
@@ -85,7 +82,7 @@ def test_one_past_round_is_the_update_itself(query_map):
     for query, choice, reward in rounds(3):
         new = learn(inner, state, query, choice, reward)
         one = jax.tree.map(lambda x: x[None], (query, choice, jnp.asarray(reward)))
-        old = compiled(inner.relearn)(state, *one, jnp.ones(1))
+        old = compiled(partial(relearn, rule_of(inner)))(state, *one, jnp.ones(1))
         assert old.t == state.t
         for ours, theirs in zip(
             jax.tree.leaves(old._replace(t=new.t)), jax.tree.leaves(new), strict=True

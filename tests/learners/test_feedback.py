@@ -11,16 +11,12 @@ import pytest
 from jaxret.environments.environment import Environment
 from jaxret.learners import presets, registry
 from jaxret.learners.rank_one import coefficients, rank_one
-from jaxret.learners.wrappers import (
-    with_experience_replay,
-    with_exploration,
-    with_preconditioner,
-    with_query_map,
-)
+from jaxret.learners.replay import with_experience_replay
+from jaxret.learners.wrappers import with_exploration, with_preconditioner, with_query_map
 from jaxret.rules import estimators, policies, projections
 from jaxret.simulation.blocked import rank_one as block
 from jaxret.simulation.blocked.simulate import simulate_blocked
-from jaxret.simulation.scan import learn, scan_rounds, show_slate
+from jaxret.simulation.scan import learn, scan_rounds, show
 from jaxret.types import Choice, Feedback
 
 LOGITS = np.array([0.3, -np.inf, 1.2, 0.0, -0.7])
@@ -144,7 +140,7 @@ def compiled(update):
 def go_on(rule, state, rounds, observed=True):
     for query, choice, reward, labels in rounds:
         feedback = Feedback(
-            jnp.asarray(reward), jnp.asarray(observed), labels if rule.oracle else None
+            jnp.asarray(reward), jnp.asarray(observed), labels if rule.facts.oracle else None
         )
         state = compiled(rule.update)(state, query, choice, feedback)
     return state
@@ -221,18 +217,18 @@ def test_labels_are_given_to_oracles_alone(problem, rule):
     jax.eval_shape(partial(scan_rounds, rule), state, world, stream, key)
     scanned = len(given)
     query = jnp.asarray(0)
-    slate = show_slate(rule, state, world, stream, query, key)
+    slate = show(rule, state, world, stream, query, key)
     jax.eval_shape(partial(learn, rule, position=0), state, world, stream, query, key, slate)
     assert len(given) > scanned > 0
-    assert [labels is not None for labels in given] == [rule.oracle] * len(given)
+    assert [labels is not None for labels in given] == [rule.facts.oracle] * len(given)
 
 
 def test_wrappers_pass_on_who_is_an_oracle():
-    assert [rule.name for rule in EVERYONE if rule.oracle] == [
+    assert [rule.name for rule in EVERYONE if rule.facts.oracle] == [
         "full_information",
         "full_information+linear",
     ]
-    assert all(rule.oracle for rule in WRAPPED_ORACLES)
+    assert all(rule.facts.oracle for rule in WRAPPED_ORACLES)
 
 
 def test_an_estimator_that_learns_from_bits_is_given_no_target(problem):
@@ -272,13 +268,13 @@ def test_nor_does_the_blocked_form_give_them_to_others(problem, monkeypatch, rul
     run = partial(simulate_blocked, rule, block=16)
     jax.eval_shape(run, rule.init(*catalogue), Environment(), stream, jax.random.key(0))
     assert given
-    assert [labels is not None for labels in given] == [rule.oracle] * len(given)
+    assert [labels is not None for labels in given] == [rule.facts.oracle] * len(given)
 
 
 def test_a_learner_without_a_softmax_runs_and_is_measured_as_unknown(problem):
     catalogue, stream = problem(times=1)
     rule = presets.greedy(**STEPS, projection=projections.none())
-    mute = rule._replace(logits=None, rule=None)
+    mute = rule._replace(logits=None)
     key = jax.random.key(0)
     trace = scan_rounds(mute, mute.init(*catalogue), Environment(), stream, key)[1]
     plain = scan_rounds(rule, rule.init(*catalogue), Environment(), stream, key)[1]

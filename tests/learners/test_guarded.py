@@ -9,7 +9,7 @@ import pytest
 
 import jaxret as jr
 from jaxret.environments import interventions
-from jaxret.learners.learner import Learner
+from jaxret.learners.learner import Learner, change_rows
 from jaxret.rules import projections
 from jaxret.testing import check_learner
 from jaxret.types import Choice, Feedback
@@ -22,7 +22,7 @@ def contrarian() -> Learner:
     """Shows the worst tool of all, by the documents, and learns nothing."""
     inner = jr.frozen()
     start = lambda theta, available=None: inner.init(-theta, available)  # noqa: E731
-    return inner._replace(name="contrarian", init=start, rule=None)
+    return inner._replace(name="contrarian", init=start)
 
 
 def make_world(static: float, other: float, queries: int, seed: int = 0) -> jr.Task:
@@ -152,7 +152,7 @@ def test_tools_are_shown_as_often_as_the_exact_propensities_say(inner):
     static = np.where(here, theta @ query, -np.inf).argmax()
     exact = (1 - epsilon) * own + epsilon * (np.arange(5) == static)
     query = jnp.asarray(query, jnp.float32)
-    np.testing.assert_allclose(guard.chances(state, query), exact, atol=1e-6)
+    np.testing.assert_allclose(guard.probabilities(state, query), exact, atol=1e-6)
     keys = jax.random.split(jax.random.key(7), draws)
     slates = jax.jit(jax.vmap(lambda key: guard.act(state, query, key)))(keys)
     items = np.asarray(slates.items)[:, 0]
@@ -160,7 +160,7 @@ def test_tools_are_shown_as_often_as_the_exact_propensities_say(inner):
     often = np.bincount(items, minlength=5) / draws
     assert (np.abs(often - exact) <= 4.5 * np.sqrt(exact * (1 - exact) / draws) + 1e-9).all()
     stopped = state._replace(extra=state.extra._replace(stopped=jnp.asarray(True)))
-    np.testing.assert_allclose(guard.chances(stopped, query), np.arange(5) == static)
+    np.testing.assert_allclose(guard.probabilities(stopped, query), np.arange(5) == static)
 
 
 def test_a_learner_that_harms_must_go_and_static_retrieval_serves_for_ever():
@@ -196,7 +196,7 @@ def test_a_learner_that_had_to_go_stays_away_whatever_late_answers_say():
     after = guard.update(state._replace(extra=gone), query, late, Feedback(jnp.asarray(1.0)))
     assert after.extra.bound == 39.5
     assert after.extra.stopped
-    assert guard.chances(after, query)[0] == 1
+    assert guard.probabilities(after, query)[0] == 1
 
 
 def test_a_learner_that_helps_stays_and_costs_a_share_of_what_it_earns():
@@ -245,7 +245,7 @@ def test_of_answers_that_come_late_those_under_way_may_be_lost_besides(optimised
 
 def test_what_is_rewritten_is_rewritten_for_static_retrieval_too():
     guard = jr.guarded(jr.greedy(projection=projections.none()), 40)
-    state = guard.over_rows(guard.init(jnp.eye(3)), lambda rows: 2 * rows)
+    state = change_rows(guard, guard.init(jnp.eye(3)), lambda rows: 2 * rows)
     np.testing.assert_array_equal(state.theta, 2 * np.eye(3))
     np.testing.assert_array_equal(state.extra.static, 2 * np.eye(3))
 

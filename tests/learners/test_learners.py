@@ -7,9 +7,10 @@ import pytest
 
 from jaxret.learners import presets, rank_one
 from jaxret.learners.bandits.perceptrons import banditron
-from jaxret.learners.learner import Learner, where_observed
+from jaxret.learners.learner import Facts, Learner, where_observed
 from jaxret.learners.rank_one import coefficients
-from jaxret.learners.wrappers import with_experience_replay, with_query_map
+from jaxret.learners.replay import with_experience_replay
+from jaxret.learners.wrappers import with_query_map
 from jaxret.rules import estimators, policies, projections, query_maps, schedules
 from jaxret.runtime import sharding
 from jaxret.simulation.trace import measure
@@ -42,7 +43,7 @@ def shared_map(*, tau: float, eta: float) -> Learner:
         matrix = state.extra - eta / tau * jnp.outer(state.theta.T @ c, query)
         return where_observed(feedback, state, state._replace(extra=matrix))
 
-    return Learner("shared_map", init, act, update, logits, scores)
+    return Learner("shared_map", init, act, update, scores, logits)
 
 
 LEARNERS = [
@@ -76,13 +77,13 @@ GREEDY = presets.greedy(**STEPS)
 MAPPED_ORACLE = with_query_map(presets.full_information(**STEPS), rate=0.5)
 
 
-def altered(change, rule=ORAG.rule):
-    """ORAG whose update changes the state once more; ``rule=None`` admits that it does."""
+def altered(change, structure=ORAG.structure):
+    """ORAG whose update changes the state once more; ``structure=None`` admits that it does."""
 
     def update(state, query, choice, feedback):
         return change(ORAG.update(state, query, choice, feedback), feedback.observed)
 
-    return ORAG._replace(update=update, rule=rule)
+    return ORAG._replace(update=update, structure=structure)
 
 
 def shrunk(state, where):
@@ -117,8 +118,30 @@ def blind_act(state, q, key):
     return policies.softmax().show(key, state.theta @ q / 0.2, None)
 
 
+def halved(inner):
+    """States half of the probability with which it shows an item."""
+
+    def act(state, q, key):
+        slate = inner.act(state, q, key)
+        return slate._replace(propensity=slate.propensity / 2)
+
+    return inner._replace(act=act)
+
+
+def even(inner):
+    """Says that it shows every item with the same probability."""
+
+    def probabilities(state, q):
+        return state.available / state.available.sum()
+
+    return inner._replace(probabilities=probabilities)
+
+
 overconfident = estimators.implicit_exploration(gamma=1e-3)._replace(unbiased=True)
 BROKEN = {
+    "with a mean propensity of": halved(ORAG),
+    "with a mean propensity of 0.5": halved(GREEDY),
+    "Learner.probabilities says": even(ORAG),
     "update turns a state": altered(lambda s, _: s._replace(theta=s.theta.astype(jnp.float16))),
     "was compiled 2 times": altered(lambda s, _: s._replace(t=jnp.where(s.t > 0, 1, 2))),
     "update turns t = 0 into 0": altered(lambda s, _: s._replace(t=jnp.zeros_like(s.t))),
@@ -129,11 +152,11 @@ BROKEN = {
     "learner 'greedy.replay.labels': update reads labels": with_labels_read(
         with_experience_replay(GREEDY, capacity=9)
     ),
-    "oracle=False with an estimator that says bandit=False": MAPPED_ORACLE._replace(oracle=False),
-    "a round without an answer moves the state": with_no_answer_taken_for_a_failure(ORAG),
-    "claims no bias and is off by": estimating(overconfident),
-    "absent tools were chosen in": ORAG._replace(act=blind_act),
-    "rows of absent tools moved by": altered(shrunk, None),
+    "oracle=False with an estimator that says bandit=False": MAPPED_ORACLE._replace(facts=Facts()),
+    "a round without feedback moves the state": with_no_answer_taken_for_a_failure(ORAG),
+    "claims no bias and has one of": estimating(overconfident),
+    "absent items were shown in": ORAG._replace(act=blind_act),
+    "rows of absent items moved by": altered(shrunk, None),
     "blocked form and the plain scan": altered(
         lambda s, heard: shrunk(s, heard & s.available[:, None])
     ),
@@ -147,6 +170,16 @@ BROKEN = {
 def test_a_broken_promise_is_named(sentence):
     with pytest.raises(AssertionError, match=sentence):
         check_learner(BROKEN[sentence])
+
+
+def test_a_copy_with_another_function_is_no_longer_what_its_structure_says():
+    greedy = presets.greedy()
+    assert greedy._replace(name="mine").structure is greedy.structure
+    for name in ("init", "act", "update", "scores", "logits", "probabilities"):
+        copy = greedy._replace(**{name: getattr(greedy, name)})
+        assert (copy.structure, copy.facts.origin) == (None, None), name
+    kept = greedy._replace(init=greedy.init, structure=greedy.structure)
+    assert kept.structure is greedy.structure
 
 
 def start(rule, available=(True, True, True)):

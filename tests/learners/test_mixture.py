@@ -124,7 +124,6 @@ def test_an_expert_that_is_always_wrong_loses_its_weight(task):
         learner = jr.frozen(tau=tau)
         return learner._replace(
             name="backwards",
-            rule=None,
             logits=lambda state, query: -learner.logits(state, query),
         )
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from jaxret.learners import names, registry
+from jaxret.learners import registry
 
 # The paper's have no projection; a bound of another wants a convex set.
 ELSEWHERE = {"frozen": "none", "paper_sgd": "none", "paper_adamw": "none", "gaptron": "ball"}
@@ -21,13 +21,13 @@ def test_every_argument_has_a_default_and_the_learner_bears_its_name(name):
 
 @pytest.mark.parametrize("name", registry.factories())
 def test_rows_lie_on_the_sphere_where_nobody_says_otherwise(name):
-    rule = registry.factories()[name]().rule
+    rule = rule_of(registry.factories()[name]())
     if rule is not None:
         assert rule.projection.name == ELSEWHERE.get(name, "sphere")
 
 
 def test_all_are_listed_with_one_line_each():
-    lines = names.learners()
+    lines = registry.learners()
     assert list(lines) == list(registry.factories())
     assert all(line.endswith((".", ":")) and len(line) > 20 for line in lines.values()), lines
 
@@ -39,7 +39,7 @@ def test_a_learner_can_be_a_static_argument_of_a_compiled_function(name):
     number = next(one.name for one in arguments if isinstance(one.default, float))
     learner = make(**{number: 0.1})
     assert hash(learner) == hash(learner._replace())
-    preset, settings = learner.origin
+    preset, settings = learner.facts.origin
     assert preset == name
     assert json.loads(settings) == {number: 0.1}
-    assert registry.remade(name, learner.origin).origin == learner.origin
+    assert registry.made_again(name, learner.facts.origin).facts.origin == learner.facts.origin

@@ -10,13 +10,15 @@ import pytest
 from jaxret.environments.environment import Environment, simulated_reranker
 from jaxret.environments.feedback import Censoring
 from jaxret.learners import presets
-from jaxret.learners.learner import Replay
-from jaxret.learners.wrappers import (
+from jaxret.learners.replay import (
+    Replay,
+    ReplayBuffer,
+    Rewards,
+    push_block,
+    sample_block,
     with_experience_replay,
-    with_exploration,
-    with_preconditioner,
-    with_query_map,
 )
+from jaxret.learners.wrappers import with_exploration, with_preconditioner, with_query_map
 from jaxret.rules import preconditioners, projections, query_maps, schedules
 from jaxret.simulation.blocked.simulate import has_blocked_form, simulate_blocked
 from jaxret.simulation.scan import scan_rounds
@@ -84,17 +86,17 @@ def test_a_run_cut_anywhere_goes_on(problem, cut):
 
 def test_a_ring_by_hand():
     """C = 3, two rounds behind it; a block of which the middle three are rounds."""
-    replay = Replay(GREEDY.rule, per_round=50, capacity=3, seed=0)
+    replay = Replay(GREEDY.structure, per_round=50, capacity=3, seed=0)
     past, queries = jnp.array([[10.0], [11.0], [0.0]]), jnp.arange(5.0)[:, None]
     real, t = jnp.array([False, True, True, True, False]), jnp.array([7, 7, 8, 9, 10])
-    slots, old = replay.drawn(replay, past, jnp.asarray(2), t, real, queries)
+    slots, old = sample_block(replay, past, jnp.asarray(2), t, real, queries)
     assert slots.own[1:4].tolist() == [2, 0, 1]
     rings = {1: [10.0, 11.0, 1.0], 2: [2.0, 11.0, 1.0], 3: [2.0, 3.0, 1.0]}
     for place, ring in rings.items():
         assert set(slots.drawn[place].tolist()) == {0, 1, 2}
         np.testing.assert_array_equal(old[place, :, 0], np.array(ring)[slots.drawn[place]])
-    bits = replay.Bits(*jnp.zeros((3, 3)))
-    after, count = replay.remembered(replay.Past(past, *bits), bits, jnp.asarray(2), real, queries)
+    bits = Rewards(*jnp.zeros((3, 3)))
+    after, count = push_block(ReplayBuffer(past, *bits), bits, jnp.asarray(2), real, queries)
     assert (after.query[:, 0].tolist(), int(count)) == (rings[3], 5)
 
 
@@ -102,7 +104,7 @@ def test_who_has_a_blocked_form():
     silent = Environment(censoring=Censoring(after_success=0.5, after_failure=0.5))
     for rule in RULES.values():
         assert has_blocked_form(rule, Environment())
-        assert has_blocked_form(rule, silent) == (rule.replay is None)
+        assert has_blocked_form(rule, silent) == (not isinstance(rule.structure, Replay))
     exploring = with_exploration(RULES["replayed"], 0.1)  # wrapped around what replays
     for rule in (exploring, presets.whitened(), presets.mapped(), presets.mapped_replayed()):
         assert not has_blocked_form(rule, Environment())

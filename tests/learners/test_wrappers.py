@@ -7,12 +7,9 @@ import pytest
 
 from jaxret.environments.environment import Environment
 from jaxret.learners import adamw, presets
-from jaxret.learners.wrappers import (
-    with_experience_replay,
-    with_exploration,
-    with_preconditioner,
-    with_query_map,
-)
+from jaxret.learners.rank_one import rule_of
+from jaxret.learners.replay import with_experience_replay
+from jaxret.learners.wrappers import with_exploration, with_preconditioner, with_query_map
 from jaxret.rules import policies, preconditioners, projections
 from jaxret.rules.query_maps import QueryMap
 from jaxret.simulation.scan import scan_rounds
@@ -49,7 +46,7 @@ def test_exploration_shows_tools_as_often_as_its_exact_propensities_say(inner, i
     z = np.asarray(rule.logits(state, query), np.float64)
     assert (np.isfinite(z) == HERE).all()
     exact = (1 - EPSILON) * inner_chance(z) + EPSILON * HERE / 4  # four tools are there
-    np.testing.assert_allclose(rule.chances(state, query), exact, atol=1e-6)
+    np.testing.assert_allclose(rule.probabilities(state, query), exact, atol=1e-6)
     keys = jax.random.split(jax.random.key(7), DRAWS)
     slates = jax.jit(jax.vmap(lambda key: rule.act(state, query, key)))(keys)
     items = np.asarray(slates.items)[:, 0]
@@ -72,7 +69,7 @@ def test_exploration_shows_tools_as_often_as_its_exact_propensities_say(inner, i
 )
 def test_exploring_learners_keep_the_common_promises(inner):
     rule = with_exploration(inner, EPSILON)
-    blocked = rule.rule is not None and rule.rule.blocked
+    blocked = rule_of(rule) is not None and rule_of(rule).blocked
     assert blocked == (inner.name != "mapped_replayed")
     check_learner(rule)
 
@@ -130,11 +127,14 @@ ADAMW = adamw.minibatch_adamw(tau=1.0, eta=1e-5)
             lambda: with_preconditioner(presets.row_steps(), preconditioners.by_row()),
             "'row_steps' already has the preconditioner 'by_row': give one",
         ),
-        (lambda: with_experience_replay(REPLAYED), "'greedy.replay' cannot learn from past bits"),
+        (
+            lambda: with_experience_replay(REPLAYED),
+            "'greedy.replay' is not rank one: experience replay needs",
+        ),
         (lambda: with_exploration(SLATES), "policy 'greedy' with k=2 does not say with which"),
         (
             lambda: with_exploration(with_experience_replay(SLATES)),
-            "learner 'greedy.replay' does not say with which chance it shows each item",
+            "learner 'greedy.replay' does not give the probability of each item",
         ),
         (lambda: with_exploration(GREEDY, 1.5), r"epsilon must be in \[0, 1\], got 1.5"),
         (lambda: policies.exploring(policies.greedy(), epsilon=-1.0), "epsilon must be in"),

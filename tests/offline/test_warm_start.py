@@ -33,7 +33,7 @@ def served(request, tmp_path_factory):
 def by_hand(learner, log):
     """Round by round: the chances before each, and the last state."""
     state, chances = learner.init(jnp.asarray(TASK.theta)), []
-    update, chance = jax.jit(learner.update), jax.jit(learner.chances)
+    update, chance = jax.jit(learner.update), jax.jit(learner.probabilities)
     for t in range(log.rounds):
         query = jnp.asarray(log.query[t])
         chances.append(np.asarray(chance(state, query)))
@@ -84,7 +84,7 @@ def test_a_learner_that_served_without_learning_is_gone_through_without(served):
     learner, _, log = served
     still = log._replace(version=np.full(300, 7))
     state = learner.init(jnp.asarray(TASK.theta))
-    chances = np.stack([np.asarray(learner.chances(state, q)) for q in log.query[:20]])
+    chances = np.stack([np.asarray(learner.probabilities(state, q)) for q in log.query[:20]])
     first = take(still, slice(0, 20))
     own = chances[np.arange(20), first.item]
     known = with_chances(first._replace(by_place=own[:, None]), jr.Snapshot(learner, state))

@@ -76,7 +76,9 @@ def test_rankings_and_logits_are_of_the_mapped_query(problem):
     rule = with_query_map(TEACHER, query_maps.linear(rate=1.0))
     state = taught(rule, rule.init(theta, jnp.arange(7) != 6), queries[0], 5)
     mapped = np.stack([q + state.extra[0] @ q for q in queries])
-    np.testing.assert_allclose(rule.rule.query_map.apply(state.extra[0], queries), mapped, 1e-5)
+    np.testing.assert_allclose(
+        rule.structure.query_map.apply(state.extra[0], queries), mapped, 1e-5
+    )
     expected = mapped @ np.asarray(state.theta).T
     scores = np.asarray(rule.scores(state, queries))
     np.testing.assert_allclose(scores[:, :6], expected[:, :6], rtol=1e-5, atol=1e-6)
@@ -93,7 +95,7 @@ def test_a_mean_centred_map_takes_out_the_mean_of_the_queries_before(problem):
     for query in queries[:3]:
         state = taught(rule, state, query, 5)
     expected = queries - 0.5 * queries[:3].sum(axis=0)[None] / (3 + 2.0)
-    mapped = rule.rule.query_map.apply(state.extra[0], queries)
+    mapped = rule.structure.query_map.apply(state.extra[0], queries)
     np.testing.assert_allclose(mapped, expected, atol=1e-6)
 
 

@@ -27,7 +27,7 @@ def test_propensities_are_those_of_the_enumeration(small, learner, k):
     task = small(items=6)
     index = jr.Index(learner, task)
     query = task.queries[0]
-    chances = np.asarray(learner.chances(index.state, jnp.asarray(query)), np.float64)
+    chances = np.asarray(learner.probabilities(index.state, jnp.asarray(query)), np.float64)
     best_first = np.argsort(-(task.theta @ query), kind="stable")
     listed = np.zeros(6)
     for first in range(6):

@@ -92,6 +92,6 @@ def test_blocks_that_do_not_fit_are_refused(problem, changes, message):
 
 def test_a_learner_that_is_not_rank_one_is_sent_to_the_plain_scan(problem):
     catalogue, stream = problem()
-    other = ORAG._replace(name="other", rule=None)
+    other = ORAG._replace(name="other", structure=None)
     with pytest.raises(ValueError, match="'other' has no blocked form: use scan_rounds"):
         simulate_blocked(other, ORAG.init(*catalogue), Environment(), stream, jax.random.key(0))

@@ -130,7 +130,9 @@ def test_a_round_sends_a_few_scalars_between_devices(problem, rule, tile):
     program = jax.jit(lambda s: run(rule, s, world, stream, KEY())).lower(rule.init(*catalogue))
     sent = elements_sent(program.compile(), devices=8)
     assert len(sent) >= 3  # a maximum, sums, the chosen entry
-    few = 8 * rule.rule.policy.k * tile  # 1024 rows lie on a device: no vector of them would pass
+    few = (
+        8 * rule.structure.policy.k * tile
+    )  # 1024 rows lie on a device: no vector of them would pass
     assert max(count for _, count in sent) <= few, sent
 
 

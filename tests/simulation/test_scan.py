@@ -7,7 +7,7 @@ import numpy as np
 from jaxret.environments.environment import Environment
 from jaxret.learners import presets
 from jaxret.rules import projections
-from jaxret.simulation.scan import learn, scan_rounds, show_slate
+from jaxret.simulation.scan import learn, scan_rounds, show
 from jaxret.types import Stream
 
 RULE = presets.orag(tau=0.3, eta=0.02, k=3, projection=projections.ball())
@@ -30,7 +30,7 @@ def test_rounds_answered_from_outside_are_those_of_the_program():
     inside = environment._replace(reranker=by_query)
     end, trace = scan_rounds(RULE, state, inside, stream, key)
 
-    first, second = jax.jit(show_slate, static_argnums=0), jax.jit(learn, static_argnums=0)
+    first, second = jax.jit(show, static_argnums=0), jax.jit(learn, static_argnums=0)
     lines = []
     for query in order:
         slate = first(RULE, state, environment, stream, query, key)

@@ -44,7 +44,7 @@ class Toy:
 
         trace = jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(0), SEEDS), self.order)
         return Evidence(
-            rule=learner.rule,
+            rule=learner.structure,
             theta_1=start.theta,
             stream=stream,
             trace=trace,

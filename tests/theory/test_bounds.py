@@ -223,7 +223,7 @@ def test_one_seed_without_its_axis_is_refused(clean):
 
 def test_a_learner_that_never_moves_has_no_bound(clean):
     with pytest.raises(ValueError, match=r"eta must be > 0 for a regret bound, got 0\.0"):
-        theorem_5_1(clean._replace(rule=presets.frozen().rule))
+        theorem_5_1(clean._replace(rule=presets.frozen().structure))
 
 
 def test_a_run_that_diverged_has_an_infinite_bound(clean):

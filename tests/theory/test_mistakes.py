@@ -136,7 +136,7 @@ def test_the_gap_pays_for_exploring_and_for_the_variance():
     for items in (2, 3, 10, 50):
         for gamma in (0.01, 0.1, 0.7):
             e = gamma / (2 * items**2)
-            chances = gap_map(gamma=gamma).chances
+            chances = gap_map(gamma=gamma).probabilities
             for _ in range(60):
                 z = rng.normal(size=items) * rng.choice([0.1, 1, 4, 12])
                 p, pi, label = softmax(z), np.asarray(chances(jnp.asarray(z))), rng.integers(items)

@@ -40,7 +40,7 @@ def test_the_loss_is_within_its_bound_on_every_seed(task, settings, noise):
     assert statement.holds
     assert statement.quantity == "log loss"
     losses = np.asarray(run.states.extra.losses, np.float64)
-    prior, alpha, beta = 0.25, learner.mixing.alpha, learner.mixing.beta
+    prior, alpha, beta = 0.25, learner.structure.alpha, learner.structure.beta
     rounds = run.order.shape[1]
     share = (rounds - 1) * np.log(1 / (1 - alpha + alpha * prior))
     limits = losses[:, 1:].min(axis=1) + (np.log(4) + share) / beta
@@ -92,7 +92,7 @@ def test_the_bound_with_switches_is_the_least_over_all_paths(task, k):
                 stays = 1 - alpha + alpha * prior[g]
                 loss -= np.log(alpha * prior[g] if t in switches else stays)
             values.append(loss)
-    bound = theory.against_switches(history, run.learner.mixing, k)
+    bound = theory.against_switches(history, run.learner.structure, k)
     np.testing.assert_allclose(bound, min(values), rtol=1e-9)
     assert history.mixed.sum() <= bound + 1e-6
 
@@ -110,7 +110,7 @@ def test_equal_priors_give_the_form_in_which_the_fixed_share_is_known(task):
         for t in range(rounds - 1)
         for g, h in itertools.permutations(range(experts_), 2)
     )
-    found = theory.against_switches(history, run.learner.mixing, 1)
+    found = theory.against_switches(history, run.learner.structure, 1)
     np.testing.assert_allclose(found, best + cost, rtol=1e-9)
 
 
@@ -141,7 +141,7 @@ def test_what_cannot_be_is_refused(task):
     with pytest.raises(ValueError, match="'greedy' is no mixture"):
         theory.against_one_expert(run)
     mixed = run_of(task, alpha=0.0)
-    history, mixing = theory.replayed(mixed, 0), mixed.learner.mixing
+    history, mixing = theory.replayed(mixed, 0), mixed.learner.structure
     with pytest.raises(ValueError, match=r"k must be in 0 .. 89, got 90"):
         theory.against_switches(history, mixing, 90)
     with pytest.raises(ValueError, match="alpha must be > 0 for a bound with switches"):

@@ -47,7 +47,7 @@ def test_a_round_costs_what_enumeration_says(name, seed):
         total += p[item] * (step + delta.sum() / (2 * eta))
         short = np.linalg.norm(x, axis=1) < np.linalg.norm(after, axis=1) * (1 - 1e-12)
         stretched += p[item] * delta[short].sum() / (2 * eta)
-    rule = jr.orag(tau=tau, eta=eta, projection=PROJECTIONS[name]).rule
+    rule = jr.orag(tau=tau, eta=eta, projection=PROJECTIONS[name]).structure
     with jax.enable_x64(True):
         got = projected.expected_costs(rule, *map(jnp.asarray, (theta, q)), label, jnp.asarray(u))
     np.testing.assert_allclose(got, (total, stretched), rtol=1e-9, atol=1e-9)
@@ -65,7 +65,7 @@ def test_it_bounds_the_expected_regret_of_every_short_run(name):
     theta_1, u = unit(rng.normal(size=(2, 3, 3)))
     queries, labels = unit(rng.normal(size=(4, 3))), np.array([0, 2, 1, 2])
     tau, eta = 0.4, 0.05
-    rule = jr.orag(tau=tau, eta=eta, projection=PROJECTIONS[name]).rule
+    rule = jr.orag(tau=tau, eta=eta, projection=PROJECTIONS[name]).structure
     regret, bound, chances = 0.0, 0.0, 0.0
     with jax.enable_x64(True):
         costs = jax.jit(

@@ -237,7 +237,7 @@ def test_where_no_statement_applies_a_sentence_says_why(run, six):
     def of(learner, **options):
         return jr.simulate(learner, six, **options)
 
-    bare = jr.greedy()._replace(name="bare", logits=None, rule=None)
+    bare = jr.greedy()._replace(name="bare", logits=None)
     moving = jr.Environment(arrives=np.array([0, 0, 0, 0, 0, 9]))
     cases = {
         "bare has no softmax: so it has no loss, regret or bounds": of(bare),

@@ -49,7 +49,7 @@ def test_the_probability_of_a_tool_is_the_share_of_the_heads_that_show_it(rounds
             values = state.extra @ query
             values[:, 2] = -np.inf
             expected = np.bincount(values.argmax(axis=1), minlength=5) / 6
-            np.testing.assert_allclose(learner.chances(state, query), expected, atol=1e-12)
+            np.testing.assert_allclose(learner.probabilities(state, query), expected, atol=1e-12)
             divided += expected.max() < 1
     assert divided >= 2
 

@@ -113,11 +113,11 @@ def test_tools_are_shown_with_the_probabilities_that_it_states(rounds, taught, n
         for t, query in enumerate(jnp.asarray(world.queries[:3])):
             slates = act(state, query, jax.random.split(jax.random.key(t), n))
             items, propensity = np.asarray(slates.items[:, 0]), slates.propensity[:, 0]
-            if rule.chances is None:
+            if rule.probabilities is None:
                 assert np.isnan(propensity).all()
                 assert (items != 2).all()
                 continue
-            stated = np.asarray(rule.chances(state, query))
+            stated = np.asarray(rule.probabilities(state, query))
             np.testing.assert_allclose(stated.sum(), 1, atol=1e-12)
             assert stated[2] == 0
             shown = np.bincount(items, minlength=5) / n

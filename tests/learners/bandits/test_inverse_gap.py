@@ -148,7 +148,7 @@ def test_learners_show_by_inverse_gaps_of_their_scores(rounds, taught, name):
         np.testing.assert_allclose(scores[:, :4], f[:, :4], atol=1e-12)
         for query, means in zip(world.queries, np.clip(f[:, :4], 0, 1), strict=False):
             expected = by_hand(1 - means, 4 * GAMMA)[int(name == "fastcb")]
-            chances = learner.chances(state, jnp.asarray(query))
+            chances = learner.probabilities(state, jnp.asarray(query))
             np.testing.assert_allclose(chances, [*expected, 0], atol=1e-12)
 
 
@@ -212,5 +212,5 @@ def test_fastcb_shows_tools_as_its_authors_fork_does(float64, scores, expected):
     with float64():
         state = learner.init(jnp.zeros((TOOLS, 1)))
         state = state._replace(theta=-jnp.asarray(scores)[:, None])
-        got = learner.chances(state, jnp.ones(1))
+        got = learner.probabilities(state, jnp.ones(1))
     np.testing.assert_allclose(got, expected, rtol=1e-6)

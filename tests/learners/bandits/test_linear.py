@@ -148,7 +148,7 @@ def test_linucb_shows_the_best_upper_bound(rounds, taught):
     matrix, b = ridge * np.eye(8), ridge * (np.arange(8) == 6)
     other = 0
     with jax.enable_x64(True):
-        chances = jax.jit(learner.chances)
+        chances = jax.jit(learner.probabilities)
         for t, query in enumerate(world.queries):
             x, inverse = by_hand(world.theta, query, lambda q: [1.0]), np.linalg.inv(matrix)
             bonus = alpha * np.sqrt(np.einsum("ni,ij,nj->n", x, inverse, x))
@@ -249,7 +249,7 @@ def test_linucb_and_lints_have_the_posterior_of_mabwiser(taught, float64):
             x = linear.features(jnp.asarray(log.theta), jnp.asarray(context), linear.constant)
             got = mean + alpha * linear.deviations(state.extra, x)
             np.testing.assert_allclose(got, upper, rtol=1e-11)
-            assert np.argmax(learner.chances(state, jnp.asarray(context))) == np.argmax(upper)
+            assert np.argmax(learner.probabilities(state, jnp.asarray(context))) == np.argmax(upper)
     drawn = taught(lints(alpha=alpha, ridge=0.8, start="zero"), log)[-1].extra
     np.testing.assert_allclose(drawn.mean, LINTS_MEAN, rtol=1e-11)
     variances = alpha**2 * np.diag(drawn.root @ drawn.root.T)

@@ -113,7 +113,7 @@ def test_linucb_shows_what_algorithm_1_shows(rounds, taught):
     states = taught(learner, world)
     matrices, b = np.stack([RIDGE * np.eye(6)] * 5), RIDGE * SCALE * world.theta
     with jax.enable_x64(True):
-        chances = jax.jit(learner.chances)
+        chances = jax.jit(learner.probabilities)
         for t, query in enumerate(world.queries):
             inverses = np.linalg.inv(matrices)
             bonus = np.sqrt(np.einsum("i,aij,j->a", query, inverses, query))
@@ -132,7 +132,7 @@ def test_epsilon_greedy_shows_the_best_mean_and_any_tool_in_a_share_of_the_round
     upper = np.where(np.arange(5) != 1, direct(world, 60, "document")[1] @ query, -np.inf)
     expected[upper.argmax()] += 0.6
     with jax.enable_x64(True):
-        np.testing.assert_allclose(learner.chances(state, query), expected, atol=1e-12)
+        np.testing.assert_allclose(learner.probabilities(state, query), expected, atol=1e-12)
 
 
 def test_means_and_bonuses_are_those_of_mabwiser(taught, float64):
@@ -148,4 +148,4 @@ def test_means_and_bonuses_are_those_of_mabwiser(taught, float64):
         for context, mean, upper in zip(jnp.asarray(contexts), LINGREEDY, LINUCB, strict=True):
             deviation = np.sqrt(variances(state.extra, context, 4, ridge))
             np.testing.assert_allclose(mean + alpha * deviation, upper, rtol=1e-11)
-            assert np.argmax(learner.chances(state, context)) == np.argmax(upper)
+            assert np.argmax(learner.probabilities(state, context)) == np.argmax(upper)

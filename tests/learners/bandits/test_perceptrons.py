@@ -75,7 +75,7 @@ def test_gaptron_explores_as_much_as_the_model_is_unsure(z):
     with jax.enable_x64(True):
         logits = jnp.asarray(z)
         expected = by_the_gap_map(np.array(z), 0.05)
-        np.testing.assert_allclose(policy.chances(logits), expected, atol=1e-12)
+        np.testing.assert_allclose(policy.probabilities(logits), expected, atol=1e-12)
         keys = jax.random.split(jax.random.key(0), 3000)
         slates = jax.jit(jax.vmap(policy.show, (0, None, None)), static_argnums=2)(
             keys, logits, None
@@ -183,7 +183,7 @@ def test_soba_shows_the_best_and_any_tool_in_a_share_of_the_rounds(rounds, taugh
     world, learner = rounds(), soba(gamma=0.4)
     state = taught(learner, world)[-1]._replace(available=np.arange(5) != 0)
     with jax.enable_x64(True):
-        chances = learner.chances(state, jnp.asarray(world.queries[0]))
+        chances = learner.probabilities(state, jnp.asarray(world.queries[0]))
     expected = 0.1 * (np.arange(5) != 0)
     expected[1 + (state.theta @ world.queries[0])[1:].argmax()] += 0.6
     np.testing.assert_allclose(chances, expected, atol=1e-12)
@@ -227,7 +227,7 @@ SOBA_A = [
 def play(learner):
     """The state after all rounds, and the successes of tools that were not the best."""
     state = learner.init(jnp.zeros((4, 3)))
-    chances, update = quick_jit(learner.chances), quick_jit(learner.update)
+    chances, update = quick_jit(learner.probabilities), quick_jit(learner.update)
     lucky = 0
     for query, label, draw in zip(CONTEXTS, LABELS, DRAWS, strict=True):
         pi = np.asarray(chances(state, query))

@@ -119,7 +119,7 @@ def test_who_has_a_blocked_form():
         mixture([FROZEN, every_round]),
         mixture([FROZEN, jr.grid(presets.whitened, tau=[0.2])]),
         with_exploration(RULES["rows and maps"], 0.1),  # its mixture does not know of it
-        RULES["rows and maps"]._replace(blend=None),
+        RULES["rows and maps"]._replace(structure=None),
     )
     for rule in refuses:
         assert not has_blocked_form(rule, Environment())

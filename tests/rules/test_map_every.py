@@ -10,7 +10,9 @@ import pytest
 from jaxret.environments.environment import Environment
 from jaxret.environments.feedback import Censoring
 from jaxret.learners import presets
-from jaxret.learners.wrappers import with_experience_replay, with_query_map
+from jaxret.learners.rank_one import relearn, rule_of
+from jaxret.learners.replay import with_experience_replay
+from jaxret.learners.wrappers import with_query_map
 from jaxret.rules import projections, query_maps, schedules
 from jaxret.simulation.blocked.simulate import simulate_blocked
 from jaxret.simulation.scan import scan_rounds
@@ -220,11 +222,13 @@ def test_a_map_is_read_as_it_is_in_the_round_that_reads_it(problem):
     rule = tiled("linear", 2)
     state = rule.init(*catalogue)
     for t in range(2):
-        assert (rule.map_queries(state, stream.queries) == stream.queries).all(), t
+        assert (rule.structure.map_queries(state, stream.queries) == stream.queries).all(), t
         state = answer(rule, state, stream.queries[t], t, 1.0)
     tile = state.extra[0]
     expected = stream.queries + stream.queries @ tile.change.T
-    np.testing.assert_allclose(rule.map_queries(state, stream.queries), expected, rtol=1e-6)
+    np.testing.assert_allclose(
+        rule.structure.map_queries(state, stream.queries), expected, rtol=1e-6
+    )
     assert np.abs(tile.change).max() > 1e-3
     assert not tile.params.any()
 
@@ -238,7 +242,9 @@ def test_past_bits_belong_to_the_tile_of_the_round_before_them(problem):
         replayed = answer(rule, replayed, stream.queries[t], t, 1.0)
         state = answer(inner, state, stream.queries[t], t, 1.0)
         one = jax.tree.map(lambda x: x[None], Choice(jnp.asarray(t), jnp.asarray(1.0)))
-        state = inner.relearn(state, stream.queries[t][None], one, jnp.ones(1), jnp.ones(1))
+        state = relearn(
+            rule_of(inner), state, stream.queries[t][None], one, jnp.ones(1), jnp.ones(1)
+        )
         assert state.extra[0].number == 0
         assert not state.extra[0].params.any()  # four bits, all of them at the first map
     same(replayed.extra[0], state.extra, tolerance=1e-6)

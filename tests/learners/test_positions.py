@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jaxret.learners.places import by_place, place_chances
 
 import jaxret as jr
+from jaxret.learners.rank_one import position_probabilities
+from jaxret.rules.policies import by_position
 from jaxret.types import Slate
 
 
@@ -21,7 +22,7 @@ def drawn_one_after_the_other(p, slate):
 def test_the_products_of_all_slates_are_a_distribution():
     p = np.array([0.5, 0.3, 0.15, 0.05])
     slates = [*itertools.permutations(range(4), 3)]
-    chances = np.stack([by_place(jnp.asarray(p), jnp.asarray(slate)) for slate in slates])
+    chances = np.stack([by_position(jnp.asarray(p), jnp.asarray(slate)) for slate in slates])
     expected = [drawn_one_after_the_other(p, slate) for slate in slates]
     np.testing.assert_allclose(chances, expected, rtol=1e-5)
     np.testing.assert_allclose(chances.prod(axis=1).sum(), 1, rtol=1e-5)
@@ -29,7 +30,7 @@ def test_the_products_of_all_slates_are_a_distribution():
 
 def test_a_place_below_one_that_is_almost_certain_keeps_its_digits():
     p = jnp.asarray([1.0 - 1e-7, 6e-8, 4e-8])
-    np.testing.assert_allclose(by_place(p, jnp.asarray([0, 1])), [1, 0.6], rtol=1e-5)
+    np.testing.assert_allclose(by_position(p, jnp.asarray([0, 1])), [1, 0.6], rtol=1e-5)
 
 
 def test_slates_come_as_often_as_their_chances_say(optimised):
@@ -41,7 +42,7 @@ def test_slates_come_as_often_as_their_chances_say(optimised):
 
     def draw(key):
         slate = learner.act(state, query, key)
-        return slate.items, place_chances(learner, state, query, slate)
+        return slate.items, position_probabilities(learner, state, query, slate)
 
     n = 20_000
     items, chances = jax.jit(jax.vmap(draw))(jax.random.split(jax.random.key(0), n))
@@ -59,17 +60,17 @@ def test_slates_come_as_often_as_their_chances_say(optimised):
     "learner",
     [
         jr.greedy(k=2),
-        jr.orag(k=2)._replace(rule=None),
+        jr.orag(k=2)._replace(structure=None),
     ],
-    ids=["greedy", "no rule"],
+    ids=["greedy", "no structure"],
 )
 def test_what_does_not_draw_place_by_place_says_so(learner):
     state = learner.init(jnp.eye(3))
     slate = Slate(items=jnp.asarray([2, 0]), propensity=jnp.ones(2))
-    assert np.isnan(place_chances(learner, state, jnp.ones(3), slate)).all()
+    assert np.isnan(position_probabilities(learner, state, jnp.ones(3), slate)).all()
 
 
 def test_of_one_tool_it_is_the_propensity():
     slate = Slate(items=jnp.asarray([2]), propensity=jnp.asarray([0.25]))
     learner = jr.greedy()
-    assert place_chances(learner, learner.init(jnp.eye(3)), jnp.ones(3), slate) == 0.25
+    assert position_probabilities(learner, learner.init(jnp.eye(3)), jnp.ones(3), slate) == 0.25
