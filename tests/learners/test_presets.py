@@ -6,6 +6,7 @@ import json
 import pytest
 
 from jaxret.learners import registry
+from jaxret.learners.rank_one import rule_of
 
 # The paper's have no projection; a bound of another wants a convex set.
 ELSEWHERE = {"frozen": "none", "paper_sgd": "none", "paper_adamw": "none", "gaptron": "ball"}
