@@ -138,11 +138,11 @@ def test_a_reranker_may_read_the_query_instead_of_the_labels():
     assert choice.item == 9
 
 
-def test_items_are_there_from_their_arrival_until_they_leave():
+def test_items_are_available_from_their_arrival_until_they_leave():
     environment = Environment(arrives=jnp.array([0, 2, 0, 1]), leaves=jnp.array([9, 9, 2, 3]))
-    available = jnp.array([True, True, True, False])  # the last is not in the catalogue at all
-    there = [available_at(environment, jnp.asarray(t), available).tolist() for t in range(4)]
-    assert there == [
+    available = jnp.array([True, True, True, False])  # the catalogue lacks the last
+    by_round = [available_at(environment, jnp.asarray(t), available).tolist() for t in range(4)]
+    assert by_round == [
         [True, False, True, False],
         [True, False, True, False],
         [True, True, False, False],
@@ -152,17 +152,17 @@ def test_items_are_there_from_their_arrival_until_they_leave():
 
 def test_an_item_that_leaves_before_it_arrives_is_away_in_between():
     environment = Environment(arrives=jnp.array([3, 2, 2]), leaves=jnp.array([1, 2, 9]))
-    there = [
+    by_round = [
         available_at(environment, jnp.asarray(t), jnp.ones(3, bool)).tolist() for t in range(5)
     ]
-    assert list(zip(*there, strict=True)) == [
+    assert list(zip(*by_round, strict=True)) == [
         (True, False, False, True, True),
         (False, False, False, False, False),  # no time at all, as for any empty stay
         (False, False, True, True, True),
     ]
 
 
-def test_items_are_always_available_that_are_there_in_round_after_round():
+def test_items_are_always_available_that_are_available_in_each_round():
     grid = np.stack(np.meshgrid(range(-1, 6), range(-1, 6)), axis=-1).reshape(-1, 2)
     arrives, leaves = jnp.asarray(grid.T)
     listed = jnp.arange(len(grid)) % 5 != 0

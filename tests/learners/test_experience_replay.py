@@ -1,6 +1,6 @@
 """Experience replay against the same updates made by hand."""
 
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -9,8 +9,8 @@ import pytest
 
 from jaxret.learners import adamw, presets
 from jaxret.learners.rank_one import relearn, rule_of
-from jaxret.learners.replay import with_experience_replay
-from jaxret.learners.wrappers import draw_key, with_preconditioner, with_query_map
+from jaxret.learners.replay import draw_key, with_experience_replay
+from jaxret.learners.wrappers import with_preconditioner, with_query_map
 from jaxret.rules import preconditioners, projections, query_maps
 from jaxret.testing import check_learner
 from jaxret.types import Choice, Feedback

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from jaxret.environments.environment import Environment
-from jaxret.learners import presets, registry
 from jaxret.learners import adamw, presets, registry
 from jaxret.learners.rank_one import coefficients, rank_one
 from jaxret.learners.replay import with_experience_replay
