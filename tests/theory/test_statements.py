@@ -6,7 +6,7 @@ import pytest
 from scipy.special import logsumexp
 
 import jaxret as jr
-from jaxret.theory import comparators
+from jaxret.theory import comparators, duality
 
 DUAL = ["duality", "duality, whole ball"]
 
@@ -192,34 +192,26 @@ def test_a_rule_of_ones_own_has_regret_and_bounds_at_a_temperature(six):
     ours = np.asarray(run.trace.loss, np.float64).sum(axis=1)
     for tau in (0.2, 0.5):
         found = jr.regret(run, six.theta, tau=tau).final.values
-        np.testing.assert_allclose(
-            found, ours - loss(six.theta, six, tau)[run.order].sum(axis=1), atol=1e-3
-        )
-        best = jr.regret(run, tau=tau)
-        assert best.comparator.converged
-        radius = np.linalg.norm(six.theta, axis=1).max()
-        assert np.linalg.norm(best.comparator.theta, axis=1).max() <= radius + 1e-5
-        expected = comparators.in_ball(
-            six.queries,
-            six.labels,
-            tau=tau,
-            radius=radius,
-            theta_0=six.theta,
-            counts=np.full(40, 4.0),
-        )
-        assert best.comparator.loss == pytest.approx(float(expected.loss), rel=1e-3)
-        statements = jr.bounds(run, tau=tau)
+        theirs = loss(six.theta, six, tau)[run.order].sum(axis=1)
+        np.testing.assert_allclose(found, ours - theirs, atol=1e-3)
+    best = jr.regret(run, tau=tau)
+    assert best.comparator.converged
+    radius = np.linalg.norm(six.theta, axis=1).max()
+    assert np.linalg.norm(best.comparator.theta, axis=1).max() <= radius + 1e-5
+    options = {"tau": tau, "radius": radius, "theta_0": six.theta, "counts": np.full(40, 4.0)}
+    expected = comparators.in_ball(six.queries, six.labels, **options)
+    assert best.comparator.loss == pytest.approx(float(expected.loss), rel=1e-3)
+    found = duality.dual(run, tau)
+    for u in (best.comparator.theta, 3 * six.theta):  # the second is no longer in the ball
+        statements = jr.bounds(run, u, tau=tau)
         assert [one.name for one in statements] == DUAL
+        assert statements[0].measured == pytest.approx(jr.regret(run, u, tau=tau).final.mean)
+        assert statements[0].value == pytest.approx(duality.against_one(found, u).value, rel=1e-5)
+        ball = duality.against_ball(found, radius, radius)
+        assert statements[1].value == pytest.approx(ball.value, rel=1e-5)
         for one in statements:
             assert one.holds
-            assert one.measured == pytest.approx(best.final.mean, rel=1e-3)
             assert one.measured <= one.value
-        far = jr.regret(run, 3 * six.theta, tau=tau).final.mean
-        against = jr.bounds(run, 3 * six.theta, tau=tau)
-        assert against[0].holds
-        assert against[0].measured == pytest.approx(far)
-        assert against[0].measured <= against[0].value
-        assert against[1].value == pytest.approx(statements[1].value)
 
 
 def test_a_temperature_is_asked_for_where_no_rule_has_one_and_only_there(run, six):
