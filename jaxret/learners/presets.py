@@ -27,13 +27,15 @@ SPHERE = projections.sphere()
 
 
 @preset
-def frozen(*, tau: float = 0.02) -> Learner:
+def frozen(*, tau: float = 0.02, k: int = 1) -> Learner:
     """Static retrieval: shows the best item by Theta_1 and learns nothing.
 
     Args:
       tau: temperature of the softmax that is reported, > 0.
+      k: items shown to the environment's reranker, >= 1.
     """
-    return rank_one("frozen", estimator=estimators.none(), policy=policies.greedy(), tau=tau, eta=0)
+    policy = policies.greedy(k=k)
+    return rank_one("frozen", estimator=estimators.none(), policy=policy, tau=tau, eta=0)
 
 
 @preset
