@@ -146,7 +146,7 @@ def contrarian() -> Learner:
     """Shows the worst tool of all, by the documents, and learns nothing."""
     inner = jr.frozen()
     start = lambda theta, available=None: inner.init(-theta, available)  # noqa: E731
-    return inner._replace(name="contrarian", init=start, rule=None)
+    return inner._replace(name="contrarian", init=start)
 
 
 def played(
