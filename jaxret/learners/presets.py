@@ -34,8 +34,8 @@ def frozen(*, tau: float = 0.02, k: int = 1) -> Learner:
       tau: temperature of the softmax that is reported, > 0.
       k: items shown to the environment's reranker, >= 1.
     """
-    policy = policies.greedy(k=k)
-    return rank_one("frozen", estimator=estimators.none(), policy=policy, tau=tau, eta=0)
+    none, policy = estimators.none(), policies.greedy(k=k)
+    return rank_one("frozen", estimator=none, policy=policy, tau=tau, eta=0)
 
 
 @preset
