@@ -1,32 +1,33 @@
-"""How do the bandit field's own rules do, from zero and from the documents?   (a table of rivals)
+"""How do the learners of the bandit literature do, from zero and from the documents?
 
     uv run python -m experiments.rivals                                               # DeskBank
     uv run python -m experiments.rivals dataset=ultratool dataset.path=FILE \\
         document=orag_ultratool encoder=mpnet
     uv run python -m experiments.rivals dataset=toollens dataset.path=FOLDER queries=4000 seeds=3
 
-Each seed parts the queries by question: a fifth is a pilot, of the rest a fifth is held out, and
-what remains is streamed once. Every learner that has settings to choose gets the pilot, as a stream
-of its own with labels, and the setting with the largest nDCG + success there; no bit of a query
-that is reported is spent on it. Then, of one stream:
+Each seed cuts the queries by question: a fifth is the pilot, a fifth of the rest is held out, and
+what remains is streamed once. A learner with several settings is first streamed the pilot alone,
+and each seed takes the setting with the largest nDCG + success there; no reward of a reported query
+is used. Then, of one stream:
 
-    LEARNER/online       success of the tool shown, before the round's update
+    LEARNER/online       success of the item shown, before the round's update
     LEARNER/final        nDCG@k of the streamed queries by the last state
-    LEARNER/heldout      the same of queries never streamed
-    LEARNER/gain         online accuracy less that of ``against``; also low, high: the 95 % interval
-                         by resampling questions and seeds, and p, after Holm over the table
-                         (``rivals.md`` marks with = what 0.05 does not tell from ``against``)
-    LEARNER/kilobytes    of a learner's state; microseconds a round of all seeds, as the clock of a
-                         busy machine had it (`experiments.benchmarks.rules` measures it in turn)
+    LEARNER/heldout      nDCG@k of queries that were never streamed
+    LEARNER/gain         online accuracy minus that of ``against``; also low and high, the ends of
+                         the 95 % interval from resampled questions and seeds, and p, corrected by
+                         Holm's procedure over the table (``rivals.md`` marks p >= 0.05 with =)
+    LEARNER/kilobytes    size of the learner's state
 
-Rules of the field begin at the documents, and as LEARNER_zero at zero, as their papers have it.
+The learners named in ``rivals`` start at the documents, and as LEARNER_zero at zero, as in their
+papers. `experiments.benchmarks.rules` measures how long a round takes.
 
-2 cores: some 8 minutes for DeskBank with MiniLM; twice that for UltraTool.
+2 cores: about 8 minutes for DeskBank with MiniLM; twice that for UltraTool.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -34,89 +35,63 @@ import numpy as np
 from jaxtyping import Float
 from omegaconf import DictConfig
 
-from experiments.common.config import plain
+import jaxret as jr
+from experiments.common.config import cache_folder, plain
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.learners import learner_grid
-from experiments.common.loading import TextTask, drawn, encode_dataset, read_dataset
+from experiments.common.learners import chosen, learner_grid
+from experiments.common.loading import drawn, encoder_of, read_dataset
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import cell, results_table
-from jaxret.data.masks import Masks, draw_parts_each
-from jaxret.evaluation.compare import paired
+from jaxret.evaluation.compare import paired, success_by_query
 from jaxret.evaluation.statistics import holm
 from jaxret.learners.grid import LearnerGrid
 from jaxret.learners.learner import Learner
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
-from jaxret.simulation.choosing import choose
-from jaxret.simulation.engine import Simulation
-from jaxret.simulation.ranker import METRICS, Ranker
-from jaxret.simulation.recording import record
-from jaxret.simulation.streams import orders
+from jaxret.task import Task, encoded
 
-COLUMNS = ("online", "final", "heldout", "gain", "low", "high", "p", "kilobytes", "microseconds")
-NDCG = METRICS.index("ndcg@{k}")
-
-
-class Stage(NamedTuple):
-    """What all learners share."""
-
-    cfg: DictConfig
-    run: RunDirectory
-    task: TextTask
-    parts: Masks
-    seeds: range
-
-    def played(self, grid: LearnerGrid) -> dict[str, np.ndarray]:
-        """Chooses a setting on the pilot, and streams what is reported.
-
-        Returns:
-          ``success`` and ``order`` [S, T], ``final`` and ``heldout`` [S], and the setting.
-        """
-        ranker = Ranker(self.task, self.cfg.k)
-        simulation = Simulation(
-            *(grid.make, self.task),
-            seeds=self.seeds,
-            example=grid.settings[0],
-            chunk=self.cfg.chunk,
-        )
-        pilot, reported = (
-            orders(mask, 1, self.seeds) for mask in (self.parts.validation, self.parts.training)
-        )
-        setting = choose(
-            self.run.unit(f"{grid.name}-choice"),
-            *(grid, simulation, ranker, pilot),
-            validation=self.parts.validation,
-        )
-
-        def finish(states):
-            masks = {"final": self.parts.training, "heldout": self.parts.heldout}
-            return {
-                name: ranker(states, mask, simulation.scores)[:, NDCG]
-                for name, mask in masks.items()
-            }
-
-        found = record(self.run.unit(f"{grid.name}-online"), simulation, setting, reported, finish)
-        return found | grid.columns(setting)
+COLUMNS = ("online", "final", "heldout", "gain", "low", "high", "p", "kilobytes")
 
 
 @experiment("rivals")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Streams to every learner; holds all of them against one."""
-    task = encode_dataset(cfg, drawn(read_dataset(cfg), cfg.queries, cfg.seed))
-    seeds = range(cfg.seed, cfg.seed + cfg.seeds)
-    parts = draw_parts_each(task.groups, cfg.validation, cfg.heldout, seeds)
-    stage, grids = Stage(cfg, run, task, parts, seeds), entries(cfg)
+    """Streams the same queries to every learner, and compares all of them with one."""
+    dataset = drawn(read_dataset(cfg), cfg.queries, cfg.seed)
+    print(dataset.summary(), flush=True)
+    task = encoded(dataset, encoder_of(cfg.encoder), document=cfg.document, cache=cache_folder(cfg))
+    seeds, ndcg = range(cfg.seed, cfg.seed + cfg.seeds), f"ndcg@{cfg.k}"
+    parts = task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=seeds)
+    pilot = parts.validation
+    stream: dict[str, Any] = {"seeds": seeds, "chunk": cfg.chunk}
+
+    def learn(grid):
+        """Chooses a setting on the pilot, streams and ranks."""
+        folder = partial(run.resume, grid.name)
+        setting = chosen(
+            grid, task, part=pilot, on=pilot, metric=ndcg, resume=folder("choice"), **stream
+        )
+        online = jr.simulate(setting, task, part=parts.training, resume=folder("online"), **stream)
+        final, heldout = (
+            jr.evaluate(online, task, [ndcg], part=part)[ndcg].values
+            for part in (parts.training, parts.heldout)
+        )
+        return {
+            "success": success_by_query(online),
+            "online": online.accuracy.values,
+            "final": final,
+            "heldout": heldout,
+            "kilobytes": np.array([size(online.learner, task) / 1e3]),
+            **grid.columns(setting.settings),
+        }
+
     results: dict[str, np.ndarray] = {}
-    success = {}
-    bar = Progress(grids, unit="learner")
+    success: dict[str, Float[np.ndarray, "S N"]] = {}
+    bar = Progress(entries(cfg), unit="learner")
     for grid in bar:
         bar.set_postfix_str(grid.name)
-        found = stage.played(grid)
-        success[grid.name] = by_query(found, len(task))
-        more = {key: found[key] for key in ("final", "heldout", "microseconds", *grid.names)}
-        kilobytes = np.array([size(grid.learner(0), task) / 1e3])
-        more |= {"online": np.nanmean(found["success"], axis=1), "kilobytes": kilobytes}
-        results |= {f"{grid.name}/{key}": values for key, values in more.items()}
+        found = run.result(grid.name, partial(learn, grid))
+        success[grid.name] = found.pop("success")
+        results |= {f"{grid.name}/{key}": values for key, values in found.items()}
     return results | against(success, cfg.against, task)
 
 
@@ -134,7 +109,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a line a learner."""
+    """Prints a line per learner, and writes the table of a results page."""
     names = [grid.name for grid in entries(cfg)]
     title = f"{cfg.dataset.name}, {cfg.document}, {cfg.encoder.name}: gain over {cfg.against}"
     results_table(results, names, COLUMNS, title)
@@ -144,7 +119,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def markdown(results: Found, names: Sequence[str], base: str) -> str:
-    """A table for a page: what is not told from ``base`` by p < 0.05 after Holm is marked."""
+    """Formats the table of a results page; differences with p >= 0.05 after Holm are marked."""
     head = ["learner", "online", "final", "held-out", f"online, less `{base}`"]
     lines = [head, ["---"] * len(head)]
     for name in names:
@@ -160,7 +135,7 @@ def _difference(results: Found, name: str) -> str:
 
 
 def entries(cfg: DictConfig) -> list[LearnerGrid]:
-    """Every learner; those of ``rivals`` twice, from the documents and from zero."""
+    """Lists the learners; those of ``rivals`` twice, from the documents and from zero."""
     found = []
     for name, spec in plain(cfg.learners).items():
         found.append(learner_grid(name, spec))
@@ -169,19 +144,16 @@ def entries(cfg: DictConfig) -> list[LearnerGrid]:
     return found
 
 
-def by_query(found: Mapping[str, Any], n: int) -> Float[np.ndarray, "S N"]:
-    """Whether each query was served; NaN where it was not streamed."""
-    values = np.full((len(found["order"]), n), np.nan)
-    for line, order, success in zip(values, found["order"], found["success"], strict=True):
-        ran = order >= 0
-        line[order[ran]] = success[ran]
-    return values
-
-
 def against(
-    success: Mapping[str, Float[np.ndarray, "S N"]], base: str, task: TextTask
+    success: Mapping[str, Float[np.ndarray, "S N"]], base: str, task: Task
 ) -> dict[str, np.ndarray]:
-    """Differences of all others from one, with intervals, and p after Holm over the table."""
+    """Compares all learners with one: differences, intervals, and p after Holm over the table.
+
+    Args:
+      success: name of a learner -> whether each query succeeded [S, N], NaN if not streamed.
+      base: the learner that is subtracted.
+      task: of the queries.
+    """
     others = [name for name in success if name != base]
     found = {
         name: paired(success[name] - success[base], task.groups, name=name, other=base)
@@ -195,8 +167,8 @@ def against(
     return results
 
 
-def size(learner: Learner, task: TextTask) -> int:
-    """Bytes of the state with which a learner begins."""
+def size(learner: Learner, task: Task) -> int:
+    """Returns the bytes of a learner's first state."""
     state = jax.eval_shape(learner.init, jnp.asarray(task.theta))
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
 

@@ -1,4 +1,4 @@
-"""How often, where and how surely a judge is wrong.
+"""The errors of a judge: by tool, by rank, and by how sure it was.
 
 Letters: N queries, I tools, B bins.
 """
@@ -10,10 +10,16 @@ from jaxtyping import Bool, Float, Int
 
 
 class Calibration(NamedTuple):
-    """Pairs by the probability of yes, in bins of equal width."""
+    """Pairs by their probability of yes, in bins of equal width.
 
-    believed: Float[np.ndarray, " B"]  # mean probability of yes; NaN where a bin is empty
-    right: Float[np.ndarray, " B"]  # share of pairs whose tool is right
+    Attributes:
+      believed: mean probability of yes [B]; NaN for an empty bin.
+      right: share of pairs whose tool is right [B]; NaN for an empty bin.
+      pairs: number of pairs [B].
+    """
+
+    believed: Float[np.ndarray, " B"]
+    right: Float[np.ndarray, " B"]
     pairs: Int[np.ndarray, " B"]
 
 
@@ -23,10 +29,16 @@ def by_rank(
     scores: Float[np.ndarray, "N I"],
     ranks: int,
 ) -> Float[np.ndarray, " 1+ranks"]:
-    """The share of yes for the right tool, and for each of a query's nearest wrong ones.
+    """Computes the share of yes for the right tool, and for each of the nearest wrong tools.
+
+    Args:
+      yes: probability of yes [N, I].
+      right: whether the tool is the query's [N, I].
+      scores: of the tools [N, I]; the larger, the nearer.
+      ranks: number of wrong tools per query.
 
     Returns:
-      shares [1 + ranks], the right tool's first.
+      shares [1 + ranks], that of the right tool first.
     """
     order = np.argsort(np.where(right, -np.inf, scores), axis=1, kind="stable")[:, ::-1][:, :ranks]
     nearest = np.take_along_axis(yes, order, axis=1)
@@ -36,10 +48,15 @@ def by_rank(
 def by_tool(
     yes: Float[np.ndarray, "N I"], right: Bool[np.ndarray, "N I"]
 ) -> tuple[Float[np.ndarray, " I"], Float[np.ndarray, " I"]]:
-    """The share of no where a tool is right, and of yes where it is wrong.
+    """Computes the misses and false alarms of each tool.
+
+    Args:
+      yes: probability of yes [N, I].
+      right: whether the tool is the query's [N, I].
 
     Returns:
-      both [I]; NaN for a tool that is never right.
+      the share of no among the queries for which a tool is right [I], NaN for a tool that is never
+      right; and the share of yes among the others [I].
     """
     said = yes > 0.5
     with np.errstate(invalid="ignore"):
@@ -50,7 +67,13 @@ def by_tool(
 def calibration(
     yes: Float[np.ndarray, "N I"], right: Bool[np.ndarray, "N I"], bins: int = 10
 ) -> Calibration:
-    """How often the tool is right, by what the judge believed."""
+    """Computes how often the tool is right, by the probability of yes.
+
+    Args:
+      yes: probability of yes [N, I].
+      right: whether the tool is the query's [N, I].
+      bins: B.
+    """
     place = np.minimum((yes * bins).astype(int), bins - 1).ravel()
     pairs = np.bincount(place, minlength=bins)
     with np.errstate(invalid="ignore"):
@@ -60,9 +83,13 @@ def calibration(
 
 
 def best_threshold(yes: Float[np.ndarray, "n I"], right: Bool[np.ndarray, "n I"]) -> float:
-    """The threshold whose errors on right and on wrong pairs are fewest together.
+    """Returns the threshold with the smallest sum of the rates of misses and false alarms.
 
-    It looks at labels: give it those of the queries that choose settings.
+    It depends on labels: give it queries that are not reported.
+
+    Args:
+      yes: probability of yes [n, I].
+      right: whether the tool is the query's [n, I].
     """
     levels = np.unique(yes)
     misses = np.searchsorted(np.sort(yes[right]), levels, side="right") / right.sum()

@@ -1,27 +1,29 @@
-"""What do a real judge's bits teach?
+"""What do the rewards of a real judge teach?
 
     uv run python -m experiments.real_judge.learn
 
-A language model has said of every tool and query whether they fit (`experiments.real_judge.ask`):
-its bits are wrong often, for some tools more than for others, and always in the same way for the
-same question, which is not the noise of Appendix B.4. Every learner is given
+A language model has judged for every query and tool whether they fit
+(`experiments.real_judge.ask`). Its verdicts are often wrong, for some tools more than for others,
+and always in the same way for the same query: this is not the noise of Appendix B.4. The rewards
+of every learner are, in turn,
 
-    labels      the truth: 1 if the tool shown is the query's
-    hard        yes or no, as the judge would answer
-    threshold   whether its probability is above a level, chosen on the labels of queries that are
-                left out of everything else (``calibration``)
+    labels      the truth: 1 if the tool shown is right
+    hard        the judge's yes or no
+    threshold   whether the judge's probability of yes is above a level, which is chosen on the
+                labels of queries that are used for nothing else (``calibration``)
     soft        the probability itself, as a reward between 0 and 1
 
-and is measured by the truth. Settings are chosen as in `experiments.orag`, on the labels of each
-seed's validation part; the ``debiased`` rule is told the share of verdicts that are wrong.
+and results are measured by the truth. Settings are chosen as in `experiments.orag`, on the labels
+of each seed's validation part; ``debiased`` is given the share of wrong verdicts.
 
     judge/..            area under the ROC curve; share of yes for the right tool (rank 0) and the
                         nearest wrong ones; misses and false alarms, and their range over tools
     REWARD/LEARNER/..   success of the tool shown (online), nDCG@k by the last embeddings (final),
                         share of rewards that contradict the truth (wrong)
-    theory/..           what `jaxret.bounds` says of ORAG in the unit ball on hard bits
+    theory/..           what `jaxret.bounds` says of ORAG in the unit ball with hard rewards
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,46 +33,39 @@ from omegaconf import DictConfig
 import jaxret as jr
 from experiments.common.config import plain
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.learners import learner_grid
-from experiments.common.loading import load_task
+from experiments.common.learners import chosen, learner_grid
+from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.real_judge import errors
-from experiments.real_judge.pairs import Pairs, environment, joined, parted
-from experiments.real_judge.table import TABLE, load
-from jaxret.data.masks import draw_parts_each
+from experiments.real_judge.table import TABLE, Pairs, environment, joined, load, parted
 from jaxret.environments.environment import Environment
 from jaxret.evaluation import plots
 from jaxret.evaluation.statistics import area_under_roc
 from jaxret.learners.grid import LearnerGrid
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
-from jaxret.simulation.choosing import choose
-from jaxret.simulation.engine import Simulation
-from jaxret.simulation.ranker import METRICS, Ranker
-from jaxret.simulation.recording import record
-from jaxret.simulation.streams import orders
 
 REWARDS = ("labels", "hard", "threshold", "soft")
 COLUMNS = ("online", "final", "wrong")
-NDCG = METRICS.index("ndcg@{k}")
 
 
 @experiment("real_judge_learn")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Measures the judge, then every learner on its rewards."""
-    pairs = joined(load_task(cfg), load(TABLE if cfg.table is None else Path(cfg.table)))
+    """Measures the judge, then every learner with each kind of reward."""
+    pairs = joined(task_of(cfg), load(TABLE if cfg.table is None else Path(cfg.table)))
     apart, pairs = parted(pairs, cfg.calibration, cfg.seed)
     threshold = errors.best_threshold(apart.yes, apart.right)
     results = {f"judge/{name}": x for name, x in judge_results(pairs, cfg.ranks).items()}
     results["judge/threshold"] = np.array([threshold])
     figures(run, pairs)
+    wrong = float(results["judge/wrong"][0])
     bar = Progress(total=len(cfg.rewards) * len(cfg.learners), unit="learner")
     for kind in cfg.rewards:
         world = environment(pairs, kind, threshold)
         for name, spec in plain(cfg.learners).items():
             bar.set_postfix_str(f"{name}, {kind}")
-            grid = learner_grid(name, told(spec, float(results["judge/wrong"][0])))
+            grid = learner_grid(name, told(spec, wrong))
             found = measure(cfg, run, pairs, grid, kind, world)
             results |= {f"{kind}/{name}/{key}": values for key, values in found.items()}
             bar.update()
@@ -80,7 +75,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses rewards and numbers that cannot be."""
+    """Refuses unknown rewards and numbers that are out of range."""
     for kind in cfg.rewards:
         require("rewards", kind, f"some of {', '.join(REWARDS)}", REWARDS.__contains__)
     for name in ("exposures", "seeds", "chunk", "ranks"):
@@ -91,7 +86,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints the judge, then a table for each kind of reward."""
+    """Prints the judge's errors, then a table for each kind of reward."""
     for name, value in results.items():
         if name.startswith(("judge/", "theory/")):
             print(f"{name:<32} {value['mean']:.4g}")
@@ -108,43 +103,45 @@ def measure(
     kind: str,
     world: Environment,
 ) -> dict[str, np.ndarray]:
-    """One learner on one kind of reward: chooses its settings, then streams what is reported."""
-    task, seeds = pairs.task, range(cfg.seed, cfg.seed + cfg.seeds)
-    validation = draw_parts_each(task.groups, cfg.validation, 0.5, seeds).validation
-    simulation = Simulation(
-        grid.make, task, world, seeds=seeds, example=grid.settings[0], chunk=cfg.chunk
-    )
-    ranker = Ranker(task, cfg.k)
-    everything, reported = (
-        orders(mask, cfg.exposures, seeds) for mask in (np.ones_like(validation), ~validation)
-    )
-    setting = choose(
-        run.unit(f"{grid.name}-{kind}-choice"),
-        *(grid, simulation, ranker, everything),
-        validation=validation,
-    )
+    """Chooses a learner's settings in an environment, and streams what is reported.
 
-    def finish(states):
-        return {"final": ranker(states, ~validation, simulation.scores)}
+    Args:
+      cfg: of the experiment.
+      run: keeps the result.
+      pairs: the task.
+      grid: the learner.
+      kind: names the environment.
+      world: the environment.
 
-    online = record(run.unit(f"{grid.name}-{kind}"), simulation, setting, reported, finish)
-    return {
-        "online": np.nanmean(online["success"], axis=1),
-        "final": online["final"][:, NDCG],
-        "wrong": np.nanmean(np.abs(online["reward"] - online["success"]), axis=1),
-    }
+    Returns:
+      ``online``, ``final`` and ``wrong`` of each seed [S].
+    """
+    task, seeds, ndcg = pairs.task, range(cfg.seed, cfg.seed + cfg.seeds), f"ndcg@{cfg.k}"
+    validation = task.parts(validation=cfg.validation, seeds=seeds).validation
+    stream: dict[str, Any] = {"exposures": cfg.exposures, "seeds": seeds, "chunk": cfg.chunk}
+    stream["environment"] = world
+    step = f"{grid.name}-{kind}"
+    folder = partial(run.resume, step)
+
+    def learn():
+        setting = chosen(grid, task, on=validation, metric=ndcg, resume=folder("choice"), **stream)
+        online = jr.simulate(setting, task, part=~validation, resume=folder("online"), **stream)
+        return {
+            "online": online.accuracy.values,
+            "final": jr.evaluate(online, task, [ndcg], part=~validation)[ndcg].values,
+            "wrong": np.nanmean(np.abs(online.trace.reward - online.trace.success), axis=1),
+        }
+
+    return run.result(step, learn)
 
 
 def told(spec: dict[str, Any], rate: float) -> dict[str, Any]:
-    """A learner's settings; one that wants a noise rate gets the share of wrong verdicts."""
-    estimator = spec.get("estimator")
-    if isinstance(estimator, dict) and "noise_rate" in estimator:
-        return spec | {"estimator": estimator | {"noise_rate": min(rate, 0.49)}}
-    return spec
+    """Gives the share of wrong verdicts to a learner that has a noise rate, at most 0.49."""
+    return spec | {"noise_rate": min(rate, 0.49)} if "noise_rate" in spec else spec
 
 
 def judge_results(pairs: Pairs, ranks: int) -> Results:
-    """What the judge's errors are."""
+    """Measures the judge's errors."""
     task, yes, right = pairs
     misses, alarms = errors.by_tool(yes, right)
     found = {
@@ -161,7 +158,7 @@ def judge_results(pairs: Pairs, ranks: int) -> Results:
 
 
 def theory(cfg: DictConfig, pairs: Pairs) -> Results:
-    """ORAG with rows in the unit ball, on hard bits: the theorem that knows noise."""
+    """Computes the bound for noisy rewards: ORAG with rows in the unit ball, hard rewards."""
     learner = jr.orag(tau=0.2, eta=0.01, projection=jr.ball())
     seeds, world = range(cfg.seed, cfg.seed + cfg.seeds), environment(pairs, "hard", 0.5)
     run = jr.simulate(learner, pairs.task, exposures=cfg.exposures, seeds=seeds, environment=world)
@@ -176,7 +173,7 @@ def theory(cfg: DictConfig, pairs: Pairs) -> Results:
 
 
 def figures(run: RunDirectory, pairs: Pairs) -> None:
-    """How the judge errs by tool, and what its probabilities are worth."""
+    """Draws the judge's errors by tool, and its calibration."""
     misses, alarms = errors.by_tool(pairs.yes, pairs.right)
     figure, ax = plots.new_figure("no, where the tool is right", "yes, where it is wrong")
     ax.plot(misses, alarms, "o", markersize=4)

@@ -1,9 +1,9 @@
 """How often a reranker uses the right tool where it is shown.
 
-``reranked`` divides by pi, the probability of standing on the slate, so on average the right tool's
-row moves by r, the probability of being used once it stands there, and not by 1: a step that is
-shorter where r is small. Nobody knows r of a real reranker; with a table of its verdicts it can
-be measured by drawing slates again and again.
+``reranked`` divides by pi, the probability that a tool is on the slate. On average the row of the
+right tool therefore moves by r, the probability that the tool is used once it is on the slate, and
+not by 1: steps are shorter where r is small. In a deployment r is unknown; with a table of the
+reranker's verdicts it can be measured by drawing many slates.
 
 Letters: N queries, I tools, d width, k tools shown.
 """
@@ -26,18 +26,18 @@ def recognition(
     key: PRNGKey,
     draws: int,
 ) -> Float[np.ndarray, " N"]:
-    """The share of slates with a right tool on which the reranker uses one.
+    """Computes the share of slates with a right tool on which the reranker uses a right one.
 
     Args:
       reranker: of the N queries.
-      policy: draws slates.
-      logits: of every query.
-      labels: of every query.
+      policy: draws slates of k tools.
+      logits: [N, I].
+      labels: [N, L], -1 pads.
       key: consumed.
-      draws: of slates a query.
+      draws: slates per query.
 
     Returns:
-      [N]; NaN where no slate holds a right tool.
+      [N]; NaN where no slate has a right tool.
     """
 
     def draw(key, query):

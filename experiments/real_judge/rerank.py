@@ -30,13 +30,12 @@ from omegaconf import DictConfig
 import jaxret as jr
 from experiments.common.config import learner_grids
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.loading import load_task
+from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.real_judge.learn import measure
-from experiments.real_judge.pairs import Pairs, joined
 from experiments.real_judge.recognition import recognition
-from experiments.real_judge.table import TABLE, load
+from experiments.real_judge.table import TABLE, Pairs, joined, load
 from jaxret.environments.environment import Environment
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
@@ -49,7 +48,7 @@ TAU = 0.04  # of the slates on which recognition is measured; of the learners' g
 @experiment("real_judge_rerank")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Measures how often the judge recognises a tool, then every learner with every reranker."""
-    pairs = joined(load_task(cfg), load(TABLE if cfg.table is None else Path(cfg.table)))
+    pairs = joined(task_of(cfg), load(TABLE if cfg.table is None else Path(cfg.table)))
     tools = len(pairs.task.theta)
     require("shown", cfg.shown, f"at most {tools}, the tools of the table", lambda x: x <= tools)
     seen = recognised(pairs, cfg.shown, cfg.draws, cfg.seed)

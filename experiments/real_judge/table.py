@@ -1,4 +1,4 @@
-"""A judge's verdict on every pair of query and tool, as a small file that grows.
+"""The verdicts of a judge on pairs of query and tool: their file, their task, their environment.
 
 Letters: N queries, I tools.
 """
@@ -6,33 +6,47 @@ Letters: N queries, I tools.
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
+from jaxret.environments.environment import Environment, judged
 from jaxret.runtime.files import existing
+from jaxret.task import Task
 
-#: What is kept in the repository: no server is needed for what is learnt from it.
+#: The table in the repository: experiments that learn from it need no server.
 TABLE = Path(__file__).with_name("deskbank.npz")
 
 
 class JudgeTable(NamedTuple):
-    """Who was asked what, and the answers."""
+    """The verdicts of a judge.
 
-    judge: dict[str, str]  # model, and the hash of the prompt
-    tools: tuple[str, ...]  # ids
-    queries: tuple[str, ...]  # ids
-    yes: Float[np.ndarray, "N I"]  # probability of yes against no; NaN where nobody has asked
+    Attributes:
+      judge: its model, and the hash of the prompt.
+      tools: I ids.
+      queries: N ids.
+      yes: probability of yes against no [N, I]; NaN for a pair that has not been asked.
+    """
+
+    judge: dict[str, str]
+    tools: tuple[str, ...]
+    queries: tuple[str, ...]
+    yes: Float[np.ndarray, "N I"]
 
     @property
     def share(self) -> float:
-        """Of the pairs that have been asked."""
+        """The share of the pairs that have been asked."""
         return float(np.isfinite(self.yes).mean())
 
     def save(self, path: Path) -> None:
-        """Writes the file, whole or not at all; probabilities in steps of 2^-11 or less."""
+        """Writes the file in one piece; probabilities are rounded to 16 bits.
+
+        Args:
+          path: an existing file is replaced.
+        """
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f".{os.getpid()}-{path.name}")
         with part.open("wb") as file:
@@ -47,8 +61,28 @@ class JudgeTable(NamedTuple):
         os.replace(part, path)
 
 
+class Pairs(NamedTuple):
+    """The task that was judged, and the verdicts in its order.
+
+    Attributes:
+      task: N queries, I tools.
+      yes: probability of yes [N, I].
+      right: whether the tool is the query's [N, I].
+    """
+
+    task: Task
+    yes: Float[np.ndarray, "N I"]
+    right: Bool[np.ndarray, "N I"]
+
+
 def empty(judge: dict[str, str], tools: Sequence[str], queries: Sequence[str]) -> JudgeTable:
-    """A table in which nothing has been asked."""
+    """Makes a table in which no pair has been asked.
+
+    Args:
+      judge: model, and the hash of the prompt.
+      tools: I ids.
+      queries: N ids.
+    """
     unasked = np.full((len(queries), len(tools)), np.nan, np.float32)
     return JudgeTable(judge, tuple(tools), tuple(queries), unasked)
 
@@ -56,8 +90,11 @@ def empty(judge: dict[str, str], tools: Sequence[str], queries: Sequence[str]) -
 def load(path: Path = TABLE) -> JudgeTable:
     """Reads a table.
 
+    Args:
+      path: of the file.
+
     Raises:
-      FileNotFoundError: if nobody has asked anything yet.
+      FileNotFoundError: if there is no file yet.
       ValueError: if the file is damaged.
     """
     existing(path, "a judge's verdicts: python -m experiments.real_judge.ask writes them")
@@ -71,3 +108,75 @@ def load(path: Path = TABLE) -> JudgeTable:
             )
     except (OSError, KeyError, ValueError, EOFError) as error:
         raise ValueError(f"{path} is no table of verdicts ({error})") from error
+
+
+def joined(task: Task, table: JudgeTable) -> Pairs:
+    """Joins verdicts to a task.
+
+    Args:
+      task: has the queries and tools of the table.
+      table: the verdicts.
+
+    Returns:
+      the longest row of first tools of which every pair has been asked, and the queries that one of
+      these tools answers.
+
+    Raises:
+      ValueError: if there are fewer than two such tools, or one is not in the catalogue.
+    """
+    if unknown := sorted(set(table.tools) - set(task.ids)):
+        raise ValueError(f"the table has tools that {task.name} lacks: {', '.join(unknown[:5])}")
+    places = {query: n for n, query in enumerate(task.query_ids)}
+    rows = np.array([places[query] for query in table.queries])
+    columns = np.array([task.ids.index(tool) for tool in table.tools])
+    position = np.full(len(task.ids) + 1, len(columns), np.int32)
+    position[columns] = np.arange(len(columns))
+    labels = position[task.labels[rows, :1]]
+    asked = np.isfinite(table.yes)
+    whole = [m for m in range(1, len(columns) + 1) if asked[labels[:, 0] < m, :m].all()]
+    tools = max(whole, default=0)
+    if tools < 2:
+        raise ValueError(
+            f"the table has all verdicts on {tools} of {len(columns)} tools: two are needed"
+        )
+    columns, kept = columns[:tools], labels[:, 0] < tools
+    labels = labels[kept]
+    some = replace(
+        task.select(rows[kept]),
+        ids=tuple(task.ids[row] for row in columns),
+        theta=task.theta[columns],
+        documents=None,  # only vectors are read from here on
+        labels=labels,
+    )
+    return Pairs(some, table.yes[kept][:, :tools], labels == np.arange(tools))
+
+
+def parted(pairs: Pairs, share: float, seed: int) -> tuple[Pairs, Pairs]:
+    """Cuts the queries by question: some choose a threshold, the others are used for all else.
+
+    Args:
+      pairs: any.
+      share: of the queries that choose a threshold, in (0, 1).
+      seed: of the cut.
+    """
+    apart = pairs.task.parts(validation=share, seeds=[seed]).validation[0]
+    some, rest = (
+        Pairs(pairs.task.select(rows), pairs.yes[rows], pairs.right[rows])
+        for rows in (apart, ~apart)
+    )
+    return some, rest
+
+
+def environment(pairs: Pairs, kind: str, threshold: float) -> Environment:
+    """Makes the environment that rewards a learner.
+
+    Args:
+      pairs: the verdicts.
+      kind: labels, hard, threshold or soft.
+      threshold: of the probability of yes; read where the kind is threshold.
+    """
+    if kind == "labels":
+        return Environment()
+    if kind == "soft":
+        return judged(pairs.yes)
+    return judged(pairs.yes > (threshold if kind == "threshold" else 0.5))

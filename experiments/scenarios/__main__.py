@@ -1,30 +1,31 @@
-"""What happens to learners in life: drift, delay, silence, lies, new tools, restarts?
+"""How do learners cope with drift, delay, missing and false feedback, new tools and restarts?
 
     uv run python -m experiments.scenarios                                       # DeskBank
     uv run python -m experiments.scenarios dataset=ultratool dataset.path=FILE \\
         document=orag_ultratool exposures=1
     uv run python -m experiments.scenarios only=[drift,delay] learner=[mixture,greedy]
 
-Every rule meets every scenario (`worlds`, with their settings in ``configs/scenarios.yaml``), with
-a guard (`jr.guarded`) and without; beside it the same rule in the calm world, and static retrieval,
-on the same streams. Of each (`measures`):
+Every learner runs in every scenario (`worlds`; their settings are in ``configs/scenarios.yaml``),
+with a guard (`jr.guarded`) and without; also the same learner in the calm environment, and static
+retrieval, on the same streams. Results of each (`measures`):
 
-    accuracy, calm     online, in the scenario and without it
-    lost               successes missing since the trouble began, as rounds of the calm world
-    until, back        rounds until a window of 200 in which it serves as in the calm world again,
-                       and the share of seeds in which there is one
-    worst, loss        the worst window of 200 rounds less static retrieval's; the largest number of
-                       successes that the rule was behind it since the start
-    guard/..           accuracy that the guard costs (negative: it helps), the same two with it, and
-                       the share of seeds in which the rule had to go
+    accuracy, calm     online, in the scenario and in the calm environment
+    lost               missing successes since the trouble began, in rounds of the calm environment
+    until, back        rounds until a window of 200 in which the learner succeeds as often as in the
+                       calm environment, and the share of seeds in which there is such a window
+    worst, loss        the worst window of 200 rounds, minus static retrieval's; the largest number
+                       of successes that the learner was behind static retrieval since the start
+    guard/..           accuracy that the guard costs (negative: it helps), worst and loss with it,
+                       and the share of seeds in which the guard stopped the learner
 
-``scenarios.md`` has a table and a figure for each, in which the first rule is seen with the guard,
-too. Settings are chosen as in `experiments.orag`, in the calm world, by each seed's own validation
-part, which is in no stream here. Where documents are rewritten, static retrieval serves those of
-the moment. A rule that cannot show several tools is left out where several are shown, and so is the
-guard, which needs one.
+``scenarios.md`` has a table and a figure for each scenario; the figure also shows the first learner
+with its guard. Settings are chosen as in `experiments.orag`, in the calm environment, by each
+seed's validation part, which is streamed in no scenario. Where documents are rewritten, static
+retrieval ranks by the current ones. Where several tools are shown, learners that cannot show
+several are left out, and so is the guard, which needs a single one.
 """
 
+import inspect
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -36,72 +37,100 @@ from omegaconf import DictConfig
 import jaxret as jr
 from experiments.common.config import cache_folder, learner_grids, plain
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.loading import load_task
+from experiments.common.learners import chosen, learner_grid
+from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.scenarios import page
-from experiments.scenarios.measures import Windows
-from experiments.scenarios.playing import Stage, played
-from experiments.scenarios.scenario import Place, Scenario
-from experiments.scenarios.worlds import scenario
-from jaxret.data.masks import draw_parts_each
+from experiments.scenarios.measures import Windows, measures, of_guard
+from experiments.scenarios.worlds import Place, Scenario, of_static, scenario
+from jaxret.learners import registry
+from jaxret.learners.grid import LearnerGrid
+from jaxret.learners.learner import Learner
+from jaxret.learners.rank_one import Rule, from_rule
+from jaxret.learners.replay import Replay
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
-from jaxret.simulation.choosing import choose
-from jaxret.simulation.engine import Simulation
-from jaxret.simulation.ranker import Ranker
-from jaxret.simulation.streams import orders
+
+POLICIES = {"greedy": jr.policies.greedy, "softmax": jr.policies.softmax}  # of presets
 
 
 @experiment("scenarios")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Plays every rule in every scenario; writes the page and its figures."""
-    task, grids, chosen = load_task(cfg), learner_grids(cfg), scenarios(cfg)
-    seeds = range(cfg.seed, cfg.seed + cfg.seeds)
-    parts = draw_parts_each(task.groups, cfg.validation, 0.5, seeds)
-    reported, everything = (
-        orders(mask, cfg.exposures, seeds)
-        for mask in (~parts.validation, np.ones_like(parts.validation))
-    )
-    order = reported[:, : (reported >= 0).all(axis=0).sum()]  # the rounds that all seeds have
-    rounds, ranker = order.shape[1], Ranker(task, cfg.k)
-    stage = Stage(
-        run=run,
-        place=Place(task=task, rounds=rounds, seed=cfg.seed, cache=cache_folder(cfg)),
-        seeds=seeds,
-        order=order,
-        chunk=cfg.chunk,
-        windows=Windows(cfg.window, cfg.within),
-        guard=partial(
-            jr.guarded,
-            budget=cfg.guard.share * rounds,
-            delta=cfg.guard.delta,
-            epsilon=cfg.guard.epsilon,
-        ),
-    )
-    settings = {}
-    for grid in grids:
-        simulation = Simulation(
-            grid.make, task, seeds=seeds, example=grid.settings[0], chunk=cfg.chunk
-        )
-        settings[grid.name] = choose(
-            run.unit(f"{grid.name}-choice"),
-            *(grid, simulation, ranker, everything),
-            validation=parts.validation,
-        )
-    results: dict[str, np.ndarray] = {}
-    for name in (bar := Progress(chosen, unit="scenario")):
+    """Runs every learner in every scenario; writes the page and its figures."""
+    task, seeds = task_of(cfg), range(cfg.seed, cfg.seed + cfg.seeds)
+    validation = task.parts(validation=cfg.validation, seeds=seeds).validation
+    rounds = cfg.exposures * int((~validation).sum(axis=1).min())  # that all seeds have
+    place = Place(task=task, rounds=rounds, seed=cfg.seed, cache=cache_folder(cfg))
+    windows, budget = Windows(cfg.window, cfg.within), cfg.guard.share * rounds
+    guard = partial(jr.guarded, budget=budget, delta=cfg.guard.delta, epsilon=cfg.guard.epsilon)
+    stream: dict[str, Any] = {"exposures": cfg.exposures, "seeds": seeds, "chunk": cfg.chunk}
+
+    def choose(grid):
+        """Chooses the settings of a learner in the calm environment."""
+        step, ndcg = f"{grid.name}-choice", f"ndcg@{cfg.k}"
+
+        def compute():
+            best = chosen(grid, task, on=validation, metric=ndcg, resume=run.resume(step), **stream)
+            return {"settings": best.settings}
+
+        return grid._replace(settings=run.result(step, compute)["settings"])
+
+    def simulated(name, learner, environment):
+        """Simulates a learner, unless it was done before: success [S, T], and what stopped."""
+
+        def compute():
+            online = jr.simulate(
+                *(learner, task),
+                part=~validation,
+                rounds=rounds,
+                environment=environment,
+                **stream,
+            )
+            stopped = getattr(online.states.extra, "stopped", None)
+            found = {"success": online.trace.success > 0}
+            return found if stopped is None else found | {"stopped": stopped}
+
+        run.pause(0)
+        return run.result(name, compute)
+
+    def trouble(name, one):
+        """Runs every learner in a scenario: results, and the curves of its figure."""
+        environment, begins = one.world(place), place.at(one.begins)
+        static, calm = jr.frozen(k=one.shown), "calm" if one.shown == 1 else f"{name}-calm"
+        quiet = simulated(f"{calm}-static", static, one.calm)["success"]
+        still = simulated(f"{name}-static", static, of_static(environment))["success"]
+        found = {"frozen": measures(still, quiet, still, begins, windows)}
+        curves = {"frozen": still}
+        for learner, spec in plain(cfg.learners).items():
+            grid = showing(grids[learner], spec, one.shown)
+            if learner == "frozen" or grid is None:
+                continue
+            before = simulated(f"{calm}-{learner}", grid, one.calm)["success"]
+            success = simulated(f"{name}-{learner}", grid, environment)["success"]
+            found[learner] = measures(success, before, still, begins, windows)
+            curves[learner] = success
+            if one.shown == 1 and grid.learner(0).probabilities is not None:
+                held = simulated(f"{name}-{learner}-guarded", grid.wrapped(guard), environment)
+                found[learner] |= of_guard(held, success, still, windows)
+                curves.setdefault(page.GUARDED, held["success"])
+        return found, curves
+
+    grids = {grid.name: choose(grid) for grid in learner_grids(cfg)}
+    results = {"rounds": np.array([rounds]), "budget": np.array([budget])}
+    some = scenarios(cfg)
+    for name in (bar := Progress(some, unit="scenario")):
         bar.set_postfix_str(name)
-        found, curves = played(stage, name, chosen[name], plain(cfg.learners), settings)
-        results |= {f"{name}/{key}": values for key, values in found.items()}
-        begins = stage.place.at(chosen[name].begins)
-        run.save_figure(page.figure(curves, cfg.window, begins), name)
-    return results | {"rounds": np.array([rounds]), "budget": np.array([cfg.guard.share * rounds])}
+        found, curves = trouble(name, some[name])
+        for learner, each in found.items():
+            results |= {f"{name}/{learner}/{key}": values for key, values in each.items()}
+        run.save_figure(page.figure(curves, cfg.window, place.at(some[name].begins)), name)
+    return results
 
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses scenarios, rules and numbers that cannot be."""
+    """Refuses unknown scenarios and learners, and numbers that are out of range."""
     learner_grids(cfg)
     for name in cfg.only or ():
         known = ", ".join(cfg.scenarios)
@@ -117,30 +146,61 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a table a scenario, and writes the page."""
-    specs, rules = plain(cfg.scenarios), ["frozen", *cfg.learners]
-    rules = [*dict.fromkeys(rules)]
+    """Prints a table per scenario, and writes the page."""
+    specs, learners = plain(cfg.scenarios), [*dict.fromkeys(["frozen", *cfg.learners])]
     for name in scenarios(cfg):
-        shown = [f"{name}/{rule}" for rule in rules if f"{name}/{rule}/accuracy" in results]
+        shown = [f"{name}/{one}" for one in learners if f"{name}/{one}/accuracy" in results]
         results_table(results, shown, [*page.COLUMNS], f"{name}: {told(specs[name])}")
     rounds, budget = (results[name]["mean"] for name in ("rounds", "budget"))
     title = f"{cfg.dataset.name}: {rounds:,.0f} rounds, {cfg.seeds} seeds, a budget of {budget:.0f}"
     about = {name: told(specs[name]) for name in scenarios(cfg)}
     path = Path(cfg.directory) / "scenarios.md"
-    path.write_text(page.text(title, results, about, rules))
+    path.write_text(page.text(title, results, about, learners))
     print(f"page: {path}")
 
 
 def scenarios(cfg: DictConfig) -> dict[str, Scenario]:
-    """Those that are asked for, by name."""
+    """Reads the scenarios of ``only``, or all of them, by name."""
     specs = plain(cfg.scenarios)
     return {name: scenario(name, specs[name]) for name in cfg.only or specs}
 
 
 def told(spec: Mapping[str, Any]) -> str:
-    """A scenario's settings in words."""
+    """Formats the settings of a scenario."""
     given = ", ".join(f"{key} {value}" for key, value in spec.items() if key != "name")
     return f"`{spec['name']}`: {given}."
+
+
+def showing(grid: LearnerGrid, spec: Mapping[str, Any], k: int) -> LearnerGrid | None:
+    """Returns the learners of a grid with k tools shown in a round; None where they cannot.
+
+    Args:
+      grid: of learners that show one tool, with any settings.
+      spec: the line of ``configs/learners.yaml`` that made the grid.
+      k: tools in a round; at 1 the grid is returned.
+    """
+    if k == 1:
+        return grid
+    preset = spec.get("preset")
+    if preset is None or "policy" in inspect.signature(registry.factories()[preset]).parameters:
+        policy = spec.get("policy", "greedy")
+        slate = ({"name": policy} if isinstance(policy, str) else dict(policy)) | {"k": k}
+        return learner_grid(grid.name, {**spec, "policy": slate})._replace(settings=grid.settings)
+    rank_one = isinstance(grid.learner(0).structure, Rule | Replay)
+    return grid.wrapped(partial(with_slate, k=k)) if rank_one else None
+
+
+def with_slate(learner: Learner, k: int) -> Learner:
+    """Returns a rank-one learner, with or without experience replay, that shows k tools."""
+    structure = learner.structure
+    if isinstance(structure, Replay):
+        rule, *settings = structure
+        more = dict(zip(Replay._fields[1:], settings, strict=True))
+        inner = with_slate(from_rule(learner.name, rule), k)
+        return jr.with_experience_replay(inner, **more)._replace(name=learner.name)
+    assert isinstance(structure, Rule)
+    policy = POLICIES[structure.policy.name](k=k)
+    return from_rule(learner.name, structure._replace(policy=policy))
 
 
 if __name__ == "__main__":

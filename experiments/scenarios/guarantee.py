@@ -1,15 +1,15 @@
-"""How often does a guard lose more than its budget, if the world wants it to?
+"""How often does a guard lose more than its budget, against adversarial rewards?
 
     uv run python -m experiments.scenarios.guarantee
 
-`jr.guarded` promises that with probability 1 - delta no more than the budget is ever lost against
-static retrieval, whatever the learner does and whatever the bits are. Here a learner that always
-shows the other of two tools is guarded in `WORLDS` that were made to break the promise. Of each
-delta, epsilon and budget:
+`jr.guarded` guarantees with probability 1 - delta that never more than the budget is lost against
+static retrieval, whatever the learner does and whatever the rewards are. Here a learner that always
+shows the other of two tools is guarded in `WORLDS` that try to break the guarantee. For each delta,
+epsilon and budget:
 
-    WORLD/violated     share of the runs in which more than the budget was lost at some time;
-                       to be held against delta
-    WORLD/stopped      in which the learner had to go
+    WORLD/violated     share of the runs in which more than the budget was lost at some time, which
+                       should be at most delta
+    WORLD/stopped      share of the runs in which the guard stopped the learner
 
 A seed is ``runs`` runs side by side. 2 cores: 3 minutes, mostly compiling; 6 when they were shared.
 
@@ -39,24 +39,37 @@ from jaxret.types import Choice, Feedback, PRNGKey
 
 
 class Past(NamedTuple):
-    """What an adversary knows when it settles the bits of a round."""
+    """What an adversary knows when it decides the rewards of a round.
 
-    lots: Float[Array, " 2"]  # its own, in [0, 1)
-    time: Float[Array, ""]  # the round, as a share of all
-    loss: Float[Array, ""]  # L_t
-    bound: Float[Array, ""]  # U_t, what the guard believes
+    Attributes:
+      lots: random numbers of the adversary in [0, 1) [2].
+      time: the round, as a share of all rounds [].
+      loss: L_t [].
+      bound: U_t, the guard's bound of the loss [].
+    """
+
+    lots: Float[Array, " 2"]
+    time: Float[Array, ""]
+    loss: Float[Array, ""]
+    bound: Float[Array, ""]
 
 
 class Guarded(NamedTuple):
-    """One kind of guard."""
+    """The settings of a guard.
+
+    Attributes:
+      delta: probability with which more than the budget may be lost.
+      epsilon: share of the rounds in which static retrieval is shown.
+      times: the budget, as a multiple of the smallest one that is allowed.
+    """
 
     delta: float
     epsilon: float
-    times: float  # the budget, as a multiple of the smallest
+    times: float
 
     @property
     def budget(self) -> float:
-        """In successes; the smallest is a hair larger, not to be refused for its rounding."""
+        """The budget in successes; slightly enlarged, so that rounding does not make it invalid."""
         return self.times * -np.log(self.delta) / (-LARGEST * np.log1p(-self.epsilon)) * (1 + 1e-9)
 
     def __str__(self) -> str:
@@ -64,37 +77,37 @@ class Guarded(NamedTuple):
 
 
 def harms(past: Past):
-    """Static retrieval's tool is always right, the learner's never."""
+    """The tool of static retrieval is always right, the learner's never."""
     return past.lots >= jnp.array([0.0, 1.0])
 
 
 def worse(past: Past):
-    """Right in .4 of the rounds, and in .2."""
+    """The tool of static retrieval is right in 0.4 of the rounds, the learner's in 0.2."""
     return past.lots < jnp.array([0.4, 0.2])
 
 
 def equal(past: Past):
-    """Both are always right: nothing is lost, and the guard must not think so too often."""
+    """Both tools are always right: nothing is lost, and the guard should rarely stop."""
     return past.lots >= 0
 
 
 def drifts(past: Past):
-    """The learner is better by .4 for half of the rounds, and then worse by .4."""
+    """The learner's tool is better by 0.4 for half of the rounds, and then worse by 0.4."""
     return past.lots < jnp.where(past.time < 0.5, jnp.array([0.2, 0.6]), jnp.array([0.6, 0.2]))
 
 
 def turns(past: Past):
-    """The same, to and fro, ten times."""
+    """The learner's tool is better by 0.4, then worse by 0.4, ten times in turn."""
     late = (past.time * 20).astype(int) % 2
     return past.lots < jnp.where(late == 0, jnp.array([0.2, 0.6]), jnp.array([0.6, 0.2]))
 
 
 def knows(past: Past):
-    """Lies in wait: both are right until luck has put the bound below the loss, then it harms."""
+    """Both tools are right until the bound happens to be below the loss; then as in `harms`."""
     return jnp.stack([jnp.asarray(True), past.loss < past.bound])
 
 
-#: What each says of the past: the bits of static retrieval's tool and of the learner's.
+#: Functions of the past: the rewards of static retrieval's tool and of the learner's.
 WORLDS: dict[str, Callable[[Past], Bool[Array, " 2"]]] = {
     f.__name__: f for f in (harms, worse, equal, drifts, turns, knows)
 }
@@ -102,7 +115,7 @@ WORLDS: dict[str, Callable[[Past], Bool[Array, " 2"]]] = {
 
 @experiment("scenarios_guarantee")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Plays every guard in every world."""
+    """Simulates every guard in every world."""
     results = {}
     for guard in (bar := Progress(list(guards(cfg)), unit="guard")):
         bar.set_postfix_str(str(guard))
@@ -118,7 +131,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses guards that cannot be."""
+    """Refuses guards whose settings are out of range."""
     for name in ("seeds", "runs", "rounds"):
         require(name, cfg[name], ">= 1", lambda x: x >= 1)
     for guard in guards(cfg):
@@ -128,7 +141,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints what was violated, and where the learner had to go."""
+    """Prints how often the guarantee was violated, and how often the learner was stopped."""
     rows = [str(guard) for guard in guards(cfg)]
     for kind in ("violated", "stopped"):
         columns = [f"{world}/{kind}" for world in WORLDS]
@@ -137,24 +150,33 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def guards(cfg: DictConfig) -> Iterator[Guarded]:
-    """All that are asked for."""
+    """Yields the guards of all settings."""
     for numbers in product(cfg.deltas, cfg.epsilons, cfg.times):
         yield Guarded(*numbers)
 
 
 def contrarian() -> Learner:
-    """Shows the worst tool of all, by the documents, and learns nothing."""
+    """Returns a learner that shows the worst tool by the documents, and learns nothing."""
     inner = jr.frozen()
     start = lambda theta, available=None: inner.init(-theta, available)  # noqa: E731
-    return inner._replace(name="contrarian", init=start, rule=None)
+    return inner._replace(name="contrarian", init=start)
 
 
 def played(
     kind: Guarded, key: PRNGKey, *, rounds: int, runs: int
 ) -> tuple[Float[Array, "W R"], Bool[Array, "W R"]]:
-    """Many runs in each world: the largest loss, and whether the learner had to go.
+    """Simulates many runs in each world.
 
-    The world settles the bits of both tools before the guard draws.
+    The world decides the rewards of both tools before the guard draws.
+
+    Args:
+      kind: settings of the guard.
+      key: consumed.
+      rounds: T.
+      runs: R.
+
+    Returns:
+      the largest loss of each run [W, R], and whether the learner was stopped [W, R].
     """
     guard = jr.guarded(contrarian(), kind.budget, delta=kind.delta, epsilon=kind.epsilon)
     query = jnp.array([1.0, 0.0])  # tool 0 is static retrieval's, tool 1 the learner's

@@ -1,6 +1,6 @@
-"""What a scenario did to a rule, seed by seed.
+"""What a scenario costs a learner, seed by seed.
 
-Letters: S seeds, T rounds, w rounds a window.
+Letters: S seeds, T rounds, n windows.
 """
 
 from collections.abc import Mapping
@@ -15,30 +15,36 @@ Success = Float[np.ndarray, "S T"]  # of the tool that was used, 0 or 1
 
 
 class Windows(NamedTuple):
-    """What is called a loss and a return."""
+    """The windows of rounds over which success is averaged.
 
-    rounds: int  # w
-    within: float  # of success: as good as before
+    Attributes:
+      rounds: of a window.
+      within: a window whose mean success is at most this much below that of the calm environment
+        counts as recovered.
+    """
+
+    rounds: int
+    within: float
 
 
 def measures(
     success: Success, calm: Success, static: Success, begins: int, windows: Windows
 ) -> dict[str, Float[np.ndarray, " S"]]:
-    """Holds a rule in a scenario against itself in the calm world, and static retrieval beside it.
+    """Compares a learner in a scenario with the calm environment and with static retrieval.
 
     Args:
-      success: in the scenario.
-      calm: of the same rule on the same stream, in the calm world.
-      static: of static retrieval, in the scenario.
-      begins: the round in which the trouble does.
-      windows: see there.
+      success: of the learner in the scenario [S, T].
+      calm: of the same learner on the same stream in the calm environment [S, T].
+      static: of static retrieval in the scenario [S, T].
+      begins: the round in which the trouble begins.
+      windows: over which success is averaged.
 
     Returns:
-      ``accuracy`` and ``calm``; ``lost``, the successes that are missing since ``begins``, as
-      rounds of the calm world; ``until``, rounds from there to the first window in which the rule
-      serves as in the calm world, all that are left where there is none, and ``back``, whether
-      there is one; ``worst``, its worst window less static retrieval's, and ``loss``, the largest
-      number of successes that it was behind static retrieval since the start. Each [S].
+      ``accuracy`` and ``calm``, means of success; ``lost``, the missing successes since
+      ``begins``, in rounds of the calm environment; ``until``, rounds from ``begins`` to the first
+      window that counts as recovered, or to the end where there is none; ``back``, whether there is
+      one; ``worst``, the smallest mean of a window minus static retrieval's; ``loss``, the largest
+      number of successes that the learner was behind static retrieval. Each [S].
     """
     success, calm, static = (np.asarray(x, np.float64) for x in (success, calm, static))
     missing = (calm - success)[:, begins:]
@@ -63,7 +69,17 @@ def of_guard(
     static: Float[np.ndarray, "S T"],
     windows: Windows,
 ) -> dict[str, np.ndarray]:
-    """What the guard costs, and what it keeps from happening."""
+    """Computes the cost of a guard, and the losses that remain with it.
+
+    Args:
+      guarded: ``success`` [S, T] of the guarded learner, and ``stopped`` [S].
+      free: success of the learner without the guard [S, T].
+      static: success of static retrieval [S, T].
+      windows: over which success is averaged.
+
+    Returns:
+      ``guard/cost``, ``guard/worst``, ``guard/loss`` and ``guard/stopped``, each [S].
+    """
     success = guarded["success"].astype(np.float64)
     return {
         "guard/cost": free.mean(axis=1) - success.mean(axis=1),
@@ -74,7 +90,11 @@ def of_guard(
 
 
 def means(values: Success, rounds: int) -> Float[np.ndarray, "S n"]:
-    """Means of all whole windows; of all rounds there are, where there are fewer.
+    """Computes the means of all whole windows; of all rounds, where they are fewer.
+
+    Args:
+      values: [S, T].
+      rounds: of a window.
 
     Returns:
       [S, n], by the first round of the window.
@@ -84,10 +104,14 @@ def means(values: Success, rounds: int) -> Float[np.ndarray, "S n"]:
 
 
 def largest_loss(success: Success, static: Success) -> Float[np.ndarray, " S"]:
-    """The most successes that a rule was ever behind static retrieval; 0 where it never was.
+    """Computes how many successes a learner was behind static retrieval at most.
+
+    Args:
+      success: of the learner [S, T].
+      static: of static retrieval [S, T].
 
     Returns:
-      [S].
+      [S]; 0 for a learner that was never behind.
     """
     behind = plots.cumulative(np.asarray(static, np.float64) - success)
     return np.maximum(behind.max(axis=1), 0.0)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from experiments.scenarios.measures import means
 from jaxret.evaluation import plots
 
-#: What `measures` gives, and the guard -> the head of its column, and digits after the point.
+#: Name of a result -> head of its column, digits after the point.
 COLUMNS = {
     "calm": ("calm", 3),
     "accuracy": ("in trouble", 3),
@@ -25,7 +25,7 @@ COLUMNS = {
     "guard/stopped": ("stopped", 2),
 }
 
-#: The first rule, with the guard: a curve of its own.
+#: Name of the curve of the first learner with its guard.
 GUARDED = "guarded"
 
 
@@ -35,13 +35,13 @@ def text(
     scenarios: Mapping[str, str],
     learners: Sequence[str],
 ) -> str:
-    """The page; figures lie beside it, ``<scenario>.png``.
+    """Formats the page; it links to the figures ``<scenario>.png`` in the same folder.
 
     Args:
-      title: its heading.
-      results: ``<scenario>/<learner>/<column>`` -> its mean and standard error.
-      scenarios: name -> what it is, in a sentence.
-      learners: rows, in this order; those that have no results are left out.
+      title: of the page.
+      results: ``<scenario>/<learner>/<column>`` -> mean and standard error.
+      scenarios: name -> its settings in a sentence.
+      learners: rows in this order; those without results are left out.
     """
     parts = [f"# {title}", "Worst windows:", overview(results, list(scenarios), learners)]
     for name, about in scenarios.items():
@@ -52,7 +52,7 @@ def text(
 def overview(
     results: Mapping[str, Mapping[str, Any]], scenarios: Sequence[str], learners: Sequence[str]
 ) -> str:
-    """The worst window of each rule, less static retrieval's: a row a scenario."""
+    """Formats the worst window of each learner minus static retrieval's, a row per scenario."""
     rules = [rule for rule in learners if rule != "frozen"]
     lines = [["scenario", *(f"`{rule}`" for rule in rules)], ["---"] + ["---:"] * len(rules)]
     for name in scenarios:
@@ -62,7 +62,7 @@ def overview(
 
 
 def table(results: Mapping[str, Mapping[str, Any]], scenario: str, learners: Sequence[str]) -> str:
-    """One scenario: a row a learner."""
+    """Formats the table of a scenario, a row per learner."""
     heads = [head for head, _ in COLUMNS.values()]
     lines = [["rule", *heads], ["---"] + ["---:"] * len(heads)]
     for learner in learners:
@@ -74,12 +74,12 @@ def table(results: Mapping[str, Mapping[str, Any]], scenario: str, learners: Seq
 
 
 def markdown(lines: Sequence[Sequence[str]]) -> str:
-    """Rows of cells as a table; the second says how columns are set."""
+    """Formats rows of cells as a table; the second row aligns the columns."""
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def cell(value: Mapping[str, Any] | None, digits: int) -> str:
-    """Mean ± standard error, which is left out where it would be 0; "" where there is no value."""
+    """Formats mean ± standard error; errors that round to 0 and missing values are left out."""
     if value is None:
         return ""
     shown = value["stderr"] >= 0.5 * 10**-digits
@@ -88,18 +88,18 @@ def cell(value: Mapping[str, Any] | None, digits: int) -> str:
 
 
 def figure(curves: Mapping[str, Float[np.ndarray, "S T"]], window: int, begins: int) -> Figure:
-    """Success of every rule, a mean of windows; a line where the trouble begins.
+    """Draws the running mean of every learner's success, and a line where the trouble begins.
 
     Args:
-      curves: rule -> its successes.
-      window: rounds.
-      begins: the round of the line; none at 0.
+      curves: learner -> success [S, T].
+      window: rounds of the running mean.
+      begins: the round of the line; 0: no line.
     """
     rounds = next(iter(curves.values())).shape[1]
     width = min(window, rounds)
     ends = np.arange(width, rounds + 1, max(1, rounds // 400))  # more could not be told apart
     drawn, ax = plots.new_figure("round", f"success, mean of {width} rounds")
-    own = None  # the colour of the rule before, which a guard shares
+    own = None  # colour of the curve before: a guarded learner has that of the learner itself
     for learner, success in curves.items():
         drawn_means = means(success.astype(float), width)[:, ends - width]
         apart = {"frozen": plots.GREY, GUARDED: own}

@@ -1,24 +1,83 @@
-"""The scenarios by name: what each does to the world, and from when on.
+"""The scenarios by name: how each changes the environment, and from which round on.
 
-Their settings stand in ``configs/scenarios.yaml``; times are shares of the stream in [0, 1].
+Their settings are in ``configs/scenarios.yaml``. Times are shares of the stream in [0, 1], which a
+`Place` turns into rounds.
+
+Letters: I tools, d width.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 import jaxret as jr
-from experiments.scenarios.scenario import Scenario
+from jaxret import encoders
 from jaxret.data.templates import template
 from jaxret.environments import availability, drift, feedback, interventions
 from jaxret.environments.environment import Environment
 from jaxret.environments.interventions import How
 from jaxret.runtime.validate import from_registry, require
+from jaxret.task import Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """The task and the stream of a scenario.
+
+    Attributes:
+      task: whose queries are streamed.
+      rounds: of the stream.
+      seed: of what a scenario draws.
+      cache: folder of encoded texts.
+    """
+
+    task: Task
+    rounds: int
+    seed: int
+    cache: Path
+
+    def at(self, share: float) -> int:
+        """Returns the round at a share of the stream."""
+        return round(share * self.rounds)
+
+    def documents(self, name: str) -> Float[np.ndarray, "I d"]:
+        """Encodes the tools by another template.
+
+        Args:
+          name: of the template.
+
+        Returns:
+          [I, d].
+        """
+        assert self.task.dataset is not None
+        assert self.task.encoder is not None
+        texts = [template(name)(one) for one in self.task.dataset.documents]
+        return encoders.encode(self.task.encoder, texts, kind="document", cache=self.cache)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """A scenario.
+
+    Attributes:
+      world: makes its environment.
+      begins: when the trouble begins, as a share of the stream.
+      shown: tools in a round.
+      calm: the environment without the trouble.
+    """
+
+    world: Callable[[Place], Environment]
+    begins: float = 0.0
+    shown: int = 1
+    calm: Environment = field(default_factory=Environment)
 
 
 def swapped(*, share: float, at: float) -> Scenario:
-    """Drift: a share of the tools take each other's queries."""
+    """Drift: the tools of a share exchange their queries."""
     require("share", share, "in (0, 1]", lambda x: 0 < x <= 1)
     require("at", at, "in [0, 1]", lambda x: 0 <= x <= 1)
 
@@ -31,7 +90,7 @@ def swapped(*, share: float, at: float) -> Scenario:
 
 
 def turning(*, angle: float) -> Scenario:
-    """Drift: all queries turn, by ``angle`` radians over the stream."""
+    """Drift: all queries rotate, by ``angle`` radians over the stream."""
 
     def world(place):
         queries, rounds = place.task.queries, place.rounds
@@ -42,20 +101,20 @@ def turning(*, angle: float) -> Scenario:
 
 
 def late(*, mean: float) -> Scenario:
-    """Answers come late, by ``mean`` rounds, out of order."""
+    """Feedback is delayed by ``mean`` rounds on average, and comes out of order."""
     part = interventions.geometric_delay(mean=mean)
     return Scenario(world=lambda place: Environment(delay=part))
 
 
 def silent(*, after_success: float, after_failure: float) -> Scenario:
-    """Nobody answers in these shares of the rounds."""
+    """No feedback is observed in these shares of the rounds."""
     shares = {"after_success": after_success, "after_failure": after_failure}
     part = feedback.censored_by_success(**shares)
     return Scenario(world=lambda place: Environment(censoring=part))
 
 
 def noisy(*, most: float) -> Scenario:
-    """Bits of each tool are turned round at a rate of its own, from 0 to ``most``."""
+    """Rewards are flipped, at a rate of each tool's own between 0 and ``most``."""
     require("most", most, "in [0, 0.5]", lambda x: 0 <= x <= 0.5)
 
     def world(place):
@@ -66,7 +125,7 @@ def noisy(*, most: float) -> Scenario:
 
 
 def praised(*, says: float) -> Scenario:
-    """An attacker always says the same of the tool that the documents show wrongly most often."""
+    """An attacker gives one reward to the tool that static retrieval shows wrongly most often."""
     require("says", says, "in [0, 1]", lambda x: 0 <= x <= 1)
 
     def world(place):
@@ -81,7 +140,7 @@ def praised(*, says: float) -> Scenario:
 
 
 def lying(*, share: float) -> Scenario:
-    """A share of the users turn every bit round."""
+    """A share of the users flip every reward."""
     require("share", share, "in [0, 1]", lambda x: 0 <= x <= 1)
 
     def world(place):
@@ -92,7 +151,7 @@ def lying(*, share: float) -> Scenario:
 
 
 def arriving(*, share: float, first: float, last: float) -> Scenario:
-    """Cold start: a share of the tools come one by one."""
+    """Cold start: a share of the tools arrive one by one."""
     require("share", share, "in [0, 1)", lambda x: 0 <= x < 1)
     require("first", first, f"in 0 .. last={last} <= 1", lambda x: 0 <= x <= last <= 1)
 
@@ -107,7 +166,7 @@ def arriving(*, share: float, first: float, last: float) -> Scenario:
 
 
 def doubling(*, at: float) -> Scenario:
-    """Cold start: half of the catalogue comes at once."""
+    """Cold start: half of the catalogue arrives at once."""
     require("at", at, "in [0, 1]", lambda x: 0 <= x <= 1)
 
     def world(place):
@@ -119,7 +178,7 @@ def doubling(*, at: float) -> Scenario:
 
 
 def rewritten(*, document: str, how: How, at: float) -> Scenario:
-    """All documents are rewritten by another template."""
+    """All documents are rewritten with another template."""
     template(document)  # refuses a name that is not known
     require("how", how, "keep, reset or carry", lambda x: x in ("keep", "reset", "carry"))
     require("at", at, "in (0, 1]", lambda x: 0 < x <= 1)
@@ -133,7 +192,7 @@ def rewritten(*, document: str, how: How, at: float) -> Scenario:
 
 
 def clicked(*, shown: int, bias: float, lure: float) -> Scenario:
-    """Several are shown and one is clicked; in the calm world all places are looked at equally."""
+    """Several tools are shown and one is clicked; calm: without position bias."""
     require("shown", shown, ">= 1", lambda n: n >= 1)
     user, fair = (feedback.position_biased_clicks(bias=x, lure=lure) for x in (bias, 0.0))
     calm = Environment(reranker=fair)
@@ -141,7 +200,7 @@ def clicked(*, shown: int, bias: float, lure: float) -> Scenario:
 
 
 def restarted(*, at: float, ago: float) -> Scenario:
-    """The learner goes on from the snapshot of a while ago."""
+    """The learner is restarted from an older snapshot."""
     require("at", at, "in (0, 1]", lambda x: 0 < x <= 1)
     require("ago", ago, f"in (0, at={at}]", lambda x: 0 < x <= at)
 
@@ -176,8 +235,8 @@ def scenario(name: str, spec: Mapping[str, Any]) -> Scenario:
     """Reads the settings of a scenario.
 
     Args:
-      name: its own.
-      spec: ``name``, which of `REGISTRY` it is, and its settings.
+      name: of the scenario, for messages.
+      spec: ``name``, a key of `REGISTRY`, and the arguments of that function.
 
     Raises:
       ValueError: for anything that is unknown or out of range.
@@ -186,7 +245,7 @@ def scenario(name: str, spec: Mapping[str, Any]) -> Scenario:
 
 
 def of_static(environment: Environment) -> Environment:
-    """The world of static retrieval, which always serves the documents of the moment."""
+    """Returns the environment of static retrieval, which ranks by the current documents."""
     if environment.rewriting is None:
         return environment
     return environment._replace(rewriting=environment.rewriting._replace(how="reset"))

@@ -5,8 +5,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from experiments.common.loading import load_task
-from experiments.real_judge import errors, learn, pairs, table
+from experiments.common.loading import task_of
+from experiments.real_judge import errors, learn, table
 from tests.experiments.judged import configure
 
 RIGHT = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]], bool)
@@ -33,9 +33,9 @@ def test_probabilities_are_held_against_shares():
 
 
 def test_only_a_rule_that_wants_a_rate_is_told_it():
-    noisy = {"estimator": {"name": "debiased", "noise_rate": 0.1}, "tau": [0.02]}
-    assert learn.told(noisy, 0.3)["estimator"]["noise_rate"] == 0.3
-    assert learn.told(noisy, 0.6)["estimator"]["noise_rate"] == 0.49  # below a half
+    noisy = {"preset": "debiased", "noise_rate": 0.1, "tau": [0.02]}
+    assert learn.told(noisy, 0.3) == noisy | {"noise_rate": 0.3}
+    assert learn.told(noisy, 0.6) == noisy | {"noise_rate": 0.49}  # below a half
     for other in ({"preset": "mixture"}, {"estimator": "bandit_likelihood"}):
         assert learn.told(other, 0.3) == other
 
@@ -56,46 +56,46 @@ def configured(world, tmp_path):
     own = ["learner=[frozen,debiased]", "learners.debiased.tau=[0.02]"]
     own += ["learners.debiased.eta_over_tau=[0.01]"]
     make = partial(configure, "real_judge_learn", world, tmp_path, *own)
-    task = load_task(make())
+    task = task_of(make())
     tools = task.ids[:6]
     rows = np.flatnonzero(np.isin(task.labels[:, 0], range(6)))[::-1]  # in an order of its own
     yes = np.where(task.labels[rows, :1] == np.arange(6), 0.9, 0.2)
     yes[:, 0] = 0.8
     yes[0, 5] = np.nan  # so the last tool is left out
-    queries = [task.dataset.query_ids[row] for row in rows]
+    queries = [task.query_ids[row] for row in rows]
     table.empty({}, tools, queries)._replace(yes=yes).save(tmp_path / "table.npz")
     return make, task
 
 
 def test_verdicts_are_joined_to_the_queries_and_tools_that_they_are_about(configured, tmp_path):
     _, task = configured
-    found = pairs.joined(task, table.load(tmp_path / "table.npz"))
+    found = table.joined(task, table.load(tmp_path / "table.npz"))
     assert found.task.ids == task.ids[:5]
     assert found.yes.shape == found.right.shape == (len(found.task), 5)
     np.testing.assert_array_equal(found.right.argmax(axis=1), found.task.labels[:, 0])
     np.testing.assert_allclose(found.yes[:, 1:], np.where(found.right, 0.9, 0.2)[:, 1:], atol=1e-3)
     np.testing.assert_allclose(found.yes[:, 0], 0.8, atol=1e-3)
-    apart, rest = pairs.parted(found, 0.2, seed=0)
+    apart, rest = table.parted(found, 0.2, seed=0)
     assert len(apart.task) + len(rest.task) == len(found.task)
     assert not set(apart.task.query_ids) & set(rest.task.query_ids)
-    hard = pairs.environment(found, "hard", 0.1)
+    hard = table.environment(found, "hard", 0.1)
     np.testing.assert_array_equal(hard.verdicts, found.yes > 0.5)
-    low = pairs.environment(found, "threshold", 0.1)
+    low = table.environment(found, "threshold", 0.1)
     assert np.asarray(low.verdicts).all()
-    np.testing.assert_allclose(pairs.environment(found, "soft", 0.1).verdicts, found.yes)
-    assert pairs.environment(found, "labels", 0.1).verdicts is None
+    np.testing.assert_allclose(table.environment(found, "soft", 0.1).verdicts, found.yes)
+    assert table.environment(found, "labels", 0.1).verdicts is None
 
 
 def test_what_was_not_asked_costs_the_tools_from_there_on(configured, tmp_path):
     _, task = configured
     begun = table.load(tmp_path / "table.npz")
     whole = np.where(np.isnan(begun.yes), 0.5, begun.yes)
-    assert pairs.joined(task, begun._replace(yes=whole)).task.ids == task.ids[:6]
-    labels = [int(task.labels[task.dataset.query_ids.index(q), 0]) for q in begun.queries]
+    assert table.joined(task, begun._replace(yes=whole)).task.ids == task.ids[:6]
+    labels = [int(task.labels[task.query_ids.index(q), 0]) for q in begun.queries]
     part = whole.copy()
     part[labels.index(4), 2] = np.nan  # a later tool's query, so the first four are whole
     part[labels.index(0), 4:] = np.nan
-    found = pairs.joined(task, begun._replace(yes=part))
+    found = table.joined(task, begun._replace(yes=part))
     assert found.task.ids == task.ids[:4]
     assert sorted(set(found.task.labels[:, 0].tolist())) == [0, 1, 2, 3]
     assert len(found.task) == sum(label < 4 for label in labels)
@@ -105,12 +105,12 @@ def test_tools_of_another_catalogue_and_tables_that_just_began_are_refused(confi
     _, task = configured
     begun = table.load(tmp_path / "table.npz")
     with pytest.raises(ValueError, match="tools that data lacks: moon"):
-        pairs.joined(task, begun._replace(tools=("moon", *begun.tools[1:])))
+        table.joined(task, begun._replace(tools=("moon", *begun.tools[1:])))
     few = begun.yes.copy()
     second = np.flatnonzero(task.labels[:, 0] == 1)[0]
-    few[begun.queries.index(task.dataset.query_ids[second])] = np.nan
+    few[begun.queries.index(task.query_ids[second])] = np.nan
     with pytest.raises(ValueError, match="all verdicts on 1 of 6 tools: two are needed"):
-        pairs.joined(task, begun._replace(yes=few))
+        table.joined(task, begun._replace(yes=few))
 
 
 def test_learners_are_measured_by_the_truth_and_learn_from_the_verdicts(configured):

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import jaxret as jr
-from experiments.common.loading import load_task
+from experiments.common.loading import task_of
 from experiments.real_judge import rerank, table
-from experiments.real_judge.pairs import Pairs
 from experiments.real_judge.recognition import recognition
+from experiments.real_judge.table import Pairs
 from tests.experiments.judged import configure
 
 
@@ -66,11 +66,11 @@ def configured(world, tmp_path):
     own += ["~learners.reranked_greedy", "~learners.reranked_paper"]
     own += ["learners.reranked.tau=[0.04]", "learners.reranked.eta_over_tau=[0.03]"]
     make = partial(configure, "real_judge_rerank", world, tmp_path, *own)
-    task = load_task(make())
+    task = task_of(make())
     rows = np.flatnonzero(np.isin(task.labels[:, 0], range(6)))
     right = task.labels[rows, :1] == np.arange(6)
     yes = np.where(right, np.where(np.arange(6) < 3, 0.9, 0.1), 0.5)
-    queries = [task.dataset.query_ids[row] for row in rows]
+    queries = [task.query_ids[row] for row in rows]
     table.empty({}, task.ids[:6], queries)._replace(yes=yes).save(tmp_path / "table.npz")
     return make
 

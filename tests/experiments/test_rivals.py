@@ -60,11 +60,6 @@ def test_a_state_takes_what_its_arrays_take(finished):
     assert finished["linucb/kilobytes"][0] > finished["frozen/kilobytes"][0] > 0
 
 
-def test_each_query_is_served_once_or_not_at_all():
-    found = {"order": np.array([[2, 0, -1]]), "success": np.array([[1.0, 0.0, np.nan]])}
-    np.testing.assert_array_equal(rivals.by_query(found, 4), [[0, np.nan, 1, np.nan]])
-
-
 def test_a_learner_that_is_not_there_is_refused(world, tmp_path):
     with pytest.raises(ValueError, match="against must be one of frozen, greedy, linucb"):
         rivals.main(configure(world, tmp_path))

@@ -4,11 +4,14 @@ import jax
 import numpy as np
 import pytest
 
+import jaxret as jr
 from experiments.common.config import NAMES
+from experiments.common.learners import learner_grid
 from experiments.scenarios import __main__ as suite
 from experiments.scenarios import page
 from experiments.scenarios.measures import Windows, largest_loss, measures
-from experiments.scenarios.rules import rule_showing, static_rule
+from jaxret.learners.rank_one import rule_of
+from jaxret.learners.replay import Replay
 from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of, in_world
 
@@ -51,9 +54,9 @@ def test_every_scenario_has_its_table_and_its_figure(finished):
 
 def test_each_rule_is_held_against_itself_and_static_retrieval(finished):
     _, directory, results = finished
-    units = directory / "units"
+    steps = directory / "steps"
     static, calm, moved, guarded = (
-        np.load(units / f"{name}.npz")
+        np.load(steps / f"{name}.npz")
         for name in ("drift-static", "calm-greedy", "drift-greedy", "drift-greedy-guarded")
     )
     rounds = int(results["rounds"][0])
@@ -73,12 +76,12 @@ def test_each_rule_is_held_against_itself_and_static_retrieval(finished):
 
 def test_scenarios_change_what_they_are_about(finished):
     _, directory, _ = finished
-    calm = np.load(directory / "units" / "calm-greedy.npz")["success"]
+    calm = np.load(directory / "steps" / "calm-greedy.npz")["success"]
     for name in finished[0].scenarios:
-        success = np.load(directory / "units" / f"{name}-greedy.npz")["success"]
+        success = np.load(directory / "steps" / f"{name}-greedy.npz")["success"]
         assert (success != calm).any() == (name != "rewritten_keep"), name  # its rows stay
     keep, reset = (
-        np.load(directory / "units" / f"rewritten_{how}-static.npz")["success"]
+        np.load(directory / "steps" / f"rewritten_{how}-static.npz")["success"]
         for how in ("keep", "reset")
     )
     np.testing.assert_array_equal(keep, reset)  # static retrieval has the documents of the moment
@@ -132,17 +135,34 @@ def test_the_largest_loss_is_never_below_none():
     np.testing.assert_array_equal(largest_loss(ahead, 1 - ahead), [0, 1])
 
 
-def test_rules_show_several_tools_where_they_can():
+def test_learners_show_several_tools_where_they_can():
     specs = NAMES["learner"]
-    for name in ("greedy", "banditron", "clipped", "mixture", "mapped"):
-        grid = rule_showing(name, specs[name], 5)
-        learner = grid.make(*grid.settings[0])
+
+    def showing(name, k):
+        return suite.showing(learner_grid(name, specs[name]), specs[name], k)
+
+    for name in ("greedy", "banditron", "clipped", "mixture", "mapped", "centred_replayed"):
+        grid = showing(name, 5)
+        learner = grid.learner(0)
+        assert learner.name == name
+        np.testing.assert_array_equal(grid.settings, showing(name, 1).settings)
         theta, query = np.eye(8, dtype=np.float32), np.ones(8, np.float32) / 8
         slate = learner.act(learner.init(theta), query, jax.random.key(0))
         assert len(set(np.asarray(slate.items).tolist())) == 5, name
-    assert rule_showing("paper_adamw", specs["paper_adamw"], 5) is None
-    assert rule_showing("greedy", specs["greedy"], 1).make(0.02, 0.1).rule.policy.k == 1
-    assert static_rule(5).make(0.02, 0.0).rule.policy.k == 5
+    assert showing("paper_adamw", 5) is None
+    assert showing("linucb", 5) is None
+    assert rule_of(showing("greedy", 1).learner(0)).policy.k == 1
+
+
+@pytest.mark.parametrize("learner", [jr.mapped(rate=2.0), jr.greedy_replayed(per_round=3)])
+def test_a_slate_changes_the_policy_alone(learner):
+    same, several = suite.with_slate(learner, 1).structure, suite.with_slate(learner, 4).structure
+    assert same == learner.structure
+    rule = several.rule if isinstance(several, Replay) else several
+    one = jr.policies.greedy()
+    changed = rule._replace(policy=one)
+    assert rule.policy.k == 4
+    assert (several._replace(rule=changed) if isinstance(several, Replay) else changed) == same
 
 
 @pytest.mark.parametrize(
