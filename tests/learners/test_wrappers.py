@@ -131,7 +131,10 @@ ADAMW = adamw.minibatch_adamw(tau=1.0, eta=1e-5)
             lambda: with_experience_replay(REPLAYED),
             "'greedy.replay' is not rank one: experience replay needs",
         ),
-        (lambda: with_exploration(SLATES), "policy 'greedy' with k=2 does not give the probability"),
+        (
+            lambda: with_exploration(SLATES),
+            "policy 'greedy' with k=2 does not give the probability",
+        ),
         (
             lambda: with_exploration(with_experience_replay(SLATES)),
             "learner 'greedy.replay' does not give the probability of each item",
