@@ -1,4 +1,4 @@
-"""Which bound is nearest to the truth, which says nothing, and from which T on?   (ORAG Section 5)
+"""Which bound is tightest, which is vacuous, and from which T on?   (ORAG Section 5)
 
     uv run python -m experiments.bounds                                               # DeskBank
     uv run python -m experiments.bounds dataset=ultratool dataset.path=FILE document=orag_ultratool
@@ -6,16 +6,16 @@
 Every statement of `jr.bounds` on runs of growing length, for a few tools and for all of them:
 
     CATALOGUE/LEARNER: STATEMENT/T=..    bound     its value
-                                         measured  what it bounds, of each seed
-                                         trivial   what is true without it
+                                         measured  the bounded quantity of each seed
+                                         trivial   the trivial bound
                                          holds     1: no assumption failed
     CATALOGUE/Banditron ahead/T=..       its bound over T for streams too long to run
 
-Without a statement, regret is at most the run's own loss (a comparator's is not negative), wrong
-tools are at most T, and a mixture that always says 1/2 loses T ln 2. A statement is vacuous where
-its value is not below that. Where tools are few, regret is against the best rows in the ball (of
-Banditron, whose rows are free, the proximal ones); for all of them against rows that L-BFGS found
-near the start, put into the ball where the learner's are.
+The trivial bounds: regret is at most the run's own loss (a comparator's is not negative), wrong
+tools are at most T, and a mixture that always predicts 1/2 loses T ln 2. A statement is vacuous
+where its value is not below the trivial bound. With few tools, regret is against the best rows in
+the ball (for Banditron, whose rows are free, the proximal rows); with all tools, against rows that
+L-BFGS found near the start, projected to the ball where the learner's rows are in it.
 
 ``few.png`` and ``all.png``: bound over measured against T. 2 cores: some 10 minutes.
 """
@@ -30,11 +30,12 @@ from omegaconf import DictConfig
 
 import jaxret as jr
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.loading import load_task
+from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from jaxret.evaluation import plots
 from jaxret.learners.learner import Learner
+from jaxret.learners.rank_one import rule_of
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 from jaxret.task import Task
@@ -42,8 +43,8 @@ from jaxret.theory import comparators, mistakes, square_loss
 from jaxret.theory.statements import Statement
 
 FREE = jr.projections.none()
-INSIDE = ("orag, sphere", "query map")  # held against the best rows in the ball, too
-DRAWN = {  # in the figures, by the names there
+INSIDE = ("orag, sphere", "query map")  # also compared with the best rows in the ball
+DRAWN = {  # in the figures, with their labels there
     "orag, ball: Corollary 5.2": "Corollary 5.2",
     "orag, ball: Theorem 5.1": "Theorem 5.1",
     "orag, ball: Theorem 5.1, projection counted": "5.1, projection counted",
@@ -62,9 +63,9 @@ DRAWN = {  # in the figures, by the names there
 
 @experiment("bounds")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Runs every learner at every horizon, and writes what each statement says."""
-    task, results = single_label(load_task(cfg)), {}
-    seeds = range(cfg.seed, cfg.seed + cfg.seeds)
+    """Simulates every learner at every horizon, and evaluates each statement."""
+    task, seeds = single_label(task_of(cfg)), range(cfg.seed, cfg.seed + cfg.seeds)
+    results: dict[str, np.ndarray] = {}
     for name, world in cfg.catalogues.items():
         some = first_tools(task, world.tools)
         for rounds in (bar := Progress(world.horizons, desc=name, unit="horizon")):
@@ -75,20 +76,20 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
                     continue
                 bar.set_postfix_str(f"T={length}, {label}")
                 noisy = jr.label_noise(cfg.noise_rate) if label.startswith("noise") else None
-                played = jr.simulate(
+                found = jr.simulate(
                     learner, part, exposures=exposures, seeds=seeds, environment=noisy
                 )
-                against = near(played) if world.tools is None else None
+                against = near(found) if world.tools is None else None
                 if label in INSIDE and best is not None:
                     against = best
-                statements = jr.bounds(played, against)
+                statements = jr.bounds(found, against)
                 if label == "orag, ball" and world.tools is not None:
-                    best = np.asarray(jr.regret(played).comparator.theta)
+                    best = np.asarray(jr.regret(found).comparator.theta)
                 for statement in statements:
                     place = f"{name}/{label}: {statement.name}/T={length}"
-                    results |= {f"{place}/{k}": v for k, v in said(statement, played).items()}
+                    results |= {f"{place}/{k}": x for k, x in numbers(statement, found).items()}
                 if square_loss.is_squarecb(learner):
-                    p = min(one.p for one in square_loss.deciles(played))
+                    p = min(one.p for one in square_loss.deciles(found))
                     results[f"{name}/{label}: chances as predicted/T={length}/p"] = np.array([p])
         results |= ahead(some, world, name, cfg.repeats)
         figure(run, results, name)
@@ -97,7 +98,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses numbers that cannot be."""
+    """Refuses numbers out of their range."""
     require("seeds", cfg.seeds, ">= 1", lambda x: x >= 1)
     require("noise_rate", cfg.noise_rate, "in (0, 0.5)", lambda x: 0 < x < 0.5)
     for world in cfg.catalogues.values():
@@ -107,7 +108,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a table a catalogue, statements in the order in which they were computed."""
+    """Prints a table per catalogue, statements in the order in which they were computed."""
     for name in cfg.catalogues:
         rows = [key.rsplit("/", 1)[0] for key in results if key.startswith(f"{name}/")]
         columns = ("bound", "measured", "trivial", "holds", "p")
@@ -115,7 +116,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def learners(world: DictConfig, rounds: int, items: int, noise_rate: float) -> dict[str, Learner]:
-    """Who is held against statements that are about them; steps as their theory sets them."""
+    """Returns the learners that the statements are about, with the steps of their theory."""
     tau, eta = world.tau, world.c / np.sqrt(rounds)
     own = 0.1**2 * world.gamma / (2 * items**2)
     balanced = rounds**0.25 / items**0.75  # gamma / K of SquareCB with a regression of sqrt(K T)
@@ -134,8 +135,8 @@ def learners(world: DictConfig, rounds: int, items: int, noise_rate: float) -> d
     }
 
 
-def said(statement: Statement, run: jr.Run) -> dict[str, np.ndarray]:
-    """A statement in numbers; where it fails, its assumptions are printed."""
+def numbers(statement: Statement, run: jr.Run) -> dict[str, np.ndarray]:
+    """Returns the numbers of a statement; prints its assumptions where it does not hold."""
     if not statement.holds:
         print(run.name, statement, sep="\n")
     rounds, loss = run.order.shape[1], np.asarray(run.trace.loss, np.float64).sum(axis=1)
@@ -154,8 +155,8 @@ def said(statement: Statement, run: jr.Run) -> dict[str, np.ndarray]:
 
 
 def near(run: jr.Run) -> np.ndarray | None:
-    """Rows near the start that fit the stream, in the ball where the learner's are."""
-    rule, task = run.learner.rule, run.task
+    """Finds rows near the start that fit the stream, in the ball where the learner's rows are."""
+    rule, task = rule_of(run.learner), run.task
     if rule is None:
         return None
     counts = np.bincount(run.order[0], minlength=len(task)).astype(np.float32)
@@ -170,9 +171,8 @@ def near(run: jr.Run) -> np.ndarray | None:
 
 
 def ahead(task: Task, world: DictConfig, name: str, repeats: list[int]) -> dict[str, np.ndarray]:
-    """Banditron's bound, over T, for the stream repeated so often."""
-    found, stream = {}, (task.theta, task.queries, task.labels[:, 0])
-    arrays = [jnp.asarray(array) for array in stream]
+    """Computes Banditron's bound over T for a stream that is repeated."""
+    found, arrays = {}, [jnp.asarray(x) for x in (task.theta, task.queries, task.labels[:, 0])]
     for times in repeats:
         counts = jnp.full(len(task), float(times))
         solved = mistakes.solve_banditron(
@@ -184,13 +184,13 @@ def ahead(task: Task, world: DictConfig, name: str, repeats: list[int]) -> dict[
 
 
 def single_label(task: Task) -> Task:
-    """The queries with one right tool, of which the theorems speak."""
+    """Keeps the queries with one right tool, which the theorems assume."""
     kept = task.select((task.labels >= 0).sum(axis=1) == 1)
     return replace(kept, labels=kept.labels[:, :1])
 
 
 def first_tools(task: Task, tools: int | None) -> Task:
-    """The first tools of the catalogue, and their queries; all of them for None."""
+    """Keeps the first tools of the catalogue and their queries; all of them for None."""
     if tools is None:
         return task
     kept = task.select((task.labels < tools)[:, 0])
@@ -199,13 +199,13 @@ def first_tools(task: Task, tools: int | None) -> Task:
 
 
 def cut(task: Task, rounds: int, seed: int) -> tuple[Task, int]:
-    """The queries of a horizon, and how often each comes."""
+    """Returns the queries of a horizon, and how often each comes."""
     order = np.random.default_rng(seed).permutation(len(task))
     return task.select(np.sort(order[:rounds])), max(1, rounds // len(task))
 
 
 def figure(run: RunDirectory, results: Mapping[str, np.ndarray], name: str) -> None:
-    """Bound over measured against T."""
+    """Draws bound over measured against T."""
     drawn, ax = plots.new_figure("rounds T", "bound / measured")
     drawn.set_size_inches(6.0, 4.8)
     lines: dict[str, list[tuple[int, float]]] = {}

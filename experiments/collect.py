@@ -3,11 +3,11 @@
     uv run python -m experiments.collect runs/orag                        # every run, every result
     uv run python -m experiments.collect runs/orag final/ndcg@10 online/accuracy
 
-Reads the runs in a folder, finished or not, and writes nothing into them. A run is known by what
-its settings say otherwise than the others'. Prints a line a run and name (a learner, say), and
-writes ``collected.csv`` and ``collected.png``, the first result of all, into the folder. Of a run
-that goes on, the accuracy of the streams that have ended is read, and how many units are done. Some
-seconds on one core.
+Reads the runs in a folder, finished or not, and changes nothing in them. A run is named by the
+settings in which the runs differ. Prints a line per run and name (a learner, say), and writes
+``collected.csv`` and ``collected.png``, a figure of the first result, into the folder. Of an
+unfinished run, the accuracy of the streams that have ended is read, and the number of finished
+steps. Some seconds on one core.
 """
 
 import csv
@@ -26,11 +26,11 @@ from jaxret.evaluation import plots
 
 
 class Collected(NamedTuple):
-    """One run, as far as it is."""
+    """One run, finished or not."""
 
-    words: dict[str, str]  # settings in which the runs differ -> this one's
-    state: str  # finished, or how many units are done
-    results: dict[str, np.ndarray]  # name -> a value a seed
+    words: dict[str, str]  # the settings in which the runs differ, and their values in this run
+    state: str  # finished, or the number of finished steps
+    results: dict[str, np.ndarray]  # name -> one value per seed
 
 
 def collect(folder: Path) -> list[Collected]:
@@ -51,7 +51,7 @@ def collect(folder: Path) -> list[Collected]:
 
 
 def figure(runs: Sequence[Collected], metric: str) -> Figure:
-    """One result of all runs: a place a run, a colour a name."""
+    """Draws one result of all runs, with a colour per name."""
     found = [
         {_name(key): x for key, x in run.results.items() if _metric(key) == metric} for run in runs
     ]
@@ -100,18 +100,18 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _read(run: Path) -> tuple[str, dict[str, np.ndarray]]:
-    """State and results; files that are being written are whole or not there."""
+    """Reads the state and the results; files appear only when they are complete."""
     if (run / "results.json").exists():
         found = json.loads((run / "results.json").read_text())
         return "finished", {name: np.array(value["values"]) for name, value in found.items()}
     results = {}
-    units = sorted((run / "units").glob("[!.]*.npz"))
-    for path in units:
-        with np.load(path) as unit:
-            name, _, protocol = path.stem.rpartition("-")
-            if protocol == "online" and "success" in unit.files:
-                results[f"{name}/online/accuracy"] = np.nanmean(unit["success"], axis=1)
-    return f"{len(units)} units", results
+    steps = sorted((run / "steps").glob("[!.]*.npz"))
+    for path in steps:
+        with np.load(path) as step:
+            if {"order", "success"} <= set(step.files):  # a stream
+                name = path.stem.removesuffix("-online")
+                results[f"{name}/online/accuracy"] = np.nanmean(step["success"], axis=1)
+    return f"{len(steps)} steps", results
 
 
 def _flat(content: Any, name: str = "") -> Iterator[tuple[str, str]]:

@@ -5,10 +5,10 @@
     uv run python -m experiments.describe_data folder=FOLDER only=[mine] \\
         +datasets.mine='{name: jsonl, path: mine}'
 
-Of each data set, as a Markdown table for a page of results: tools and how many of them are a label
-at all, queries, labels a query, queries a tool (median over the tools that are a label), the share
-of queries that nearly repeat another one, and accuracy and nDCG@10 of static retrieval. They are
-those of all its queries; what an experiment reports of a held-out part differs a little.
+For each data set, as a Markdown table for a page of results: tools, how many of them are the label
+of a query, queries, labels per query, queries per tool (median over the tools that are a label),
+the share of queries that nearly repeat another one, and accuracy and nDCG@10 of static retrieval.
+These are over all queries; on a held-out part they differ a little.
 
 2 cores: DeskBank 10 s where its vectors are cached; encoding the twelve data sets takes far longer.
 Expect of DeskBank 12 queries a tool, no near-duplicates and a static accuracy of 0.214.
@@ -25,12 +25,12 @@ from omegaconf import DictConfig
 import jaxret as jr
 from experiments.common.config import plain
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.loading import load_task
+from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from jaxret.runtime.files import existing
 from jaxret.runtime.validate import require
 
-#: What `jr.describe` says -> the head of its column and the form of its numbers.
+#: Field of `jr.describe` -> head of its column, format of its numbers.
 COLUMNS = {
     "tools": ("tools", ",.0f"),
     "labelled_tools": ("labels", ",.0f"),
@@ -45,7 +45,7 @@ COLUMNS = {
 
 @experiment("describe_data")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Loads, encodes and describes one data set after the other."""
+    """Loads, encodes and describes each data set."""
     results: dict[str, np.ndarray] = {}
     for name, spec in present(cfg).items():
         found = run.result(name, partial(described, cfg, spec))
@@ -55,7 +55,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses names that are not known, a folder that is not there, and data that are not in it."""
+    """Refuses unknown names, a missing folder, and data sets that the folder lacks."""
     for name in cfg.only or ():
         require("only", name, f"of {', '.join(cfg.datasets)}", cfg.datasets.__contains__)
     if cfg.folder is not None:
@@ -66,7 +66,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints the table, and which data sets are not there."""
+    """Prints the table, and names the data sets that are missing."""
     print(markdown(cfg, results))
     if cfg.folder is not None and cfg.only is None:
         absent = [name for name in cfg.datasets if name not in present(cfg)]
@@ -74,7 +74,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def present(cfg: DictConfig) -> dict[str, dict[str, Any]]:
-    """The data sets that are asked for and there, with their paths from here."""
+    """Returns the chosen data sets that exist, with their paths."""
     found: dict[str, dict[str, Any]] = {}
     for name, spec in plain(cfg.datasets).items():
         if cfg.only is not None and name not in cfg.only:
@@ -87,18 +87,16 @@ def present(cfg: DictConfig) -> dict[str, dict[str, Any]]:
 
 
 def described(cfg: DictConfig, spec: Mapping[str, Any]) -> dict[str, list[float]]:
-    """One of the data sets in numbers, as `COLUMNS` has them."""
+    """Loads a data set and returns the numbers of `COLUMNS`."""
     dataset = {"options": {}} | {key: x for key, x in spec.items() if key != "document"}
-    document = spec.get("document", cfg.document)
-    found = jr.describe(
-        load_task(DictConfig(plain(cfg) | {"dataset": dataset, "document": document}))
-    )
+    changed = {"dataset": dataset, "document": spec.get("document", cfg.document)}
+    found = jr.describe(task_of(DictConfig(plain(cfg) | changed)))
     print(found, flush=True)
     return {key: [getattr(found, key)] for key in COLUMNS}
 
 
 def markdown(cfg: DictConfig, results: Found) -> str:
-    """A table with a row a data set."""
+    """Formats the results as a table with a row per data set."""
     lines = [["data set", "document", *(head for head, _ in COLUMNS.values())]]
     lines.append(["---"] * 2 + ["---:"] * len(COLUMNS))
     for name, spec in present(cfg).items():

@@ -23,7 +23,7 @@ from omegaconf import DictConfig
 
 import jaxret as jr
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.loading import load_task
+from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from jaxret.learners.learner import Learner
@@ -42,8 +42,8 @@ MAKERS: dict[str, Callable[[int], Learner]] = {
 
 @experiment("map_every")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Plays every learner with every B on the same streams."""
-    task = load_task(cfg)
+    """Simulates every learner with every B on the same streams."""
+    task = task_of(cfg)
     seeds = range(cfg.seed, cfg.seed + cfg.seeds)
     results: dict[str, np.ndarray] = {}
     for name in cfg.rules:
@@ -60,7 +60,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses numbers that cannot be."""
+    """Refuses numbers out of their range, and unknown learners."""
     require("seeds", cfg.seeds, ">= 1", lambda x: x >= 1)
     require("every", cfg.every, "numbers >= 1", lambda xs: len(xs) and min(xs) >= 1)
     known = "some of " + ", ".join(MAKERS)
@@ -76,7 +76,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def played(learner: Learner, task: Task, seeds: range) -> dict[str, np.ndarray]:
-    """``online [S]``, the accuracy of each seed."""
+    """Simulates a learner; returns ``online [S]``, the accuracy of each seed."""
     return {"online": jr.simulate(learner, task, seeds=seeds).accuracy.values}
 
 

@@ -3,39 +3,35 @@
     uv run python -m experiments.mixture                                              # DeskBank
     uv run python -m experiments.mixture dataset=ultratool dataset.path=FILE document=orag_ultratool
 
-How well it does beside other rules is asked by `experiments.orag`; here it is looked into:
+`experiments.orag` compares a mixture with other learners; this experiment looks into it:
 
     mixture/accuracy       online; and /loss, the sum of -ln P(y | q, a) over the stream
-    EXPERT/alone           online accuracy of an expert on a path of its own
+    EXPERT/alone           online accuracy of an expert on a stream of its own
     EXPERT/loss            its loss on the tools and bits of the mixture; /weight, at the end
     bound/..               `jr.bounds`, and paths of experts with 1, 2, .. switches
     cost/..                microseconds a round: the mixture, and all of its experts, each alone
 
 ``weights.png`` shows the weights round by round, those of experts of one form together. Times are
-medians over ``repeats`` runs in turn, of one seed, all compiled.
+medians over ``repeats`` runs in turn, of one seed, without compilation.
 
 2 cores: DeskBank some 2 minutes.
 """
 
-import time
 from collections.abc import Mapping
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from omegaconf import DictConfig
 
 import jaxret as jr
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.loading import load_task
+from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from jaxret.evaluation import plots
-from jaxret.learners.learner import Learner, Mixing
+from jaxret.learners.mixture import Blend, blend_of
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
-from jaxret.simulation import streams
-from jaxret.simulation.engine import Simulation
 from jaxret.task import Task
 from jaxret.theory import mixture as theory
 
@@ -44,41 +40,41 @@ COLUMNS = ("alone", "loss", "weight")
 
 @experiment("mixture")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Streams to the mixture and to its experts, plays it once more, and draws its weights."""
-    task, learner = load_task(cfg), jr.mixture()
-    seeds = range(cfg.seed, cfg.seed + cfg.seeds)
+    """Simulates the mixture and each of its experts, replays the mixture, and draws its weights."""
+    task, learner, seeds = task_of(cfg), jr.mixture(), range(cfg.seed, cfg.seed + cfg.seeds)
+    blend = blend_of(learner)
+    assert blend is not None
     mixed = jr.simulate(learner, task, exposures=cfg.exposures, seeds=seeds)
-    assert learner.mixing is not None
     histories = [theory.replayed(mixed, seed) for seed in seeds]
-    statements = jr.bounds(mixed)
-    for statement in statements:
-        print(statement)
+    log_loss, sure_errors = jr.bounds(mixed)
+    print(log_loss, sure_errors, sep="\n")
     results = {
         "mixture/accuracy": mixed.accuracy.values,
         "mixture/loss": np.array([history.mixed.sum() for history in histories]),
-        "bound/log_loss": np.array([statements[0].value]),
-        "bound/sure_errors": np.array([statements[1].value]),
-        "sure_errors": statements[1].estimate.values,
+        "bound/log_loss": np.array([log_loss.value]),
+        "bound/sure_errors": np.array([sure_errors.value]),
+        "sure_errors": sure_errors.estimate.values,
     }
     for k in range(1, 1 + cfg.switches):
-        least = [theory.against_switches(one, learner.mixing, k) for one in histories]
+        least = [theory.against_switches(one, blend, k) for one in histories]
         results[f"bound/switches/{k}"] = np.array(least)
-    experts = experts_of(learner, task)
+    experts = experts_of(blend)
+    weights = np.exp(np.asarray(mixed.states.extra.log_weights, np.float64))
     for g, (name, expert) in enumerate(bar := Progress(experts.items(), unit="expert")):
         bar.set_postfix_str(name)
         alone = jr.simulate(expert, task, exposures=cfg.exposures, seeds=seeds)
         results |= {
             f"{name}/alone": alone.accuracy.values,
             f"{name}/loss": np.array([history.losses[:, g].sum() for history in histories]),
-            f"{name}/weight": np.exp(np.asarray(mixed.states.extra.log_weights, np.float64))[:, g],
+            f"{name}/weight": weights[:, g],
         }
-    figure(run, learner.mixing, np.stack([history.weights for history in histories]))
+    figure(run, blend, np.stack([history.weights for history in histories]))
     return results | cost(task, learner, experts, cfg.repeats)
 
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses numbers that cannot be."""
+    """Refuses numbers out of their range."""
     for name in ("exposures", "seeds", "repeats"):
         require(name, cfg[name], ">= 1", lambda x: x >= 1)
     require("switches", cfg.switches, ">= 0", lambda x: x >= 0)
@@ -86,7 +82,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a line an expert, then the rest."""
+    """Prints a line per expert, then the other results."""
     experts = [name.removesuffix("/alone") for name in results if name.endswith("/alone")]
     results_table(results, experts, COLUMNS, f"{cfg.dataset.name}, experts of the mixture")
     for name, value in results.items():
@@ -94,30 +90,23 @@ def show(cfg: DictConfig, results: Found) -> None:
             print(f"{name:<24} {value['mean']:.4g}")
 
 
-def experts_of(learner: Learner, task: Task) -> dict[str, Learner]:
-    """The experts by name, as learners of their own."""
-    state = learner.init(jnp.asarray(task.theta))
-    assert learner.mixing is not None
-    pairs = enumerate(learner.mixing.experts)
-    return {name: learner.mixing.expert(state, g)[0] for g, name in pairs}
+def experts_of(blend: Blend) -> dict[str, jr.Learner]:
+    """Returns the experts of a mixture by name, as learners."""
+    each = (form.learner(g) for form in blend.forms for g in range(len(form.settings)))
+    return dict(zip(blend.experts, each, strict=True))
 
 
 def cost(
-    task: Task, learner: Learner, experts: Mapping[str, Learner], repeats: int
+    task: Task, mixture: jr.Learner, experts: Mapping[str, jr.Learner], repeats: int
 ) -> dict[str, np.ndarray]:
-    """Microseconds a round of the mixture, of `greedy`, and of all experts one after the other."""
-    learners = {"mixture": learner, "greedy": jr.greedy(), **experts}
-    forms = {
-        name: Simulation(lambda one=one: one, task, seeds=[0]) for name, one in learners.items()
-    }
-    order, nothing = streams.exposures(len(task), 1, 0)[None], np.zeros((1, 0))
-    times: dict[str, list[float]] = {name: [] for name in forms}
+    """Times a round of the mixture, of `jr.greedy`, and of all experts one after the other."""
+    learners = {"mixture": mixture, "greedy": jr.greedy(), **experts}
+    times: dict[str, list[float]] = {name: [] for name in learners}
     for _ in range(1 + repeats):  # the first compiles
-        for name, form in forms.items():
-            begin = time.perf_counter()
-            form.run(nothing, order)
-            times[name].append(time.perf_counter() - begin)
-    each = {name: 1e6 * np.median(seconds[1:]) / len(task) for name, seconds in times.items()}
+        for name, learner in learners.items():
+            seconds = jr.simulate(learner, task).seconds
+            times[name].append(1e6 * seconds / len(task))
+    each = {name: np.median(values[1:]) for name, values in times.items()}
     whole = sum(each[name] for name in experts)
     return {
         "cost/mixture": np.array([each["mixture"]]),
@@ -127,12 +116,12 @@ def cost(
     }
 
 
-def figure(run: RunDirectory, mixing: Mixing, weights: Float[np.ndarray, "S T G"]) -> None:
-    """The weights over rounds; experts of one form are one curve."""
-    forms = [name.partition("(")[0] for name in mixing.experts]
+def figure(run: RunDirectory, blend: Blend, weights: Float[np.ndarray, "S T G"]) -> None:
+    """Draws the weights over rounds; experts of one form are one curve."""
+    forms = np.array([name.partition("(")[0] for name in blend.experts])
     drawn, ax = plots.new_figure("round", "weight in the mixture")
-    for form in dict.fromkeys(forms):
-        mine = weights[:, :, np.array(forms) == form].sum(axis=2)
+    for form in dict.fromkeys(forms.tolist()):
+        mine = weights[:, :, forms == form].sum(axis=2)
         plots.curve_with_band(ax, np.arange(mine.shape[1]), mine, form)
     ax.set_ylim(-0.02, 1.02)
     plots.label_curves(ax)

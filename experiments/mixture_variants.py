@@ -1,21 +1,21 @@
-"""What helps a mixture of experts: which experts, which weights, and what is done with their words?
+"""What helps a mixture of experts: which experts, which weights, and which use of predictions?
 
     uv run python -m experiments.mixture_variants                                     # DeskBank
     uv run python -m experiments.mixture_variants dataset=ultratool dataset.path=FILE \\
         document=orag_ultratool
 
-One thing at a time is changed in `jr.mixture()`, on the same streams (`seed=100`: seeds of which
-nothing is reported elsewhere). Of each variant:
+One thing at a time is changed in `jr.mixture()`, on the same streams (`seed=100`: these seeds are
+used in no other experiment). For each variant:
 
     VARIANT/online, /final       success of the tool shown; nDCG@10 of the streamed queries
-    VARIANT/gain, /final_gain    the same less the mixture's as it is, seed by seed
+    VARIANT/gain, /final_gain    the same minus those of the unchanged mixture, seed by seed
 
-Five variants are no settings of the library, where none of them would be worth one:
+Five variants are defined here, since none is good enough for the library:
 
     stacked     logits are mixed, not probabilities: argmax sum_g w_g logit P_g
     thompson    an expert is drawn by its weight in every round, and its best tool is shown
-    clusters    the queries of each cluster of tools have weights of their own
-    own choice  an expert learns from the bits of tools that it would have shown, and no other
+    clusters    each cluster of tools has weights of its own
+    own choice  an expert learns only from the bits of tools that it would have shown
     equal       the weights stay equal
 
 2 cores: 10 minutes for DeskBank, 15 for UltraTool.
@@ -31,12 +31,11 @@ from omegaconf import DictConfig
 
 import jaxret as jr
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.loading import load_task
+from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from jaxret.learners import calibration
 from jaxret.learners.learner import Learner
-from jaxret.learners.mixture import default_experts
+from jaxret.learners.mixture import Blend, blend_of, default_experts, logit
 from jaxret.offline.off_policy import groups_of_rows
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
@@ -44,15 +43,57 @@ from jaxret.task import Task
 from jaxret.types import Slate
 
 COLUMNS = ("online", "gain", "final", "final_gain")
-BY_ITS_WORD = 1e6  # trust that no number of bits shakes
+UNCALIBRATED = 1e6  # a trust that no number of bits overcomes
+
+
+@experiment("mixture_variants")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Simulates every variant on the same streams."""
+    task, seeds = task_of(cfg), range(cfg.seed, cfg.seed + cfg.seeds)
+    results: dict[str, np.ndarray] = {}
+    base: dict[str, np.ndarray] = {}
+    made = variants(task, cfg.clusters)
+    for name in (bar := Progress(made, unit="variant")):
+        bar.set_postfix_str(name)
+        run.pause(0)
+        found = run.result(name.replace(" ", "-"), partial(simulated, made[name], task, seeds))
+        base = base or found
+        results |= {
+            f"{name}/online": found["online"],
+            f"{name}/gain": found["online"] - base["online"],
+            f"{name}/final": found["final"],
+            f"{name}/final_gain": found["final"] - base["final"],
+        }
+    return results
+
+
+@main.check
+def check(cfg: DictConfig) -> None:
+    """Refuses numbers out of their range."""
+    for name in ("seeds", "clusters"):
+        require(name, cfg[name], ">= 1", lambda x: x >= 1)
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Prints a line per variant."""
+    names = [name.removesuffix("/online") for name in results if name.endswith("/online")]
+    results_table(results, names, COLUMNS, f"{cfg.dataset.name}, variants of the mixture")
+
+
+def simulated(make: Callable[[], Learner], task: Task, seeds: range) -> dict[str, np.ndarray]:
+    """Simulates one variant; returns ``online [S]`` and ``final [S]``."""
+    run = jr.simulate(make(), task, seeds=seeds)
+    final = jr.evaluate(run, task, ["ndcg@10"])["ndcg@10"]
+    return {"online": run.accuracy.values, "final": final.values}
 
 
 def variants(task: Task, clusters: int) -> dict[str, Callable[[], Learner]]:
-    """Every variant by name; the first is the mixture as it is.
+    """Returns functions that make the variants, by name; the first is the unchanged mixture.
 
     Args:
-      task: whose documents are put into clusters.
-      clusters: how many.
+      task: its documents are clustered.
+      clusters: their number.
     """
     still, centred, mapped, replayed = default_experts()
     made: dict[str, Callable[[], Learner]] = {"as it is": jr.mixture}
@@ -60,7 +101,7 @@ def variants(task: Task, clusters: int) -> dict[str, Callable[[], Learner]]:
         "alpha": (0.0, 0.001, 0.1),
         "beta": (0.25, 2.0),
         "floor": (1e-4, 1e-2),
-        "trust": (1.0, 100.0, BY_ITS_WORD),
+        "trust": (1.0, 100.0, UNCALIBRATED),
     }
     for name, values in settings.items():
         made |= {f"{name} {x:g}": partial(jr.mixture, **{name: x}) for x in values}
@@ -96,67 +137,31 @@ def variants(task: Task, clusters: int) -> dict[str, Callable[[], Learner]]:
     }
 
 
-@experiment("mixture_variants")
-def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Plays every variant on the same streams."""
-    task = load_task(cfg)
-    seeds = range(cfg.seed, cfg.seed + cfg.seeds)
-    results: dict[str, np.ndarray] = {}
-    made = variants(task, cfg.clusters)
-    for name in (bar := Progress(made, unit="variant")):
-        bar.set_postfix_str(name)
-        run.pause(0)
-        found = run.result(name.replace(" ", "-"), partial(played, made[name], task, seeds))
-        if not results:
-            base = found
-        results |= {
-            f"{name}/online": found["online"],
-            f"{name}/gain": found["online"] - base["online"],
-            f"{name}/final": found["final"],
-            f"{name}/final_gain": found["final"] - base["final"],
-        }
-    return results
-
-
-@main.check
-def check(cfg: DictConfig) -> None:
-    """Refuses numbers that cannot be."""
-    for name in ("seeds", "clusters"):
-        require(name, cfg[name], ">= 1", lambda x: x >= 1)
-
-
-@main.show
-def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a line a variant."""
-    names = [name.removesuffix("/online") for name in results if name.endswith("/online")]
-    results_table(results, names, COLUMNS, f"{cfg.dataset.name}, variants of the mixture")
-
-
-def played(make: Callable[[], Learner], task: Task, seeds: range) -> dict[str, np.ndarray]:
-    """One variant: ``online [S]`` and ``final [S]``."""
-    run = jr.simulate(make(), task, seeds=seeds)
-    final = jr.evaluate(run, task, ["ndcg@10"])["ndcg@10"]
-    return {"online": run.accuracy.values, "final": final.values}
-
-
-def words(learner: Learner, state, query):
-    """What each expert says of each tool, calibrated: logit P_g(a), [G, I]."""
-    assert learner.mixing is not None
-    said = []
-    for g in range(len(learner.mixing.experts)):
-        one, own = learner.mixing.expert(state, g)
+def predicted(blend: Blend, state, query):
+    """Returns the calibrated prediction of each expert for each tool: logit P_g(a), [G, I]."""
+    rows = []
+    for g in range(len(blend.experts)):
+        one, own = blend.expert(state, g)
         assert one.logits is not None
         u, v = state.extra.calibration.line[g]
-        said.append(u * calibration.logit(jax.nn.softmax(one.logits(own, query))) + v)
-    return jnp.where(state.available, jnp.stack(said), -jnp.inf)
+        rows.append(u * logit(jax.nn.softmax(one.logits(own, query))) + v)
+    return jnp.where(state.available, jnp.stack(rows), -jnp.inf)
+
+
+def unchanged() -> tuple[Learner, Blend]:
+    """Returns the mixture as it is, and its structure."""
+    learner = jr.mixture()
+    blend = blend_of(learner)
+    assert blend is not None
+    return learner, blend
 
 
 def stacked() -> Learner:
-    """A mixture that shows the best by the mean of its experts' logits."""
-    learner = jr.mixture()
+    """Makes a mixture that shows the best tool by the weighted mean of its experts' logits."""
+    learner, blend = unchanged()
 
     def logits(state, query):
-        return jnp.exp(state.extra.log_weights) @ words(learner, state, query)
+        return jnp.exp(state.extra.log_weights) @ predicted(blend, state, query)
 
     def act(state, query, key):
         return best(logits(state, query))
@@ -164,22 +169,26 @@ def stacked() -> Learner:
     def scores(state, queries):
         return jax.lax.map(partial(logits, state), queries)
 
-    return learner._replace(act=act, logits=logits, scores=scores, chances=None, blend=None)
+    return learner._replace(act=act, logits=logits, scores=scores, probabilities=None)
 
 
 def thompson() -> Learner:
-    """A mixture that lets one expert, drawn by its weight, choose; how likely, it does not say."""
-    learner = jr.mixture()
+    """Makes a mixture in which one expert, drawn by its weight, chooses."""
+    learner, blend = unchanged()
 
     def act(state, query, key):
         g = jax.random.categorical(key, state.extra.log_weights)
-        return best(words(learner, state, query)[g])
+        return best(predicted(blend, state, query)[g])
 
-    return learner._replace(act=act, chances=None, blend=None)
+    return learner._replace(act=act, probabilities=None)
 
 
 def clustered(groups: np.ndarray) -> Learner:
-    """A mixture with weights for each cluster, that of static retrieval's best tool."""
+    """Makes a mixture with weights per cluster; a query belongs to the cluster of its best tool.
+
+    Args:
+      groups: the cluster of each tool [I].
+    """
     learner, whose = jr.mixture(), jnp.asarray(groups)
 
     def init(theta, available=None):
@@ -208,33 +217,33 @@ def clustered(groups: np.ndarray) -> Learner:
     def scores(state, queries):
         return jax.lax.map(partial(logits, state), queries)
 
-    alone = learner._replace(chances=None, mixing=None, blend=None)
-    return alone._replace(init=init, act=act, update=update, logits=logits, scores=scores)
+    changed = {"init": init, "act": act, "update": update, "logits": logits, "scores": scores}
+    return learner._replace(**changed, probabilities=None)
 
 
 def own_choice() -> Learner:
-    """A mixture whose experts learn from the tools that they would have shown, and no other."""
-    learner, sizes = jr.mixture(), [len(form.settings) for form in default_experts()]
+    """Makes a mixture whose experts learn only from the tools that they would have shown."""
+    learner, blend = unchanged()
+    ends = np.cumsum([len(form.settings) for form in blend.forms])[:-1]
 
     def update(state, query, choice, feedback):
         new = learner.update(state, query, choice, feedback)
-        mine = jnp.argmax(words(learner, state, query), axis=1) == choice.item  # [G]
-        parts = jnp.split(mine, np.cumsum(sizes)[:-1])
-        forms = zip(parts, new.extra.rows, state.extra.rows, strict=True)
+        mine = jnp.argmax(predicted(blend, state, query), axis=1) == choice.item  # [G]
+        forms = zip(jnp.split(mine, ends), new.extra.rows, state.extra.rows, strict=True)
         rows = tuple(_where(*form) for form in forms)
         return new._replace(extra=new.extra._replace(rows=rows))
 
-    return learner._replace(update=update, blend=None)
+    return learner._replace(update=update)
 
 
 @jax.vmap
 def _where(mine, new, old):
-    """Of each expert of a form, its new rows or its old ones."""
+    """Selects the new rows of some experts of a form, and the old rows of the others."""
     return jax.tree.map(partial(jnp.where, mine), new, old)
 
 
 def best(scores) -> Slate:
-    """The best tool, alone."""
+    """Returns a slate of the best tool alone."""
     return Slate(items=jnp.argmax(scores)[None], propensity=jnp.ones(1, scores.dtype))
 
 

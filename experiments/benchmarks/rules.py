@@ -29,7 +29,7 @@ from experiments.benchmarks.rounds import random_problem
 from experiments.benchmarks.timing import quartiles
 from experiments.common.config import learner_grids
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.loading import load_task
+from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import print_table
 from experiments.rivals import size
@@ -37,7 +37,6 @@ from jaxret.learners.grid import LearnerGrid
 from jaxret.learners.learner import Learner
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
-from jaxret.simulation import streams
 from jaxret.simulation.engine import Simulation
 from jaxret.task import Task
 
@@ -71,7 +70,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     print(machine.measured(), flush=True)
     task, grids = _problem(cfg)
     rounds = min(cfg.rounds, len(task))
-    order = streams.exposures(len(task), 1, cfg.seed)[None, :rounds]
+    order = jr.exposures(len(task), 1, cfg.seed)[None, :rounds]
     made = {
         name: Simulation(
             *(grid.make, task), seeds=[cfg.seed], example=grid.settings[0], chunk=rounds
@@ -119,7 +118,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 def _problem(cfg: DictConfig) -> tuple[Any, dict[str, LearnerGrid]]:
     """Returns the task and the learners by name."""
     if not cfg.size:
-        return load_task(cfg), {grid.name: grid for grid in learner_grids(cfg)}
+        return task_of(cfg), {grid.name: grid for grid in learner_grids(cfg)}
     items, width = map(int, cfg.size.split("x"))
     theta, stream = random_problem(items, width, cfg.rounds, cfg.seed)
     arrays = (np.asarray(x) for x in (theta, stream.queries, stream.labels))

@@ -40,7 +40,6 @@ import numpy as np
 from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from jaxret.learners.names import REGISTRY
 from omegaconf import DictConfig
 
 from experiments.benchmarks import rounds
@@ -50,6 +49,7 @@ from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from jaxret.environments.environment import Environment
 from jaxret.learners.learner import Learner
+from jaxret.learners.registry import factories
 from jaxret.runtime import sharding
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
@@ -122,8 +122,8 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 @main.check
 def check(cfg: DictConfig) -> None:
     """Refuses invalid sizes; asks JAX for the simulated devices before it starts."""
-    known = ", ".join(REGISTRY)
-    require("preset", cfg.preset, f"one of {known}", REGISTRY.__contains__)
+    known = factories()
+    require("preset", cfg.preset, f"one of {', '.join(known)}", known.__contains__)
     for name in ("rounds", "repeats"):
         require(name, cfg[name], ">= 1", lambda x: x >= 1)
     few = [n for n in cfg.devices if n <= cfg.measured]
@@ -145,7 +145,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def _learner(cfg: DictConfig) -> Learner:
-    return REGISTRY[cfg.preset](**plain(cfg.parts))
+    return factories()[cfg.preset](**plain(cfg.parts))
 
 
 def _compiled(learner: Learner, items: int, width: int, rounds: int, devices: int):

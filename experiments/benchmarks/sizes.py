@@ -111,8 +111,9 @@ def measure(items: int, width: int, floats: float, repeats: int) -> dict[str, li
     del theta
     size = task.theta.nbytes
     Path("/proc/self/clear_refs").write_text("5")  # forgets the peak of making the task
-    simulation = Simulation(jr.greedy, task, seeds=[0], chunk=count)
-    order, setting = np.resize(labels, (1, count)).astype(np.int32), simulation.setting()
+    family, numbers = jr.traced(jr.greedy())
+    simulation = Simulation(family, task, seeds=[0], example=numbers, chunk=count)
+    order, setting = np.resize(labels, (1, count)).astype(np.int32), simulation.setting(*numbers)
     times = []
     states = simulation.start(setting)
     for _ in range(1 + repeats):  # the first compiles

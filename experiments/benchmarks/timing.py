@@ -39,7 +39,7 @@ import numpy as np
 from jaxtyping import Float
 
 from experiments.common.tables import print_table
-from jaxret.learners.learner import TILE
+from jaxret.learners.rank_one import TILE
 from jaxret.nn.bert import BertConfig
 from jaxret.simulation.blocked.simulate import BLOCK
 

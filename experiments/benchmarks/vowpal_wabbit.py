@@ -28,14 +28,13 @@ import numpy as np
 from jaxtyping import Float, Int
 from omegaconf import DictConfig
 
+import jaxret as jr
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.loading import load_task
+from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from jaxret.data.masks import draw_parts_each
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
-from jaxret.simulation.streams import orders
 from jaxret.task import Task
 
 WAYS = {
@@ -50,10 +49,11 @@ BITS = 22  # of the table of weights: 4 million
 @experiment("benchmark_vowpal_wabbit")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Streams to every way of exploring, with the rate that the pilot chooses."""
-    task = load_task(cfg)
+    task = task_of(cfg)
     seeds = range(cfg.seed, cfg.seed + cfg.seeds)
-    parts = draw_parts_each(task.groups, cfg.validation, cfg.heldout, seeds)
-    pilot, reported = (orders(mask, 1, seeds) for mask in (parts.validation, parts.training))
+    parts = task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=seeds)
+    pilot = jr.stream_orders(task, 1, seeds, part=parts.validation)
+    reported = jr.stream_orders(task, 1, seeds, part=parts.training)
     results: dict[str, np.ndarray] = {}
     pairs = [(way, start) for way in cfg.ways for start in STARTS]
     for way, start in (bar := Progress(pairs, unit="way")):

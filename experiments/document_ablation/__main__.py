@@ -34,7 +34,7 @@ from omegaconf import DictConfig
 
 from experiments.common.config import cache_folder
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.loading import TextTask, load_task
+from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.document_ablation import dilution
@@ -49,6 +49,7 @@ from jaxret.retrieval.bm25 import bm25
 from jaxret.retrieval.dense import inner_product
 from jaxret.retrieval.retriever import search
 from jaxret.runtime.validate import require
+from jaxret.task import Task
 
 RETRIEVERS = ("bm25", "dense")
 SIDES = ("positive", "negative", "margin")
@@ -58,9 +59,9 @@ FIELDS = ("function", "when_to_use", "limitation", "tags", "example_usage")
 
 @experiment("document_ablation")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Ranks with every variant, compares and draws; one value a tool (`per_tool`)."""
-    task = load_task(cfg)
-    fields = present(task.dataset.documents, cfg.fields)
+    """Ranks with every variant, compares and draws; one value per tool (`per_tool`)."""
+    task = task_of(cfg)
+    fields = present(documents_of(task), cfg.fields)
     if missing := [field for field in cfg.fields if field not in fields]:
         print(f"no document has {', '.join(missing)}: left out", flush=True)
     tools = task.labels[:, 0]
@@ -87,7 +88,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses what cannot be, before anything is loaded."""
+    """Refuses unknown names and cuts out of their range, before anything is loaded."""
     closed = {"retrievers": RETRIEVERS, "fields": FIELDS, "negatives": dilution.KINDS}
     for name, known in closed.items():
         if unknown := sorted(set(cfg[name]) - set(known)):
@@ -144,27 +145,33 @@ def gains_of(fields: Sequence[str]) -> dict[str, tuple[str, str]]:
     )
 
 
-def texts(cfg: DictConfig, task: TextTask, kept: Sequence[str]) -> list[str]:
-    """The documents with some fields of their profiles."""
+def documents_of(task: Task) -> tuple[Document, ...]:
+    """Returns the documents of a task's data set."""
+    assert task.dataset is not None
+    return task.dataset.documents
+
+
+def texts(cfg: DictConfig, task: Task, kept: Sequence[str]) -> list[str]:
+    """Renders the documents with some fields of their profiles."""
     render = with_profile(kept, base=template(cfg.document))
-    return [render(document) for document in task.dataset.documents]
+    return [render(document) for document in documents_of(task)]
 
 
-def vectors(cfg: DictConfig, task: TextTask, kept: Sequence[str]) -> np.ndarray:
-    """Their embeddings, [I, d]."""
-    cache = cache_folder(cfg)
-    documents = texts(cfg, task, kept)
+def vectors(cfg: DictConfig, task: Task, kept: Sequence[str]) -> np.ndarray:
+    """Encodes the documents with some fields of their profiles, [I, d]."""
+    assert task.encoder is not None
+    documents, cache = texts(cfg, task, kept), cache_folder(cfg)
     return encoders.encode(task.encoder, documents, kind="document", cache=cache, progress=False)
 
 
 def ranked(
-    cfg: DictConfig, task: TextTask, run: RunDirectory, method: str, name: str, kept: Sequence[str]
+    cfg: DictConfig, task: Task, run: RunDirectory, method: str, name: str, kept: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    """Every metric of every query, [N], kept as a unit of the run."""
+    """Computes every metric of every query, [N], or reads them from the run."""
 
     def measure():
         if method == "bm25":
-            retriever, queries = bm25(texts(cfg, task, kept)), task.texts
+            retriever, queries = bm25(texts(cfg, task, kept)), list(task.texts or ())
         else:
             retriever, queries = inner_product(name, vectors(cfg, task, kept)), task.queries
         cuts, order = list(cfg.cuts), task.tie_order
@@ -186,12 +193,12 @@ def correct(results: dict[str, np.ndarray]) -> None:
 
 def diluted(
     cfg: DictConfig,
-    task: TextTask,
+    task: Task,
     run: RunDirectory,
     fields: Sequence[str],
     results: dict[str, np.ndarray],
 ) -> None:
-    """Figure 4, field by field."""
+    """Measures and draws the dilution, field by field (Figure 4)."""
     theta = {f"+{field}": vectors(cfg, task, fields[: i + 1]) for i, field in enumerate(fields)}
     curves: dict[str, np.ndarray] = {}
     for kind in cfg.negatives:
@@ -223,7 +230,7 @@ def gains_figure(
     metric: str,
     results: dict[str, np.ndarray],
 ) -> None:
-    """Figure 3 as dots: what each field brings, in both protocols."""
+    """Draws the gain of each field in both protocols (Figure 3)."""
     figure, ax = plots.new_figure("", f"gain in {metric.replace('ndcg', 'nDCG')}")
     ax.axhline(0, color=plots.GREY, linewidth=1)
     rows = {
@@ -238,7 +245,7 @@ def gains_figure(
 def dilution_figure(
     run: RunDirectory, fields: Sequence[str], curves: dict[str, np.ndarray]
 ) -> None:
-    """Change of the cosine as the profile grows, against the original document."""
+    """Draws the change of the cosine as the profile grows."""
     figure, ax = plots.new_figure("", "change of the cosine")
     ax.axhline(0, color=plots.GREY, linewidth=1)
     for label, values in curves.items():
@@ -251,7 +258,7 @@ def dilution_figure(
 
 
 def table(results, rows: Sequence[str], columns: Sequence[str], title: str) -> None:
-    """Prints the rows that there are: not every data set has every field."""
+    """Prints the rows that have results: not every data set has every field."""
     there = [row for row in rows if f"{row}/{columns[0]}" in results]
     results_table(results, there, columns, title)
 

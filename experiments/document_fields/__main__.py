@@ -34,7 +34,7 @@ from tokenizers import Tokenizer
 
 from experiments.common.config import cache_folder, plain
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.loading import find_encoder, read_dataset
+from experiments.common.loading import encoder_of, read_dataset
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.document_fields import audit
@@ -107,7 +107,7 @@ def documents(cfg: DictConfig) -> dict[str, tuple[Document, ...]]:
 
 def counter(cfg: DictConfig) -> tuple[Callable[[str], int], int]:
     """Counts an encoder's tokens without cutting; and how many of them it reads."""
-    encoder = find_encoder(cfg.encoder)
+    encoder = encoder_of(cfg.encoder)
     tokenizer = Tokenizer.from_file(str(encoder.directory / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()

@@ -1,20 +1,19 @@
-"""Do intervals cover, how far off are estimates, and does the warning come where a bootstrap fails?
+"""Do intervals cover, how large are errors, and does the warning come where a bootstrap fails?
 
     uv run python -m experiments.off_policy.coverage                                   # DeskBank
     uv run python -m experiments.off_policy.coverage dataset=ultratool dataset.path=FILE \\
         document=orag_ultratool
 
-Half of the queries, by question, is the world from which all logs draw, independently and with
-replacement; the other half is what the policies that are judged may have learnt from. Every logging
-policy writes ``logs`` logs, and every judged one is evaluated on each. What has to be covered is
-its value: its success, the mean over all queries of the world. Of LOGGING/JUDGED, one value a log:
+All logs draw queries from one half of the task, cut by question, independently and with
+replacement; judged policies learn from the other half. Every logging policy writes ``logs`` logs,
+and every judged policy is evaluated on each. An interval should cover the policy's value, its mean
+success over all queries of the first half. For LOGGING/JUDGED, one value per log:
 
-    coverage/..     whether an interval held: at all times that are checked, or a bootstrap's at the
-                    end
-    error/..        estimate less value; `bias` and `root mean squared error` are printed
+    coverage/..     whether an interval covers: at all checked times, a bootstrap's at the end
+    error/..        estimate minus value; bias and root mean squared error are printed
     width/..        of the interval at the end of the log
     effective       effective sample size; warned, whether the library warned that it is too small
-    refused         whether the log was refused, since it shows tools for certain
+    refused         whether the log was refused because the policy does not explore
 
 ``coverage.md`` has all cells, and the sums over them that the page reports.
 
@@ -32,7 +31,7 @@ from omegaconf import DictConfig
 import jaxret as jr
 from experiments.common.config import plain
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.loading import load_task
+from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.off_policy import coverage_page
 from experiments.off_policy.study import compared
@@ -44,8 +43,8 @@ from jaxret.runtime.validate import require
 
 @experiment("off_policy_coverage")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Every judged policy on the logs of every logging one."""
-    task = load_task(cfg)
+    """Evaluates every judged policy on the logs of every logging policy."""
+    task = task_of(cfg)
     world, apart = task.split((cfg.share, 1 - cfg.share), seed=cfg.seed)
     policies = {name: judge(name, spec, world, apart, cfg.seed) for name, spec in judges(cfg)}
     results = {f"value/{name}": np.array([one.value]) for name, one in policies.items()}
@@ -61,7 +60,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses policies and numbers that cannot be."""
+    """Refuses unknown policies, and numbers out of their range."""
     for name, spec in plain(cfg.logging).items():
         policy(name, spec)
     for name, spec in judges(cfg):
@@ -82,12 +81,12 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def judges(cfg: DictConfig) -> list[tuple[str, dict]]:
-    """The policies that are judged, by name."""
+    """Returns names and settings of the judged policies."""
     return [*plain(cfg.judged).items()]
 
 
 def judge(name: str, spec: Mapping, world: jr.Task, apart: jr.Task, seed: int) -> Judged:
-    """A policy, learnt on the queries that no log has, as it would serve the others."""
+    """Returns a policy that has learnt from ``apart``, evaluated on the queries of ``world``."""
     settings = dict(spec)
     exposures = settings.pop("exposures")
     return judged(learnt(policy(name, settings), apart, exposures, seed), world)
@@ -96,10 +95,17 @@ def judge(name: str, spec: Mapping, world: jr.Task, apart: jr.Task, seed: int) -
 def measured(
     cfg: DictConfig, serves: jr.Learner, world: jr.Task, policies: Mapping[str, Judged]
 ) -> dict[str, np.ndarray]:
-    """What is said of each judged policy from each log of one that serves.
+    """Evaluates each judged policy on each log of one logging policy.
+
+    Args:
+      cfg: with ``logs``, ``rounds``, ``alpha`` and ``seed``.
+      serves: the logging policy.
+      world: its queries are drawn.
+      policies: the judged policies, by name.
 
     Returns:
-      ``<judged>/<measure>`` -> [n] of the logs that were not refused, and ``refused`` [logs].
+      ``<judged>/<measure>`` -> [n] of the n logs that were not refused; ``refused`` and ``earned``
+      [logs].
     """
     found, refused, earned = defaultdict(list), [], []
     seeds = range(cfg.seed, cfg.seed + cfg.logs)

@@ -1,22 +1,23 @@
-"""What does `jr.with_exploration` cost in accuracy, and what is the log then worth?
+"""What does `jr.with_exploration` cost in accuracy, and how useful is the log?
 
     uv run python -m experiments.off_policy.exploration                                # DeskBank
     uv run python -m experiments.off_policy.exploration dataset=ultratool dataset.path=FILE \\
         document=orag_ultratool
 
-A rule that shows its best tool writes a log that evaluates no other rule, and `jr.off_policy`
-refuses it. With exploration any tool is shown in a share epsilon of the rounds. Every query comes
-once; each seed has its own order and draws, the same for all shares. Of RULE/EPSILON, one value a
-seed:
+The log of a rule that always shows its best tool can evaluate no other rule, and `jr.off_policy`
+refuses it. With exploration, a uniformly drawn tool is shown in a share epsilon of the rounds.
+Every query comes once; each seed has its own order and draws, the same for all shares. For
+RULE/EPSILON, one value per seed:
 
-    accuracy       success of the tool shown, while learning; cost: that of the same seed without
-                   exploration less this
+    accuracy       success of the tool shown, while learning; cost: the accuracy of the same seed
+                   without exploration minus this one
     ndcg@10        ranking of the same queries by the last state
-    JUDGED/..      what the log says of another policy: refused; the effective sample size; width
-                   of the intervals at its end (of SNIPS the bootstrap's); error of IPS and of DR
+    JUDGED/..      evaluation of another policy by the log: refused; the effective sample size;
+                   width of the intervals at its end (for SNIPS the bootstrap's); error of IPS and
+                   of DR
 
 ``drawn`` is greedy's rule with its tool drawn from the softmax of twice the logits: another way to
-explore, whose weights are smaller.
+explore, with smaller importance weights.
 
 2 cores: some 3 min on DeskBank. Expect there for ``greedy`` a cost of 0.014 at epsilon = 0.05 and
 2 effective rounds for static retrieval; for ``drawn`` 0.018 at 0.01, against greedy alone, and 117.
@@ -34,7 +35,7 @@ from omegaconf import DictConfig
 import jaxret as jr
 from experiments.common.config import plain
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.loading import load_task
+from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import cell
 from experiments.off_policy.tables import markdown
@@ -51,8 +52,8 @@ OTHER = 1000  # far from the seeds of the rules that serve
 
 @experiment("off_policy_exploration")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Every rule with every share of exploration, and what its logs say."""
-    task, policies = load_task(cfg), {}
+    """Simulates every rule with every share of exploration, and evaluates policies by its logs."""
+    task, policies = task_of(cfg), {}
     for name, spec in plain(cfg.judged).items():
         exposures = spec.pop("exposures")
         policies[name] = learnt(policy(name, spec), task, exposures, cfg.seed + OTHER)
@@ -76,7 +77,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses rules and numbers that cannot be."""
+    """Refuses unknown rules, and numbers out of their range."""
     for name, spec in plain(cfg.rules).items():
         for epsilon in cfg.epsilons:
             exploring(name, spec, epsilon)
@@ -87,7 +88,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints what exploring costs, then what the logs are worth for each policy, and keeps it."""
+    """Prints and writes the cost of exploration, then the evaluations of each policy."""
     places = [(name, f"{epsilon:g}") for name in cfg.rules for epsilon in cfg.epsilons]
     heads = [("what serves", [*OF_RULE])]
     heads += [(name, [f"{name}/{measure}" for measure in OF_LOG]) for name in cfg.judged]
@@ -107,7 +108,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def exploring(name: str, spec: Mapping, epsilon: float) -> jr.Learner:
-    """A rule that explores; at 0 the rule alone."""
+    """Makes a rule with exploration; without it where epsilon is 0."""
     return policy(name, {**spec, "epsilon": epsilon} if epsilon else spec)
 
 
@@ -119,10 +120,18 @@ def served(
     policies: Mapping[str, jr.Snapshot],
     truth: Mapping[str, float],
 ) -> dict[str, np.ndarray]:
-    """Lets a rule serve and write logs, and asks each log what the others are worth.
+    """Simulates a rule with a log per seed, and evaluates the judged policies by each log.
+
+    Args:
+      cfg: with ``exposures``, ``seeds`` and ``seed``.
+      serves: the rule.
+      task: its queries are streamed.
+      folder: of the logs.
+      policies: the judged policies, by name.
+      truth: their values.
 
     Returns:
-      measure -> [S]; of a log that was refused there is nothing but that.
+      measure -> [S]; of a refused log ``refused`` alone.
     """
     seeds = range(cfg.seed, cfg.seed + cfg.seeds)
     played = jr.simulate(serves, task, exposures=cfg.exposures, seeds=seeds, log=folder)
@@ -139,7 +148,7 @@ def served(
 
 
 def said(log: jr.Log, one: jr.Snapshot, truth: float) -> dict[str, float]:
-    """What a log says of a policy."""
+    """Evaluates a policy by a log; ``truth`` is its value."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*effective rounds of .* are too few")
         try:

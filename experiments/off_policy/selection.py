@@ -1,25 +1,26 @@
-"""How often does a log name the truly best of six rules, and what is lost where it does not?
+"""How often does a log identify the best of six rules, and what is lost where it does not?
 
     uv run python -m experiments.off_policy.selection                                  # DeskBank
     uv run python -m experiments.off_policy.selection dataset=ultratool dataset.path=FILE \\
         document=orag_ultratool
 
-Logs are those of `experiments.off_policy.coverage`: independent queries of one half of the task, so
-that the success of every frozen rule is known. The first so many rounds of each log choose
+Logs are made as in `experiments.off_policy.coverage`: independent queries of one half of the task,
+so that the success of every frozen rule is known. The first rounds of each log choose
 
     values      among six rules that have learnt from the other half and are frozen, by the largest
                 value of each estimator on the whole log
-    select      among the same six as they begin, by `jr.select`: they learn from the first half of
-                the log, are frozen, and estimated on the other; the truth is that of what they
-                have become
+    select      among the same six in their first states, by `jr.select`: they learn from the first
+                half of the log, are frozen, and are evaluated on the other half; their values are
+                those after learning
 
-Of LOGGING/LENGTH/values/ESTIMATOR and LOGGING/LENGTH/select, one value a log: ``right``, whether
-the best rule was chosen; ``regret``, what the best earns a round more than the chosen one;
-``chance``, the regret of a rule drawn evenly. Of `jr.select` also ``sure``, whether its bounds part
-the best from all others, and ``gain``, what the chosen one earns more than static retrieval.
+For LOGGING/LENGTH/values/ESTIMATOR and LOGGING/LENGTH/select, one value per log: ``right``, whether
+the best rule was chosen; ``regret``, the value of the best rule minus that of the chosen one;
+``chance``, the regret of a uniformly drawn rule. For `jr.select` also ``sure``, whether its bounds
+separate the best from all others, and ``gain``, the value of the chosen rule minus that of static
+retrieval.
 
-2 cores: some 3 min on DeskBank. Expect there from 4,000 rounds, where tools are drawn, that the
-choice lacks about 0.005 to the best, a rule by lot 0.025 (values) and 0.047 (select).
+2 cores: some 3 min on DeskBank. Expect there from 4,000 rounds on, where tools are drawn, a regret
+of about 0.005, against 0.025 (values) and 0.047 (select) of a drawn rule.
 """
 
 import warnings
@@ -33,7 +34,7 @@ from omegaconf import DictConfig
 import jaxret as jr
 from experiments.common.config import plain
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.loading import load_task
+from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.off_policy import selection_page
 from experiments.off_policy.worlds import Judged, aim, judged, learnt, logs, policy, value
@@ -45,8 +46,8 @@ from jaxret.runtime.validate import require
 
 @experiment("off_policy_selection")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Both ways to choose, on every log and at every length."""
-    world, apart = load_task(cfg).split((cfg.share, 1 - cfg.share), seed=cfg.seed)
+    """Chooses in both ways, on every log and at every length."""
+    world, apart = task_of(cfg).split((cfg.share, 1 - cfg.share), seed=cfg.seed)
     rules = {name: policy(name, spec) for name, spec in plain(cfg.rules).items()}
     frozen = {
         name: judged(learnt(rule, apart, cfg.exposures, cfg.seed), world)
@@ -82,7 +83,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses rules and numbers that cannot be."""
+    """Refuses unknown rules, and numbers out of their range."""
     for specs in (cfg.rules, cfg.logging):
         for name, spec in plain(specs).items():
             policy(name, spec)
@@ -103,7 +104,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def chosen_by_values(log: Log, query: np.ndarray, frozen: Mapping[str, Judged]) -> dict[str, float]:
-    """The pick of each estimator among frozen rules, each evaluated on the whole log."""
+    """Chooses by each estimator among frozen rules, each evaluated on the whole log."""
     found = {
         name: evaluate(log, aim(one, query), name=name, groups=one.groups)
         for name, one in frozen.items()
@@ -113,19 +114,19 @@ def chosen_by_values(log: Log, query: np.ndarray, frozen: Mapping[str, Judged]) 
     for estimator in selection_page.ESTIMATORS:
         said = {name: of(one.values, estimator).estimate for name, one in found.items()}
         picks = [name for name, value in said.items() if value == max(said.values())]
-        outcomes = [outcome(pick, truth) for pick in picks]  # of equals any, by lot
+        outcomes = [outcome(pick, truth) for pick in picks]  # the mean over equal ones
         for key in outcomes[0]:
             results[f"{estimator}/{key}"] = float(np.mean([one[key] for one in outcomes]))
     return results
 
 
 def of(values: Mapping, estimator: str):
-    """What an estimator said; the name of MIPS goes on with its number of groups."""
+    """Returns the value of an estimator; the name of MIPS ends with its number of groups."""
     return next(x for name, x in values.items() if name.partition(",")[0] == estimator)
 
 
 def chosen_by_select(log: Log, rules: Mapping[str, jr.Learner], world: jr.Task) -> dict[str, float]:
-    """The pick of `jr.select`, and what it is worth."""
+    """Chooses by `jr.select`, and compares the values of the rules after learning."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the log has too few effective rounds")
         chosen = jr.select(log, [*rules.values()])
@@ -141,7 +142,7 @@ def chosen_by_select(log: Log, rules: Mapping[str, jr.Learner], world: jr.Task) 
 
 
 def outcome(pick: str, truth: Mapping[str, float]) -> dict[str, float]:
-    """Whether a pick is the best, ties included, and what it lacks."""
+    """Returns whether a rule is the best, ties included, and its regret."""
     best = max(truth.values())
     return {"right": float(truth[pick] == best), "regret": best - truth[pick]}
 

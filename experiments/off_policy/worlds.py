@@ -1,14 +1,14 @@
-"""Logs whose truth is known: queries drawn from a task, policies that serve, and ones to be judged.
+"""Logs whose truth is known: queries drawn from a task, logging policies and judged policies.
 
     world, apart = task.split((0.5, 0.5), seed=0)
-    policy = judged(jr.Snapshot(learner, state), world)        its value is a sum over the queries
+    policy = judged(jr.Snapshot(learner, state), world)        its value is a mean over the queries
     for made in logs(serves, world, rounds=2_000, seeds=range(100)):
         evaluate(made.log, aim(policy, made.query), name="policy")
 
-Queries come independently, each as likely as any other, so that there is one truth for all logs:
-the mean of the policy's success over the queries of the task.
+Queries are drawn independently and uniformly, so all logs share one truth: the mean of the policy's
+success over the queries of the task.
 
-Letters: N queries, I items, d width, T rounds, S logs that are made at once.
+Letters: N queries, I items, d width, T rounds.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,39 +22,36 @@ from jaxtyping import Float, Int
 
 import jaxret as jr
 from experiments.common.learners import learner_grid
-from jaxret.environments.environment import Environment
 from jaxret.logs import Log
 from jaxret.offline.off_policy import groups_of_rows
 from jaxret.offline.snapshots import Target, first_chances, target
-from jaxret.simulation.scan import learn, show_slate
-from jaxret.types import Stream
 
-TOGETHER = 25  # logs in one program
+TOGETHER = 25  # logs that a program makes at once
 
 
 class Judged(NamedTuple):
     """A frozen policy on every query of a task."""
 
-    chances: Float[np.ndarray, "N I"]  # of each tool to be shown
+    chances: Float[np.ndarray, "N I"]  # probability of each tool to be shown
     scores: Float[np.ndarray, "N I"]
     groups: Int[np.ndarray, " I"]  # of its rows, for MIPS
-    value: float  # its success, the mean over all queries
+    value: float  # mean success over all queries
 
 
 class Made(NamedTuple):
-    """A log, and which query of the task each round had."""
+    """A log, and the position of the query of each round."""
 
     log: Log
     query: Int[np.ndarray, " T"]
 
 
 def policy(name: str, spec: Mapping[str, Any]) -> jr.Learner:
-    """A learner from its settings: those of its preset, and two more.
+    """Makes a learner from the settings of its preset, and two more.
 
     Args:
       name: of the learner.
-      spec: ``preset`` and its settings; ``epsilon``, the share of rounds in which any tool is
-        shown; ``learns``, false for one that stays as it begins.
+      spec: ``preset`` and its settings; ``epsilon``, the share of rounds in which a uniformly drawn
+        tool is shown; ``learns``, false for a learner that stays in its first state.
     """
     settings = dict(spec)
     epsilon, learns = settings.pop("epsilon", None), settings.pop("learns", True)
@@ -67,7 +64,14 @@ def policy(name: str, spec: Mapping[str, Any]) -> jr.Learner:
 
 
 def learnt(learner: jr.Learner, task: jr.Task, exposures: int, seed: int) -> jr.Snapshot:
-    """A learner after so many exposures of a task; 0: as it begins."""
+    """Returns a learner after some exposures of a task.
+
+    Args:
+      learner: any.
+      task: its queries are streamed.
+      exposures: how often each query comes; 0: the learner is in its first state.
+      seed: of the order and the draws.
+    """
     if not exposures:
         return jr.Snapshot(learner, learner.init(jnp.asarray(task.theta)))
     run = jr.simulate(learner, task, exposures=exposures, seeds=[seed])
@@ -75,7 +79,7 @@ def learnt(learner: jr.Learner, task: jr.Task, exposures: int, seed: int) -> jr.
 
 
 def judged(snapshot: jr.Snapshot, task: jr.Task) -> Judged:
-    """Works out what a policy would do for every query, and what that is worth."""
+    """Computes what a frozen policy does for every query, and its value."""
     found = _for_every_query(snapshot, task)
     assert found.scores is not None  # a learner ranks
     return Judged(
@@ -87,7 +91,7 @@ def judged(snapshot: jr.Snapshot, task: jr.Task) -> Judged:
 
 
 def value(snapshot: jr.Snapshot, task: jr.Task) -> float:
-    """The success of a frozen policy, the mean over all queries."""
+    """Returns the success of a frozen policy, the mean over all queries."""
     chances = _for_every_query(snapshot, task).chances(slice(None))
     return float((chances * right(task)).sum(axis=1).mean())
 
@@ -99,18 +103,19 @@ def _for_every_query(snapshot: jr.Snapshot, task: jr.Task) -> Target:
 
 
 def right(task: jr.Task) -> Float[np.ndarray, "N I"]:
-    """1 where a tool is right for a query.
-
-    Returns:
-      [N, I].
-    """
-    found = np.zeros((len(task), len(task.ids) + 1))  # what is padded goes to a column too many
+    """Returns 1 where a tool is right for a query, else 0, [N, I]."""
+    found = np.zeros((len(task), len(task.ids) + 1))  # padding goes to an extra column
     found[np.arange(len(task))[:, None], task.labels] = 1
     return found[:, :-1]
 
 
 def aim(policy: Judged, query: Int[np.ndarray, " T"]) -> Target:
-    """The policy in the rounds of a log that had these queries."""
+    """Returns a policy in the rounds of a log.
+
+    Args:
+      policy: on every query.
+      query: the query of each round [T].
+    """
     return Target(
         chances=lambda part: policy.chances[query[part]],
         scores=lambda part: policy.scores[query[part]],
@@ -120,27 +125,33 @@ def aim(policy: Judged, query: Int[np.ndarray, " T"]) -> Target:
 def logs(
     learner: jr.Learner, task: jr.Task, *, rounds: int, seeds: Sequence[int]
 ) -> Iterator[Made]:
-    """Lets a learner serve, and learn, and write down everything; a log a seed.
+    """Lets a learner serve and learn, one log per seed.
+
+    This is the loop of `jr.simulate`, which also keeps the probability of every tool in every
+    round.
 
     Args:
-      learner: shows one tool a round and knows its chances.
-      task: whose queries come, independently of each other.
+      learner: shows one tool a round and knows its probabilities.
+      task: its queries are drawn independently, with replacement.
       rounds: T.
-      seeds: of the queries and of what is drawn.
+      seeds: of the queries and of the learner's draws.
+
+    Yields:
+      the log of each seed.
     """
-    queries = jnp.asarray(task.queries)
-    chances, world = first_chances(learner), Environment()
+    queries, labels = jnp.asarray(task.queries), jnp.asarray(task.labels)
+    chances = first_chances(learner)
 
     @jax.jit
     @jax.vmap
     def serve(key, order):
-        stream = Stream(queries, jnp.asarray(task.labels), order)
-
         def step(state, query):
-            p = chances(state, queries[query])
-            slate = show_slate(learner, state, world, stream, query, key)
-            new, line = learn(learner, state, world, stream, query, key, slate)
-            return new, (line.item, line.propensity, line.reward, p)
+            vector = queries[query]
+            slate = learner.act(state, vector, jax.random.fold_in(key, 2 * state.t))
+            choice = jr.Choice(slate.items[0], slate.propensity[0])
+            reward = (choice.item == labels[query]).any().astype(vector.dtype)
+            new = learner.update(state, vector, choice, jr.Feedback(reward))
+            return new, (*choice, reward, chances(state, vector))
 
         return lax.scan(step, learner.init(jnp.asarray(task.theta)), order)[1]
 

@@ -1,4 +1,4 @@
-"""One data set, parted: what every retrieval method of an experiment works on."""
+"""A data set cut into parts, with the recipes and rankings that retrieval experiments share."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,25 +11,31 @@ from jaxtyping import Int
 from omegaconf import DictConfig
 
 from experiments.common.config import cache_folder, plain
-from experiments.common.loading import load_task
+from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
-from jaxret.data.masks import Masks
 from jaxret.data.split import own_split
 from jaxret.methods.common import KEPT
 from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import Retriever, search
-from jaxret.task import Split
+from jaxret.task import Parts, Split
 from jaxret.training.store import Hooks
 
 Rows = Int[np.ndarray, " M"]  # positions of queries
 
 
 class Bench:
-    """Data, parts, recipes, and rankings that are kept."""
+    """The data, parts and recipes of a config, and rankings that are kept in its run.
+
+    Args:
+      cfg: with ``dataset``, ``encoder``, ``document``, ``split`` and ``recipes``.
+      run: keeps the rankings.
+    """
 
     def __init__(self, cfg: DictConfig, run: RunDirectory):
         self.cfg, self.run = cfg, run
-        self.task = replace(load_task(cfg), name=cfg.dataset.name)
+        self.task = replace(task_of(cfg), name=cfg.dataset.name)
+        assert self.task.dataset is not None
+        assert self.task.encoder is not None
         self.encoder = self.task.encoder
         self.parts = own_split(self.task.dataset, **plain(cfg.split))  # positions
         self.recipes: dict[str, dict[str, Any]] = plain(cfg.recipes)
@@ -39,32 +45,49 @@ class Bench:
 
     @cached_property
     def tasks(self) -> Split:
-        """The parts as tasks of their own."""
+        """The parts as tasks."""
         return Split(*(self.task.select(rows) for rows in self.parts))
 
     @property
     def hooks(self) -> Hooks:
-        """What looks on while something is trained: this run."""
+        """Connects training with the run: what it tracks, and when it stops."""
         return Hooks(tracker=self.run.tracker, interrupted=self.run.interrupted, say=print)
 
     @property
-    def masks(self) -> Masks:
-        """The parts as online learners take them: test queries are never streamed."""
+    def masks(self) -> Parts:
+        """The parts as masks [N], for online learners: test queries are held out."""
         every = np.arange(len(self.task))
         train, validation, test = (np.isin(every, part) for part in self.parts)
-        return Masks(validation=validation, heldout=test, training=train)
+        return Parts(training=train, validation=validation, heldout=test)
 
     def texts(self, rows: Rows) -> list[str]:
-        """The queries as they are encoded."""
+        """Returns the texts of some queries, as they are encoded.
+
+        Args:
+          rows: positions of the queries [M].
+        """
+        assert self.task.texts is not None
         return [self.task.texts[row] for row in rows]
 
     def ranking(self, name: str, seed: int, part: str, compute: Callable[[], Ranking]) -> Ranking:
-        """What a method ranks for the queries of a part, kept as a unit of the run."""
+        """Computes a method's ranking of a part, or reads it from the run.
+
+        Args:
+          name: of the method.
+          seed: of its training.
+          part: train, validation or test.
+          compute: returns the ranking.
+        """
         found = self.run.result(f"{name}-{seed}-{part}", lambda: compute()._asdict())
         assert len(found["items"]) == len(getattr(self.parts, part))
         return Ranking(**found)
 
     def search(self, retriever: Retriever, part: str) -> Ranking:
-        """A first stage's ranking of a part, ties as trec_eval has them."""
+        """Ranks the queries of a part by a first stage; ties are ordered as trec_eval does.
+
+        Args:
+          retriever: searches the whole catalogue.
+          part: train, validation or test.
+        """
         texts = self.texts(getattr(self.parts, part))
         return search(retriever, texts, self.kept, tie_order=self.tie_order)

@@ -33,6 +33,7 @@ from experiments.common.learners import learner_grid
 from experiments.retrieval import online_method
 from experiments.retrieval.bench import Bench
 from experiments.retrieval.recipes import RERANKERS, RETRIEVERS, config_of
+from jaxret.learners.rank_one import rule_of
 from jaxret.methods import nudge, refiner, refit, tool2vec
 from jaxret.methods.common import KEPT, FirstStage
 from jaxret.retrieval import bm25
@@ -51,10 +52,14 @@ Read: TypeAlias = Callable[[Texts], Features]
 
 
 def rank(bench: Bench, name: str, seed: int, part: str = "test") -> Ranking:
-    """A method's ranking of the queries of a part (train, validation or test).
+    """Ranks the queries of a part by a method.
 
-    ``NAME+first`` is the refiner NAME with the first stage's score added, ``NAME+once`` the online
-    learner NAME after a stream that shows each query once.
+    Args:
+      bench: data, parts and recipes.
+      name: of the method; ``NAME+first`` is the refiner NAME with the first stage's score added,
+        ``NAME+once`` the online learner NAME after a stream that shows each query once.
+      seed: of its training or stream.
+      part: train, validation or test.
     """
 
     def compute():
@@ -71,12 +76,12 @@ def rank(bench: Bench, name: str, seed: int, part: str = "test") -> Ranking:
 
 
 def cut(ranking: Ranking, k: int) -> Ranking:
-    """The k best of each list."""
+    """Returns the k best of each list."""
     return Ranking(items=ranking.items[:, :k], scores=ranking.scores[:, :k])
 
 
 def retriever(bench: Bench, name: str, seed: int) -> Retriever:
-    """A method of one stage."""
+    """Returns a method that searches the catalogue itself."""
     if name in bench.recipes:
         recipe = bench.recipes[name]
         more = {"first": ranked_by(bench, recipe["hard"], 0)} if recipe["model"] == "dpr" else {}
@@ -87,7 +92,7 @@ def retriever(bench: Bench, name: str, seed: int) -> Retriever:
 
 
 def untrained(bench: Bench, name: str) -> Retriever:
-    """A method without a recipe."""
+    """Returns a method without a recipe."""
     train, validation = bench.tasks.train, bench.tasks.validation
     if name == "bm25":
         return bm25.bm25(bench.task.documents or ())
@@ -105,7 +110,7 @@ def untrained(bench: Bench, name: str) -> Retriever:
 
 
 def reranker(bench: Bench, name: str, seed: int) -> Reranker:
-    """A method of a second stage; ``NAME+first`` adds the first stage's score."""
+    """Returns a method that sorts a list; ``NAME+first`` adds the first stage's score."""
     recipe, _, extra = name.partition("+")
     first = first_stage(bench, recipe, seed)
     found = _fitted(RERANKERS, bench, recipe, seed, first=first)
@@ -118,7 +123,7 @@ def reranker(bench: Bench, name: str, seed: int) -> Reranker:
 
 
 def first_stage(bench: Bench, recipe: str, seed: int) -> FirstStage:
-    """What names the candidates of a recipe's reranker."""
+    """Returns the first stage that retrieves the candidates of a recipe's reranker."""
     settings = bench.recipes[recipe]
     if settings["first"] == "tool2vec":
         return tool2vec.tool2vec_stage(bench.tasks.train, settings["leave_out"])
@@ -126,7 +131,7 @@ def first_stage(bench: Bench, recipe: str, seed: int) -> FirstStage:
 
 
 def ranked_by(bench: Bench, name: str, seed: int) -> FirstStage:
-    """A method as a first stage, its rankings kept as units of the run."""
+    """Returns a method as a first stage, whose rankings are kept in the run."""
 
     def search(task: Task, k: int) -> Ranking:
         part = Split._fields[[one is task for one in bench.tasks].index(True)]
@@ -136,19 +141,22 @@ def ranked_by(bench: Bench, name: str, seed: int) -> FirstStage:
 
 
 def before(bench: Bench, name: str) -> str | None:
-    """The method whose list this one works on; None where it searches the catalogue itself."""
+    """Returns the method whose list this one sorts; None where it searches the catalogue itself."""
     settings = bench.recipes.get(name.partition("+")[0], {})
     return settings["first"] if settings.get("model") in (*RERANKERS, "refit") else None
 
 
 def second_stage(bench: Bench, name: str, seed: int, read: Read | None = None) -> Second:
-    """What a method does with the list of the one before.
+    """Returns what a method does with the list of the method before it.
 
     Args:
-      bench: where it is.
+      bench: data, parts and recipes.
       name: of a method that has one `before`.
       seed: of its training.
-      read: texts -> vectors of the first retriever, where another is wanted than its own.
+      read: texts -> vectors, in place of the first retriever's own function.
+
+    Returns:
+      (texts, ranking of the stage before, progress) -> ranking.
     """
     recipe = bench.recipes[name.partition("+")[0]]
     if recipe["model"] != "refit":
@@ -168,7 +176,7 @@ def second_stage(bench: Bench, name: str, seed: int, read: Read | None = None) -
 
 
 def seeds(bench: Bench, name: str) -> range:
-    """The seeds of a method: those of its training or stream, or one where there is nothing."""
+    """Returns the seeds of a method's training or stream; one seed where nothing is random."""
     cfg, base = bench.cfg, name.partition("+")[0]
     streams = base in (cfg.get("learners") or {})
     count = cfg.seeds if base in bench.recipes else cfg.online.seeds if streams else 1
@@ -176,17 +184,18 @@ def seeds(bench: Bench, name: str) -> range:
 
 
 def sees(cfg: DictConfig, name: str) -> str:
-    """What a method learns from: nothing, bits or labels."""
+    """Returns what a method learns from: nothing, bits or labels."""
     base = name.partition("+")[0]
     if base in (cfg.get("learners") or {}):
         learner = learner_grid(base, plain(cfg.learners)[base]).learner(0)
-        frozen = learner.rule is not None and learner.rule.estimator.name == "none"
-        return "labels" if learner.oracle else "nothing" if frozen else "bits"
+        rule = rule_of(learner)
+        frozen = rule is not None and rule.estimator.name == "none"
+        return "labels" if learner.facts.oracle else "nothing" if frozen else "bits"
     return SEES.get(base, "labels")
 
 
 def check(cfg: DictConfig, names: Sequence[str]) -> None:
-    """Refuses methods that are not there or cannot be, before anything is loaded or trained."""
+    """Refuses unknown methods and wrong settings, before anything is loaded or trained."""
     cuts, recipes = list(cfg.cuts), plain(cfg.recipes)
     require("part", cfg.part, f"one of {', '.join(Split._fields)}", Split._fields.__contains__)
     grids = plain(cfg.learners) if cfg.get("learners") else {}
@@ -221,14 +230,14 @@ def check(cfg: DictConfig, names: Sequence[str]) -> None:
 
 
 def check_below(recipes: Mapping[str, Mapping[str, Any]], name: str) -> None:
-    """Refuses the recipe of a reranker whose first stage is not there."""
+    """Refuses the recipe of a reranker whose first stage is unknown."""
     known = [*UNTRAINED, *(one for one in recipes if recipes[one]["model"] in RETRIEVERS)]
     first, allowed = recipes[name]["first"], f"one of {', '.join(known)}"
     require(f"recipes.{name}.first", first, allowed, known.__contains__)
 
 
 def _fitted(kinds: Mapping[str, Any], bench: Bench, name: str, seed: int, **more: Any) -> Any:
-    """What the method of a recipe makes of the training part."""
+    """Fits the method of a recipe to the training part."""
     recipe, tasks = bench.recipes[name], bench.tasks
     return kinds[recipe["model"]].fit(
         tasks.train,

@@ -1,56 +1,50 @@
-"""An online learner as a method: the documents' rows, moved by a stream of the training part.
+"""An online learner as a retriever: the rows of the documents after a stream of training queries.
 
 Each training query comes ``online.exposures`` times, or once for the method ``NAME+once`` (ORAG
-Tables 1 and 2), in an order of each seed, and one bit comes back: was the tool shown a right one?
-The setting is the one whose last rows rank the validation part best, on average over the seeds.
+Tables 1 and 2), in an order of each seed; the feedback is one bit, whether the tool shown was
+right. The setting whose last rows rank the validation part best, on average over the seeds, is
+chosen. What each seed has learnt is in ``embeddings/NAME/SEED`` of the run.
 """
 
-import jax
-import numpy as np
-
+import jaxret as jr
 from experiments.common.config import plain
 from experiments.common.learners import learner_grid
 from experiments.retrieval.bench import Bench
 from jaxret.retrieval.dense import dense
 from jaxret.retrieval.retriever import Retriever
-from jaxret.simulation.choosing import choose
-from jaxret.simulation.engine import Simulation
-from jaxret.simulation.ranker import Ranker
-from jaxret.simulation.recording import record
-from jaxret.simulation.streams import orders
 
 
 def retriever(bench: Bench, name: str, seed: int) -> Retriever:
-    """A seed's last rows; queries are seen as the learner sees them."""
-    cfg, task, parts = bench.cfg, bench.task, bench.masks
+    """Returns the retriever of one seed: its last rows, and its query map where it has one.
+
+    Args:
+      bench: data and parts.
+      name: of the learner, or ``NAME+once``.
+      seed: one of those that are streamed.
+    """
     base, _, extra = name.partition("+")
-    grid = learner_grid(base, plain(cfg.learners)[base])
+    cfg, task, parts, step = bench.cfg, bench.task, bench.masks, f"{name}-stream"
     seeds = range(cfg.seed, cfg.seed + cfg.online.seeds)
-    simulation = Simulation(
-        grid.make,
-        task,
-        seeds=seeds,
-        example=grid.settings[0],
-        chunk=cfg.online.chunk,
-    )
-    stream = orders(parts.training, 1 if extra == "once" else cfg.online.exposures, seeds)
-    ranker = Ranker(task, cfg.online.k)
-    setting = choose(
-        bench.run.unit(f"{name}-tuning"),
-        *(grid, simulation, ranker, stream),
-        validation=parts.validation,
-    )
+    folder = bench.run.directory / "embeddings" / name
 
-    def finish(states):
-        leaves = {f"state{i}": leaf for i, leaf in enumerate(jax.tree.leaves(states))}
-        return leaves | {"heldout": ranker(states, parts.heldout, simulation.scores)}
+    def learn():
+        swept = jr.sweep(
+            learner_grid(base, plain(cfg.learners)[base]),
+            task,
+            part=parts.training,
+            exposures=1 if extra == "once" else cfg.online.exposures,
+            seeds=seeds,
+            resume=bench.run.resume(step),
+            chunk=cfg.online.chunk,
+        )
+        ndcg = f"ndcg@{cfg.online.k}"
+        best = swept.best(on=parts.validation, metric=ndcg)
+        for one in seeds:
+            best.save(folder / str(one), one)
+        ranked = jr.evaluate(best, task, [f"recall@{cfg.online.k}", ndcg], part=parts.heldout)
+        return {"order": best.order, **{f"heldout/{m}": x.values for m, x in ranked.items()}}
 
-    found = record(bench.run.unit(f"{name}-stream"), simulation, setting, stream, finish)
-    tree = jax.tree.structure(jax.eval_shape(simulation.start, setting))
-    of_seed = [found[f"state{i}"][seeds.index(seed)] for i in range(tree.num_leaves)]
-    state = jax.device_put(jax.tree.unflatten(tree, of_seed))
-    plainly = dense(name, state.theta, task.encoder, cache=bench.cache)
-    if simulation.map_queries is None:
-        return plainly
-    mapped = jax.jit(simulation.map_queries)
-    return plainly._replace(read=lambda texts: np.asarray(mapped(state, plainly.read(texts))))
+    bench.run.result(step, learn)
+    learnt = jr.load_embeddings(folder / str(seed))
+    plainly = dense(name, learnt.theta, task.encoder, cache=bench.cache)
+    return plainly._replace(read=lambda texts: learnt.map_queries(plainly.read(texts)))

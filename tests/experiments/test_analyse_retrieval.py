@@ -158,7 +158,7 @@ def test_a_method_that_misses_nothing_has_no_lengths_of_failures():
 
 def test_the_picture_holds_each_point_once_and_is_the_same_again(finished, folder, tmp_path):
     directory, results = finished
-    with np.load(directory / "units" / "tsne.npz") as unit:
+    with np.load(directory / "steps" / "tsne.npz") as unit:
         points = unit["points"]
     assert points.shape == (40 + 2 * 20, 2)
     assert np.isfinite(points).all()
@@ -166,7 +166,7 @@ def test_the_picture_holds_each_point_once_and_is_the_same_again(finished, folde
         assert 0 < results[f"nearest/{name}"] <= 1
     again = tmp_path / "again"
     assert analysis.main(configure(folder, again)) == results
-    with np.load(again / "units" / "tsne.npz") as unit:
+    with np.load(again / "steps" / "tsne.npz") as unit:
         np.testing.assert_array_equal(unit["points"], points)
 
 

@@ -12,7 +12,7 @@ from jaxret.runtime.tracking import write_results
 
 def begin(folder, number, **settings):
     run = folder / f"run_{number}"
-    (run / "units").mkdir(parents=True)
+    (run / "steps").mkdir(parents=True)
     (run / "settings.json").write_text(json.dumps({"experiment": "orag", "world": settings}))
     return run
 
@@ -27,9 +27,9 @@ def sweep(tmp_path):
         write_results(run, results | {"frozen/online/accuracy": np.array([0.3, 0.3])})
     run = begin(tmp_path, 2, noise=0.3, seeds=[0, 1])
     success = np.array([[1, 0, 0, np.nan], [1, 1, 1, 0]])
-    np.savez(run / "units" / "greedy-online.npz", success=success)
-    np.savez(run / "units" / "greedy-heldout.npz", best=np.zeros(2))
-    (run / "units" / ".77-frozen-online.npz").write_bytes(b"half of a file that is being writ")
+    np.savez(run / "steps" / "greedy.npz", success=success, order=np.zeros((2, 4), int))
+    np.savez(run / "steps" / "greedy-heldout.npz", best=np.zeros(2))
+    (run / "steps" / ".77-frozen-online.npz").write_bytes(b"half of a file that is being writ")
     begin(tmp_path, 3, noise=10, seeds=[0, 1])
     return tmp_path
 
@@ -37,7 +37,7 @@ def sweep(tmp_path):
 def test_runs_are_known_by_what_differs_in_the_order_of_its_size(sweep):
     runs = collect(sweep)
     assert [run.words for run in runs] == [{"world.noise": n} for n in ("0.02", "0.1", "0.3", "10")]
-    assert [run.state for run in runs] == ["finished", "finished", "2 units", "0 units"]
+    assert [run.state for run in runs] == ["finished", "finished", "2 steps", "0 steps"]
 
 
 def test_what_a_run_has_found_so_far_is_read(sweep):

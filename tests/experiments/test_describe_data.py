@@ -90,7 +90,7 @@ def test_the_table_is_markdown_with_a_row_a_data_set(world, table, capsys):
         ["mine", "terse", "3", "2", "4"],
     ]
     assert rows[3][5:9] == ["1.25", "2.5", "0.500", f"{results['mine/accuracy']:.3f}"]
-    assert {path.stem for path in (directory / "units").iterdir()} == {"torchhub", "mine"}
+    assert {path.stem for path in (directory / "steps").iterdir()} == {"torchhub", "mine"}
 
 
 def test_what_is_not_in_the_folder_is_left_out_and_said(world, folder, tmp_path, capsys):

@@ -48,7 +48,7 @@ def test_every_method_has_quality_and_time(finished):
         low, middle, high = (results[f"{name}/{column}"] for column in latency.COLUMNS)
         assert 0 < low <= middle <= high
         assert 0 <= results[f"{name}/recall@10"] <= 1
-    with np.load(directory / "units" / "latency.npz") as times:
+    with np.load(directory / "steps" / "latency.npz") as times:
         assert set(times) == set(METHODS)
         assert all(len(times[name]) == 8 for name in METHODS)
         middle = np.median(times["refit"])
@@ -68,7 +68,7 @@ def test_what_is_timed_ranks_as_what_is_tested_with_models_that_are_found_again(
         for name in METHODS:
             answer = latency.answer(bench, name, seed=0, most=10)
             found = answer(bench.texts(bench.parts.test[:5])).scores[:, :10]
-            with np.load(directory / "units" / f"{name}-0-test.npz") as tested:
+            with np.load(directory / "steps" / f"{name}-0-test.npz") as tested:
                 np.testing.assert_allclose(found, tested["scores"][:5, :10], atol=1e-5)
     assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("_CHECKPOINT*")}
 
@@ -78,9 +78,9 @@ def test_a_run_that_is_stopped_resumes_and_ranks_the_same(world, finished, tmp_p
     cfg = configure(world, tmp_path, "methods=[documents,greedy]")
     with stopped_at(2):
         latency.main(cfg)
-    units = tmp_path / "units"
-    assert not (units / "greedy-0-test.npz").exists()
-    assert not (units / "latency.npz").exists()
+    steps = tmp_path / "steps"
+    assert not (steps / "greedy-0-test.npz").exists()
+    assert not (steps / "latency.npz").exists()
     results = latency.main(cfg)
     for metric in ("recall@10", "ndcg@10"):
         assert results[f"greedy/{metric}"] == finished[1][f"greedy/{metric}"]

@@ -75,36 +75,36 @@ def test_weights_of_a_cluster_move_with_its_own_queries_alone(problem):
     whose = groups[np.asarray(jnp.argmax(queries @ theta.T, axis=1))]
     mine = whose == 1
     state, _ = streamed(variants.clustered(groups), (theta, queries[mine], labels[mine]))
-    moved = np.abs(np.asarray(state.extra[1]) - np.log(1 / len(jr.mixture().mixing.experts))).max(
-        axis=1
-    )
+    _, blend = variants.unchanged()
+    moved = np.abs(np.asarray(state.extra[1]) - np.log(1 / len(blend.experts))).max(axis=1)
     assert moved[0] < 1e-6
     assert moved[1] > 1e-3
 
 
 def test_stacked_and_drawn_experts_say_what_one_expert_would(problem):
     theta, queries, _ = problem
+    _, blend = variants.unchanged()
     for make in (variants.stacked, variants.thompson):
         learner = make()
         state = learner.init(theta)
         sure = jnp.full(4, -1e9).at[2].set(0.0)
         state = state._replace(extra=state.extra._replace(log_weights=sure))
-        expert, own = learner.mixing.expert(state, 2)
+        expert, own = blend.expert(state, 2)
         for t, query in enumerate(queries[:5]):
             best = int(jnp.argmax(expert.logits(own, query)))
             assert int(learner.act(state, query, jax.random.key(t)).items[0]) == best
 
 
 def test_an_expert_learns_from_no_tool_that_it_would_not_have_shown(problem):
-    learner = variants.own_choice()
+    learner, (_, blend) = variants.own_choice(), variants.unchanged()
     state, _ = streamed(learner, problem)  # after which experts disagree
-    words = jax.jit(jax.vmap(lambda query: variants.words(learner, state, query)))(problem[1])
-    choices = np.asarray(jnp.argmax(words, axis=2))  # [T, G]
+    said = jax.jit(jax.vmap(lambda query: variants.predicted(blend, state, query)))(problem[1])
+    choices = np.asarray(jnp.argmax(said, axis=2))  # [T, G]
     t = next(t for t, all_of_them in enumerate(choices) if len(set(all_of_them[1:].tolist())) > 1)
     choice = Choice(item=jnp.asarray(choices[t, 1]), propensity=jnp.float32(1))
     new = jax.jit(learner.update)(state, problem[1][t], choice, Feedback(jnp.float32(1)))
     for g in range(1, choices.shape[1]):  # the first never moves
-        (_, before), (_, after) = (learner.mixing.expert(one, g) for one in (state, new))
+        (_, before), (_, after) = (blend.expert(one, g) for one in (state, new))
         moved = bool((before.theta != after.theta).any())
         assert moved == (choices[t, g] == choices[t, 1])
 

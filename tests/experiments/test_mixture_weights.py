@@ -5,6 +5,7 @@ import pytest
 
 import jaxret as jr
 from experiments import mixture
+from jaxret.learners.mixture import blend_of
 from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of, in_world
 
@@ -28,7 +29,9 @@ def finished(world, tmp_path_factory):
 
 def test_every_expert_has_its_own_path_its_loss_and_its_weight(finished):
     _, results = finished
-    names = jr.mixture().mixing.experts
+    blend = blend_of(jr.mixture())
+    assert blend is not None
+    names = blend.experts
     weights = np.stack([results[f"{name}/weight"] for name in names])
     np.testing.assert_allclose(weights.sum(axis=0), 1, rtol=1e-4)
     assert all(results[f"{name}/alone"].shape == (2,) for name in names)

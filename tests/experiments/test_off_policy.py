@@ -169,7 +169,7 @@ def test_every_cell_is_on_the_page_with_its_figures(finished):
         ("logs=1", "logs must be >= 2, got 1"),
         ("alpha=1.0", r"alpha must be in \(0, 1\), got 1.0"),
         ("logging.tau_1.preset=gready", "unknown preset 'gready'"),
-        ("+judged.static.taus=1", "'static': preset 'frozen': got an unexpected keyword argument"),
+        ("+judged.static.taus=1", "'static': got an unexpected keyword argument 'taus'"),
     ],
 )
 def test_wrong_settings_are_refused_before_any_work(tmp_path, override, message):

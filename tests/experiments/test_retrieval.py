@@ -82,8 +82,8 @@ def test_the_loss_falls_in_every_recipe(world, finished, name):
 
 def test_documents_rank_as_numpy_ranks_them(world, finished):
     _, results = finished
-    with np.load(world / "run" / "units" / "documents-0-test.npz") as unit:
-        items, scores = unit["items"], unit["scores"]
+    with np.load(world / "run" / "steps" / "documents-0-test.npz") as step:
+        items, scores = step["items"], step["scores"]
     assert (np.diff(scores, axis=1) <= 0).all()
     assert all(len(set(row)) == TOOLS for row in items.tolist())
     assert results["documents/recall@3"] <= results["documents/recall@5"]
@@ -96,8 +96,8 @@ def test_run_files_are_written_and_read_back(world, finished):
     ids = [line.split()[0] for line in path.read_text().splitlines()]
     known = list(dict.fromkeys(ids))
     ranking = load_run(path, known, dataset.tool_ids)
-    with np.load(directory / "units" / "documents-0-test.npz") as unit:
-        np.testing.assert_array_equal(ranking.items, unit["items"])
+    with np.load(directory / "steps" / "documents-0-test.npz") as step:
+        np.testing.assert_array_equal(ranking.items, step["items"])
 
 
 def test_models_are_trained_once_and_found_again(world, finished, capsys):
@@ -117,8 +117,8 @@ def test_the_training_part_can_be_ranked_too(world):
     recall = evaluate_retrieval.main(cfg)["documents/recall@3"]
     dataset = data.load("jsonl", world / "data")
     rows = own_split(dataset, validation=0.1, test=0.2, seed=0).train
-    with np.load(world / "trained_on" / "units" / "documents-0-train.npz") as unit:
-        best = unit["items"][:, :3]
+    with np.load(world / "trained_on" / "steps" / "documents-0-train.npz") as step:
+        best = step["items"][:, :3]
     right = [set(labels[labels >= 0].tolist()) for labels in dataset.labels[rows]]
     hits = [len(tools & set(items)) / len(tools) for tools, items in zip(right, best, strict=True)]
     assert recall == pytest.approx(np.mean(hits))
@@ -128,8 +128,8 @@ def test_a_refiner_ranks_the_candidates_of_its_first_stage(finished):
     directory, _ = finished
     for first in ("tool2vec", "mlc"):
         with (
-            np.load(directory / "units" / f"{first}-0-test.npz") as given,
-            np.load(directory / "units" / f"refiner_{first}-0-test.npz") as refined,
+            np.load(directory / "steps" / f"{first}-0-test.npz") as given,
+            np.load(directory / "steps" / f"refiner_{first}-0-test.npz") as refined,
         ):
             np.testing.assert_array_equal(np.sort(given["items"][:, :8]), np.sort(refined["items"]))
 
@@ -219,8 +219,8 @@ def test_training_that_is_stopped_resumes_and_ends_with_the_same_bits(world, tmp
     resumed = start(world, tmp_path / "cut", tmp_path / "models_cut")
     log, _ = resumed.communicate(timeout=600)
     assert resumed.returncode == 0, log
-    unit = Path("units") / "mlc-0-test.npz"
-    with np.load(tmp_path / "whole" / unit) as a, np.load(tmp_path / "cut" / unit) as b:
+    name = Path("steps") / "mlc-0-test.npz"
+    with np.load(tmp_path / "whole" / name) as a, np.load(tmp_path / "cut" / name) as b:
         np.testing.assert_array_equal(a["items"], b["items"])
         np.testing.assert_array_equal(a["scores"], b["scores"])
 

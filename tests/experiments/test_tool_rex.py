@@ -80,8 +80,8 @@ def test_a_tiny_qwen3_serves_as_encoder_and_as_reranker(written, tmp_path):
     size = sum(path.stat().st_size for path in (folder / "best").rglob("*") if path.is_file())
     assert size < 0.5 * (written / "qwen3" / "model.safetensors").stat().st_size  # adapter alone
     with (
-        np.load(tmp_path / "units" / "tool_embed-0-test.npz") as first,
-        np.load(tmp_path / "units" / "tool_rank-0-test.npz") as second,
+        np.load(tmp_path / "steps" / "tool_embed-0-test.npz") as first,
+        np.load(tmp_path / "steps" / "tool_rank-0-test.npz") as second,
     ):
         np.testing.assert_array_equal(np.sort(first["items"][:, :7]), np.sort(second["items"]))
         assert (second["scores"] <= 0).all()  # logarithms of probabilities

@@ -30,7 +30,7 @@ def copy(tmp_path_factory):
 
 def first_list(directory, name):
     """What the reranker was given: the unit of the same run."""
-    with np.load(directory / "units" / f"{name}.npz") as unit:
+    with np.load(directory / "steps" / f"{name}.npz") as unit:
         return Ranking(items=unit["items"], scores=unit["scores"])
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
-from experiments.common.loading import find_encoder
+from experiments.common.loading import encoder_of
 from experiments.tiny_qwen3.network import write as write_tiny_qwen3
 from jaxret import encoders
 
@@ -24,7 +24,7 @@ def config(folder, **more):
 
 
 def test_the_memory_is_said_before_weights_are_read(folder, capsys):
-    found = find_encoder(config(folder))
+    found = encoder_of(config(folder))
     said = capsys.readouterr().out
     assert "params" not in vars(found)  # nothing was read yet
     count = sum(leaf.size for leaf in jax.tree.leaves(found.params))
@@ -32,7 +32,7 @@ def test_the_memory_is_said_before_weights_are_read(folder, capsys):
 
 
 def test_devices_share_the_weights_and_give_the_same_vectors(folder, capsys):
-    one, two = (find_encoder(config(folder, devices=devices)) for devices in (1, 2))
+    one, two = (encoder_of(config(folder, devices=devices)) for devices in (1, 2))
     assert "on each of 2 devices" in capsys.readouterr().out
     ours, theirs = (
         encoders.encode(encoder, TEXTS, kind="query", cache=None, progress=False)
@@ -43,4 +43,4 @@ def test_devices_share_the_weights_and_give_the_same_vectors(folder, capsys):
 
 def test_more_devices_than_there_are_is_refused(folder):
     with pytest.raises(ValueError, match="a mesh of run=1 x item=1 x model=64 needs 64 devices"):
-        find_encoder(config(folder, devices=64))
+        encoder_of(config(folder, devices=64))
