@@ -77,16 +77,11 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         return grid._replace(settings=run.result(step, compute)["settings"])
 
     def simulated(name, learner, environment):
-        """Simulates a learner, unless it was done before: success [S, T], and what stopped."""
+        """Simulates a learner: success [S, T], and whether its guard stopped it [S]."""
 
         def compute():
-            online = jr.simulate(
-                *(learner, task),
-                part=~validation,
-                rounds=rounds,
-                environment=environment,
-                **stream,
-            )
+            cut: dict[str, Any] = {"part": ~validation, "rounds": rounds, **stream}
+            online = jr.simulate(learner, task, environment=environment, **cut)
             stopped = getattr(online.states.extra, "stopped", None)
             found = {"success": online.trace.success > 0}
             return found if stopped is None else found | {"stopped": stopped}
@@ -94,8 +89,8 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         run.pause(0)
         return run.result(name, compute)
 
-    def trouble(name, one):
-        """Runs every learner in a scenario: results, and the curves of its figure."""
+    def learn_in(name, one):
+        """Runs every learner in a scenario: its results, and the curves of its figure."""
         environment, begins = one.world(place), place.at(one.begins)
         static, calm = jr.frozen(k=one.shown), "calm" if one.shown == 1 else f"{name}-calm"
         quiet = simulated(f"{calm}-static", static, one.calm)["success"]
@@ -121,7 +116,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     some = scenarios(cfg)
     for name in (bar := Progress(some, unit="scenario")):
         bar.set_postfix_str(name)
-        found, curves = trouble(name, some[name])
+        found, curves = learn_in(name, some[name])
         for learner, each in found.items():
             results |= {f"{name}/{learner}/{key}": values for key, values in each.items()}
         run.save_figure(page.figure(curves, cfg.window, place.at(some[name].begins)), name)

@@ -6,8 +6,8 @@ import pytest
 from experiments import compare_encoders
 from jaxret.runtime import tracking
 from tests.experiments.configs import config_of, in_world
-from tests.experiments.honesty_cases import SIDES
 
+SIDES = ("minilm", "minilm_1_layers")
 SMALL = [
     "seeds=2",
     "other.name=minilm",
