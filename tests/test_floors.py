@@ -44,7 +44,9 @@ def test_imports_go_down():
             other = other if other in HEIGHT else "__init__"  # a name of the facade
             if head == "jaxret" and other != own and HEIGHT[other] >= HEIGHT[own]:
                 up.append(f"{inner} imports {name}")
-            if head in ("hydra", "omegaconf") or (head == "wandb" and str(inner) != "runtime/tracking.py"):
+            if head in ("hydra", "omegaconf") or (
+                head == "wandb" and str(inner) != "runtime/tracking.py"
+            ):
                 up.append(f"{inner} imports {name}")
     assert not up
 

@@ -237,7 +237,7 @@ class Simulation:
         numbers = _numbers(settings)
         states = jax.eval_shape(partial(_start, self._program), self._data, numbers, self._seeds)
         chunk, data = self.cut(orders)[0], (self._program, self._data)
-        shapes = jax.tree.map(lambda x: (np.shape(x), np.result_type(x)), (self._data, chunk))
+        shapes = jax.tree.map(lambda x: (np.shape(x), jnp.result_type(x)), (self._data, chunk))
         key = (self._program, str(shapes))
         if key not in _TEXTS:
             step = _step.lower(*data, states, numbers, chunk, self._seeds).as_text()
