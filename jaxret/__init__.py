@@ -11,14 +11,9 @@ The names are listed in ``__init__.pyi``, beside the files that they come from. 
 it is first used, so that importing jaxret costs next to nothing.
 """
 
-from importlib import metadata
-
 import lazy_loader
 
-try:
-    __version__ = metadata.version("jaxret")
-except metadata.PackageNotFoundError:  # files of a checkout that nobody installed
-    __version__ = "0+unknown"
+from jaxret.version import __version__ as __version__
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 __all__ = [*__all__, "__version__"]

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-PACKAGES = ("data", "documents", "encoders", "generation", "llm", "methods", "nn", "online")
-PACKAGES += ("retrieval",)
+PACKAGES = (
+    *("data", "documents", "encoders", "environments", "generation", "learners.bandits"),
+    *("llm", "methods", "nn", "retrieval"),
+)
 HEAVY = ("flax", "transformers", "tokenizers", "orbax", "hydra", "wandb", "matplotlib", "openai")
 
 

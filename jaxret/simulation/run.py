@@ -31,6 +31,7 @@ from jaxret.runtime import distributed
 from jaxret.runtime.validate import require
 from jaxret.task import Task
 from jaxret.types import State, Trace
+from jaxret.version import __version__
 
 if TYPE_CHECKING:
     import pandas
@@ -216,8 +217,6 @@ def embeddings_of(
       task: whose items the rows stand for.
       settings: kept with the embeddings, beside those that the learner knows.
     """
-    from jaxret import __version__
-
     state = distributed.fetch(state)
     if blend_of(learner) is not None:
         learner, state = heaviest(learner, state)

@@ -27,7 +27,6 @@ from jaxret.runtime import sharding
 from jaxret.runtime.checkpoint import Checkpointer, interruptible, run_chunks
 from jaxret.runtime.tracking import NoopTracker
 from jaxret.simulation.engine import Simulation
-from jaxret.simulation.simulate import stream_orders
 
 SEEDS = 4
 
@@ -178,8 +177,9 @@ def chunks(folder):
     victim, fatal = map(int, os.environ.get("KILLED", "-1:-1").split(":"))
     stopped, last_chunk = map(int, os.environ.get("STOPPED", "-1:-1").split(":"))
     seeds = range(SEEDS)
-    simulation = Simulation(jr.greedy, task(), seeds=seeds, chunk=16)
-    setting, orders = np.zeros((SEEDS, 0)), stream_orders(task(), 2, seeds)
+    family, numbers = jr.traced(jr.greedy())
+    simulation = Simulation(family, task(), seeds=seeds, example=numbers, chunk=16)
+    setting, orders = simulation.setting(*numbers), jr.stream_orders(task(), 2, seeds)
     parts = simulation.cut(orders)
     ran = []
 

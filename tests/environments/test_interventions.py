@@ -10,23 +10,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jaxret.testing_case import quick_jit
 from jaxtyping import Array, Float
 
 import jaxret as jr
 from jaxret.environments import drift, feedback, interventions
 from jaxret.environments.environment import Environment, with_interventions
 from jaxret.environments.interventions import learner_state
+from jaxret.learners.grid import Family
 from jaxret.runtime.checkpoint import Interrupted
 from jaxret.simulation.blocked.simulate import simulate_blocked
 from jaxret.simulation.engine import Simulation
 from jaxret.simulation.scan import learn, scan_rounds, show
+from jaxret.testing import quick_jit
 from jaxret.types import Stream
 
 ROUNDS, LONGEST = 600, 7
 LATE = interventions.geometric_delay(mean=2.0, longest=LONGEST)
 KEY = jax.random.key(3)
 AT = 25
+GREEDY = Family(jr.greedy, jr.greedy)
 
 
 def same(got, expected):
@@ -322,10 +324,10 @@ def test_snapshots_of_later_are_refused(rounds, message):
 
 def test_interventions_run_in_the_plain_scan_alone(sixteen, blocked_effects):
     world = Environment(delay=interventions.fixed_delay(1))
-    assert Simulation(jr.greedy, sixteen, world, seeds=[0]).how == "scan"
-    assert Simulation(jr.greedy, sixteen, blocked_effects, seeds=[0]).how == "blocked"
+    assert Simulation(GREEDY, sixteen, world, seeds=[0]).how == "scan"
+    assert Simulation(GREEDY, sixteen, blocked_effects, seeds=[0]).how == "blocked"
     with pytest.raises(ValueError, match=r"'greedy' has no blocked form here, .*leave devices"):
-        Simulation(jr.greedy, sixteen, world, seeds=[0], devices=2)
+        Simulation(GREEDY, sixteen, world, seeds=[0], devices=2)
     learner, stream = jr.greedy(), Stream(sixteen.queries, sixteen.labels, np.arange(3))
     with pytest.raises(ValueError, match="interventions on the learner have no blocked form"):
         simulate_blocked(learner, learner.init(sixteen.theta), world, stream, jax.random.key(0))
@@ -429,7 +431,7 @@ def test_no_effect_hands_labels_to_a_learner_that_learns_from_bits(sixteen, all_
 
     learner = inner._replace(update=update)
     world = all_effects
-    simulation = Simulation(lambda: learner, sixteen, world, seeds=[0])
+    simulation = Simulation(Family(learner, lambda: learner), sixteen, world, seeds=[0])
     simulation.fingerprint(np.zeros((1, 0)), np.zeros((1, 3), int))  # traces a round
     assert told
     assert all(told) != oracle

@@ -3,17 +3,11 @@
 import numpy as np
 
 import jaxret as jr
-from jaxret.simulation.selected import simulation_with
-from jaxret.simulation.streams import exposures
 from tests.problems import make_task
 
 TASK = make_task()
 SEEDS = (0, 1)
-ORDERS = np.stack([exposures(len(TASK), 1, seed)[:20] for seed in SEEDS])
-
-
-def three_shown():
-    return jr.orag(tau=0.3, eta=0.02, k=3)
+ORDERS = jr.stream_orders(TASK, 1, SEEDS)[:, :20]
 
 
 def played(pick):
@@ -24,10 +18,11 @@ def played(pick):
         asked.append((np.array(queries), np.array(items)))
         return pick(items)
 
-    simulation = simulation_with(select, three_shown, TASK, seeds=SEEDS, chunk=8)
-    _, trace = simulation.run(simulation.setting(), ORDERS)
+    learner = jr.orag(tau=0.3, eta=0.02, k=3)
+    run = jr.simulate(learner, TASK, rounds=20, seeds=SEEDS, select=select, chunk=8)
+    assert run.how == "round by round, selected outside"
     queries, items = (np.stack(parts, axis=1) for parts in zip(*asked, strict=True))
-    return trace, queries, items
+    return run.trace, queries, items
 
 
 def test_it_is_asked_in_every_round_and_its_pick_is_used():

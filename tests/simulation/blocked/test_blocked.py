@@ -202,7 +202,7 @@ def test_the_scan_is_the_algorithm_written_in_numpy(run):
 
 
 def test_the_recorded_propensity_is_that_of_the_draw(run):
-    if run.case.pi is None:  # depends on the noise of the draw: tests/online/test_policies.py
+    if run.case.pi is None:  # depends on the noise of the draw: tests/rules/test_policies.py
         return
     _, (p, here, _, _) = written_in_numpy(run)
     trace = run.scan[1]

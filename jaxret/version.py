@@ -1,0 +1,8 @@
+"""The version of the installed package."""
+
+from importlib import metadata
+
+try:
+    __version__ = metadata.version("jaxret")
+except metadata.PackageNotFoundError:  # files of a checkout that nobody installed
+    __version__ = "0+unknown"
