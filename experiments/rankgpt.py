@@ -47,7 +47,8 @@ MEASURED = ("ndcg@{k}", "recall@{k}", "recall@1")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Asks, and holds the two orders against each other."""
     chat, task = chat_of(cfg), drawn(cfg, task_of(cfg))
-    assert task.dataset is not None and task.texts is not None
+    assert task.dataset is not None
+    assert task.texts is not None
     retriever = inner_product("first stage", task.theta)
     first = search(retriever, task.queries, cfg.candidates, tie_order=task.tie_order).items
     read = template(cfg.passage)

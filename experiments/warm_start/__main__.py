@@ -120,7 +120,8 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 def check(cfg: DictConfig) -> None:
     """Refuses learners without the step size of Theorem 5.1, and a base that is no start."""
     for grid in learner_grids(cfg):
-        if rule_of(grid.learner(0)) is None or not grid.settings[:, 1].all():
+        stepped = grid.names == ("tau", "eta") and grid.settings.all()
+        if rule_of(grid.learner(0)) is None or not stepped:
             raise ValueError(
                 f"learner {grid.name!r} has no step size of Theorem 5.1: "
                 "its update must be rank one, and each eta > 0"

@@ -120,7 +120,8 @@ class Run:
             name: float(np.broadcast_to(x, len(self.seeds))[position])
             for name, x in self.settings.items()
         }
-        return embeddings_of(self.learner_of(seed), self.state(seed), self.task, settings=chosen)
+        facts = {**chosen, "seed": seed}
+        return embeddings_of(self.learner_of(seed), self.state(seed), self.task, settings=facts)
 
     def save(self, folder: str | Path, seed: int | None = None) -> None:
         """Writes what one seed has learnt (`jaxret.embeddings`).

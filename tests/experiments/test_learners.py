@@ -1,12 +1,12 @@
 """Learners and environments from plain data."""
 
-import jax
 import numpy as np
 import pytest
 
-from experiments.common.learners import learner_grid, shared_grid
+from experiments.common.learners import PARTS, learner_grid, shared_grid
 from jaxret.environments.environment import environment_from
-from jaxret.learners import grid, presets, specs
+from jaxret.learners import grid, presets
+from jaxret.learners.rank_one import rule_of
 
 GREEDY = {
     "policy": "greedy",
@@ -15,14 +15,6 @@ GREEDY = {
     "schedule": "constant",
     "tau": [0.02, 0.04],
     "eta_over_tau": [0.1, 0.3],
-}
-TRAINER = {
-    "policy": "softmax",
-    "estimator": "importance_weighted",
-    "schedule": "inverse_sqrt",
-    "batch": 5,
-    "tau": 1.0,
-    "eta": [1e-5, 1e-3],
 }
 
 
@@ -33,23 +25,20 @@ def test_the_grid_is_the_product_and_eta_is_in_units_of_tau():
     np.testing.assert_allclose(grid.settings, expected, rtol=1e-12)
 
 
-def test_the_trainers_rate_is_the_learning_rate_itself():
-    np.testing.assert_array_equal(learner_grid("t", TRAINER).settings, [(1.0, 1e-5), (1.0, 1e-3)])
+def test_a_trainers_rate_is_the_learning_rate_itself():
+    found = learner_grid("t", {"preset": "paper_adamw", "eta": [1e-5, 1e-3]})
+    np.testing.assert_array_equal(found.settings, [[1e-5], [1e-3]])
 
 
-def test_a_name_alone_and_a_mapping_of_that_name_are_the_same():
-    short, long = (
-        learner_grid("x", GREEDY | {"query_map": spec}).make(0.1, 0.01)
-        for spec in ("linear", {"name": "linear"})
-    )
-    theta = np.eye(4, 3, dtype=np.float32)
-    states = [learner.init(theta) for learner in (short, long)]
-    assert jax.tree.structure(states[0]) == jax.tree.structure(states[1])
+@pytest.mark.parametrize("spec", ["sphere", {"name": "sphere"}])
+def test_a_name_alone_and_a_mapping_of_that_name_are_the_same(spec):
+    learner = learner_grid("x", GREEDY | {"projection": spec}).make(0.1, 0.01)
+    assert rule_of(learner) == rule_of(learner_grid("x", GREEDY).make(0.1, 0.01))
 
 
-@pytest.mark.parametrize("kind", list(specs.REGISTRIES))
+@pytest.mark.parametrize("kind", list(PARTS))
 def test_an_unknown_name_is_answered_with_those_there_are(kind):
-    known = ", ".join(specs.REGISTRIES[kind])
+    known = ", ".join(PARTS[kind])
     with pytest.raises(ValueError, match=f"learner 'x': unknown {kind} 'bold'; known: {known}"):
         learner_grid("x", GREEDY | {kind: "bold"})
 
@@ -57,22 +46,19 @@ def test_an_unknown_name_is_answered_with_those_there_are(kind):
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        (GREEDY | {"step": [1.0]}, r"learner 'x' has unknown settings \['step'\]; known: policy"),
-        ({k: v for k, v in GREEDY.items() if k != "tau"}, "learner 'x' lacks tau"),
-        (GREEDY | {"tau": [0.0]}, r"needs tau > 0 and eta_over_tau >= 0, got tau=\[0.0\]"),
-        (GREEDY | {"eta_over_tau": []}, "needs tau > 0 and eta_over_tau >= 0"),
-        (GREEDY | {"policy": {"name": "greedy", "wide": 1}}, r"policy .greedy.: got an unexpected"),
-        (GREEDY | {"experience_replay": {"per_round": 0, "capacity": 9}}, "per_round must be >= 1"),
         (
-            GREEDY
-            | {
-                "estimator": "full_information",
-                "experience_replay": {"per_round": 1, "capacity": 9},
-            },
-            "gets labels, and experience replay keeps rewards alone",
+            GREEDY | {"step": [1.0]},
+            r"needs a preset, or exactly policy.*see \['step'\]",
         ),
-        (TRAINER | {"projection": "sphere"}, r"learner with a batch 'x' .* \['projection'\]"),
-        (TRAINER | {"batch": 0}, "batch must be >= 1, got 0"),
+        ({k: v for k, v in GREEDY.items() if k != "tau"}, r"or exactly .*tau.*see \['tau'\]"),
+        (GREEDY | {"tau": [0.0]}, r"needs tau > 0, got tau=\[0.0\]"),
+        (GREEDY | {"eta_over_tau": []}, r"needs eta >= 0, got eta=\[\]"),
+        (GREEDY | {"policy": {"name": "greedy", "wide": 1}}, r"policy .greedy.: got an unexpected"),
+        (
+            {"preset": "greedy_replayed", "per_round": 0},
+            "per_round must be >= 1",
+        ),
+        ({"preset": "paper_adamw", "batch": 0}, "batch must be >= 1, got 0"),
     ],
 )
 def test_a_wrong_learner_is_refused_in_one_sentence(spec, message):
@@ -120,7 +106,7 @@ def test_a_preset_is_a_learner_of_the_given_name_and_lists_are_its_grid():
     assert grid.names == ("rate", "eta")
     np.testing.assert_allclose(grid.settings, [(1.0, 0.01), (3.0, 0.01)])
     learner = grid.learner(1)
-    assert (learner.name, learner.rule.tau, learner.rule.eta) == ("mine", 0.1, 0.01)
+    assert (learner.name, rule_of(learner).tau, rule_of(learner).eta) == ("mine", 0.1, 0.01)
     assert grid.said(grid.settings[1]) == "rate=3, eta=0.01"
     columns = grid.columns(grid.settings)
     np.testing.assert_allclose(columns["rate"], [1.0, 3.0])
@@ -136,7 +122,7 @@ def test_a_preset_with_nothing_to_set_is_a_grid_of_one():
     ("spec", "message"),
     [
         ({"preset": "bold"}, "learner 'x': unknown preset 'bold'; known: frozen, orag"),
-        ({"preset": "greedy", "speed": 3}, "learner 'x': preset 'greedy': .*'speed'"),
+        ({"preset": "greedy", "speed": 3}, "learner 'x': .*'speed'"),
         ({"preset": "greedy", "k": [1, 2]}, r"k=\[1, 2\] cannot vary within one program"),
     ],
 )
@@ -149,6 +135,6 @@ def test_paired_lists_go_number_by_number():
     found = grid.paired(presets.mapped, tau=[0.02, 0.04], eta=[0.001, 0.004], rate=2.0)
     assert found.names == ("tau", "eta")
     np.testing.assert_allclose(found.settings, [(0.02, 0.001), (0.04, 0.004)])
-    assert found.learner(1).rule.eta == 0.004
+    assert rule_of(found.learner(1)).eta == 0.004
     with pytest.raises(ValueError, match=r"lists of one length, got \{'tau': 2, 'eta': 1\}"):
         grid.paired(presets.mapped, tau=[0.02, 0.04], eta=[0.001])

@@ -8,7 +8,7 @@ import signal
 import numpy as np
 import pytest
 
-from experiments.common.loading import load_task
+from experiments.common.loading import task_of
 from experiments.multihop import __main__ as multihop
 from experiments.multihop import tasks
 from jaxret import data
@@ -35,8 +35,8 @@ def configure(world, directory, *more, folder="data"):
     return config_of("multihop", *SMALL, *where, *more)
 
 
-def unit(directory, name):
-    with np.load(directory / "units" / f"{name}.npz") as file:
+def step(directory, name):
+    with np.load(directory / "steps" / f"{name}.npz") as file:
         return dict(file)
 
 
@@ -49,14 +49,14 @@ def finished(world):
 def test_static_retrieval_finds_what_the_documents_rank_first(world, finished):
     """Computed again by NumPy: of a task's labels, those among the first five for its words."""
     directory, results = finished
-    task = load_task(configure(world, directory))
+    task = task_of(configure(world, directory))
     scores = task.queries @ task.theta.T
     right = np.take_along_axis(scores, np.maximum(task.labels, 0), axis=1)
     rank = (scores[:, None] > right[:, :, None]).sum(axis=2)
     hit = (rank < 5) & (task.labels >= 0)
     number = (task.labels >= 0).sum(axis=1)
     first = np.cumsum(number) - number  # row of each task's first hop
-    streamed = np.isin(first, unit(directory, "frozen-online")["order"])
+    streamed = np.isin(first, step(directory, "frozen")["order"])
     share = (hit.sum(axis=1) / number)[streamed]
     assert number[streamed].max() > 2
     for protocol in ("online/found", "final/found@5"):
@@ -173,7 +173,7 @@ def talked(few, key):
 def test_hops_are_the_planners_sub_questions(talked):
     directory, results, model, requests = talked
     assert len(model.asked["plan"]) == 24  # each of twelve twice: the first answer was no JSON
-    assert unit(directory, "plans")["length"].tolist() == [2] * 12
+    assert step(directory, "plans")["length"].tolist() == [2] * 12
     assert results["hops"] == 2
     focus = {re.search(r"Context: .* \| Focus: (.*)", text)[1] for text in model.asked["judge"]}
     assert focus == {"what first?", "what then?"}
@@ -184,7 +184,7 @@ def test_hops_are_the_planners_sub_questions(talked):
 @pytest.mark.slow
 def test_the_judges_word_is_the_bit_and_the_labels_are_the_truth(talked):
     directory, results, *_ = talked
-    online = unit(directory, "frozen-online")
+    online = step(directory, "frozen")
     assert not online["reward"].any()
     assert 0 < results["frozen/online/accuracy"] < 1
     assert results["frozen/online/bits_right"] == pytest.approx(
@@ -196,7 +196,7 @@ def test_the_judges_word_is_the_bit_and_the_labels_are_the_truth(talked):
 def test_end_answers_come_from_the_documents_of_all_hops_and_are_scored_where_one_is_known(talked):
     directory, results, *_ = talked
     lines = [json.loads(line) for line in (directory / "answers.jsonl").read_text().splitlines()]
-    online = unit(directory, "frozen-online")
+    online = step(directory, "frozen")
     assert len(lines) == 2 * online["order"].shape[1] / 2  # two seeds; two hops a task
     assert {line["answer"] for line in lines} == {"the reply, I think"}
     documents = [set(line["documents"]) for line in lines]
@@ -223,14 +223,14 @@ def test_a_run_that_is_stopped_resumes_asks_nothing_twice_and_ends_with_the_same
         with pytest.raises(Interrupted):
             multihop.main(configure(few, cut, *more, folder="few"))
         before = len(model.asked["judge"])
-        assert not (cut / "units" / "reranked_greedy-online.npz").exists()
+        assert not (cut / "steps" / "reranked_greedy.npz").exists()
         results = multihop.main(configure(few, cut, *more, folder="few"))
         asked = model.asked["judge"]
         assert set(asked[before:]).isdisjoint(asked[:before])
         after = len(asked)
         assert multihop.main(configure(few, whole, *more, folder="few")) == results
         assert (len(model.asked["plan"]), len(asked)) == (24, after)
-    ours, theirs = (unit(folder, "reranked_greedy-online") for folder in (cut, whole))
+    ours, theirs = (step(folder, "reranked_greedy") for folder in (cut, whole))
     for field in set(ours) - {"microseconds"}:
         np.testing.assert_array_equal(ours[field], theirs[field], err_msg=field)
     assert len(set(ours["item"].ravel())) > 5

@@ -101,7 +101,7 @@ def test_a_language_model_may_be_the_reranker(world, monkeypatch):
     [
         ("rerankers=[best]", r"rerankers: unknown \['best'\]; known: none, simulated, rankgpt"),
         ("rerankers=[rankgpt] llm.key_variable=NO_KEY", "set the variable NO_KEY"),
-        ("learners.reranked.policy.k=0", "k must be >= 1, got 0"),
+        ("learners.reranked.k=0", "k must be >= 1, got 0"),
     ],
 )
 def test_wrong_settings_are_refused_before_any_work(world, tmp_path, override, message):

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from experiments.common.loading import encoded, find_encoder, load_task
+from experiments.common.loading import encoder_of, task_of
 from experiments.transfer import __main__ as transfer
 from experiments.transfer import later_tools, other_encoder
-from experiments.transfer.protocols import Stage
-from jaxret.data.masks import Masks, draw_parts_each
+from experiments.transfer.protocols import Protocol
 from jaxret.rules import projections
+from jaxret.task import Parts, encoded
 from tests.experiments.configs import config_of
 from tests.experiments.processes import stopped_at
 
@@ -43,12 +43,12 @@ def finished(tmp_path_factory):
 def loaded(finished):
     """The task, and the parts of each seed."""
     cfg = configure(finished[0])
-    task = load_task(cfg)
-    return task, draw_parts_each(task.groups, cfg.validation, cfg.heldout, (0, 1))
+    task = task_of(cfg)
+    return task, task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=(0, 1))
 
 
 def of_seed(parts, seed):
-    return Masks(*(masks[seed : seed + 1] for masks in parts))
+    return Parts(*(masks[seed : seed + 1] for masks in parts))
 
 
 def ndcg(scores, labels, k=10):
@@ -78,8 +78,8 @@ def test_projections_hold_rows_where_they_should_and_none_does_not(finished):
     directory, results = finished
     norms = {}
     for kind in ("none", "sphere"):
-        with np.load(directory / "units" / f"greedy-{kind}-online.npz") as unit:
-            norms[kind] = unit["norms"]
+        with np.load(directory / "steps" / f"greedy-{kind}-online.npz") as step:
+            norms[kind] = step["norms"]
         assert results[f"greedy/{kind}/norms/mean"] == pytest.approx(norms[kind].mean())
     assert norms["none"].max() > 1.01
     np.testing.assert_allclose(norms["sphere"], 1, atol=1e-5)
@@ -100,10 +100,10 @@ def test_tools_that_come_later_are_never_shown_nor_needed_before(finished, loade
     for seed in (0, 1):
         drawn = later_tools.draw(loaded[0], of_seed(loaded[1], seed), 0.2, seed)
         assert drawn.new.sum() == round(0.2 * len(drawn.new))
-        with np.load(directory / "units" / f"greedy-sphere-later-{seed}.npz") as unit:
-            assert not drawn.new[unit["item"]].any()
-            assert not drawn.new[loaded[0].labels[unit["order"]]].any()
-            np.testing.assert_array_equal(np.unique(unit["order"]), np.flatnonzero(drawn.streamed))
+        with np.load(directory / "steps" / f"greedy-sphere-later-{seed}.npz") as step:
+            assert not drawn.new[step["item"]].any()
+            assert not drawn.new[loaded[0].labels[step["order"]]].any()
+            np.testing.assert_array_equal(np.unique(step["order"]), np.flatnonzero(drawn.streamed))
 
 
 def test_who_is_ranked_first_in_place_of_whom_is_counted(finished, loaded):
@@ -124,7 +124,7 @@ def test_fewer_layers_are_another_encoder_with_a_cache_of_its_own(loaded, tmp_pa
     cfg = configure(tmp_path, "other.layers=1")
     task = loaded[0]
     task = replace(task, documents=task.documents[:2], texts=task.texts[:8])
-    there = encoded(task, find_encoder(cfg.other), tmp_path)
+    there = encoded(task.dataset, encoder_of(cfg.other), document=cfg.document, cache=tmp_path)
     assert there.encoder.fingerprint != task.encoder.fingerprint
     assert (tmp_path / there.encoder.fingerprint).is_dir()
     assert list(there.encoder.params["blocks"]) == ["0"]
@@ -159,10 +159,10 @@ def test_the_rotation_is_fitted_on_documents_and_streamed_queries_of_each_seed()
         SimpleNamespace(theta=x, queries=y, labels=np.zeros((30, 1), int), tie_order=None)
         for x, y in ((theta, queries), (theta @ turn, turned))
     )
-    parts = Masks(validation=np.zeros_like(heldout), heldout=heldout, training=~heldout)
+    parts = Parts(validation=np.zeros_like(heldout), heldout=heldout, training=~heldout)
     run = SimpleNamespace(result=lambda name, compute: compute())
-    stage = Stage(run, here, parts, 3, range(2), 1, 8, None, None)
-    other, cosine = other_encoder.bridge(stage, there, projections.none())
+    protocol = Protocol(None, run, here, parts, range(2))
+    other, cosine = other_encoder.bridge(protocol, there, projections.none())
     np.testing.assert_allclose(other.rotation[0], turn, atol=1e-5)
     assert np.abs(other.rotation[1] - turn).max() > 0.01
     assert cosine[0] < 0.5 < cosine[1]
@@ -190,17 +190,15 @@ def test_an_encoder_is_carried_to_itself_without_loss(finished):
 
 
 def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(finished, tmp_path):
-    """Two units are left to do; the signal comes in the first step of the first."""
-    units = tmp_path / "units"
-    shutil.copytree(finished[0] / "units", units)
-    left = [units / f"greedy-sphere-{protocol}.npz" for protocol in ("heldout", "unseen")]
-    for unit in left:
-        unit.unlink()
-
+    """One step is left to do; the signal comes in the first chunk of its first setting."""
+    steps = tmp_path / "steps"
+    shutil.copytree(finished[0] / "steps", steps)
+    left = steps / "greedy-sphere-unseen.npz"
+    left.unlink()
     with stopped_at(1):
         transfer.main(configure(tmp_path))
-    assert not any(unit.exists() for unit in left)
-    saved = tmp_path / "checkpoints" / "greedy-sphere-heldout"
+    assert not left.exists()
+    saved = tmp_path / "checkpoints" / left.stem / "0"
     assert [path.name for path in saved.glob("[0-9]*")] == ["1"]
     assert transfer.main(configure(tmp_path)) == finished[1]
 
@@ -215,7 +213,7 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(finished, 
         ("projections=[sphere,cube]", "unknown projection 'cube'; known: none, ball, sphere"),
         (
             "learner=[mapped]",
-            "learner 'mapped' has a query map, which another encoder's q",
+            "learner 'mapped' must be rank one, without a query map",
         ),
         ("later.share=1", r"later.share must be in \(0, 1\), got 1"),
         ("later.share=0.001", r"leaves no query \['new_needed'\] in the draw of seed 0: choose"),
@@ -228,4 +226,4 @@ def test_wrong_settings_are_refused_before_any_work(tmp_path, override, message)
     cfg = config_of("transfer", *kept, f"directory={tmp_path / 'run'}", override)
     with pytest.raises(ValueError, match=message):
         transfer.main(cfg)
-    assert not (tmp_path / "run" / "units").exists()
+    assert not (tmp_path / "run" / "steps").exists()

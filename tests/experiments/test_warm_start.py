@@ -6,11 +6,10 @@ import shutil
 import numpy as np
 import pytest
 
-from experiments.common.loading import load_task
+from experiments.common.loading import task_of
 from experiments.warm_start import __main__ as warm_start
 from experiments.warm_start import from_start
 from jaxret.data.dataset import Query, build
-from jaxret.simulation.ranker import Ranker
 from jaxret.theory.comparators import proximal_losses
 from tests.experiments.configs import config_of
 from tests.experiments.processes import stopped_at
@@ -21,7 +20,7 @@ SMALL = [
     "chunk=512",
     "templates.deskbank=[terse,full]",
     "learner=[orag]",
-    "learners.orag.projection=none",
+    "+learners.orag.projection=none",
     "learners.orag.tau=[0.5]",
     "learners.orag.eta_over_tau=[0.001,0.0001]",
     "tracking=files",
@@ -39,22 +38,22 @@ def finished(tmp_path_factory):
     return directory, warm_start.main(configure(directory))
 
 
-def read(directory, unit):
-    with np.load(directory / "units" / f"orag-{unit}.npz") as file:
+def read(directory, step):
+    with np.load(directory / "steps" / f"orag-{step}.npz") as file:
         return dict(file)
 
 
 def shared_loss(directory, start):
-    """Losses at the setting of the base, which has no unit of its own where it is the start's."""
-    unit = start.replace("/", "-")
-    has_own = (directory / "units" / f"orag-{unit}-shared.npz").exists()
-    return read(directory, f"{unit}-{'shared' if has_own else 'own'}")["loss"].astype(np.float64)
+    """Losses at the setting of the base, which has no step of its own where it is the start's."""
+    step = start.replace("/", "-")
+    has_own = (directory / "steps" / f"orag-{step}-shared.npz").exists()
+    return read(directory, f"{step}-{'shared' if has_own else 'own'}")["loss"].astype(np.float64)
 
 
 def test_no_start_streams_the_usage_and_all_stream_the_same_queries(finished):
     directory, results = finished
     cfg = configure(directory)
-    task = load_task(cfg)
+    task = task_of(cfg)
     usage, parts = warm_start.part(task.groups, cfg)
     masks = np.stack([usage, parts.validation, parts.heldout, parts.training])
     np.testing.assert_array_equal(masks.sum(axis=0), 1)
@@ -79,7 +78,7 @@ def test_static_numbers_of_tool2vec_are_those_of_the_mean_queries(finished):
     """Computed again by NumPy: unit means of the usage, documents where there is none."""
     directory, results = finished
     cfg = configure(directory)
-    task = load_task(cfg)
+    task = task_of(cfg)
     usage, parts = warm_start.part(task.groups, cfg)
     theta = task.theta.copy()
     labels = task.labels[:, 0]
@@ -107,10 +106,9 @@ def test_theorem_5_1_holds_from_every_start_where_its_assumptions_do(finished):
     """Rows are free and the estimator is unbiased here: no regret exceeds its bound."""
     directory, results = finished
     cfg = configure(directory)
-    task = load_task(cfg)
+    task = task_of(cfg)
     usage, parts = warm_start.part(task.groups, cfg)
-    ranker = Ranker(task, cfg.k)
-    _, from_usage = warm_start.build(task, usage, parts, ranker, cfg.mixes)
+    _, from_usage = warm_start.build(task, usage, parts, cfg)
     tau, eta = (results[f"orag/document/full/online/{name}"] for name in ("tau", "eta"))
     counts = parts.training.astype(float)
     for start, theta_1 in ({"document/full": task.theta} | from_usage).items():
@@ -148,7 +146,9 @@ def test_a_start_that_is_worse_is_worth_negative_rounds():
 
     def stub(static, success):
         success, static = (np.tile(x, (2, 1)).astype(float) for x in (success, static))
-        return from_start.FromStart((1.0, 1.0), success, static, {}, success, success[0], None)
+        return from_start.FromStart(
+            (1.0, 1.0), success, static, {}, success, None, success[0], None
+        )
 
     half, full = np.tile([0, 1], 20), np.ones(40)
     slow = np.concatenate([half[:20], full[:20]])
@@ -196,10 +196,10 @@ def test_wrong_settings_are_refused_before_any_work(tmp_path, override, message)
 
 
 def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(finished, tmp_path):
-    """One unit is left to do; the signal comes in its first step."""
-    units = tmp_path / "units"
-    shutil.copytree(finished[0] / "units", units)
-    left = units / "orag-mixture-own.npz"
+    """One step is left to do; the signal comes in its first chunk."""
+    steps = tmp_path / "steps"
+    shutil.copytree(finished[0] / "steps", steps)
+    left = steps / "orag-mixture-own.npz"
     left.unlink()
     with stopped_at(1):
         warm_start.main(configure(tmp_path))
