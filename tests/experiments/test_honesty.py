@@ -66,7 +66,7 @@ class Streams:
                 for kept in (self.settings[name, seed], self.tried[learner, seed]):
                     if (setting := tuple(np.float32(numbers).tolist())) not in kept:
                         kept.append(setting)
-            return run_streams(simulation, settings, orders, name=name, after=after)
+            return run_streams(simulation, settings, orders, name=name, resume=None, after=after)
 
         return noted
 
