@@ -104,7 +104,7 @@ def test_a_run_that_is_stopped_resumes_within_a_way_and_ends_with_the_same_numbe
     [
         ("ways.greedy.policy=bold", "learner 'greedy': unknown policy 'bold'; known: softmax"),
         ("+ways.greedy.tau=[0.1]", "'greedy' needs policy and estimator, got .* given once"),
-        ("tau=[0.1,0.0]", r"needs tau > 0 and eta_over_tau >= 0, got tau=\[0.1, 0.0\]"),
+        ("tau=[0.1,0.0]", r"needs tau > 0, got tau=\[0.1, 0.0\]"),
         ("exposures=0", "exposures must be >= 1, got 0"),
         ("validation=1.0", r"validation must be in \(0, 1\), got 1.0"),
     ],
