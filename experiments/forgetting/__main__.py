@@ -101,13 +101,14 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
     def measure(grid):
         """Chooses a setting, and follows the learner along both streams."""
-        shared = {"seeds": seeds, "chunk": chunk}
+        shared: dict[str, Any] = {"seeds": seeds, "chunk": chunk}
         setting: Any = grid.learner(0)
         if len(grid.settings) > 1:
             part = training | validation
             resume = run.resume(grid.name, "choice")
             swept = jr.sweep(grid, task, part=part, resume=resume, **stream, **shared)
             setting = swept.best(on=validation, metric=f"ndcg@{cfg.k}")
+        shared |= {"pause": run.pause}
         held, _ = follow(setting, task, shorter, heldout, metrics, **shared)
         found, last = follow(setting, task, order, streamed, metrics, **shared)
         first, learner = last.state(seeds[0]), last.learner_of(seeds[0])

@@ -1,6 +1,6 @@
 """Runs a stream and ranks queries at points of it: what each query has while a learner learns."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -19,6 +19,7 @@ def follow(
     *,
     seeds: range,
     chunk: int,
+    pause: Callable[[int], None],
 ) -> tuple[Float[np.ndarray, "S E m n"], jr.Run]:
     """Simulates a stream chunk by chunk, and ranks queries before it and after each chunk.
 
@@ -30,6 +31,7 @@ def follow(
       metrics: the m metrics of each query.
       seeds: S numbers.
       chunk: rounds between two rankings.
+      pause: called before each chunk with the rounds so far; it raises where the run shall stop.
 
     Returns:
       the metrics of every query at E points, and the run of the last chunk.
@@ -43,6 +45,7 @@ def follow(
     run = jr.simulate(learner, task, order=nothing, seeds=seeds, chunk=chunk)
     found = [ranked(run)]
     for first in range(0, order.shape[1], chunk):
+        pause(first)
         some = order[:, first : first + chunk]
         run = jr.simulate(learner, task, order=some, seeds=seeds, chunk=chunk, after=run)
         found.append(ranked(run))

@@ -7,7 +7,7 @@
 ``configs/report.yaml`` lists the sections: which command, on which data sets, with which sweep, and
 what the paper has there. Runs go side by side, as many as there are ``workers``. A finished run is
 read, an interrupted one goes on, so the report can be stopped and started at will. It ends in
-``runs/report/report.md``, with the figures of the runs and the throughput of all of them together.
+``runs/report/report.md``, with the figures of the runs and the time that all of them took together.
 """
 
 import json
@@ -61,11 +61,11 @@ def main(cfg: DictConfig) -> dict[str, int]:
     pages = [page.section(name, sections[name], jobs[name], directory) for name in sections]
     everything = {job.directory: job for some in jobs.values() for job in some}
     done = [path for path, job in everything.items() if job.done]
-    text = "\n\n".join(["# Our experiments beside the paper's", *pages, throughput(done)])
+    text = "\n\n".join(["# Our experiments beside the paper's", *pages, duration(done)])
     (directory / "report.md").write_text(text + "\n")
     missing = len(everything) - len(done)
     print(f"{directory / 'report.md'}: {len(done)} runs, {missing} missing")
-    print(throughput(done))
+    print(duration(done))
     return {"runs": len(done), "missing": missing}
 
 
@@ -113,17 +113,13 @@ def chains(tasks: Iterable[Task]) -> list[list[Task]]:
     return [chain for chain in (training, *([task] for task in others)) if chain]
 
 
-def throughput(directories: Iterable[Path]) -> str:
-    """Rounds a second in a run, over all of them, whatever else they did counted in."""
+def duration(directories: Iterable[Path]) -> str:
+    """Says how long runs took, all together."""
     files = [path for folder in directories if (path := folder / "speed.json").exists()]
-    speeds = [json.loads(path.read_text()) for path in files]
-    rounds, seconds = (sum(speed[key] for speed in speeds) for key in ("rounds", "seconds"))
-    if not rounds:
-        return "No round was run."
+    minutes = sum(json.loads(path.read_text())["seconds"] for path in files) / 60
     return (
-        f"{rounds:,} rounds in {len(files)} runs, which took {seconds / 60:.0f} minutes in all: "
-        f"{rounds / seconds:,.0f} rounds a second in each, all settings and seeds; training, "
-        "encoding, compiling, ranking and drawing included."
+        f"{len(files)} runs took {minutes:.1f} minutes in all: training, encoding, compiling, "
+        "simulating, ranking and drawing included."
     )
 
 

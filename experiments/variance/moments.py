@@ -52,8 +52,8 @@ def moments(
     chances = rule.policy.probabilities
     if chances is None:
         raise ValueError(
-            f"policy {rule.policy.name!r} with k={rule.policy.k} has no `chances`: exact averages "
-            "need a policy that shows one item and knows the chance of each"
+            f"policy {rule.policy.name!r} with k={rule.policy.k} has no probabilities: exact "
+            "averages need a policy that shows one item, and knows the probability of each"
         )
     probs = over_items.softmax(logits, None)
     average = partial(

@@ -1,6 +1,7 @@
-"""The experiments that choose settings, their parts made once more, and what each unit may do."""
+"""The experiments that choose settings, their parts, and what each simulation may stream."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,6 @@ from experiments.variance import __main__ as variance
 from experiments.warm_start import __main__ as warm_start
 from jaxret.data.dataset import split_by_group
 from jaxret.data.hops import by_evidence
-from jaxret.data.masks import draw_parts
 from jaxret.data.split import own_split
 from tests.experiments.configs import config_of, in_world
 
@@ -31,15 +31,18 @@ SIDES = ("minilm", "minilm_1_layers")
 
 
 class Case(NamedTuple):
-    """An experiment: its parts, made here once more, and what each unit may stream of them."""
+    """An experiment: its parts, made here once more, and what its simulations stream of them.
+
+    Simulations are named as in `test_honesty.Streams`.
+    """
 
     main: Experiment
     settings: list[str]
     parts: Callable  # (cfg, task, seed) -> name of a part -> its queries
-    streams: dict[str, str]  # pattern of units -> parts of which they stream every query
-    tuned: dict[str, str]  # unit that is reported -> unit that chooses its setting
-    held: tuple[str, ...] = ()  # results that a unit has measured while it chose
-    within: tuple[tuple[str, str], ...] = ()  # units, and the parts of which they stream some
+    streams: dict[str, str]  # pattern of names -> parts of which every query is streamed
+    tuned: dict[str, str]  # pattern of those that are reported -> the one that chooses the setting
+    held: tuple[str, ...] = ()  # results of a simulation that also chooses
+    within: Mapping[str, str] = MappingProxyType({})  # pattern -> parts of which some are streamed
 
 
 def rows_of(parts):
@@ -47,12 +50,13 @@ def rows_of(parts):
 
 
 def drawn(cfg, task, seed):
-    return rows_of(draw_parts(task.groups, cfg.validation, cfg.heldout, seed))
+    parts = task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=[seed])
+    return {part: rows[0].nonzero()[0] for part, rows in parts._asdict().items()}
 
 
 def chosen_and_rest(cfg, task, seed):
     """All that is not validation is streamed."""
-    validation = draw_parts(task.groups, cfg.validation, 0.5, seed).validation
+    [validation] = task.parts(validation=cfg.validation, seeds=[seed]).validation
     return {"validation": np.flatnonzero(validation), "training": np.flatnonzero(~validation)}
 
 
@@ -72,7 +76,7 @@ def by_task(cfg, task, seed):
 def single_labels(cfg, task, seed):
     """Of the queries with one label; what is not validation is streamed."""
     rows = (task.labels >= 0).sum(axis=1) == 1
-    validation = draw_parts(task.groups, cfg.validation, 0.5, seed).validation[rows]
+    validation = task.parts(validation=cfg.validation, seeds=[seed]).validation[0][rows]
     return {"validation": np.flatnonzero(validation), "training": np.flatnonzero(~validation)}
 
 
@@ -82,57 +86,50 @@ CASES = {
         ["seeds=2", "learner=[frozen,greedy]", "exposures=1", *GREEDY],
         drawn,
         {
-            "*-heldout": "training",
-            "*-choice": "training validation heldout",
-            "*-online": "training heldout",
+            "*/heldout": "training",
+            "*/choice": "training validation heldout",
+            "*/online": "training heldout",
         },
-        {"greedy-online": "greedy-choice"},
+        {"greedy/online": "greedy/choice"},
         ("greedy/heldout/ndcg@10", "greedy/heldout/recall@10"),
     ),
     "orag, choosing on validation": Case(
         orag.main,
         ["choosing=validation", "learner=[greedy]", "exposures=1", *GREEDY],
         drawn,
-        {"*-choice": "validation", "*-online": "training heldout"},
-        {"greedy-online": "greedy-choice"},
+        {"*/choice": "validation", "*/online": "training heldout"},
+        {"greedy/online": "greedy/choice"},
     ),
     "transfer": Case(
         transfer.main,
         ["seeds=2", "learner=[frozen,greedy]", "exposures=1", "projections=[sphere]", *GREEDY],
         drawn,
         {
-            "*-heldout": "training",
             "*-unseen": "training",
             "*-relearnt": "training",
-            "*-choice": "training validation heldout",
-            "*-online": "training heldout",
+            "*-online/choice": "training validation heldout",
+            "*-online/stream": "training heldout",
         },
         {
-            "greedy-sphere-online": "greedy-sphere-choice",
-            "greedy-sphere-unseen": "greedy-sphere-heldout",
-            "greedy-sphere-later-0": "greedy-sphere-heldout",
-            "greedy-sphere-later-1": "greedy-sphere-heldout",
+            "greedy-sphere-online/stream": "greedy-sphere-online/choice",
+            "greedy-sphere-later-*": "greedy-sphere-unseen",
         },
-        ("greedy/encoder/relearnt",),
-        (("*-later-*", "training"),),
+        ("greedy/sphere/heldout/ndcg@10", "greedy/encoder/relearnt"),
+        {"*-later-*": "training"},
     ),
     "compare_encoders": Case(
         compare_encoders.main,
         ["seeds=2", "learner=[greedy]", *GREEDY],
         chosen_and_rest,
         {"*-choice": "training validation", "*-by-*": "training"},
-        {
-            f"greedy-{side}-by-{whose}": f"greedy-{chooses}-choice"
-            for side, other in (SIDES, SIDES[::-1])
-            for whose, chooses in (("itself", side), ("the_other", other))
-        },
+        {f"greedy/*-by-{side}": f"greedy/{side}-choice" for side in SIDES},
     ),
     "rivals": Case(
         rivals.main,
         ["seeds=2", "learner=[frozen,greedy]", "rivals=[]", "against=frozen", *GREEDY],
         drawn,
-        {"*-choice": "validation", "*-online": "training"},
-        {"greedy-online": "greedy-choice"},
+        {"*/choice": "validation", "*/online": "training"},
+        {"greedy/online": "greedy/choice"},
     ),
     "baselines": Case(
         evaluate_retrieval.main,
@@ -144,8 +141,8 @@ CASES = {
             *GREEDY,
         ],
         own,
-        {"*-tuning": "training", "*-stream": "training"},
-        {"greedy-stream": "greedy-tuning"},
+        {"greedy-stream": "training"},
+        {},
     ),
     "warm_start": Case(
         warm_start.main,
@@ -159,11 +156,11 @@ CASES = {
         ["learner=[frozen,greedy]", "points=2", "tsne.tools=5", "tsne.queries=9", *GREEDY],
         drawn,
         {
-            "*-choice": "training validation",
-            "*-heldout": "training",
-            "*-stream": "training heldout",
+            "*/choice": "training validation",
+            "*/[13]": "training",  # frozen, then greedy: along the training part, then along both
+            "*/[24]": "training heldout",
         },
-        {"greedy-heldout": "greedy-choice", "greedy-stream": "greedy-choice"},
+        {"greedy/[34]": "greedy/choice"},
     ),
     "multihop": Case(
         multihop.main,
@@ -173,8 +170,8 @@ CASES = {
             "learners.reranked_greedy.eta_over_tau=[0.01,0.03,0.1]",
         ],
         by_task,
-        {"*-choice": "training validation", "*-online": "training"},
-        {"reranked_greedy-online": "reranked_greedy-choice"},
+        {"*/choice": "training validation", "*/online": "training"},
+        {"reranked_greedy/online": "reranked_greedy/choice"},
     ),
     "rerank": Case(
         rerank.main,
@@ -186,8 +183,8 @@ CASES = {
             "~learners.frozen",
         ],
         own,
-        {"*-tuning": "validation", "*-none": "heldout", "*-simulated": "heldout"},
-        {"reranked-none": "reranked-tuning", "reranked-simulated": "reranked-tuning"},
+        {"*-choice": "validation", "*-none": "heldout", "*-simulated": "heldout"},
+        {"reranked-none": "reranked-choice", "reranked-simulated": "reranked-choice"},
     ),
     "variance": Case(
         variance.main,
@@ -200,9 +197,9 @@ CASES = {
             *(f"~learners.{name}" for name in LEFT_OUT),
         ],
         single_labels,
-        {"*-tuning": "training validation", "*-online": "training"},
+        {"*/choice": "training validation", "*/online": "training"},
         {
-            f"{name}-all-0-online": f"{name}-all-0-tuning"
+            f"{name}-all-0/online": f"{name}-all-0/choice"
             for name in ("banditron", "full_information")
         },
     ),

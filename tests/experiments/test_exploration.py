@@ -61,9 +61,9 @@ def test_chosen_is_the_best_cell_by_the_validation_part_without_that_part(finish
     queries = round(results["rounds"] / results["cells"] / 8)
     share = round(0.1 * queries) / queries
     for way in WAYS:
-        with np.load(directory / "units" / f"{way}.npz") as unit:
-            online, ndcg = (x.mean(axis=1) for x in (unit["online"], unit["validation"][..., 2]))
-            assert results[f"{way}/best/online/accuracy"] == unit["success"].mean(axis=1).max()
+        with np.load(directory / "steps" / f"{way}.npz") as step:
+            online, ndcg = (x.mean(axis=1) for x in (step["online"], step["validation"][..., 2]))
+            assert results[f"{way}/best/online/accuracy"] == step["success"].mean(axis=1).max()
         best = (online + ndcg).argmax()
         for metric, part in (("online/accuracy", online[best]), ("final/ndcg@10", ndcg[best])):
             mixed = share * part + (1 - share) * results[f"{way}/chosen/{metric}"]
@@ -74,8 +74,8 @@ def test_regrets_of_cells_differ_by_their_losses(finished):
     """One comparator for all: at tau = 5 without learning a round costs nearly log 24."""
     directory, results = finished
     rounds = results["rounds"] / results["cells"] / 2
-    with np.load(directory / "units" / "greedy.npz") as unit:
-        loss = unit["loss"].mean(axis=1)
+    with np.load(directory / "steps" / "greedy.npz") as step:
+        loss = step["loss"].mean(axis=1)
     regrets = [results[f"greedy/{cell}/regret"] for cell in CELLS]
     np.testing.assert_allclose(np.diff(regrets), rounds * np.diff(loss), rtol=1e-9)
     assert loss[2] == pytest.approx(np.log(24), rel=0.01)
@@ -104,7 +104,7 @@ def test_a_run_that_is_stopped_resumes_within_a_way_and_ends_with_the_same_numbe
     [
         ("ways.greedy.policy=bold", "learner 'greedy': unknown policy 'bold'; known: softmax"),
         ("+ways.greedy.tau=[0.1]", "'greedy' needs policy and estimator, got .* given once"),
-        ("tau=[0.1,0.0]", r"needs tau > 0 and eta_over_tau >= 0, got tau=\[0.1, 0.0\]"),
+        ("tau=[0.1,0.0]", r"needs tau > 0, got tau=\[0.1, 0.0\]"),
         ("exposures=0", "exposures must be >= 1, got 0"),
         ("validation=1.0", r"validation must be in \(0, 1\), got 1.0"),
     ],

@@ -1,24 +1,19 @@
 """Rankings along a stream, end to end on a small world; the measures of forgetting by hand."""
 
-import os
-import signal
 import sys
 
 import numpy as np
 import pytest
-from jaxret.data.masks import draw_parts
-from jaxret.simulation.ranker import Ranker
 
+import jaxret as jr
 from experiments.common.config import plain
 from experiments.common.learners import learner_grid
-from experiments.common.loading import load_task
+from experiments.common.loading import task_of
 from experiments.forgetting import __main__ as forgetting
 from experiments.forgetting import curves as measures
 from experiments.forgetting import follow, moves
-from jaxret.runtime.checkpoint import Interrupted
-from jaxret.simulation.engine import Simulation
-from jaxret.simulation.streams import orders
 from tests.experiments.configs import config_of, in_world
+from tests.experiments.processes import stopped_at
 
 SMALL = [
     "seeds=2",
@@ -35,10 +30,7 @@ LEARNERS = ("frozen", "greedy", "mapped")
 
 
 def configure(world, directory, *more):
-    where = [
-        *in_world(world, directory),
-    ]
-    return config_of("forgetting", *SMALL, *where, *more)
+    return config_of("forgetting", *SMALL, *in_world(world, directory), *more)
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +40,9 @@ def finished(world):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(moves, "project", lambda vectors, seed: vectors[:, :2])
         results = forgetting.main(cfg)
-    task = load_task(cfg)
-    parts = draw_parts(task.groups, cfg.validation, cfg.heldout, cfg.seed)
-    return world / "forgetting", results, task, parts
+    task = task_of(cfg)
+    masks = task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=[cfg.seed])
+    return world / "forgetting", results, task, jr.Parts(*(mask[0] for mask in masks))
 
 
 def ndcg(theta, queries, labels, k=10):
@@ -74,7 +66,7 @@ def test_curves_of_static_retrieval_are_means_over_the_queries_that_arrived(fini
     many = int((~parts.validation).sum())
     assert rounds.tolist() == [*range(0, many, -(-many // 5)), many]
     for seed in range(2):
-        order = orders(~parts.validation, 1, range(seed, seed + 1))[0]
+        [order] = jr.stream_orders(task, 1, [seed], part=~parts.validation)
         arrived = [static[order[:i]].mean() for i in rounds[1:]]
         np.testing.assert_allclose(seen[seed], arrived, atol=2e-3)
         np.testing.assert_allclose(ten[seed], static[order[:10]].mean(), atol=2e-3)
@@ -88,19 +80,15 @@ def test_stopping_to_look_changes_nothing_of_what_is_learnt(
     """The stream run in one go ends with the rankings of the last point."""
     _, results, task, parts = finished
     cfg = configure(world, tmp_path)
-    make = learner_grid(learner, plain(cfg.learners)[learner]).make
+    grid = learner_grid(learner, plain(cfg.learners)[learner])
+    chosen = [results[f"{learner}/tau"], results[f"{learner}/eta"]]
     streamed, ranked = {
         "heldout": (parts.training, parts.heldout),
         "seen": (~parts.validation, ~parts.validation),
     }[protocol]
-    order = orders(streamed, 1, range(2))
-    chunk = order.shape[1]
-    simulation = Simulation(make, task, seeds=range(2), example=(1.0, 0.0), chunk=chunk)
-    setting = simulation.setting(results[f"{learner}/tau"], results[f"{learner}/eta"])
-    states, _ = simulation.step(simulation.start(setting), setting, order)
-    _, recall, ndcg, _ = Ranker(task, 10)(states, ranked, simulation.scores).mean(axis=0)
-    assert results[f"{learner}/{protocol}/recall@10/last"] == pytest.approx(recall, abs=2e-3)
-    assert results[f"{learner}/{protocol}/ndcg@10/last"] == pytest.approx(ndcg, abs=2e-3)
+    run = jr.simulate(grid._replace(settings=np.array([chosen])), task, part=streamed, seeds=2)
+    for name, value in jr.evaluate(run, task, ["recall@10", "ndcg@10"], part=ranked).items():
+        assert results[f"{learner}/{protocol}/{name}/last"] == pytest.approx(value.mean, abs=2e-3)
 
 
 def test_learning_lifts_the_rankings_of_queries_seen_and_moves_rows_towards_them(finished):
@@ -121,8 +109,8 @@ def test_who_does_not_learn_forgets_nothing(finished):
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_what_is_learnt_less_what_is_lost_is_the_rise_of_accuracy(finished, learner):
     directory, results, _, _ = finished
-    with np.load(directory / "units" / f"{learner}-stream.npz") as unit:
-        accuracy = unit["values"][:, :, 0].mean(axis=(0, 2))
+    with np.load(directory / "steps" / f"{learner}.npz") as step:
+        accuracy = step["values"][:, :, 0].mean(axis=(0, 2))
     rise = results[f"{learner}/learnt"] - results[f"{learner}/lost"]
     assert rise == pytest.approx(accuracy[-1] - accuracy[0], abs=1e-6)
 
@@ -189,10 +177,10 @@ def test_mean_cosines_are_those_of_all_pairs():
 
 def test_the_picture_has_tools_before_and_after_among_queries_of_the_stream(finished):
     directory, _, task, parts = finished
-    with np.load(directory / "units" / "tsne.npz") as unit:
-        before, after, asked = np.split(unit["points"], [10, 20])
-    with np.load(directory / "units" / "greedy-stream.npz") as unit:
-        rows = unit["rows"]
+    with np.load(directory / "steps" / "tsne.npz") as step:
+        before, after, asked = np.split(step["points"], [10, 20])
+    with np.load(directory / "steps" / "greedy.npz") as step:
+        rows = step["rows"]
     tools = [np.abs(task.theta[:, :2] - place).sum(axis=1).argmin() for place in before]
     np.testing.assert_allclose(task.theta[tools, :2], before, atol=1e-6)
     assert len(set(tools)) == 10
@@ -205,31 +193,24 @@ def test_the_picture_has_tools_before_and_after_among_queries_of_the_stream(fini
         assert (directory / f"{name}.png").stat().st_size > 10_000
 
 
-def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(
-    finished, world, tmp_path, monkeypatch
-):
-    """Stopped within the stream; without the picture and other learners, which change nothing."""
-    _, results, _, parts = finished
+def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(finished, world, tmp_path):
+    """Stopped while a setting is chosen; without the picture and learners that change nothing."""
+    _, results, _, _ = finished
     alone = ["tsne.tools=0", "~learners.frozen", "~learners.mapped"]
     cfg = configure(world, tmp_path / "run", *alone)
-    each, looked = Ranker.each, []
-
-    def stop_at_third(self, states, part, scores):
-        looked.append(part.sum())
-        if looked.count((~parts.validation).sum()) == 3:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return each(self, states, part, scores)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Ranker, "each", stop_at_third)
-        with pytest.raises(Interrupted, match="greedy-stream"):
-            forgetting.main(cfg)
-    steps = (tmp_path / "run" / "checkpoints" / "greedy-stream").glob("[0-9]*")
-    assert [path.name for path in steps] == ["2"]
+    with stopped_at(4):
+        forgetting.main(cfg)
+    assert (tmp_path / "run" / "checkpoints" / "greedy" / "choice").exists()
     assert not (tmp_path / "run" / "results.json").exists()
     expected = {name: value for name, value in results.items() if name.startswith("greedy/")}
     assert forgetting.main(cfg) == expected
     assert not (tmp_path / "run" / "embeddings.png").exists()
+
+
+def test_a_run_is_stopped_while_a_learner_is_followed(world, tmp_path):
+    cfg = configure(world, tmp_path, "tsne.tools=0", "~learners.frozen", "~learners.greedy")
+    with stopped_at(2):  # the first step is that of an empty stream
+        forgetting.main(cfg)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +219,7 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(
         ("points=1", "points must be >= 2, got 1"),
         ("tsne.tools=-1", "tsne.tools must be >= 0, got -1"),
         ("tsne.learner=orag", r"tsne.learner must be one of \['frozen', 'greedy', 'mapped'\], got"),
-        ("learners.greedy.policy=bold", "learner 'greedy': unknown policy 'bold'"),
+        ("learners.greedy.preset=bold", "learner 'greedy': unknown preset 'bold'"),
     ],
 )
 def test_wrong_settings_are_refused_before_any_work(world, tmp_path, override, message):

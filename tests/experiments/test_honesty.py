@@ -6,126 +6,157 @@ grid serves the first seed's validation part best, and every other part worst; f
 with a validation part of its own, the first setting does.
 """
 
+from collections import defaultdict
 from fnmatch import fnmatch
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from experiments import orag
-from experiments.common.loading import load_task
+from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from jaxret.data import near_duplicates
-from jaxret.data.masks import draw_parts
+from jaxret.evaluation import evaluate
+from jaxret.simulation import simulate, sweep
 from jaxret.simulation.engine import Simulation
-from jaxret.simulation.ranker import METRICS, Ranker
+from jaxret.simulation.sweep import Sweep
 from jaxret.types import Trace
 from tests.experiments.honesty_cases import CASES, configure
 
 
 class Streams:
-    """Stands where rounds are run and queries ranked; keeps what each unit asked for."""
+    """Stands where rounds are run and queries ranked; keeps what each simulation asked for.
 
-    def __init__(self, patch, validation):
-        self.streamed: dict[str, list[set[int]]] = {}  # unit -> of each of its seeds
-        self.settings: dict[str, list[list[tuple]]] = {}  # all different, in order
-        self.ranked: dict[str, list[set[int]]] = {}
-        self._unit = ""
-        streams, compute = self, RunDirectory._compute
+    A simulation is named by its folder of checkpoints, within that of the run: ``STEP/NAME``. One
+    that has none is named by its learner, and numbered from 1.
+    """
 
-        def unit(run, name, **given):
-            streams._unit = name
-            for kept, kind in ((streams.streamed, set), (streams.ranked, set)):
-                kept.setdefault(name, [kind() for _ in validation])
-            streams.settings.setdefault(name, [[] for _ in validation])
-            found = compute(run, name, **given)
-            streams._unit = ""
+    def __init__(self, patch, directory, validation):
+        self.streamed = defaultdict(set)  # simulation, seed -> queries
+        self.settings = defaultdict(list)  # simulation, seed -> all different, in order
+        self.ranked = defaultdict(set)  # learner, seed -> queries that are ranked for the report
+        self.reported = defaultdict(set)  # learner, seed -> settings that are ranked for it
+        self.tried = defaultdict(list)  # learner, seed -> settings, all different, in order
+        self._checkpoints = Path(directory) / "checkpoints"
+        self._validation, self._nameless, self._chooses = validation, 0, False
+        patch.setattr(simulate, "run_streams", self._of(simulate.run_streams, lambda path: path))
+        patch.setattr(sweep, "run_streams", self._of(sweep.run_streams, lambda path: path.parent))
+        patch.setattr(Simulation, "step", step)
+        patch.setattr(Sweep, "best", self._choosing(Sweep.best))
+        patch.setattr(evaluate, "_of_run", self._ranks)
+        patch.setattr(RunDirectory, "save_figure", lambda *figure: None)
+
+    def of(self, pattern):
+        """The simulations and seeds that a pattern names."""
+        found = [key for key in self.streamed if fnmatch(key[0], pattern)]
+        assert found, f"no simulation {pattern} in {list(self.streamed)}"
+        return found
+
+    def _of(self, run_streams, folder):
+        def noted(simulation, settings, orders, *, name, resume=None, after=None):
+            if resume is not None:
+                name = str(folder(Path(resume)).relative_to(self._checkpoints))
+            else:
+                self._nameless += after is None
+                name = f"{name}/{self._nameless}"
+            learner = simulation._family(*settings[0]).name
+            for seed, numbers, queries in zip(simulation.seeds, settings, orders, strict=True):
+                self.streamed[name, seed] |= set(queries[queries >= 0].tolist())
+                for kept in (self.settings[name, seed], self.tried[learner, seed]):
+                    if (setting := tuple(np.float32(numbers).tolist())) not in kept:
+                        kept.append(setting)
+            return run_streams(simulation, settings, orders, name=name, resume=None, after=after)
+
+        return noted
+
+    def _choosing(self, best):
+        def chosen(*arguments, **settings):
+            self._chooses = True
+            found = best(*arguments, **settings)
+            self._chooses = False
             return found
 
-        def step(simulation, states, settings, order):
-            for row, (queries, numbers) in enumerate(zip(order, np.float32(settings), strict=True)):
-                streams.streamed[streams._unit][row] |= set(queries[queries >= 0].tolist())
-                if (setting := tuple(numbers.tolist())) not in streams.settings[streams._unit][row]:
-                    streams.settings[streams._unit][row].append(setting)
-            kinds = dict.fromkeys(Trace._fields, np.float32) | {"item": np.int32}
-            return states, Trace._make(np.zeros(order.shape, kind) for kind in kinds.values())
+        return chosen
 
-        def each(ranker, states, part, scores=None):
-            masks = np.broadcast_to(part, (len(states.theta), part.shape[-1]))
-            values = np.full((len(masks), len(METRICS), masks.sum(axis=1).max()), np.nan)
-            for row, mask in enumerate(masks):
-                rows = set(np.flatnonzero(mask).tolist())
-                rise = 0.0
-                if streams._unit:
-                    streams.ranked[streams._unit][row] |= rows
-                    rise = 0.1 * len(streams.settings[streams._unit][row])
-                serves = (rows <= validation[row]) == (row == 0)
-                values[row, :, : len(rows)] = rise if serves else 1 - rise
-            return values
+    def _ranks(self, run, task, masks):
+        def of_cut(k):
+            values = np.full((len(run.seeds), len(task)), np.nan)
+            for row, seed in enumerate(run.seeds):
+                mask = np.broadcast_to(masks, values.shape)[row]
+                queries, setting = set(np.flatnonzero(mask).tolist()), run.numbers[row]
+                setting = tuple(np.float32(setting).tolist())
+                rise = 0.1 * (1 + self.tried[run.name, seed].index(setting))
+                serves = (queries <= self._validation[seed]) == (seed == 0)
+                values[row, mask] = rise if serves else 1 - rise
+                if not self._chooses:
+                    self.ranked[run.name, seed] |= queries
+                    self.reported[run.name, seed].add(setting)
+            return dict.fromkeys(("accuracy", *(f"{m}@{k}" for m in RANKED)), values)
 
-        patch.setattr(RunDirectory, "_compute", unit)
-        patch.setattr(RunDirectory, "save_figure", lambda *figure: None)
-        patch.setattr(Simulation, "step", step)
-        patch.setattr(Ranker, "each", each)
+        return of_cut
+
+
+RANKED = ("recall", "ndcg", "completeness")
+
+
+def step(simulation, states, settings, order):
+    """No round is run: nothing is learnt, and nothing succeeds."""
+    kinds = dict.fromkeys(Trace._fields, np.float32) | {"item": np.int32}
+    return states, Trace._make(np.zeros(order.shape, kind) for kind in kinds.values())
 
 
 @pytest.fixture(scope="module", params=CASES)
 def noted(request, world, tmp_path_factory):
-    """An experiment's case, the positions of its parts, and what its units asked for."""
-    name = request.param
-    cfg = configure(name, world, tmp_path_factory.mktemp("run"))
-    task, seeds = load_task(cfg), range(cfg.seed, cfg.seed + cfg.seeds)
-    each = [CASES[name].parts(cfg, task, seed) for seed in seeds]
-    parts = [{part: set(rows.tolist()) for part, rows in some.items()} for some in each]
-    assert not any(some["validation"] & some["training"] for some in parts)
-    assert len({tuple(sorted(some["validation"])) for some in parts}) == len(seeds)
+    """An experiment's case, the positions of its parts, and what its simulations asked for."""
+    case = CASES[request.param]
+    cfg = configure(request.param, world, tmp_path_factory.mktemp("run"))
+    task, seeds = task_of(cfg), range(cfg.seed, cfg.seed + cfg.seeds)
+    each = {seed: case.parts(cfg, task, seed) for seed in seeds}
+    parts = {
+        seed: {part: set(rows.tolist()) for part, rows in x.items()} for seed, x in each.items()
+    }
+    assert not any(some["validation"] & some["training"] for some in parts.values())
+    assert len({tuple(sorted(some["validation"])) for some in parts.values()}) == len(seeds)
     with pytest.MonkeyPatch.context() as patch:
-        streams = Streams(patch, [some["validation"] for some in parts])
-        results = CASES[name].main(cfg)
-    return CASES[name], parts, streams, results
+        validation = {seed: some["validation"] for seed, some in parts.items()}
+        streams = Streams(patch, cfg.directory, validation)
+        results = case.main(cfg)
+    return case, parts, streams, results
 
 
-def seeds_of(unit, found):
-    """Positions of a unit's seeds, and what it did for each."""
-    if "-later-" in unit:  # one seed's
-        yield int(unit[-1]), found[unit][0]
-    else:
-        yield from enumerate(found[unit])
-
-
-def test_a_unit_streams_the_parts_that_it_may_and_no_other_query(noted):
+def test_a_simulation_streams_the_parts_that_it_may_and_no_other_query(noted):
     case, parts, found, _ = noted
     for pattern, allowed in case.streams.items():
-        units = [unit for unit in found.streamed if fnmatch(unit, pattern)]
-        assert units, f"no unit {pattern} in {list(found.streamed)}"
-        for unit in units:
-            for seed, streamed in seeds_of(unit, found.streamed):
-                expected = set().union(*(parts[seed][part] for part in allowed.split()))
-                assert streamed == expected, (unit, seed)
-    for pattern, allowed in case.within:
-        units = [unit for unit in found.streamed if fnmatch(unit, pattern)]
-        assert units, f"no unit {pattern} in {list(found.streamed)}"
-        for unit in units:
-            for seed, streamed in seeds_of(unit, found.streamed):
-                assert streamed, unit
-                assert streamed < set().union(*(parts[seed][part] for part in allowed.split()))
+        for name, seed in found.of(pattern):
+            expected = set().union(*(parts[seed][part] for part in allowed.split()))
+            assert found.streamed[name, seed] == expected, (name, seed)
+    for pattern, allowed in case.within.items():
+        for name, seed in found.of(pattern):
+            expected = set().union(*(parts[seed][part] for part in allowed.split()))
+            assert found.streamed[name, seed], name
+            assert found.streamed[name, seed] < expected, (name, seed)
 
 
 def test_what_is_reported_has_the_setting_that_validates_best_and_not_the_one_it_favours(noted):
     case, _, found, results = noted
     for reported, chooses in case.tuned.items():
-        for seed, settings in seeds_of(reported, found.settings):
-            tried = found.settings[chooses][seed]
+        for name, seed in found.of(reported):
+            tried = found.settings[chooses, seed]
             assert len(tried) == 3
-            assert settings == [tried[0 if seed else -1]], (reported, seed)
+            assert found.settings[name, seed] == [tried[0 if seed else -1]], (name, seed)
+    for (name, seed), settings in found.reported.items():
+        tried = found.tried[name, seed]
+        assert settings == {tried[0 if seed else -1]}, (name, seed)
     for key in case.held:  # mean of the last of .9, .8, .7 and of the first of .1, .2, .3
         assert results[key] == pytest.approx(0.4)
 
 
 def test_no_query_that_chose_is_among_those_that_are_ranked_for_the_report(noted):
-    case, parts, found, _ = noted
-    for reported in case.tuned:
-        for seed, ranked in seeds_of(reported, found.ranked):
-            assert not ranked & parts[seed]["validation"], (reported, seed)
+    _, parts, found, _ = noted
+    assert found.ranked
+    for (name, seed), ranked in found.ranked.items():
+        assert not ranked & parts[seed]["validation"], (name, seed)
 
 
 def test_near_duplicates_and_new_queries_are_the_held_out_part_in_two(world, tmp_path):
@@ -134,9 +165,9 @@ def test_near_duplicates_and_new_queries_are_the_held_out_part_in_two(world, tmp
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(near_duplicates, "NEAR", 0.2)
         results = orag.main(cfg)
-        task = load_task(cfg)
-        parts = draw_parts(task.groups, cfg.validation, cfg.heldout, cfg.seed)
-        near = near_duplicates.near(task.texts, parts.heldout, parts.training)
+        task = task_of(cfg)
+        parts = task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=[cfg.seed])
+        near = near_duplicates.near(task.texts, parts.heldout[0], parts.training[0])
     share = near.sum() / parts.heldout.sum()  # of the one seed
     assert 0 < share < 1
     for metric in ("recall@10", "ndcg@10"):

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from experiments.common.loading import load_task
+import jaxret as jr
+from experiments.common.loading import task_of
 from experiments.variance import __main__ as variance
-from experiments.variance import estimator_study as bits
+from experiments.variance import estimator_study
 from tests.experiments.configs import config_of
 from tests.experiments.processes import stopped_at
 
@@ -26,9 +27,23 @@ def configure(directory, *more):
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("variance")
-    return directory, variance.main(configure(directory))
+def traces():
+    """Of each learner and rate, in the stream that is reported."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, traces):
+    directory, simulate = tmp_path_factory.mktemp("variance"), jr.simulate
+
+    def noted(best, task, **settings):
+        run = simulate(best, task, **settings)
+        traces[run.name, f"{settings['environment'].noise_rate:g}"] = run.trace
+        return run
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jr, "simulate", noted)
+        return directory, variance.main(configure(directory))
 
 
 def test_bias_is_that_of_the_theory_at_the_first_and_the_last_embeddings(finished):
@@ -52,21 +67,19 @@ def test_to_put_lying_bits_right_costs_variance(finished):
     assert 1 < clean < paper < right
 
 
-def test_the_noise_rate_reaches_environment_and_estimator_as_data(finished):
+def test_the_noise_rate_reaches_environment_and_estimator_as_data(finished, traces):
     """Without noise the debiased rule is the paper's, bit by bit; the oracle hears no bits."""
-    directory, results = finished
-    read = {}
-    for name in KEPT:
-        for rate in ("0", "0.2"):
-            with np.load(directory / "units" / f"{name}-12-{rate}-online.npz") as unit:
-                read[name, rate] = dict(unit)
-            lied = read[name, rate]["reward"] != read[name, rate]["success"]
-            assert abs(lied.mean() - float(rate)) <= 4 * np.sqrt(0.16 / lied.size) * float(
-                rate > "0"
-            )
-    same = read["importance_weighted", "0"]["item"] == read["debiased", "0"]["item"]
-    assert same.all()
-    assert not (read["importance_weighted", "0.2"]["item"] == read["debiased", "0.2"]["item"]).all()
+    _, results = finished
+    assert len(traces) == 6
+    for (_, rate), trace in traces.items():
+        lied = trace.reward != trace.success
+        assert abs(lied.mean() - float(rate)) <= 4 * np.sqrt(0.16 / lied.size) * (rate > "0")
+    paper, debiased = (
+        [traces[name, rate].item for rate in ("0", "0.2")]
+        for name in ("importance_weighted", "debiased")
+    )
+    np.testing.assert_array_equal(paper[0], debiased[0])
+    assert (paper[1] != debiased[1]).any()
     for metric in ("online/accuracy", "final/ndcg@10", "online/regret", "gap_closed"):
         values = [results[f"full_information/12/{rate}/{metric}"] for rate in ("0", "0.2")]
         assert values[0] == values[1]
@@ -87,18 +100,18 @@ def test_gaps_lie_between_what_never_learns_and_what_is_told(finished):
 
 def test_a_part_of_the_catalogue_keeps_the_queries_that_it_answers(finished):
     cfg = configure(finished[0])
-    task = load_task(cfg)
-    stage = bits.set_up(cfg, task, 12, range(2))
-    kept = [int(np.flatnonzero((task.theta == row).all(axis=1))[0]) for row in stage.task.theta]
+    task = task_of(cfg)
+    some = estimator_study.set_up(cfg, task, 12)
+    kept = [int(np.flatnonzero((task.theta == row).all(axis=1))[0]) for row in some.task.theta]
     assert len(set(kept)) == 12
+    assert some.task.ids == tuple(task.ids[item] for item in kept)
     one = (task.labels >= 0).sum(axis=1) == 1
     answered = np.flatnonzero(one & np.isin(task.labels[:, 0], kept))
-    np.testing.assert_array_equal(stage.task.queries, task.queries[answered])
+    np.testing.assert_array_equal(some.task.queries, task.queries[answered])
     theirs = task.labels[answered, 0]
-    np.testing.assert_array_equal(np.array(kept)[stage.task.labels[:, 0]], theirs)
-    assert not stage.parts.validation[stage.order].any()
-    assert not stage.parts.validation[stage.sample].any()
-    assert stage.parts.validation[stage.choosing].any()
+    np.testing.assert_array_equal(np.array(kept)[some.task.labels[:, 0]], theirs)
+    assert some.validation.any()
+    assert not some.validation[some.sample].any()
 
 
 def test_files_hold_the_figures(finished):

@@ -7,7 +7,7 @@ import pytest
 
 from experiments.variance.moments import moments, over_queries
 from jaxret.environments.environment import label_noise, respond
-from jaxret.learners.rank_one import coefficients, rank_one
+from jaxret.learners.rank_one import coefficients, rank_one, rule_of
 from jaxret.rules import estimators, policies
 
 LOGITS = np.array([0.3, -np.inf, 1.2, 0.0, -0.7])
@@ -24,7 +24,9 @@ UNBIASED = [
 
 def of(estimator, draws, label, rho=0.0):
     learner = rank_one("one", estimator=estimator, policy=draws, tau=1.0, eta=1.0)
-    got = jax.jit(lambda z: moments(learner.rule, z, jnp.asarray(label), noise_rate=rho))(LOGITS)
+    got = jax.jit(lambda z: moments(rule_of(learner), z, jnp.asarray(label), noise_rate=rho))(
+        LOGITS
+    )
     return [np.asarray(x, np.float64) for x in got]
 
 
@@ -98,8 +100,8 @@ def test_queries_are_averaged_over_one_by_one_at_the_rules_temperature():
     theta, queries = rng.normal(size=(5, 3)), rng.normal(size=(4, 3))
     theta, queries = (jnp.asarray(x, jnp.float32) for x in (theta, queries))
     labels, estimator = jnp.array([3, 0, 1, 1]), estimators.importance_weighted()
-    rule = rank_one("a", estimator=estimator, policy=policies.softmax(), tau=0.5, eta=1.0).rule
-    got = jax.jit(lambda: over_queries(rule, theta, queries, labels))()
+    one = rank_one("a", estimator=estimator, policy=policies.softmax(), tau=0.5, eta=1.0)
+    got = jax.jit(lambda: over_queries(rule_of(one), theta, queries, labels))()
     p = jax.nn.softmax(queries @ theta.T / 0.5, axis=1)[jnp.arange(4), labels]
     np.testing.assert_allclose(got.variance, 1 / p - 1, rtol=1e-4)
     assert got.mean.shape == (4, 5)
@@ -109,5 +111,5 @@ def test_a_policy_that_shows_several_items_is_refused():
     several = rank_one(
         "several", estimator=estimators.chosen_only(), policy=policies.greedy(k=2), tau=1.0, eta=1.0
     )
-    with pytest.raises(ValueError, match=r"policy 'greedy' with k=2 has no `chances`"):
-        moments(several.rule, jnp.asarray(LOGITS), jnp.asarray(0))
+    with pytest.raises(ValueError, match=r"policy 'greedy' with k=2 has no probabilities"):
+        moments(rule_of(several), jnp.asarray(LOGITS), jnp.asarray(0))
