@@ -10,6 +10,7 @@ that differ in numbers alone share a compiled program (`jaxret.learners.grid.tra
 
 import functools
 import importlib
+import inspect
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec
@@ -33,13 +34,14 @@ def preset(factory: Callable[P, Learner]) -> Callable[P, Learner]:
     Returns:
       the factory; its learners have ``facts.origin``, and equal settings give the same object.
     """
-    name = getattr(factory, "__name__", "")
+    name, signature = getattr(factory, "__name__", ""), inspect.signature(factory)
 
     @memoized
     @functools.wraps(factory)
     def made(*args: P.args, **settings: P.kwargs) -> Learner:
         learner = factory(*args, **settings)
-        facts = learner.facts._replace(origin=_origin(name, settings))
+        given = signature.bind(*args, **settings).arguments
+        facts = learner.facts._replace(origin=_origin(name, given))
         return learner._replace(facts=facts)
 
     REGISTRY[name] = made
