@@ -98,7 +98,11 @@ class Structure(Protocol):
         ...
 
     def map_queries(self, state: State, queries: Float[Array, "N d"], /) -> Float[Array, "N d"]:
-        """Returns the queries [N, d] as the rows are compared with them."""
+        """Maps queries to the vectors that the rows are compared with.
+
+        Returns:
+          [N, d].
+        """
         ...
 
 
@@ -167,12 +171,13 @@ class Learner(_Fields):
     def _replace(self, **changes: Any) -> "Learner":  # ty: ignore[invalid-method-override]
         """Returns a copy with some fields replaced.
 
-        A copy with another function is no longer what `structure` and ``facts.origin`` describe:
-        it loses both, unless ``structure`` is given too.
+        A copy with another function is no longer what `structure` describes, and loses it unless
+        ``structure`` is given too. A copy with another function or structure is no longer what the
+        preset made, and loses ``facts.origin``.
         """
-        if "structure" not in changes and any(name in changes for name in FUNCTIONS):
+        if any(name in changes for name in (*FUNCTIONS, "structure")):
             facts = changes.get("facts", self.facts)
-            changes = {**changes, "structure": None, "facts": facts._replace(origin=None)}
+            changes = {"structure": None, **changes, "facts": facts._replace(origin=None)}
         return super()._replace(**changes)
 
 

@@ -153,7 +153,11 @@ class Blend(NamedTuple):
         return state._replace(theta=change(state.theta), extra=state.extra._replace(rows=rows))
 
     def map_queries(self, state: State, queries: Float[Array, "N d"]) -> Float[Array, "N d"]:
-        """Returns the queries as they are: every expert has a map of its own."""
+        """Returns the queries as they are: every expert has a map of its own.
+
+        Returns:
+          [N, d].
+        """
         return queries
 
 

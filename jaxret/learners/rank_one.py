@@ -78,13 +78,21 @@ class Rule(NamedTuple):
         return state._replace(theta=change(state.theta))
 
     def map_queries(self, state: State, queries: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
-        """Returns the queries as the rows are compared with them."""
+        """Maps queries to the vectors that the rows are compared with.
+
+        Returns:
+          [..., d].
+        """
         return self.queries_at(state, queries, state.t)
 
     def queries_at(
         self, state: State, queries: Float[Array, "*n d"], t: Int[Array, ""]
     ) -> Float[Array, "*n d"]:
-        """Maps queries by the query map of round t."""
+        """Maps queries by the query map of round t.
+
+        Returns:
+          [..., d].
+        """
         if self.query_map is None:
             return queries
         params = query_maps.params_at(state.extra[0], t, self.map_every)
@@ -374,7 +382,7 @@ def conditioned(
       u: directions [d] or [n, d].
 
     Returns:
-      the new memory, coefficients and directions.
+      the new memory, coefficients [I] or [n, I], and directions [d] or [n, d].
     """
     if c.ndim == 1:
         return preconditioner.apply(memory, c, u)

@@ -80,7 +80,11 @@ class Replay(NamedTuple):
         return state._replace(theta=change(state.theta))
 
     def map_queries(self, state: State, queries: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
-        """Returns the queries as the rows are compared with them."""
+        """Maps queries to the vectors that the rows are compared with.
+
+        Returns:
+          [..., d].
+        """
         return self.rule.map_queries(without_buffer(state), queries)
 
 
@@ -195,6 +199,9 @@ def draw_key(seed: int, t: Int[Array, ""]) -> PRNGKey:
     Args:
       seed: of the draws.
       t: the round [].
+
+    Returns:
+      the key [].
     """
     return jax.random.fold_in(jax.random.key(seed), t)
 

@@ -52,7 +52,11 @@ class Wrapped(NamedTuple):
         return self.rewrap(state, new)
 
     def map_queries(self, state: State, queries: Float[Array, "N d"]) -> Float[Array, "N d"]:
-        """Returns the queries as the rows of the inner learner are compared with them."""
+        """Maps queries to the vectors that the rows of the inner learner are compared with.
+
+        Returns:
+          [N, d].
+        """
         return contract.map_queries(self.inner, self.unwrap(state), queries)
 
 

@@ -74,6 +74,9 @@ def round_keys(key: PRNGKey, t: Int[Array, "*m"]) -> tuple[PRNGKey, PRNGKey]:
     Args:
       key: of the whole run.
       t: a round [], or many rounds at once [m].
+
+    Returns:
+      two keys, [] or [m] each.
     """
     fold = jax.random.fold_in
     for _ in t.shape:

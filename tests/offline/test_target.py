@@ -50,7 +50,7 @@ def test_tools_that_are_not_there_are_not_shown():
 
 def test_what_is_not_known_is_refused():
     log = log_of(theta=TASK.theta)
-    with pytest.raises(ValueError, match="'greedy' does not say with which chance it shows each"):
+    with pytest.raises(ValueError, match="'greedy' does not give the probability of each tool"):
         target(log, jr.greedy(k=2))
     with pytest.raises(ValueError, match="'orag' has no rows to begin from: read the log with its"):
         target(log_of(), jr.orag())

@@ -117,5 +117,5 @@ def test_parts_that_do_not_fit_are_refused(twelve, part, message):
 
 def test_settings_of_other_seeds_are_refused(swept, twelve, masks):
     best = swept._chosen(np.array([0, 1]))
-    with pytest.raises(ValueError, match="seeds must be 2, whose settings were chosen, got 3"):
+    with pytest.raises(ValueError, match="seeds must be 2, as many as there are settings, got 3"):
         jr.simulate(best, twelve, seeds=3)
