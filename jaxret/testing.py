@@ -83,7 +83,6 @@ def check_learner(
     _unobserved_rounds_change_nothing(case, update)
     with jax.enable_x64(True):
         case = make()
-        _propensities_are_those_of_the_policy(case)
         if estimator is not None and estimator.unbiased:
             _claim_of_no_bias_holds(case)
         straight = quick_jit(partial(run, case, scan_rounds))
@@ -95,6 +94,7 @@ def check_learner(
         second = straight(first[0], late, 0)
         _cut_runs_are_the_same(case, whole, first, second)
         _absent_items_rest(case, whole, first)
+        _propensities_are_those_of_the_policy(case)
         _seeds_do_not_mix(case, straight)
         if has_blocked_form(learner, case.environment):
             _blocks_and_devices_do_not_matter(case, whole)

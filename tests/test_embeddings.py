@@ -66,7 +66,7 @@ def test_the_files_can_be_read_without_jaxret(task, tmp_path):
     assert described.pop("ids") == list(task.ids)
     assert described == {
         "learner": "centred",
-        "settings": {"tau": 0.2, "eta": 0.01},
+        "settings": {"tau": 0.2, "eta": 0.01, "seed": 0},
         "encoder": None,
         "document": None,
         "data": "small",
@@ -80,7 +80,7 @@ def test_encoder_template_and_chosen_settings_are_named(tmp_path):
     grid = jr.sweep(jr.orag, task.select(np.arange(30)), tau=0.1, eta=[0.001, 0.01])
     facts = grid.runs[1].embeddings().facts
     assert (facts["encoder"], facts["document"]) == ("tiny", "terse")
-    assert facts["settings"] == {"tau": 0.1, "eta": 0.01}
+    assert facts["settings"] == {"tau": 0.1, "eta": 0.01, "seed": 0}
 
 
 def test_absent_tools_are_kept_and_not_ranked(small, tmp_path):

@@ -20,7 +20,9 @@ FLOORS = (
     ("__init__",),
 )
 HEIGHT = {name: floor for floor, names in enumerate(FLOORS) for name in names}
-INSIDE = {f"benchmarks/{name}.py" for name in ("simulate", "sizes", "scale", "gpu")}
+INSIDE = {
+    f"benchmarks/{name}.py" for name in ("rounds", "rules", "scale", "simulate", "sizes", "timing")
+}
 
 
 def imported(path: Path) -> Iterator[str]:

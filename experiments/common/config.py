@@ -71,22 +71,6 @@ def learner_grids(cfg: DictConfig) -> list[LearnerGrid]:
     return [learner_grid(name, spec) for name, spec in plain(cfg.learners).items()]
 
 
-def learner_parts(cfg: DictConfig) -> dict[str, dict[str, Any]]:
-    """The parts of each learner, for experiments that put others in their place.
-
-    Raises:
-      ValueError: for a preset, which is a learner as a whole.
-    """
-    specs = plain(cfg.learners)
-    for name, spec in specs.items():
-        if "preset" in spec:
-            raise ValueError(
-                f"learner {name!r} is a preset, and {cfg.experiment} changes parts of a learner: "
-                "give one that names policy and estimator"
-            )
-    return specs
-
-
 def cache_folder(cfg: DictConfig) -> Path:
     """Where encoded texts and answers of language models are kept."""
     return encoders.cache_directory() if cfg.cache is None else Path(cfg.cache)

@@ -168,7 +168,7 @@ class Learner(_Fields):
 
     __slots__ = ()
 
-    def _replace(self, **changes: Any) -> "Learner":  # ty: ignore[invalid-method-override]
+    def _replace(self, **changes: Any) -> "Learner":
         """Returns a copy with some fields replaced.
 
         A copy with another function is no longer what `structure` describes, and loses it unless

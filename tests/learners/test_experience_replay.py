@@ -142,11 +142,11 @@ def test_each_item_of_a_slate_with_its_own_reward_is_remembered():
 
 @pytest.mark.parametrize("wrap", [lambda rule: rule, with_query_map], ids=["plain", "mapped"])
 def test_an_oracle_is_refused(wrap):
-    with pytest.raises(ValueError, match=r"'full_information.*' is an oracle, and bits alone are"):
+    with pytest.raises(ValueError, match=r"full_information.* is an oracle, and the buffer"):
         with_experience_replay(wrap(presets.full_information(**STEPS)))
 
 
 def test_a_learner_that_cannot_relearn_is_refused():
     paper = adamw.minibatch_adamw(tau=1.0, eta=1e-5, batch=4)
-    with pytest.raises(ValueError, match="'minibatch_adamw' cannot learn from past bits"):
+    with pytest.raises(ValueError, match="'minibatch_adamw' is not rank one: experience replay"):
         with_experience_replay(paper)

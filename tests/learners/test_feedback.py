@@ -226,6 +226,7 @@ def test_labels_are_given_to_oracles_alone(problem, rule):
 def test_wrappers_pass_on_who_is_an_oracle():
     assert [rule.name for rule in EVERYONE if rule.facts.oracle] == [
         "full_information",
+        "mapped_full_information",
         "full_information+linear",
     ]
     assert all(rule.facts.oracle for rule in WRAPPED_ORACLES)

@@ -38,9 +38,9 @@ def test_a_learner_can_be_a_static_argument_of_a_compiled_function(name):
     make = registry.factories()[name]
     arguments = inspect.signature(make).parameters.values()
     number = next(one.name for one in arguments if isinstance(one.default, float))
-    learner = make(**{number: 0.1})
+    learner = make(**{number: 0.15})
     assert hash(learner) == hash(learner._replace())
     preset, settings = learner.facts.origin
     assert preset == name
-    assert json.loads(settings) == {number: 0.1}
+    assert json.loads(settings) == {number: 0.15}
     assert registry.made_again(name, learner.facts.origin).facts.origin == learner.facts.origin

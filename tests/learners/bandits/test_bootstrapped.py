@@ -6,7 +6,8 @@ import numpy as np
 
 from jaxret.learners import presets
 from jaxret.learners.bandits.bootstrapped import bootstrapped
-from jaxret.learners.wrappers import draw_key
+from jaxret.learners.learner import change_rows
+from jaxret.learners.replay import draw_key
 from jaxret.rules import projections
 
 SETTINGS = {"tau": 0.3, "eta": 0.05, "heads": 6, "seed": 3}
@@ -58,7 +59,7 @@ def test_rows_that_are_changed_are_changed_in_every_head(rounds, taught):
     learner = bootstrapped(**SETTINGS)
     state = taught(learner, rounds())[-1]
     state = jax.tree.map(jnp.asarray, state)
-    changed = learner.over_rows(state, lambda theta: theta.at[1].set(7.0))
+    changed = change_rows(learner, state, lambda theta: theta.at[1].set(7.0))
     np.testing.assert_array_equal(changed.theta[1], np.full(6, 7.0))
     np.testing.assert_array_equal(changed.extra[:, 1], np.full((6, 6), 7.0))
     np.testing.assert_array_equal(changed.extra[:, 0], state.extra[:, 0])

@@ -9,6 +9,7 @@ from scipy import stats
 from jaxret.learners.bandits import linear
 from jaxret.learners.bandits.common import Acting
 from jaxret.learners.bandits.linear import lints, linucb_shared, neural_linear
+from jaxret.learners.learner import map_queries
 from tests.learners.bandits.conftest import Rounds, make_mabwiser_log
 
 BASES = {"constant": (linear.constant, lambda q: [1.0]), "identity": (linear.identity, lambda q: q)}
@@ -132,7 +133,7 @@ def test_scores_and_mapped_queries_are_those_of_the_regression(rounds, taught, n
         weights, *_ = textbook(x[:t], world.rewards[:t], prior, 0.9, 1.0, 1.0)
         with jax.enable_x64(True):
             scores = np.asarray(learner.scores(states[t], jnp.asarray(queries)))
-            mapped = np.asarray(learner.map_queries(states[t], jnp.asarray(queries)))
+            mapped = np.asarray(map_queries(learner, states[t], jnp.asarray(queries)))
         means = [by_hand(world.theta, query, expected) @ weights for query in queries]
         np.testing.assert_allclose(scores, means, atol=1e-11)
         offsets = scores - mapped @ world.theta.T  # of the base: the same for every tool

@@ -108,7 +108,7 @@ def test_the_surrogate_gap_pays_for_exploration(k):
     """
     gamma = 0.05
     eta = gamma * np.log(2) / (2 * k**2)
-    chances = jax.jit(jax.vmap(gap_map(gamma=gamma).chances))
+    chances = jax.jit(jax.vmap(gap_map(gamma=gamma).probabilities))
     z = RNG.normal(size=(3000, k)) * 10 ** RNG.uniform(-2, 1.2, size=(3000, 1))
     pis = np.asarray(chances(jnp.asarray(z, jnp.float32)), np.float64)
     worst = -np.inf
