@@ -110,7 +110,9 @@ def test_a_slate_of_several_tools_is_shown_whole(task):
     assert all(0 < p <= 1 for p in ticket.propensities[:3])
     assert all(math.isnan(p) for p in ticket.propensities[3:])
     before = leaves(index)
-    with pytest.raises(ValueError, match=r"needs the probability of .*give feedback on its own choice"):
+    with pytest.raises(
+        ValueError, match=r"needs the probability of .*give feedback on its own choice"
+    ):
         index.feedback(ticket, worked=1, item=ticket.ids[4])
     same(leaves(index), before)
     index.feedback(ticket, worked=1, item=ticket.ids[2])
