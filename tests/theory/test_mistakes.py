@@ -115,10 +115,9 @@ def test_banditron_on_the_sphere_or_with_noise_or_another_policy_is_void(task):
     sphere = jr.simulate(jr.banditron(), task, seeds=2)
     assert failing(statement(sphere, "Banditron")) == ["comparator in a convex set"]
     free = jr.banditron(tau=1.0, eta=0.05, projection=jr.projections.none())
-    assert free.rule is not None
     other = jr.rank_one(
         "other",
-        estimator=free.rule.estimator,
+        estimator=free.structure.estimator,
         policy=jr.policies.softmax(),
         tau=1.0,
         eta=0.05,
