@@ -93,8 +93,7 @@ def guarded(
         sooner the guard knows, and the more it costs.
 
     Raises:
-      ValueError: for a learner that cannot say with which chance it shows each tool, or a budget
-        that is too small.
+      ValueError: for a learner without the probability of each tool, or a budget that is too small.
     """
     require("delta", delta, "in (0, 1)", lambda x: 0 < x < 1)
     require("epsilon", epsilon, "in (0, 1)", lambda x: 0 < x < 1)

@@ -253,9 +253,7 @@ def _wrong(evidence: Evidence) -> Estimate:
 
 def _chances(policy: Policy, sharpness: float = 1.0) -> Float[Array, " I"]:
     if policy.probabilities is None:
-        raise ValueError(
-            f"policy {policy.name!r} does not say with which chance it shows each item"
-        )
+        raise ValueError(f"policy {policy.name!r} does not give the probability of each item")
     return policy.probabilities(sharpness * _PROBE)
 
 

@@ -129,7 +129,7 @@ def rule():
         moved = state.theta.at[feedback.labels[0]].add(query)
         return state._replace(theta=moved, t=state.t + 1)
 
-    return jr.greedy()._replace(name="peeking", update=update, rule=None)
+    return jr.greedy()._replace(name="peeking", update=update)
 """)
     assert command.main([str(file)]) == 2
     error = capsys.readouterr().err

@@ -261,7 +261,7 @@ def test_what_is_rewritten_is_rewritten_for_static_retrieval_too():
         (lambda: jr.guarded(jr.greedy(), 50, epsilon=0.0), r"epsilon must be in \(0, 1\), got 0.0"),
         (
             lambda: jr.guarded(jr.greedy(k=3), 50),
-            "learner 'greedy' does not say with which chance it shows each item: a guard needs one",
+            "learner 'greedy' does not give the probability of each item: a guard needs one item",
         ),
     ],
 )
