@@ -21,6 +21,7 @@ from typing import Any, Protocol, TypeAlias, overload
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int
 
@@ -261,9 +262,11 @@ def _of_run(run: Any, task: Task, masks: Bool[np.ndarray, "S N"] | None) -> Call
         raise ValueError(f"part has {len(masks)} rows, and the run has {seeds} seeds")
     numbers = jnp.asarray(run.numbers, jnp.float32)
     arrays = (run.states, numbers, rows, task.queries, task.labels, task.tie_order)
+    mesh = _mesh_of(run.states.theta)
 
     def of_cut(k):
-        values = distributed.fetch(_rank_by_states(*arrays, family=run.family, k=k))
+        found = _rank_by_states(*arrays, family=run.family, k=k, mesh=mesh)
+        values = distributed.fetch(found)
         spread = {name: np.full((seeds, queries), np.nan) for name in values}
         for name, found in values.items():
             for whole, row, own in zip(spread[name], rows, np.asarray(found), strict=True):
@@ -372,13 +375,23 @@ def _checked(lists: Int[np.ndarray, "N k"], task: Task, longest: int) -> Int[np.
     return lists
 
 
-@partial(jax.jit, static_argnames=("family", "k"))
-def _rank_by_states(states, numbers, rows, queries, labels, tie_order, *, family, k):
+def _mesh_of(theta: Float[ArrayLike, "S I d"]) -> Mesh | None:
+    """The devices that rank the seeds side by side; None where rows lie over other devices."""
+    mesh = sharding.run_mesh(len(theta))
+    if isinstance(theta, jax.Array) and theta.sharding.device_set != set(mesh.devices.flat):
+        return None
+    return mesh
+
+
+@partial(jax.jit, static_argnames=("family", "k", "mesh"))
+def _rank_by_states(states, numbers, rows, queries, labels, tie_order, *, family, k, mesh):
     def one(state, numbers, rows):
         scores = family(*numbers).scores
         return _rank_by_state(scores, state, queries[rows], labels[rows], tie_order, k=k)
 
-    return sharding.sweep(one, states, numbers, rows, mesh=sharding.run_mesh(len(rows)))
+    if mesh is None:  # a catalogue that is split over devices: one seed after another
+        return jax.lax.map(lambda run: one(*run), (states, numbers, rows))
+    return sharding.sweep(one, states, numbers, rows, mesh=mesh)
 
 
 def _rank_by_state(scores, state, queries, labels, tie_order, *, k):
