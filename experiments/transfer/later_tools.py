@@ -73,7 +73,8 @@ def later(
                 resume=protocol.run.resume(name),
                 **alone.stream,
             )
-            return measured(alone, drawn, ran)
+            shown = {"item": ran.trace.item, "order": ran.order}
+            return measured(alone, drawn, ran) | shown
 
         learnt = protocol.run.result(name, compute)
         found.append({"static": measured(alone, drawn, task.theta), "learnt": learnt})

@@ -183,7 +183,7 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_bits(tmp_path):
     stopped = start(cut, JAX_ENABLE_COMPILATION_CACHE="false")
     deadline = time.monotonic() + 600
     while (
-        not (cut / "checkpoints" / "greedy" / "heldout" / "0").exists()
+        not (cut / "checkpoints" / "greedy" / "heldout" / "0" / "checkpoints").exists()
         and time.monotonic() < deadline
     ):
         time.sleep(0.02)

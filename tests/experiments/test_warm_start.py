@@ -204,5 +204,7 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(finished, 
     with stopped_at(1):
         warm_start.main(configure(tmp_path))
     assert not left.exists()
-    assert [path.name for path in (tmp_path / "checkpoints" / left.stem).glob("[0-9]*")] == ["1"]
+    assert [
+        path.name for path in (tmp_path / "checkpoints" / left.stem / "checkpoints").glob("[0-9]*")
+    ] == ["1"]
     assert warm_start.main(configure(tmp_path)) == finished[1]
