@@ -375,7 +375,7 @@ def _checked(lists: Int[np.ndarray, "N k"], task: Task, longest: int) -> Int[np.
     return lists
 
 
-def _mesh_of(theta: Float[ArrayLike, "S I d"]) -> Mesh | None:
+def _mesh_of(theta: Float[jax.Array | np.ndarray, "S I d"]) -> Mesh | None:
     """The devices that rank the seeds side by side; None where rows lie over other devices."""
     mesh = sharding.run_mesh(len(theta))
     if isinstance(theta, jax.Array) and theta.sharding.device_set != set(mesh.devices.flat):
