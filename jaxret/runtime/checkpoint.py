@@ -30,6 +30,7 @@ import orbax.checkpoint as ocp
 from jaxret.runtime import distributed
 
 VERSION = 1  # of what is written beside the state
+_OUTER: list[Callable[[], bool]] = []  # the function of the `interruptible` that is open, if any
 State = TypeVar("State")
 
 
@@ -178,8 +179,13 @@ def interruptible() -> Generator[Callable[[], bool]]:
 
     The signal itself no longer ends the process: the loop does, at the end of a chunk. A second
     Ctrl-C ends it at once. Only for the main thread, which Python requires of signal handlers.
-    A signal to one of several processes is one to all: all ask, equally often.
+    A signal to one of several processes is one to all: all ask, equally often. Within another
+    `interruptible` the function is that of the outer one, so that a signal that arrives between two
+    loops of a run stops the second.
     """
+    if _OUTER:
+        yield _OUTER[0]
+        return
     received = []
 
     def note(number, frame):
@@ -193,9 +199,11 @@ def interruptible() -> Generator[Callable[[], bool]]:
     }
     for number in before:
         signal.signal(number, note)
+    _OUTER.append(lambda: distributed.anyone(bool(received)))
     try:
-        yield lambda: distributed.anyone(bool(received))
+        yield _OUTER[0]
     finally:
+        _OUTER.clear()
         for number, handler in before.items():
             signal.signal(number, handler)
 

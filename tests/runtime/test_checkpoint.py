@@ -218,7 +218,7 @@ def test_a_run_that_dies_goes_on_from_the_last_save_that_was_due(tmp_path):
 PROGRAM = """
 import sys, time
 import jax, jax.numpy as jnp, numpy as np
-from jaxret.checkpoint import Checkpointer, Interrupted, interruptible
+from jaxret.runtime.checkpoint import Checkpointer, Interrupted, interruptible
 
 directory, linger = sys.argv[1], sys.argv[2] == "linger"
 
@@ -276,3 +276,13 @@ def test_a_run_that_is_terminated_and_repeated_ends_as_one_that_was_not(tmp_path
     expected, _ = straight.communicate(timeout=600)
     assert resumed.splitlines()[0] == "from 5"
     assert resumed.splitlines()[1] == expected.splitlines()[1]
+
+
+def test_a_signal_between_two_loops_stops_the_second():
+    with interruptible() as outer:
+        signal.raise_signal(signal.SIGTERM)
+        with interruptible() as inner:
+            assert inner()
+        assert outer()
+    with interruptible() as another:
+        assert not another()
