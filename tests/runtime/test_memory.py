@@ -8,7 +8,7 @@ import pytest
 PROGRAM = """
 import ctypes, resource, sys
 ctypes.CDLL(None).prctl(41, 1, 0, 0, 0)  # PR_SET_THP_DISABLE: small pages, whatever is usual here
-from jaxret import memory
+from jaxret.runtime import memory
 if sys.argv[1] == "kept":
     assert memory.retain_freed_memory()
 import jax, jax.numpy as jnp
