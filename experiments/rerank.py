@@ -89,13 +89,14 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         )
         ranked = jr.evaluate(ran, task, metrics, part=parts.heldout)
         found: dict[str, Any] = {f"final/{metric}": x.values for metric, x in ranked.items()}
-        return found | {"success": ran.trace.success}
+        return found | {key: getattr(ran.trace, key) for key in ("success", "item", "propensity")}
 
     for grid in learner_grids(cfg):
         setting = run.result(f"{grid.name}-choice", partial(choose, grid))["setting"]
         for name in cfg.rerankers:
             found = run.result(f"{grid.name}-{name}", partial(stream, grid, setting, name))
             success = found.pop("success")
+            del found["item"], found["propensity"]  # kept in the step
             results |= measured(f"{grid.name}/{name}", success, found)
             curves[f"{grid.name}, {name}"] = {"success": success}
             print(f"{grid.name}, {name}: {success.mean():.3f} at {grid.said(setting)}")

@@ -59,11 +59,11 @@ def test_a_reranker_that_knows_most_of_it_serves_better_than_none(finished):
 
 def test_success_is_that_of_the_item_that_was_picked(finished):
     directory, results = finished
-    with np.load(directory / "units" / "reranked-refiner_tool2vec.npz") as unit:
-        assert set(unit["success"].ravel()) <= {0.0, 1.0}
-        mean = unit["success"].mean(axis=1).mean()
-        assert (unit["propensity"] > 0).all()
-        assert (unit["propensity"] <= 1).all()
+    with np.load(directory / "steps" / "reranked-refiner_tool2vec.npz") as step:
+        assert set(step["success"].ravel()) <= {0.0, 1.0}
+        mean = step["success"].mean(axis=1).mean()
+        assert (step["propensity"] > 0).all()
+        assert (step["propensity"] <= 1).all()
     assert results["reranked/refiner_tool2vec/online/accuracy"] == pytest.approx(mean)
     lines = json.loads((directory / "results.json").read_text())
     assert lines["reranked/none/online/accuracy"]["n"] == 2
@@ -92,8 +92,8 @@ def test_a_language_model_may_be_the_reranker(world, monkeypatch):
         assert asked > 50
         rerank.main(configure(world, directory, *more, "again=true"))
         assert len(server.requests) == asked
-    with np.load(directory / "units" / "reranked-rankgpt.npz") as unit:
-        assert len(np.unique(unit["item"])) > 3
+    with np.load(directory / "steps" / "reranked-rankgpt.npz") as step:
+        assert len(np.unique(step["item"])) > 3
 
 
 @pytest.mark.parametrize(
