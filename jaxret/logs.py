@@ -182,7 +182,7 @@ class LogWriter:
         """Writes lines; all of them have left this process when it returns.
 
         Raises:
-          ValueError: if somebody else has written to the file.
+          ValueError: if another process has written to the file.
         """
         lines = []
         crc = self._crc

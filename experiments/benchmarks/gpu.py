@@ -10,7 +10,7 @@ PyTorch where torch and transformers are installed. The parts, in this order:
     simulation   a round of ORAG's Algorithm 1 at three sizes (`experiments.benchmarks.rounds`)
     grid         64 runs as one program, one after another, and one run
     encoders     BERTs in bfloat16, after a check in float32 that the vectors agree
-    training     a step of MLC, after a check in float32 that PyTorch's step ends alike
+    training     a step of MLC, after a check that PyTorch's step gives the same in float32
 
 Writes DIR/gpu.json after every measurement, and draws DIR/gpu.png after every part. Keys:
 

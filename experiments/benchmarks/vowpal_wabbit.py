@@ -9,7 +9,7 @@
 the learning rate, by success while learning. Features of a tool: its name, which is crossed with
 the query's vector (a linear model a tool), and the cosine of query and document. A success costs
 -1, a failure 0. Updates are plain gradient steps: after the default ones (adaptive, normalised)
-every tool is predicted alike. SquareCB's default, gamma_scale 10, explores far too much among
+all tools get the same prediction. SquareCB's default, gamma_scale 10, explores far too much among
 hundreds of tools: it is 1,000 here. Of each way of exploring, from nothing and from the documents:
 
     squarecb/nothing/online        success of the tool shown

@@ -128,19 +128,19 @@ def running(port: int) -> int | None:
 
 
 def base_url(port: int) -> str:
-    """What ``llm.base_url`` is to be."""
+    """Returns the ``llm.base_url`` of a server at a port."""
     return f"http://{HOST}:{port}/v1"
 
 
 def in_use(port: int) -> bool:
-    """Whether somebody listens at a port."""
+    """Returns whether a program listens at a port."""
     with socket.socket() as one:
         one.settimeout(1)
         return one.connect_ex((HOST, port)) == 0
 
 
 def _command(settings: Settings, model: Path) -> list[str]:
-    """What is run: the wheel's server, or one that somebody has compiled."""
+    """Returns the command of the server: the wheel's, or ``--program``."""
     if settings.program:
         name, *own = shlex.split(settings.program)
         if (found := shutil.which(name)) is None:

@@ -1,6 +1,6 @@
 """Defines a data set for tool retrieval: a catalogue of documents, and labelled queries.
 
-Every loader calls `build`, so that all sources treat duplicates, unknown labels and groups alike.
+Every loader calls `build`, the one place that treats duplicates, unknown labels and groups.
 
 Documents are stored as in the source: a dict of top-level fields under the source's names
 (``name``, ``description``, ``parameters``, ...), or a string of running text.

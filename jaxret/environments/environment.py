@@ -11,7 +11,7 @@
     delay, restart, rewriting: interventions on the learner
                                                          `jaxret.environments.interventions`
 
-All of them can be combined. A plain environment is ``Environment()``.
+All can be combined; ``Environment()`` has none of them.
 
 **An effect of one's own** is a NamedTuple in one file, given as ``Environment(effects=(it,))``. It
 has one or more of these methods, which are called wherever rounds are run (scan, blocks, mesh):
@@ -36,8 +36,7 @@ Three declarations are part of the type itself, and no other file needs to know 
   never available). Their local part belongs to the local items, as ``available`` does in
   ``available_at``. All other arrays are replicated, and indexed by catalogue positions.
 
-Its fields are arrays and numbers, so that it can be passed to a mesh. An effect that intervenes may
-have others.
+Its fields are arrays and numbers, as a mesh needs them; those of an intervention may be others.
 
 Letters: N queries, I items, d width, k items shown, L labels, t a round.
 """
@@ -352,20 +351,6 @@ def respond(
         observed = feedback.observed & observed
         feedback = Feedback(reward=jnp.where(observed, reward, 0), observed=observed)
     return choice, feedback, success.astype(dtype)
-
-
-def reported(feedback: Feedback) -> Float[Array, ""]:
-    """Returns the reward for a `jaxret.types.Trace`: NaN where no answer arrived.
-
-    Args:
-      feedback: of one round.
-
-    Returns:
-      [].
-    """
-    if feedback.observed is True:
-        return feedback.reward
-    return jnp.where(feedback.observed, feedback.reward, jnp.nan)
 
 
 def with_interventions(

@@ -403,9 +403,9 @@ def groups_of_rows(
     items = len(theta)
     count = round(items**0.5) if k is None else k
     require("groups", count, f"in 1 .. {items}", lambda n: 1 <= n <= items)
-    rows, alike = np.unique(np.asarray(theta, np.float64), axis=0, return_inverse=True)
+    rows, groups = np.unique(np.asarray(theta, np.float64), axis=0, return_inverse=True)
     if count >= len(rows):
-        return alike.reshape(-1)
+        return groups.reshape(-1)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "One of the clusters is empty")
         _, nearest = kmeans2(np.asarray(theta, np.float64), count, iter=50, minit="++", seed=seed)

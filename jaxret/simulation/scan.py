@@ -17,7 +17,8 @@ same run for the same choices. Where the environment delays feedback, rewrites d
 the learner, ``state`` is that of the learner `with_interventions`, whose ``t`` counts the rounds of
 the environment.
 
-One round of ``jr.greedy()`` is in eight files: this one, `jaxret.types`,
+One round of ``jr.greedy()`` is in eight files, what is measured of it (`jaxret.simulation.trace`)
+and the type `Learner` aside: this one, `jaxret.types`,
 `jaxret.environments.environment`, `jaxret.learners.presets`, `jaxret.learners.rank_one`,
 `jaxret.rules.policies`, `jaxret.rules.estimators` and `jaxret.rules.projections`.
 
@@ -32,7 +33,7 @@ from jaxtyping import Array, Float, Int
 from jaxret.environments import environment as world
 from jaxret.environments.environment import Environment
 from jaxret.learners.learner import Learner
-from jaxret.simulation.trace import measure, round_keys
+from jaxret.simulation.trace import measure, reported, round_keys
 from jaxret.types import PRNGKey, Slate, State, Stream, Trace
 
 
@@ -106,7 +107,7 @@ def learn(
     new = learner.update(before, vector, choice, seen)
     trace = Trace(
         **choice._asdict(),
-        reward=world.reported(feedback),
+        reward=reported(feedback),
         success=success,
         **measure(logits, labels)._asdict(),
     )

@@ -56,8 +56,7 @@ def simulate(
 ) -> Run:
     """Simulates a learner on a task's queries.
 
-    What a round is, `jaxret.simulation.scan` says: start reading there. ``run.how`` says which form
-    was used.
+    `jaxret.simulation.scan` defines a round. ``run.how`` names the form that was used.
 
     Args:
       learner: a preset, or a rule of your own; a run, for its learner with the settings that each

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxret.runtime import over_items
 from jaxret.runtime.over_items import Axis
-from jaxret.types import PRNGKey
+from jaxret.types import Feedback, PRNGKey
 
 
 class Measured(NamedTuple):
@@ -34,6 +34,20 @@ class Measured(NamedTuple):
     inverse_p: Float[Array, ""]
     logit_label: Float[Array, ""]
     logit_sum: Float[Array, ""]
+
+
+def reported(feedback: Feedback) -> Float[Array, ""]:
+    """Returns the reward for a `jaxret.types.Trace`: NaN where no answer arrived.
+
+    Args:
+      feedback: of one round.
+
+    Returns:
+      [].
+    """
+    if feedback.observed is True:
+        return feedback.reward
+    return jnp.where(feedback.observed, feedback.reward, jnp.nan)
 
 
 def measure(

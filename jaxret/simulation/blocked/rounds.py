@@ -27,7 +27,7 @@ from jaxret.runtime.over_items import Axis
 from jaxret.simulation.blocked import mixture, rank_one
 from jaxret.simulation.blocked.rank_one import Rounds, Turn
 from jaxret.simulation.scan import round_keys
-from jaxret.simulation.trace import measure
+from jaxret.simulation.trace import measure, reported
 from jaxret.types import PRNGKey, State, Stream, Trace
 
 
@@ -97,7 +97,7 @@ def _play(
     )
     seen = feedback._replace(labels=now.labels) if learner.facts.oracle else feedback
     moving = kernel.learn(learner, moving, lines, turn, computed, choice, seen, axis)
-    return moving, (logits, choice, world.reported(feedback), success)
+    return moving, (logits, choice, reported(feedback), success)
 
 
 def _rounds(
