@@ -35,11 +35,11 @@ _TAIL = len(',"crc32":"00000000"}')
 class Log(NamedTuple):
     """The rounds of a log, in the order in which they were shown.
 
-    The item that was used is one of the slate, and the reward is its own. Where nobody answered,
-    the item is the first of the slate. ``propensity`` is what the learner learnt with: the chance
-    to be chosen, or of one of several shown to stand on the slate at all. ``by_place`` is what
-    off-policy evaluation divides by: ``p_j / (1 - sum of p above)`` where a slate is drawn place by
-    place, so that its product is the probability of the slate.
+    The item that was used is one of the slate, and the reward is its own. Where no answer came,
+    the item is the first of the slate. ``propensity`` is the number that the learner divided
+    by: the probability that the item was shown, anywhere on the slate. ``by_place`` is the number
+    that off-policy evaluation divides by: ``p_j / (1 - sum of p above)`` where a slate is drawn
+    position by position, so that its product is the probability of the slate.
     """
 
     query: Float[np.ndarray, "T d"]
@@ -47,7 +47,7 @@ class Log(NamedTuple):
     by_place: Float[np.ndarray, "T k"]  # chance of each given those above it; NaN: not known
     item: Int[np.ndarray, " T"]
     propensity: Float[np.ndarray, " T"]
-    reward: Float[np.ndarray, " T"]  # in [0, 1]; NaN: nobody answered
+    reward: Float[np.ndarray, " T"]  # in [0, 1]; NaN: no answer
     version: Int[np.ndarray, " T"]  # updates that the learner had behind it; -1: not known
     round: Int[np.ndarray, " T"]
     theta: Float[np.ndarray, "I d"] | None = None  # the catalogue's rows, before anything is learnt
@@ -91,7 +91,7 @@ def load_log(path: str | Path, catalogue: Task | Sequence[str]) -> Log:
     if read.torn:
         warnings.warn(f"{path}: the last line is torn, and was left out", stacklevel=2)
     rows: list[dict[str, Any]] = []
-    open_rounds: dict[int, int] = {}  # round -> its row, while nobody has answered
+    open_rounds: dict[int, int] = {}  # round -> its row, while there is no answer
     strays = 0
 
     def place(table, one, kind, line):

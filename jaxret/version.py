@@ -4,5 +4,5 @@ from importlib import metadata
 
 try:
     __version__ = metadata.version("jaxret")
-except metadata.PackageNotFoundError:  # files of a checkout that nobody installed
+except metadata.PackageNotFoundError:  # a checkout that is not installed
     __version__ = "0+unknown"

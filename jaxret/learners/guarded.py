@@ -40,10 +40,10 @@ static retrieval as the rule that conservative bandits fall back on (Wu et al. 2
 al. 2017), without their model of rewards. lambda is chosen so that U_0, the doubt before anything
 is known, is half of the budget.
 
-**What it says not.** Bits are taken as they come: y_t is what users say (false bits count as they
-are), 0 where nobody answers. Where answers come late, after a time that the draws do not decide and
-to a catalogue that has not changed meanwhile, it holds of the rounds whose answers have come: those
-that are under way when the learner must go may be lost besides. The budget is for the whole run: a
+**Limits.** y_t is the bit that a user reports, false bits included, and 0 where no answer comes.
+Where answers are delayed by a time that is independent of the draws, and the catalogue does not
+change meanwhile, the guarantee covers the rounds whose answers have come; successes of the rounds
+that are open when the learner is stopped may be lost in addition. The budget is for the whole run: a
 learner that has earned much may lose it again.
 
 Letters: I items, d width.

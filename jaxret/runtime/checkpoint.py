@@ -133,7 +133,7 @@ def run_chunks(
       start: makes the first state: a pytree of arrays whose shapes do not change.
       step: (state, number of the chunk) -> state.
       keep: whether the last state is saved too.
-      seconds: between two saves that nobody asked for.
+      seconds: between two saves of a loop that is not stopped; a stop always saves.
 
     Raises:
       Interrupted: with the state saved.

@@ -78,7 +78,7 @@ def start(
             count,
             index,
             local_device_ids,
-            coordinator_bind_address=bind,  # nobody else's business where all are on one host
+            coordinator_bind_address=bind,  # not reachable from other hosts where all are on one
             heartbeat_timeout_seconds=heartbeat,
         )
     except ValueError as error:

@@ -4,7 +4,7 @@ import time
 
 from tqdm import tqdm
 
-EVERY = 30.0  # seconds between two lines where nobody watches a bar
+EVERY = 30.0  # seconds between two lines where no terminal shows a bar
 
 
 class Progress(tqdm):

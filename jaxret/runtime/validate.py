@@ -103,21 +103,11 @@ def require_labels(labels: Int[np.ndarray, "N L"], num_items: int) -> None:
             )
 
 
-def require_reward(reward: ArrayLike) -> None:
-    """Raises ValueError unless every bit is a finite number; for rewards that come from outside.
-
-    One NaN would spread to every row of Theta at the next update.
-    """
-    bad = ~np.isfinite(np.asarray(reward, np.float64))
-    if bad.any():
-        raise ValueError(f"a reward must be a finite number, 0 or 1 as a rule, got {reward}")
-
-
 def matrix_of(name: str, rows: ArrayLike) -> Float[np.ndarray, "n d"]:
     """Reads rows of numbers; raises ValueError where there are none, or not equally long ones.
 
     Returns:
-      [n, d], float32; a copy that nobody can change, and that JAX takes on CPU as it lies.
+      [n, d], float32; a read-only copy, aligned so that JAX uses it on CPU without another copy.
     """
     try:
         found = np.asarray(rows)

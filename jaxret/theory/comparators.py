@@ -9,7 +9,7 @@ labels of a query that has several, as a trace records it.
 
 Theta* need not exist. If some Theta ranks the label of every query strictly first (`margin`
 > 0), scaling Theta up drives the loss to 0 and no Theta attains it: its norm grows with every
-iteration. A tool that is nobody's label has the same effect. Where Theta* exists it is not unique
+iteration. A tool that is no query's label has the same effect. Where Theta* exists it is not unique
 (adding one vector to every row changes no loss). Gradients have rows that sum to zero, so a search
 from Theta_1 finds the minimiser nearest to Theta_1 in that direction.
 
