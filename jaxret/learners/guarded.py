@@ -43,8 +43,8 @@ is known, is half of the budget.
 **Limits.** y_t is the bit that a user reports, false bits included, and 0 where no answer comes.
 Where answers are delayed by a time that is independent of the draws, and the catalogue does not
 change meanwhile, the guarantee covers the rounds whose answers have come; successes of the rounds
-that are open when the learner is stopped may be lost in addition. The budget is for the whole run: a
-learner that has earned much may lose it again.
+that are open when the learner is stopped may be lost in addition. The budget is for the whole run:
+a learner that has earned much may lose it again.
 
 Letters: I items, d width.
 """
