@@ -26,8 +26,16 @@ def batches(
     Only the very last batch can have fewer than B texts; it is filled up with copies of its last.
     A text that comes alone stays alone: live systems ask for one at a time.
 
+    Args:
+      tokens: the token numbers of each text, not padded.
+      batch_tokens: at most as many tokens in a batch, padding included, unless one text has more.
+      lengths: the numbers of tokens that texts are padded to, ascending.
+
     Yields:
       the positions of the batch's b <= B texts, the padded token numbers, and the mask.
+
+    Raises:
+      ValueError: where a text is longer than the last of ``lengths``.
     """
     order = np.argsort([-len(text) for text in tokens], kind="stable")
     while len(order):
@@ -56,7 +64,15 @@ def pad(
 
 
 def padded_length(length: int, lengths: Sequence[int] = LENGTHS) -> int:
-    """The first of ``lengths`` that a text fits in."""
+    """Returns the first of ``lengths`` that a text fits in.
+
+    Args:
+      length: tokens of the text.
+      lengths: the numbers of tokens that texts are padded to, ascending.
+
+    Raises:
+      ValueError: where the text is longer than all of them.
+    """
     fits = [one for one in lengths if one >= length]
     if not fits:
         raise ValueError(f"a text has {length} tokens, the limit is {max(lengths)}: cut it")

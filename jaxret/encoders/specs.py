@@ -40,6 +40,14 @@ class EncoderSpec(NamedTuple):
         return "{instruction}" in self.query_prefix
 
     def prefix(self, kind: Kind) -> str:
+        """Returns what is put in front of a text, with the instruction filled in.
+
+        Args:
+          kind: "query" or "document".
+
+        Raises:
+          ValueError: where ``kind`` is neither.
+        """
         prefixes = {"query": self.query_prefix, "document": self.document_prefix}
         if kind not in prefixes:
             raise ValueError(f"kind must be one of {list(prefixes)}, got {kind!r}")

@@ -69,6 +69,11 @@ class TextEncoder:
     ) -> Float[Array, "B d"]:
         """Embeds tokens: pure, differentiable, not compiled.
 
+        Args:
+          params: the parameters of the network.
+          ids: token numbers [B, L], padded.
+          mask: [B, L], true where there is a token.
+
         Returns:
           unit vectors [B, d].
         """
@@ -123,6 +128,12 @@ class TextEncoder:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
+        """Reads the tokenizer, which cuts texts at ``max_tokens`` tokens and does not pad them.
+
+        Raises:
+          ValueError: where it has more tokens than the network, or does not append the closing
+            token that the encoder needs.
+        """
         tokenizer = Tokenizer.from_file(str(self.directory / "tokenizer.json"))
         if (size := tokenizer.get_vocab_size()) > self.backbone.config.vocab_size:
             raise ValueError(
@@ -233,7 +244,19 @@ def load_encoder(
 
 
 def with_prefix(texts: Sequence[str], prefix: str) -> list[str]:
-    """Refuses, by its position, what is no text or a blank one."""
+    """Puts a prefix in front of each text.
+
+    Args:
+      texts: n strings.
+      prefix: what each of them begins with from then on; may be empty.
+
+    Returns:
+      the n longer strings.
+
+    Raises:
+      TypeError: where ``texts`` is a single string, or one of them is no string.
+      ValueError: where a text is empty or blank; names its position.
+    """
     if isinstance(texts, str):
         raise TypeError(f"texts must be a list of strings, got the single string {texts[:40]!r}")
     for position, text in enumerate(texts):

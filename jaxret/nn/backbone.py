@@ -43,7 +43,20 @@ class Backbone(NamedTuple):
         mesh: Mesh | AbstractMesh | None = None,
         rules: Rules = (),
     ) -> Params:
-        """What `load` gives, without its numbers; `jaxret.nn.placement.memory_report` takes it."""
+        """Computes the shapes of the parameters, their dtype and their places, without any numbers.
+
+        Args:
+          dtype: of all parameters.
+          mesh: the devices that they go to; None is the default device.
+          rules: where on the mesh, by path, such as `qwen3.tensor_parallel`; copied if not said.
+
+        Returns:
+          a tree of ``jax.ShapeDtypeStruct``, as `jaxret.nn.placement.memory_report` takes it.
+
+        Raises:
+          ValueError: where there are rules but no mesh, or a rule splits more axes than a parameter
+            has.
+        """
         return placement.placed(self.network().shapes(), dtype=dtype, mesh=mesh, rules=rules)
 
     def load(
@@ -94,7 +107,19 @@ def read_backbone(path: Path) -> Backbone:
 
 
 def shallow(backbone: Backbone, params: Params, layers: int) -> tuple[Backbone, Params]:
-    """The first few blocks of a backbone: a smaller network that starts from the same weights."""
+    """Cuts a backbone to its first few blocks: a smaller network that starts from the same weights.
+
+    Args:
+      backbone: the whole network.
+      params: its parameters.
+      layers: how many blocks stay.
+
+    Returns:
+      the smaller network and its parameters; those that stay are not copied.
+
+    Raises:
+      ValueError: where ``layers`` is not in 1 .. the blocks of the backbone.
+    """
     smaller = shallower(backbone, layers)
     blocks = {str(i): params["blocks"][str(i)] for i in range(layers)}
     return smaller, {**params, "blocks": blocks}

@@ -125,6 +125,16 @@ class Bert(Network):
         positions: Int[Array, "B L"] | None,
         types: Int[Array, "B L"] | None = None,
     ) -> Float[Array, "B L H"]:
+        """Adds the embeddings of places and types to vectors, and normalises the sums.
+
+        Args:
+          vectors: of tokens or from elsewhere [B, L, H].
+          positions: places in the sequence [B, L], from 0; None adds no embedding of a place.
+          types: [B, L], 0, and 1 in the second text of a pair; None is 0 everywhere.
+
+        Returns:
+          what enters the first block [B, L, H].
+        """
         fixed = self.token_type.embedding[:1][None] if types is None else self.token_type(types)
         if positions is not None:
             fixed = self.position(positions) + fixed

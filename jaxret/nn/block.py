@@ -69,7 +69,13 @@ class Block(nnx.Module):
         context: Context,
         key: PRNGKey | None = None,
     ) -> Float[Array, "B heads L L"]:
-        """Computes q k^T / sqrt(e); ``context`` is what other networks look at besides.
+        """Computes q k^T / sqrt(e); blocks of other networks add what the context says.
+
+        Args:
+          q: queries [B, L, heads, e].
+          k: keys [B, L, heads, e].
+          context: what a network looks at besides, such as distances; empty in BERT.
+          key: of the dropout on the context; None for none.
 
         Returns:
           a score for each pair of tokens [B, heads, L, L].
@@ -94,9 +100,16 @@ def run_blocks(
     *,
     key: PRNGKey | None = None,
 ) -> Float[Array, "B L H"]:
-    """Runs a stack of blocks of one kind, named by number, each called as `Block` is.
+    """Runs a stack of blocks of one kind, one after another.
 
-    With a key there is dropout, also before the first.
+    Args:
+      blocks: the blocks by number, "0", "1", ..; each is called with tokens, mask, context and key.
+      x: what enters the first block [B, L, H].
+      mask: [B, L], true where there is a token.
+      compute: the rate of the dropout before the first block, and whether a block is computed again
+        in the backward pass.
+      context: what every block looks at besides, such as distances.
+      key: of the dropout; None for none.
 
     Returns:
       hidden states [B, L, H].

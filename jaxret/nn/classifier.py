@@ -49,10 +49,24 @@ CONTEXTS: dict[type[Network], Context] = {
 def classifier(
     backbone: Backbone, classes: int, *, pool: Pool = "context", compute: Compute = Compute()
 ) -> Module:
-    """``apply(params, ids, mask, types=None, key=None) -> logits [B, classes]``, float32.
+    """Builds a network that gives a text, or a pair of texts, one logit a class.
 
-    ``ids``, ``mask`` and ``types`` are [B, L]; types are for pairs of texts.
-    Parameters: ``backbone/..`` as the backbone has them, ``dense`` (context pool), ``head``.
+    It is called as ``apply(params, ids, mask, types=None, key=None)`` and gives float32 logits
+    [B, I]. ``ids``, ``mask`` and ``types`` are [B, L]; types are for pairs of texts. Parameters:
+    ``backbone/..`` as the backbone has them, ``dense`` (context pool), ``head``.
+
+    Args:
+      backbone: reads the text.
+      classes: I, the number of logits.
+      pool: "context" takes the first token through a dense layer, "mean" averages the tokens.
+      compute: type of the matrix products, checkpointing and dropout.
+
+    Returns:
+      the network as pure functions.
+
+    Raises:
+      ValueError: where the pool is unknown, or it is "context" and the backbone reads from left to
+        right, as Qwen3 does.
     """
     if pool not in ("context", "mean"):
         raise ValueError(f"pool must be 'context' or 'mean', got {pool!r}")

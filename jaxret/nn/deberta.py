@@ -251,6 +251,13 @@ def distance_scores(
     Each pair of tokens reads row ``where``. Without it the tokens are in order and each reads a run
     of rows, which is a reshape and spares the gather, and its gradient the scatter.
 
+    Args:
+      q: queries of the tokens [B, L, heads, e], scaled.
+      k: keys of the tokens [B, L, heads, e], scaled.
+      q_r: queries of the distances [M, heads, e], with M = 2 L + 1.
+      k_r: keys of the distances [M, heads, e].
+      where: the row of r for each pair of tokens [B, L, L]; None where they stand in order.
+
     Returns:
       a score for each pair of tokens [B, heads, L, L].
     """

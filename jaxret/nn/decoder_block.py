@@ -78,7 +78,13 @@ class DecoderBlock(nnx.Module):
         turns: Turns,
         key: PRNGKey | None,
     ) -> Float[Array, "B*L heads*e"]:
-        """Attends to the tokens before, with several heads of queries to one of keys.
+        """Attends to a token and those before it, with several heads of queries to one of keys.
+
+        Args:
+          x: normalised tokens [B L, H].
+          mask: [B, L], true where there is a token.
+          turns: cosines and sines of the angles of the positions, both [B, L, 1, e / 2].
+          key: of the dropout; None for none.
 
         Returns:
           [B L, heads e].
@@ -98,6 +104,11 @@ class DecoderBlock(nnx.Module):
 
 def angles(positions: Int[Array, "B L"], width: int, theta: float) -> Turns:
     """Computes the angles position * theta^(-2 i / e), for each i of the e / 2 pairs of a head.
+
+    Args:
+      positions: places in the text [B, L], from 0.
+      width: e, the width of a head; even.
+      theta: the base; the larger it is, the slower the later pairs turn.
 
     Returns:
       their cosines and sines, both [B, L, 1, e / 2].

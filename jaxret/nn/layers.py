@@ -35,19 +35,48 @@ class Compute:
 def linear(
     inputs: int, outputs: int, compute: Compute, rngs: nnx.Rngs, *, bias: bool = True
 ) -> nnx.Linear:
-    """x W + b, with W drawn from N(0, 0.02^2)."""
+    """Makes a layer x W + b, with W drawn from N(0, 0.02^2).
+
+    Args:
+      inputs: width of x.
+      outputs: width of the result.
+      compute: its ``dtype`` is that of the product.
+      rngs: random streams that draw W.
+      bias: whether there is a b, which starts at 0.
+
+    Returns:
+      the layer, from [..., inputs] to [..., outputs].
+    """
     dtype = jnp.dtype(compute.dtype)
     return nnx.Linear(inputs, outputs, use_bias=bias, kernel_init=INIT, dtype=dtype, rngs=rngs)
 
 
 def norm(width: int, eps: float, rngs: nnx.Rngs) -> nnx.LayerNorm:
-    """Layer norm in float32."""
+    """Makes a layer norm, computed in float32.
+
+    Args:
+      width: of what is normalised.
+      eps: added to the variance.
+      rngs: random streams, which Flax asks for; the scale starts at 1 and the bias at 0.
+
+    Returns:
+      the layer, from [..., width] to [..., width].
+    """
     dtype = jnp.float32
     return nnx.LayerNorm(width, epsilon=eps, use_fast_variance=False, dtype=dtype, rngs=rngs)
 
 
 def rms_norm(width: int, eps: float, rngs: nnx.Rngs) -> nnx.RMSNorm:
-    """x / rms(x) times a scale, in float32."""
+    """Makes a layer x / rms(x) times a scale, computed in float32.
+
+    Args:
+      width: of what is normalised.
+      eps: added to the mean square.
+      rngs: random streams, which Flax asks for; the scale starts at 1.
+
+    Returns:
+      the layer, from [..., width] to [..., width].
+    """
     return nnx.RMSNorm(width, epsilon=eps, dtype=jnp.float32, rngs=rngs)
 
 
@@ -61,7 +90,12 @@ def gelu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
 
 def dropout(x: Float[Array, "*shape"], rate: float, key: PRNGKey | None) -> Float[Array, "*shape"]:
-    """Sets entries to 0 with probability ``rate`` and scales the others up; none without a key.
+    """Sets entries to 0 with probability ``rate`` and scales the others up.
+
+    Args:
+      x: an array of any shape.
+      rate: probability that an entry becomes 0, in [0, 1).
+      key: draws the entries; None leaves all as they are.
 
     Returns:
       an array of the shape of x [...].
@@ -93,6 +127,13 @@ def attend(
 
     The softmax is divided out after the product with v: on CPU this is up to twice as fast as
     ``jax.nn.dot_product_attention`` at 256 tokens.
+
+    Args:
+      scores: of each of M tokens for each of L [B, heads, L, M].
+      v: the values of the M tokens [B, heads, M, e].
+      mask: [B, M], true where there is a token.
+      rate: probability that a weight becomes 0, in [0, 1).
+      key: of that dropout; None for none.
 
     Returns:
       [B, heads, L, e].

@@ -35,6 +35,13 @@ class Network(nnx.Module):
     ) -> Float[Array, "B L H"]:
         """Embeds tokens for the first block.
 
+        Args:
+          ids: token numbers [B, L] below V.
+          positions: places in the text [B, L], from 0; None counts 0, 1, .., L - 1. BERT and MPNet
+            add an embedding for each; the others need them in `run` alone.
+          types: [B, L], 0, and 1 in the second text of a pair; None is 0 everywhere. BERT alone
+            adds an embedding for each.
+
         Returns:
           what enters it [B, L, H].
         """
@@ -44,6 +51,11 @@ class Network(nnx.Module):
         self, vectors: Float[Array, "B N H"], positions: Int[Array, "B N"] | None
     ) -> Float[Array, "B N H"]:
         """Embeds vectors from elsewhere, such as tools, for the first block.
+
+        Args:
+          vectors: of the width of the network [B, N, H].
+          positions: places in the sequence [B, N], from 0, of which BERT and MPNet add embeddings;
+            None adds none.
 
         Returns:
           what enters it [B, N, H].
@@ -60,8 +72,19 @@ class Network(nnx.Module):
     ) -> Float[Array, "B L H"]:
         """Runs the blocks.
 
+        Args:
+          x: embedded tokens and vectors [B, L, H].
+          mask: [B, L], true where there is one; the others are seen by none.
+          positions: places in the sequence [B, L], from 0. None counts 0, 1, .., L - 1; Qwen3 then
+            counts only what the mask has. BERT has them in ``x`` already and looks at none; in
+            DeBERTa two that are more than L apart give NaN.
+          key: of the dropout; None for none.
+
         Returns:
           hidden states [B, L, H], which mean nothing where the mask is false.
+
+        Raises:
+          ValueError: where L exceeds the ``max_positions`` of BERT or MPNet.
         """
 
     def __call__(

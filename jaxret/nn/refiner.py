@@ -49,18 +49,28 @@ def refiner(
     projection: Projection = "identity",
     compute: Compute = Compute(),
 ) -> Module:
-    """``apply(params, ids, mask, tools, candidates, key=None) -> logits [B, N]``, float32.
+    """Builds a network that gives each candidate tool of a query a logit.
 
-    ``ids [B, L]`` are tokens with their closing token, padded at the end, ``tools [B, N, d]`` the
-    candidates' vectors and ``candidates [B, N]`` says which of them are there: the others
-    influence nothing, and their own logits mean nothing.
+    It is called as ``apply(params, ids, mask, tools, candidates, key=None)`` and gives float32
+    logits [B, N]. ``ids [B, L]`` are tokens with their closing token, padded at the end, ``mask``
+    [B, L] says where there is one, ``tools [B, N, d]`` are the candidates' vectors and
+    ``candidates [B, N]`` says which of them are there: the others influence nothing, and their own
+    logits mean nothing.
 
     Args:
       backbone: reads the sequence; L + N may not exceed BERT's positions.
-      width: d.
-      places: see above.
-      projection: where it starts, see above.
+      width: d, the width of the tools' vectors.
+      places: "shared" puts all tools after the last token, "rank" one after another from there on,
+        "reference" behind the padding.
+      projection: how the tools' vectors first enter: "identity" as they are but for their length,
+        "normal" turned at random.
       compute: types, checkpointing, dropout. The reference trains without dropout.
+
+    Returns:
+      the network as pure functions.
+
+    Raises:
+      ValueError: where ``places`` or ``projection`` is unknown.
     """
     if places not in PLACES:
         raise ValueError(f"places must be one of {PLACES}, got {places!r}")
@@ -129,6 +139,12 @@ def positions(
     mask: Bool[Array, "B L"], candidates: int, places: Places
 ) -> tuple[Int[Array, "B L"], Int[Array, "B N"]]:
     """Says where the tokens and where the candidates stand.
+
+    Args:
+      mask: [B, L], true where there is a token; false at the end.
+      candidates: N, the number of candidates.
+      places: "shared" puts all candidates after the last token, "rank" one after another from there
+        on, "reference" behind the padding.
 
     Returns:
       positions of the tokens [B, L] and of the candidates [B, N].
