@@ -39,6 +39,15 @@ def load(path: str | Path) -> Dataset:
 
     Args:
       path: a folder with ``BFCL_v4_<category>.json`` and the same under ``possible_answer/``.
+
+    Returns:
+      the data set.
+
+    Raises:
+      FileNotFoundError: where there is no such folder, it holds no category, or a category has no
+        possible answers.
+      ValueError: where a line is damaged, a question has no answer, or an answer calls a function
+        that its question does not offer.
     """
     folder = existing(path, "a folder with BFCL_v4_*.json and possible_answer/")
     present = [c for c in CATEGORIES if (folder / _file(c)).exists()]

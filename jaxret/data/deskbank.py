@@ -24,6 +24,12 @@ def load(part: str = "single") -> Dataset:
 
     Args:
       part: "single" (2,016 queries of one tool), "multi" (336 of 2 to 5 tools) or "all".
+
+    Returns:
+      the data set.
+
+    Raises:
+      ValueError: where ``part`` is none of these.
     """
     if part not in PARTS:
         raise ValueError(f"part must be one of {', '.join(PARTS)}, got {part!r}")

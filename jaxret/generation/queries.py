@@ -253,7 +253,13 @@ def write_question(
 
 
 def write_schema(offered: Sequence[str], *, fewest: int, most: int) -> Schema:
-    """Returns the schema of an answer, which cannot name a function that was not offered."""
+    """Returns the schema of an answer, which cannot name a function that was not offered.
+
+    Args:
+      offered: ids of the T tools that the model may choose from.
+      fewest: smallest number of functions of a query.
+      most: largest number of functions of a query.
+    """
     functions = {
         "type": "array",
         "items": {"enum": list(offered)},
@@ -364,7 +370,16 @@ def draw_tools(
 
 
 def draw_examples(random: np.random.Generator, pool: Sequence, n: int) -> list:
-    """Draws at most n examples uniformly, without replacement; the paper draws 5 (section 3)."""
+    """Draws at most n examples uniformly, without replacement; the paper draws 5 (section 3).
+
+    Args:
+      random: the generator; it is advanced.
+      pool: the examples to choose from.
+      n: how many, or all where the pool has fewer.
+
+    Returns:
+      the examples, in the order drawn.
+    """
     chosen = random.choice(len(pool), min(n, len(pool)), replace=False)
     return [pool[i] for i in chosen]
 

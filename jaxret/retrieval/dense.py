@@ -59,6 +59,9 @@ def inner_product(name: str, theta: Float[ArrayLike, "I d"]) -> Retriever:
 
     Returns:
       a retriever that reads an array [N, d] in place of texts.
+
+    Raises:
+      ValueError: where ``theta`` is no matrix; in a search, where the queries are not [N, d].
     """
     items, width = np.shape(theta)
 

@@ -35,7 +35,16 @@ TASK = (
 
 
 def question(query: str, documents: Sequence[str], *, words: int = WORDS) -> list[dict[str, str]]:
-    """Returns the messages that ask for an order of documents, each cut to ``words`` words."""
+    """Returns the messages that ask for an order of documents.
+
+    Args:
+      query: the text of the query.
+      documents: the texts of n passages, which get the identifiers 1 .. n.
+      words: that each document is cut to.
+
+    Returns:
+      messages with a role and a content: an introduction, each passage, and the task.
+    """
     n = len(documents)
     messages = [
         {"role": "system", "content": SYSTEM},
@@ -91,7 +100,19 @@ class Ranked(NamedTuple):
 
 
 def windows(n: int, *, size: int = 20, step: int = 10) -> list[tuple[int, int]]:
-    """Returns the (start, end) of the windows of a list of ``n``, from its end to its start."""
+    """Returns the windows of a list, from its end to its start.
+
+    Args:
+      n: documents of the list, at least 1.
+      size: documents in a window, at least 2.
+      step: documents by which the window moves up, in 1 .. size.
+
+    Returns:
+      the (start, end) of each window; the one that reaches the start is the last.
+
+    Raises:
+      ValueError: where ``size`` or ``step`` is out of its range.
+    """
     require("size", size, ">= 2", lambda x: x >= 2)
     require("step", step, f"in [1, {size}]", lambda x: 1 <= x <= size)
     parts = [(max(end - size, 0), end) for end in range(n, 0, -step)]

@@ -56,7 +56,22 @@ class Retriever(NamedTuple):
     config: Any = None  # of the method that made it
 
     def search(self, texts: Texts, k: int, **options: Any) -> Ranking:
-        """Calls the function `search` with this retriever; `jaxret.evaluate` reads its ranking."""
+        """Finds the k best items of every query.
+
+        Args:
+          texts: N queries, of the kind that ``read`` reads.
+          k: how many items, at most I.
+          **options: ``tie_order``, the places [I] by which equal scores are ranked; ``mesh``,
+            devices that share the catalogue; ``chunk``, queries scored together; ``progress``,
+            whether to show a bar.
+
+        Returns:
+          the ranking [N, k].
+
+        Raises:
+          ValueError: where a text is empty, k is outside [1, I], the catalogue has not I rows, or a
+            score is NaN or plus infinity.
+        """
         return search(self, texts, k, **options)
 
 
@@ -71,7 +86,19 @@ class Reranker(NamedTuple):
     config: Any = None  # of the method that made it
 
     def refine(self, texts: Texts, ranking: Ranking, **options: Any) -> Ranking:
-        """Calls the function `refine` with this reranker; `jaxret.evaluate` reads its ranking."""
+        """Sorts the candidates of every query by the scores of this reranker.
+
+        Args:
+          texts: the N queries of the ranking, in its order.
+          ranking: the candidates [N, k].
+          **options: ``chunk``, queries scored together; ``progress``, whether to show a bar.
+
+        Returns:
+          the same candidates in a new order [N, k].
+
+        Raises:
+          ValueError: where a text is empty, there are not N, or a score is NaN or plus infinity.
+        """
         return refine(self, texts, ranking, **options)
 
 

@@ -64,8 +64,13 @@ class Checkpointer:
     def save(self, step: int, state: Any, meta: dict[str, Any]) -> None:
         """Writes a state and what JSON can hold about it.
 
+        Args:
+          step: number of the save, above that of the newest one.
+          state: a tree of arrays.
+          meta: what else is kept, such as settings and counts, as JSON can hold it.
+
         Raises:
-          ValueError: if ``step`` is not after the newest one that was saved.
+          ValueError: where ``step`` is not after the newest one that was saved.
         """
         state = distributed.everywhere(state)
         latest = self._manager.latest_step()

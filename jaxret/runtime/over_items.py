@@ -68,7 +68,12 @@ def first(mask: Bool[Array, " I"], axis: Axis) -> Int[Array, ""]:
 
 
 def take(x: Float[Array, " I"], index: Int[Array, "*m"], axis: Axis) -> Float[Array, "*m"]:
-    """Takes the entries at catalogue positions; negative positions give 0.
+    """Takes the entries at catalogue positions.
+
+    Args:
+      x: this device's entries [I/n].
+      index: positions in the catalogue, of any shape [...]; negative ones give 0.
+      axis: the mesh axis that splits the items; None where one device has all.
 
     Returns:
       an entry for each position, in the shape of ``index`` [...].
@@ -83,8 +88,16 @@ def take(x: Float[Array, " I"], index: Int[Array, "*m"], axis: Axis) -> Float[Ar
 def top_k(x: Float[Array, " I"], k: int, axis: Axis) -> tuple[Float[Array, " k"], Int[Array, " k"]]:
     """Finds the k largest entries over all items; k entries a device are exchanged.
 
+    Args:
+      x: this device's entries [I/n].
+      k: how many, at most I.
+      axis: the mesh axis that splits the items; None where one device has all.
+
     Returns:
       entries [k], descending, and their catalogue positions [k].
+
+    Raises:
+      ValueError: where k exceeds the number of items.
     """
     n_all = x.shape[0] if axis is None else x.shape[0] * lax.axis_size(axis)
     if k > n_all:
@@ -102,6 +115,11 @@ def draw(weights: Float[Array, " I"], uniform: Float[Array, ""], axis: Axis) -> 
 
     Inverts the cumulative sum, by device, then by block, then inside one block. Items of
     weight 0 are never drawn.
+
+    Args:
+      weights: of this device's items [I/n], not negative; their sum need not be 1.
+      uniform: a number [] in [0, 1), the same on all devices.
+      axis: the mesh axis that splits the items; None where one device has all.
 
     Returns:
       its catalogue position [].
@@ -140,7 +158,12 @@ def _invert(
 
 
 def one_hot(items: Int[Array, "*m"], like: Float[Array, " I"], axis: Axis) -> Float[Array, " I"]:
-    """Counts how often each local item stands in ``items``; negative positions count for none.
+    """Counts how often each local item stands in ``items``.
+
+    Args:
+      items: one position in the catalogue [] or several [m]; negative ones count for none.
+      like: an array [I/n] over this device's items, whose length and dtype the counts take.
+      axis: the mesh axis that splits the items; None where one device has all.
 
     Returns:
       counts [I/n].

@@ -32,8 +32,15 @@ def make_mesh(*, devices: Sequence[jax.Device] | None = None, **axes: int) -> Me
 
     Args:
       devices: defaults to the first of each process, as many as are needed.
-      axes: devices along each axis. ``item`` share one catalogue, ``run`` are independent runs
+      **axes: devices along each axis. ``item`` share one catalogue, ``run`` are independent runs
         side by side (both 1 if not said), ``data`` share a batch of training.
+
+    Returns:
+      a mesh with the axes ``run`` and ``item`` and all others that are named.
+
+    Raises:
+      ValueError: where an axis has no device, there are fewer devices than the axes need, or
+        several processes cannot give equally many.
     """
     sizes = {"run": 1, "item": 1} | axes
     needed = math.prod(sizes.values())
@@ -73,7 +80,16 @@ def padded(catalogue: Catalogue, multiple: int) -> Catalogue:
 def split_rows(
     theta: Float[np.ndarray, "I d"], available: Bool[np.ndarray, " I"], mesh: Mesh
 ) -> Catalogue:
-    """A catalogue over the axis ``item``, padded; each device is given its own rows alone."""
+    """Splits a catalogue over the axis ``item``; each device is given its own rows alone.
+
+    Args:
+      theta: item embeddings [I, d].
+      available: [I], true where an item can be chosen.
+      mesh: devices, with an axis ``item``.
+
+    Returns:
+      the catalogue, filled up with absent rows until the axis divides their number.
+    """
     extra = -len(theta) % mesh.shape["item"]
     rows = NamedSharding(mesh, P("item"))
     return Catalogue(
@@ -83,7 +99,16 @@ def split_rows(
 
 
 def place(tree, mesh: Mesh, specs):
-    """Puts every leaf where its PartitionSpec says."""
+    """Puts every leaf where its PartitionSpec says.
+
+    Args:
+      tree: arrays.
+      mesh: the devices that they go to.
+      specs: a PartitionSpec for each leaf, in a tree of the same structure.
+
+    Returns:
+      the tree, its leaves on the mesh.
+    """
     return jax.tree.map(
         lambda spec, x: distributed.put(x, NamedSharding(mesh, spec)),
         specs,
@@ -93,10 +118,20 @@ def place(tree, mesh: Mesh, specs):
 
 
 def by_path(tree, rules: Rules):
-    """A PartitionSpec for every leaf, by the first rule whose expression is found in its path.
+    """Finds a PartitionSpec for every leaf, by the first rule whose expression is in its path.
 
     Paths are ``'a/b/c'``, so one rule serves parameters, their gradients and the optimiser's state.
-    A leaf that no rule names is copied to every device.
+
+    Args:
+      tree: arrays or their shapes.
+      rules: pairs of a regular expression and a PartitionSpec. A leaf that no rule names is copied
+        to every device.
+
+    Returns:
+      the PartitionSpecs, in a tree of the same structure.
+
+    Raises:
+      ValueError: where a rule splits more axes than a leaf has; names the leaf.
     """
 
     def spec(path, leaf):

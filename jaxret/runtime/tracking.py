@@ -28,7 +28,15 @@ class Tracker(Protocol):
         """Values at one step of a loop."""
 
     def curve(self, name: str, steps: Int[np.ndarray, "T"], values: Float[np.ndarray, "T"]) -> None:
-        """A finished series over rounds; the points of `decimate` are kept."""
+        """Records a finished series over rounds.
+
+        Of more than 512 points as many are kept, evenly spaced in log(index + 1).
+
+        Args:
+          name: of the series.
+          steps: the round of each point [T], ascending.
+          values: the value at each point [T].
+        """
 
     def summary(self, values: Metrics) -> None:
         """The run's last word, said once."""

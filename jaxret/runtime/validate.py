@@ -14,6 +14,15 @@ def require(name: str, value, allowed: str, holds) -> None:
     """Raises ValueError unless ``holds(value)``.
 
     Traced values pass: a grid of settings is checked before it enters a program.
+
+    Args:
+      name: of the value, for the message.
+      value: what is checked.
+      allowed: the values that pass, in words, for the message.
+      holds: takes the value and says whether it passes.
+
+    Raises:
+      ValueError: where it does not; names the value and what is allowed.
     """
     if isinstance(value, Tracer):
         return
@@ -134,10 +143,16 @@ def _aligned(shape: tuple[int, ...]) -> np.ndarray:
 def label_rows(
     labels: ArrayLike | Sequence[int] | Sequence[Sequence[int]],
 ) -> Int[np.ndarray, "N L"]:
-    """Reads labels: one a query, several, or lists of different lengths; whole numbers.
+    """Reads labels: one a query, several, or lists of different lengths.
+
+    Args:
+      labels: whole numbers: [N], [N, L], or N lists of them.
 
     Returns:
       [N, L], -1 pads.
+
+    Raises:
+      ValueError: where the labels are no whole numbers.
     """
     try:
         array = np.asarray(labels)
@@ -153,7 +168,16 @@ def label_rows(
 
 
 def require_length(name: str, values: Sized, length: int) -> None:
-    """Raises ValueError unless there are ``length`` values."""
+    """Raises ValueError unless there are ``length`` values.
+
+    Args:
+      name: of the values, for the message.
+      values: what is counted.
+      length: how many there must be.
+
+    Raises:
+      ValueError: where there are more or fewer; names both numbers.
+    """
     require(f"the length of {name}", len(values), str(length), lambda n: n == length)
 
 

@@ -99,6 +99,15 @@ def from_plain(kind: type[C], values: Mapping[str, Any]) -> C:
 
 
 def require_one_of(name: str, value: object, known: Collection[str]) -> None:
-    """Raises ValueError unless ``value`` is in ``known``; the message begins with ``name``."""
+    """Raises ValueError unless ``value`` is in ``known``.
+
+    Args:
+      name: of the setting; the message begins with it.
+      value: what is checked.
+      known: the values that pass.
+
+    Raises:
+      ValueError: where the value is none of them; lists them.
+    """
     if value not in known:
         raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
