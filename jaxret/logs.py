@@ -224,7 +224,18 @@ def shown(
 
 
 def answered(round: int, item: str, propensity: float, reward: float) -> dict[str, Any]:
-    """What a line says of what came back; the propensity is what the learner learnt with."""
+    """Returns what a line says of the answer to a slate.
+
+    Args:
+      round: number of the round in which the slate was shown.
+      item: id of the tool that was used.
+      propensity: the probability that the tool was shown, by which the learner divided; NaN where
+        it is not known.
+      reward: of that tool, in [0, 1].
+
+    Returns:
+      the fields of the line, as JSON can hold them.
+    """
     numbers = {"propensity": _number(propensity), "reward": _number(reward)}
     return {"round": int(round), "item": item, **numbers}
 

@@ -325,7 +325,24 @@ def encoded(
     document: str | Callable[[Document], str] = "full",
     cache: str | Path | None = None,
 ) -> Task:
-    """A data set as a task; the arguments are those of `load_task`."""
+    """Encodes a data set, and returns it as a task.
+
+    Args:
+      dataset: the tools, the queries and their labels.
+      encoder: a name (`jaxret.encoders.ENCODERS`), or one from `load_encoder`. None encodes
+        nothing: the vectors then have width 0.
+      document: the template that makes a text of a tool (`jaxret.data.templates.TEMPLATES`), or a
+        function of one's own.
+      cache: folder of encoded texts; None is ``$JAXRET_CACHE`` or ``~/.cache/jaxret``.
+
+    Returns:
+      the task, with its texts and the data set that it comes from.
+
+    Raises:
+      ValueError: where a query has no label, the same label twice or one outside of the catalogue,
+        or where the encoder or the template is unknown.
+      FileNotFoundError: where the encoder's weights are missing.
+    """
     require_labels(dataset.labels, len(dataset.tool_ids))
     render = template(document) if isinstance(document, str) else document
     documents = tuple(render(one) for one in dataset.documents)

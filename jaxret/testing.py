@@ -158,7 +158,18 @@ def quick_jit(fn):
 
 
 def run(case: Case, form, state, order, seed):
-    """Simulates one seed of a case, from a state, by one form."""
+    """Simulates one seed of a case, from a state, by one form.
+
+    Args:
+      case: the learner, its environment and the queries.
+      form: (learner, state, environment, stream, key) -> (state, trace), such as `scan_rounds`.
+      state: in which the first round starts.
+      order: positions of the queries [T], -1 where the stream has ended.
+      seed: a number, folded into the key of the case.
+
+    Returns:
+      the last state, and the trace [T].
+    """
     stream = jax.tree.map(jnp.asarray, case.stream._replace(order=order))
     key = jax.random.fold_in(case.key, seed)
     return form(case.learner, state, case.environment, stream, key)

@@ -80,7 +80,19 @@ class Searches(Protocol):
     def name(self) -> str: ...
     @property
     def items(self) -> int: ...
-    def search(self, texts: Any, k: int, *, tie_order: Any, progress: bool) -> Lists: ...
+    def search(self, texts: Any, k: int, *, tie_order: Any, progress: bool) -> Lists:
+        """Finds the k best items of every query.
+
+        Args:
+          texts: the N queries, as strings, or as vectors [N, d] where a task has no texts.
+          k: how many items are listed for a query, at most I.
+          tie_order: position of each item among items of equal scores [I].
+          progress: whether to show a bar.
+
+        Returns:
+          the lists [N, k], best first.
+        """
+        ...
 
 
 class Refines(Protocol):
@@ -88,7 +100,18 @@ class Refines(Protocol):
 
     @property
     def name(self) -> str: ...
-    def refine(self, texts: Any, ranking: Any, *, progress: bool) -> Lists: ...
+    def refine(self, texts: Any, ranking: Any, *, progress: bool) -> Lists:
+        """Sorts the candidates that a first stage has found.
+
+        Args:
+          texts: the N queries, as strings, or as vectors [N, d] where a task has no texts.
+          ranking: the candidates of every query [N, k] and their scores.
+          progress: whether to show a bar.
+
+        Returns:
+          the lists [N, k], best first.
+        """
+        ...
 
 
 Ranked: TypeAlias = (

@@ -227,6 +227,10 @@ def evaluate_ranking(
 
     Returns:
       ``accuracy``, and ``recall@k``, ``ndcg@k`` and ``completeness@k`` for each of ``ks``, [N].
+
+    Raises:
+      ValueError: where there are more or fewer lists than rows of labels, or a cut is below 1 or
+        beyond the length of the lists.
     """
     items, labels = jnp.asarray(items), jnp.asarray(labels)
     if len(items) != len(labels):

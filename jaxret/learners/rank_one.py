@@ -90,6 +90,11 @@ class Rule(NamedTuple):
     ) -> Float[Array, "*n d"]:
         """Maps queries by the query map of round t.
 
+        Args:
+          state: of the learner, which holds the parameters of the map.
+          queries: embeddings [..., d].
+          t: number of the round [], from 0; a map may stay the same for several rounds.
+
         Returns:
           [..., d].
         """

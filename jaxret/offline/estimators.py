@@ -43,6 +43,10 @@ Terms = Float[np.ndarray, " T"]
 def inverse_propensity(weight: Terms, reward: Terms) -> Terms:
     """Computes the terms of IPS.
 
+    Args:
+      weight: w, ``pi / p`` of the tool that was used in each round [T], >= 0.
+      reward: y of the tool that was used [T], in [0, 1].
+
     Returns:
       terms [T].
     """
@@ -51,6 +55,10 @@ def inverse_propensity(weight: Terms, reward: Terms) -> Terms:
 
 def self_normalised(weight: Terms, reward: Terms) -> Terms:
     """Computes the terms of SNIPS; they are 0 where all weights are 0.
+
+    Args:
+      weight: w, ``pi / p`` of the tool that was used in each round [T], >= 0.
+      reward: y of the tool that was used [T], in [0, 1].
 
     Returns:
       terms [T].
@@ -62,6 +70,11 @@ def self_normalised(weight: Terms, reward: Terms) -> Terms:
 def clipped(weight: Terms, reward: Terms, most: float) -> Terms:
     """Computes the terms of clipped IPS, whose mean is at most that of IPS.
 
+    Args:
+      weight: w, ``pi / p`` of the tool that was used in each round [T], >= 0.
+      reward: y of the tool that was used [T], in [0, 1].
+      most: M, the largest weight that counts in full; a larger one counts as M.
+
     Returns:
       terms [T].
     """
@@ -71,6 +84,12 @@ def clipped(weight: Terms, reward: Terms, most: float) -> Terms:
 def doubly_robust(weight: Terms, reward: Terms, model: Terms, expected: Terms) -> Terms:
     """Computes the terms of DR.
 
+    Args:
+      weight: w, ``pi / p`` of the tool that was used in each round [T], >= 0.
+      reward: y of the tool that was used [T], in [0, 1].
+      model: m, the reward that the model predicts for the tool that was used [T].
+      expected: e, the model's reward averaged over the tools that pi may show [T].
+
     Returns:
       terms [T].
     """
@@ -79,6 +98,13 @@ def doubly_robust(weight: Terms, reward: Terms, model: Terms, expected: Terms) -
 
 def switch(weight: Terms, reward: Terms, model: Terms, expected: Terms, most: float) -> Terms:
     """Computes the terms of Switch-DR.
+
+    Args:
+      weight: w, ``pi / p`` of the tool that was used in each round [T], >= 0.
+      reward: y of the tool that was used [T], in [0, 1].
+      model: m, the reward that the model predicts for the tool that was used [T].
+      expected: e, the model's reward averaged over the tools that pi may show [T].
+      most: s, the largest weight with which the reward corrects the model.
 
     Returns:
       terms [T].
@@ -91,6 +117,13 @@ def optimistic_shrinkage(
 ) -> Terms:
     """Computes the terms of DR with optimistic shrinkage.
 
+    Args:
+      weight: w, ``pi / p`` of the tool that was used in each round [T], >= 0.
+      reward: y of the tool that was used [T], in [0, 1].
+      model: m, the reward that the model predicts for the tool that was used [T].
+      expected: e, the model's reward averaged over the tools that pi may show [T].
+      scale: l > 0, of the size of a squared weight: a smaller one shrinks large weights more.
+
     Returns:
       terms [T].
     """
@@ -99,6 +132,12 @@ def optimistic_shrinkage(
 
 def tuned_switch(weight: Terms, reward: Terms, model: Terms, expected: Terms) -> Terms:
     """Computes the terms of Switch-DR with the s of the least estimated error.
+
+    Args:
+      weight: w, ``pi / p`` of the tool that was used in each round [T], >= 0.
+      reward: y of the tool that was used [T], in [0, 1].
+      model: m, the reward that the model predicts for the tool that was used [T].
+      expected: e, the model's reward averaged over the tools that pi may show [T].
 
     Returns:
       terms [T].
@@ -110,6 +149,12 @@ def tuned_switch(weight: Terms, reward: Terms, model: Terms, expected: Terms) ->
 
 def tuned_shrinkage(weight: Terms, reward: Terms, model: Terms, expected: Terms) -> Terms:
     """Computes the terms of DRos with the l of the least estimated error.
+
+    Args:
+      weight: w, ``pi / p`` of the tool that was used in each round [T], >= 0.
+      reward: y of the tool that was used [T], in [0, 1].
+      model: m, the reward that the model predicts for the tool that was used [T].
+      expected: e, the model's reward averaged over the tools that pi may show [T].
 
     Returns:
       terms [T].
@@ -133,6 +178,10 @@ def _least_error(lines: list[Terms], left_out: list[float]) -> Terms:
 
 def marginalised(group_weight: Terms, reward: Terms) -> Terms:
     """Computes the terms of MIPS.
+
+    Args:
+      group_weight: w_g, ``pi / p`` of the group of the tool that was used [T], >= 0.
+      reward: y of the tool that was used [T], in [0, 1].
 
     Returns:
       terms [T].

@@ -65,7 +65,16 @@ class Program(NamedTuple):
     devices: int | None = None
 
     def learner(self, numbers: Any, world: Environment, key: PRNGKey) -> Learner:
-        """Returns the learner with the interventions of an environment."""
+        """Returns the learner with the interventions of an environment.
+
+        Args:
+          numbers: of one setting [n], as the family takes them.
+          world: the environment, with its arrays.
+          key: of the whole run, from which interventions draw.
+
+        Returns:
+          the learner of the setting, as it is where nothing intervenes.
+        """
         return with_interventions(self.family(*numbers), world, key, labels=self.labels)
 
 

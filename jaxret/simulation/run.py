@@ -183,6 +183,12 @@ def plot(runs: Sequence[Run], curve: str = "success", *, window: int | None = No
       runs: one or more.
       curve: one of `CURVES`.
       window: rounds of the running mean; None: a twentieth of the shortest stream.
+
+    Returns:
+      the figure.
+
+    Raises:
+      ValueError: where there is no run, the curve is unknown, or the window is below 1.
     """
     import matplotlib
 

@@ -145,6 +145,11 @@ def run_streams(
 
     Returns:
       the last states, and the trace [S, T], NaN (items: -1) where a stream has ended.
+
+    Raises:
+      ValueError: where ``after`` has other seeds or comes with ``resume``, or where the folder
+        holds another simulation.
+      Interrupted: where a signal came and the state is saved in ``resume``; it is a SystemExit.
     """
     folder, first = None, None if after is None else after.states
     if after is not None and after.seeds != simulation.seeds:

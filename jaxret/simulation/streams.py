@@ -33,18 +33,21 @@ def exposures(n: int, times: int, seed: int) -> Int[np.ndarray, " T"]:
 
 
 def hops(task: Int[np.ndarray, " N"], times: int, seed: int) -> Int[np.ndarray, " T"]:
-    """Tasks in random order, the sub-queries of each one after the other   (Algorithm 4).
+    """Orders tasks at random, the sub-queries of each one after the other   (Algorithm 4).
 
     Algorithm 4 is Algorithm 1 on this stream: an update after every hop. Only the accounting
     is by task (`by_task`).
 
     Args:
-      task: the task of each sub-query; equal numbers stand together, in order of the hops.
+      task: the task of each sub-query [N]; equal numbers stand together, in order of the hops.
       times: E, how often each task comes, >= 1; shuffled anew each time.
       seed: of the shuffles.
 
     Returns:
       positions [E N].
+
+    Raises:
+      ValueError: where the sub-queries of a task do not stand together, or ``times`` is below 1.
     """
     require("times", times, ">= 1", lambda x: x >= 1)
     task = np.asarray(task)

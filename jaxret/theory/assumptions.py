@@ -141,13 +141,31 @@ def bias_product(run: Evidence) -> Float[np.ndarray, "S T"]:
 
 
 def at_most(name: str, measured: float, limit: float) -> Assumption:
-    """Assumes ``measured <= limit`` up to rounding."""
+    """Assumes ``measured <= limit`` up to rounding.
+
+    Args:
+      name: what is measured, for tables.
+      measured: the number that the run has; NaN fails.
+      limit: the largest number that is allowed, exceeded by at most a millionth of itself.
+
+    Returns:
+      the assumption, which holds where the number is small enough.
+    """
     holds = bool(measured <= limit + 1e-6 * abs(limit))
     return Assumption(name, holds, float(measured), f"<= {limit:.4g}")
 
 
 def at_least(name: str, measured: float, limit: float) -> Assumption:
-    """Assumes ``measured >= limit`` up to rounding."""
+    """Assumes ``measured >= limit`` up to rounding.
+
+    Args:
+      name: what is measured, for tables.
+      measured: the number that the run has; NaN fails.
+      limit: the smallest number that is allowed, missed by at most a millionth of itself.
+
+    Returns:
+      the assumption, which holds where the number is large enough.
+    """
     holds = bool(measured >= limit - 1e-6 * abs(limit))
     return Assumption(name, holds, float(measured), f">= {limit:.4g}")
 
@@ -200,7 +218,16 @@ def drawn_from_model(run: Evidence) -> Assumption:
 
 
 def estimator_mean(run: Evidence, *, noise_rate: float, bias: float) -> Assumption:
-    """Assumes ``E[c] = p - 1[i*] + bias (2 1[i*] - 1)`` with label noise; on the probe."""
+    """Assumes ``E[c] = p - 1[i*] + bias (2 1[i*] - 1)`` with label noise; measured on the probe.
+
+    Args:
+      run: the runs, of which the estimator of the rule is read.
+      noise_rate: rho, the probability that a bit is wrong, in [0, 0.5].
+      bias: of each coefficient, away from the right item; 0 for an unbiased estimator.
+
+    Returns:
+      the assumption, whose number is the largest error of a coefficient.
+    """
     name = "mean of the estimator: off by"
     estimator = run.rule.estimator
     if not estimator.unbiased:
@@ -213,7 +240,17 @@ def estimator_mean(run: Evidence, *, noise_rate: float, bias: float) -> Assumpti
 
 
 def estimator_second_moment(run: Evidence, *, noise_rate: float, allowed: Callable) -> Assumption:
-    """Assumes ``E ||c||^2 <= allowed(p_{i*}, sum_i 1 / p_i)``; measured on the probe."""
+    """Assumes ``E ||c||^2 <= allowed(p_{i*}, sum_i 1 / p_i)``; measured on the probe.
+
+    Args:
+      run: the runs, of which the estimator of the rule is read.
+      noise_rate: rho, the probability that a bit is wrong, in [0, 0.5].
+      allowed: (p of the right item, sum of 1 / p over the items) -> the largest second moment that
+        the proof allows.
+
+    Returns:
+      the assumption, whose number is the largest second moment over the allowed one.
+    """
     ratio = max(
         second / allowed(p[target], (1.0 / p).sum())
         for p, target, _, second in _probed(run, noise_rate)

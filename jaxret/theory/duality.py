@@ -81,7 +81,17 @@ def dual(run: Run, tau: float, seen: tuple[Any, Any] | None = None) -> Dual:
 
 
 def watch(run: Run) -> Watch:
-    """Sums residuals with queries that are not divided by tau; returns entropy and loss a round."""
+    """Makes the quantity that a replay sums for `dual`, with queries not divided by tau.
+
+    Args:
+      run: of a learner with a softmax.
+
+    Returns:
+      the quantity: it accumulates residuals [I, d], and has an entropy and a loss for each round.
+
+    Raises:
+      ValueError: where the learner has no softmax.
+    """
     logits = run.learner.logits
     if logits is None:
         raise ValueError(f"{run.name} has no softmax: so it has no loss, regret or bounds")

@@ -79,7 +79,16 @@ def policy(learner: Learner) -> Policy:
 
 
 def begin(learner: Learner, state: State, rounds: Rounds) -> tuple[Still, Moving]:
-    """Computes the products of every expert with the queries; nothing is pending."""
+    """Computes the products of every expert with the queries; nothing is pending.
+
+    Args:
+      learner: the mixture.
+      state: before the block; ``theta`` holds the documents, ``extra`` the rows of the experts.
+      rounds: of the block, fields [B].
+
+    Returns:
+      what is constant within the block, and what changes in it as it is before the first round.
+    """
 
     def one(expert, rows, vectors):
         return rank_one.begin(expert, expert_state(state, rows), rounds._replace(vectors=vectors))
@@ -95,7 +104,18 @@ def begin(learner: Learner, state: State, rounds: Rounds) -> tuple[Still, Moving
 def open(
     learner: Learner, still: Still, moving: Moving, first: Int[Array, ""], tile: int
 ) -> tuple[Lines, Moving]:
-    """Returns the lines of the tile whose first round is ``first``, of every expert."""
+    """Reads the lines of a tile, of every expert and of the documents.
+
+    Args:
+      learner: the mixture.
+      still: what is constant within the block.
+      moving: what has changed in the block before the tile.
+      first: position of the tile's first round in the block [].
+      tile: b, rounds of the tile.
+
+    Returns:
+      the lines of the tile, and what changes in it, with nothing pending.
+    """
 
     def one(expert, still, moving):
         return rank_one.open(expert, still, moving, first, tile)
@@ -109,6 +129,13 @@ def logits(
     learner: Learner, moving: Moving, lines: Lines, turn: Turn, axis: Axis
 ) -> tuple[Float[Array, " I"], Any]:
     """Computes the logarithms of the mixed probabilities.
+
+    Args:
+      learner: the mixture.
+      moving: what has changed in the tile before the round: weights, calibration and experts.
+      lines: of the tile.
+      turn: the round.
+      axis: the mesh axis of the items, inside shard_map; else None.
 
     Returns:
       logits [I], and what `learn` needs of every expert.
@@ -143,7 +170,21 @@ def learn(
     feedback: Feedback,
     axis: Axis,
 ) -> Moving:
-    """Updates weights and calibration; every expert learns from the reward of the item shown."""
+    """Updates weights and calibration; every expert learns from the reward of the item shown.
+
+    Args:
+      learner: the mixture.
+      moving: what has changed in the tile before the round: weights, calibration and experts.
+      lines: of the tile.
+      turn: the round.
+      computed: the second part of what `logits` has returned for the round.
+      choice: the item that was used, and its propensity under the mixture.
+      feedback: the reward, and whether it was observed.
+      axis: the mesh axis of the items, inside shard_map; else None.
+
+    Returns:
+      what has changed in the tile after the round; without feedback, nothing more.
+    """
     predicted, of_experts = computed
 
     def one(expert, moving, lines, computed):
@@ -158,7 +199,17 @@ def learn(
 
 
 def close(learner: Learner, moving: Moving, fresh: Moving, first: Int[Array, ""]) -> Moving:
-    """Adds what is pending of a tile to that of the block, for every expert."""
+    """Adds what is pending of a tile to what is pending of the block, for every expert.
+
+    Args:
+      learner: the mixture.
+      moving: of the block, as it was before the tile.
+      fresh: of the tile, after its last round.
+      first: position of the tile's first round in the block [].
+
+    Returns:
+      what has changed in the block after the tile.
+    """
 
     def one(expert, moving, fresh):
         return rank_one.close(expert, moving, fresh, first)
@@ -170,7 +221,19 @@ def close(learner: Learner, moving: Moving, fresh: Moving, first: Int[Array, ""]
 def end(
     learner: Learner, state: State, still: Still, moving: Moving, rounds: Rounds, axis: Axis
 ) -> State:
-    """Returns the state after a block; ``theta`` holds the documents and does not change."""
+    """Returns the state after a block; ``theta`` holds the documents and does not change.
+
+    Args:
+      learner: the mixture.
+      state: before the block.
+      still: what is constant within the block.
+      moving: what has changed in the block after its last tile.
+      rounds: of the block, fields [B].
+      axis: the mesh axis of the items, inside shard_map; else None.
+
+    Returns:
+      the state, with the weights, calibration and rows of the experts and ``t`` after the block.
+    """
 
     def one(expert, rows, still, moving):
         new = rank_one.end(expert, expert_state(state, rows), still, moving, rounds, axis)

@@ -169,7 +169,16 @@ def policy(learner: Learner) -> Policy:
 
 
 def begin(learner: Learner, state: State, rounds: Rounds) -> tuple[Still, Moving]:
-    """Computes S and the Gram matrix of a block; nothing is pending."""
+    """Computes S and the Gram matrix of a block; nothing is pending.
+
+    Args:
+      learner: a rank-one one, with experience replay or without.
+      state: before the block.
+      rounds: of the block, fields [B].
+
+    Returns:
+      what is constant within the block, and what changes in it as it is before the first round.
+    """
     rule, replay = parts(learner)
     own, past, count = state.extra if replay else (state.extra, *_NOTHING)
     maps, memory = own or _NOTHING
@@ -198,7 +207,18 @@ def begin(learner: Learner, state: State, rounds: Rounds) -> tuple[Still, Moving
 def open(
     learner: Learner, still: Still, moving: Moving, first: Int[Array, ""], tile: int
 ) -> tuple[Lines, Moving]:
-    """Returns the lines of the tile whose first round is ``first``; nothing of it is pending."""
+    """Reads the lines of a tile, less what is pending of earlier tiles.
+
+    Args:
+      learner: a rank-one one, with experience replay or without.
+      still: what is constant within the block.
+      moving: what has changed in the block before the tile.
+      first: position of the tile's first round in the block [].
+      tile: b, rounds of the tile.
+
+    Returns:
+      the lines of the tile, and what changes in it, with nothing pending.
+    """
     m = _lines_a_round(learner)
     start, length = first * m, tile * m
     gram = lax.dynamic_slice_in_dim(still.gram, start, length)  # [bm, Bm]
@@ -215,6 +235,13 @@ def logits(
     learner: Learner, moving: Moving, lines: Lines, turn: Turn, axis: Axis
 ) -> tuple[Float[Array, " I"], Any]:
     """Computes the logits of a round, minus infinity where an item is absent.
+
+    Args:
+      learner: a rank-one one, with experience replay or without.
+      moving: what has changed in the tile before the round.
+      lines: of the tile.
+      turn: the round.
+      axis: the mesh axis of the items; not needed, since a logit is computed where its row is.
 
     Returns:
       logits [I], and what `learn` needs of them.
@@ -237,7 +264,21 @@ def learn(
     feedback: Feedback,
     axis: Axis,
 ) -> Moving:
-    """Adds the step of a round to what is pending; nothing without feedback."""
+    """Adds the step of a round to what is pending; nothing without feedback.
+
+    Args:
+      learner: a rank-one one, with experience replay or without.
+      moving: what has changed in the tile before the round.
+      lines: of the tile.
+      turn: the round.
+      computed: the second part of what `logits` has returned for the round.
+      choice: the item that was used, and its propensity.
+      feedback: the reward and whether it was observed; labels for an oracle alone.
+      axis: the mesh axis of the items, inside shard_map; else None.
+
+    Returns:
+      what has changed in the tile after the round, replayed rounds included.
+    """
     rule, replay = parts(learner)
     (z, plain), own = computed, _of_round(learner, lines, turn)
     moves = turn.real if feedback.observed is True else turn.real & feedback.observed
@@ -258,7 +299,17 @@ def learn(
 
 
 def close(learner: Learner, moving: Moving, fresh: Moving, first: Int[Array, ""]) -> Moving:
-    """Adds what is pending of the tile whose first round is ``first`` to that of the block."""
+    """Adds what is pending of a tile to what is pending of the block.
+
+    Args:
+      learner: a rank-one one, with experience replay or without.
+      moving: of the block, as it was before the tile.
+      fresh: of the tile, after its last round.
+      first: position of the tile's first round in the block [].
+
+    Returns:
+      what has changed in the block after the tile.
+    """
     start = first * _lines_a_round(learner)
 
     def put(whole, part):
@@ -271,7 +322,19 @@ def close(learner: Learner, moving: Moving, fresh: Moving, first: Int[Array, ""]
 def end(
     learner: Learner, state: State, still: Still, moving: Moving, rounds: Rounds, axis: Axis
 ) -> State:
-    """Returns the state after a block."""
+    """Returns the state after a block.
+
+    Args:
+      learner: a rank-one one, with experience replay or without.
+      state: before the block.
+      still: what is constant within the block.
+      moving: what has changed in the block after its last tile.
+      rounds: of the block, fields [B].
+      axis: the mesh axis of the items, inside shard_map; else None.
+
+    Returns:
+      the state, with the rows [I, d] after all that was pending and ``t`` after the block.
+    """
     rule, replay = parts(learner)
     own, past, count = state.extra if replay else (state.extra, *_NOTHING)
     (maps, _), m = own or _NOTHING, _lines_a_round(learner)

@@ -1,0 +1,163 @@
+"""That docstrings name every argument of a function with three or more, and what it raises.
+
+The source is read and not imported. A method of a base class or a Protocol may be documented there
+alone: methods of the same name and arguments are then exempt.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import jaxret
+
+FEW = 3  # arguments from which on each one is named
+
+
+def public_functions(tree: ast.Module) -> Iterator[tuple[ast.FunctionDef, bool]]:
+    """Top-level functions, and methods of public classes; whether each is a method."""
+
+    def inside(node, method):
+        for one in node.body:
+            public = isinstance(one, ast.ClassDef | ast.FunctionDef) and one.name[0] != "_"
+            if public and isinstance(one, ast.ClassDef):
+                yield from inside(one, True)
+            elif public and not is_overload(one):
+                yield one, method
+
+    return inside(tree, False)
+
+
+def is_overload(function: ast.FunctionDef) -> bool:
+    return any(ast.unparse(one).endswith("overload") for one in function.decorator_list)
+
+
+def arguments(function: ast.FunctionDef) -> list[str]:
+    given = function.args
+    names = [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    names += [one.arg for one in (given.vararg, given.kwarg) if one is not None]
+    return [name for name in names if name not in ("self", "cls")]
+
+
+def unnamed(function: ast.FunctionDef) -> list[str]:
+    """Arguments that ``Args:`` does not name, of a function that has three or more."""
+    names = arguments(function)
+    block = section(function, "Args")
+    said = re.findall(r"^  \*{0,2}(\w+): *\S", block, re.MULTILINE)
+    return [name for name in names if name not in said] if len(names) >= FEW else []
+
+
+def raises_silently(function: ast.FunctionDef) -> bool:
+    """Whether a function raises an error of its own and no ``Raises:`` tells which."""
+    raises = any(isinstance(one, ast.Raise) and one.exc for one in ast.walk(function))
+    said = section(function, "Raises") or re.search(r"\b[Rr]aises [A-Z]\w+", docstring(function))
+    return raises and not said
+
+
+def section(function: ast.FunctionDef, title: str) -> str:
+    """The indented lines below a title."""
+    found = re.search(rf"^{title}:\n((?:  .*\n|\n)+)", docstring(function) + "\n", re.MULTILINE)
+    return found[1] if found else ""
+
+
+def docstring(function: ast.FunctionDef) -> str:
+    return ast.get_docstring(function) or ""
+
+
+def problems(sources: dict[str, str]) -> list[str]:
+    """What docstrings lack, for the text of each module."""
+    found = [
+        (module, function, method)
+        for module, text in sources.items()
+        for function, method in public_functions(ast.parse(text))
+    ]
+    methods = [function for _, function, method in found if method]
+    lacking = []
+    for module, function, method in found:
+        same = [one for one in methods if method and one.name == function.name]
+        missing, silent = unnamed(function), raises_silently(function)
+        where = f"{module}: {function.name}"
+        if missing and not any(documents(one, function) for one in same):
+            lacking.append(f"{where} does not name {', '.join(missing)}")
+        if silent and not any(section(one, "Raises") for one in same):
+            lacking.append(f"{where} does not tell what it raises")
+    return lacking
+
+
+def documents(base: ast.FunctionDef, own: ast.FunctionDef) -> bool:
+    """Whether the docstring of a method is complete, and names the arguments of another one."""
+    complete = len(arguments(base)) >= FEW and not unnamed(base)
+    return complete and set(arguments(own)) <= set(arguments(base))
+
+
+BAD = '''
+def bare(a, b, c): ...
+
+def partly(a, b, *, c, **options):
+    """Adds numbers.
+
+    Args:
+      a: a number.
+      c: another.
+    """
+
+def stops(a):
+    """Stops."""
+    if a:
+        raise ValueError(a)
+
+def told(a, b, *c):
+    """Adds numbers.
+
+    Args:
+      a: a number.
+      b: another.
+      *c: more of them.
+
+    Raises:
+      ValueError: where there is none.
+    """
+    raise ValueError
+
+def _private(a, b, c):
+    raise ValueError
+
+def few(a, b): ...
+
+class Base:
+    def push(self, a, b, c):
+        """Pushes.
+
+        Args:
+          a: a number.
+          b: another.
+          c: a third.
+        """
+
+class Own:
+    def push(self, a, b, c): ...
+    def pull(self, a, b, c): ...
+
+class Other:
+    def push(self, a, b, d): ...
+'''
+
+
+def test_a_docstring_that_lacks_arguments_or_errors_is_noticed():
+    assert problems({"bad": BAD}) == [
+        "bad: bare does not name a, b, c",
+        "bad: partly does not name b, options",
+        "bad: stops does not tell what it raises",
+        "bad: pull does not name a, b, c",
+        "bad: push does not name a, b, d",
+    ]
+
+
+def test_docstrings_name_arguments_and_errors():
+    root = Path(jaxret.__file__).parent
+    sources = {
+        str(path.relative_to(root)): path.read_text(encoding="utf-8")
+        for path in sorted(root.rglob("*.py"))
+    }
+    assert len(sources) > 100
+    assert problems(sources) == []
