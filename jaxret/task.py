@@ -58,6 +58,12 @@ def tie_order(tool_ids: Sequence[str]) -> Int[np.ndarray, "I"]:
     return place
 
 
+def _in_order_of_appearance(values: np.ndarray) -> Int[np.ndarray, " N"]:
+    """Numbers the different values (or rows) from 0, as a data set's questions are numbered."""
+    _, first, number = np.unique(values, axis=0, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[number.reshape(-1)].astype(np.int32)
+
+
 class Parts(NamedTuple):
     """Parts of a task's queries, as masks with one row per seed; no question is in two parts.
 
@@ -139,12 +145,8 @@ class Task:
         ids = tuple(map(str, range(len(theta)) if ids is None else ids))
         require_length("ids", ids, len(theta))
         require_different("ids", ids)
-        if groups is None:
-            groups = np.unique(queries, axis=0, return_inverse=True)[1].reshape(-1)
-        groups = np.asarray(groups)
+        groups = queries if groups is None else np.asarray(groups)
         require_length("groups", groups, len(queries))
-        if not np.issubdtype(groups.dtype, np.integer):  # names of questions
-            groups = np.unique(groups, return_inverse=True)[1]
         if available is not None:
             available = np.asarray(available, bool)
             require_length("available", available, len(theta))
@@ -155,7 +157,7 @@ class Task:
             theta=theta,
             queries=queries,
             labels=labels.astype(np.int32),
-            groups=groups.astype(np.int32),
+            groups=_in_order_of_appearance(groups),
             query_ids=tuple(map(str, range(len(queries)))),
             available=available,
         )

@@ -76,6 +76,22 @@ def test_repeated_queries_are_counted_and_stay_on_one_side():
 def test_questions_that_are_named_stay_together(groups):
     task = jr.Task.from_arrays(EYE, EYE, [0, 1, 2], groups=groups)
     assert task.groups[0] == task.groups[1] != task.groups[2]
+
+
+def test_vectors_of_ones_own_part_as_the_data_set_that_they_come_from():
+    """Questions are numbered in order of appearance, by vector as by text or by name."""
+    source = jr.load_task("deskbank", encoder=None)
+    vectors = np.random.default_rng(0).normal(size=(len(source), 3))
+    vectors = vectors[source.groups]  # those of a question are one vector
+    theta, labels = np.zeros((len(source.ids), 3)), source.labels
+    for groups in (None, source.groups, [f"question {-group}" for group in source.groups.tolist()]):
+        task = jr.Task.from_arrays(theta, vectors, labels, groups=groups)
+        for mine, whole in zip(task.split((0.8, 0.2)), source.split((0.8, 0.2)), strict=True):
+            np.testing.assert_array_equal(np.asarray(mine.query_ids, int), rows_of(whole, source))
+
+
+def rows_of(part, whole):
+    return [whole.query_ids.index(name) for name in part.query_ids]
     parts = task.split((0.6, 0.4), seed=3)
     assert sorted(map(len, parts)) == [1, 2]
 
