@@ -63,7 +63,8 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
                 found = stages[name](asked)
                 path = run.directory / "rankings" / name / f"{asked.name}.run"
                 runs.save_run(path, found, world.ids(rows), world.tool_ids, tag=name)
-                of_tasks[task] = toolret.measured(found, world.labels[rows], world.tie_order, cfg.k)
+                labels, order = world.labels[rows], world.trec_order
+                of_tasks[task] = toolret.measured(found, labels, order, cfg.k)
                 done += 1
                 run.pause(done)
             means = toolret.averages(of_tasks, world.benchmark.tasks)

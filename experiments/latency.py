@@ -73,7 +73,6 @@ def measure(bench: Bench, names: Sequence[str]) -> dict[str, np.ndarray]:
     def compute():
         served = copy.copy(bench)
         served.cache = None
-        served.tie_order = None  # every search would lay the catalogue out anew for it
         forms = {name: answer(served, name, cfg.seed, max(cfg.cuts)) for name in names}
         return in_turn(forms, bench.texts(rows), cfg.seed)
 

@@ -50,7 +50,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     assert task.dataset is not None
     assert task.texts is not None
     retriever = inner_product("first stage", task.theta)
-    first = search(retriever, task.queries, cfg.candidates, tie_order=task.tie_order).items
+    first = search(retriever, task.queries, cfg.candidates).items
     read = template(cfg.passage)
     passages = [read(document) for document in task.dataset.documents]
     began = time.perf_counter()

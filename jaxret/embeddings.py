@@ -23,7 +23,6 @@ from jaxtyping import Bool, Float, Int
 
 from jaxret.runtime import distributed
 from jaxret.runtime.validate import require
-from jaxret.task import tie_order
 
 _FILE = "embeddings"
 
@@ -72,7 +71,7 @@ class Embeddings:
         return scores if self.available is None else np.where(self.available, scores, -np.inf)
 
     def rank(self, queries: Float[ArrayLike, "N d"], k: int = 10) -> Int[np.ndarray, "N k"]:
-        """Ranks the available tools and returns the first k; ties are ordered as trec_eval does.
+        """Ranks the available tools; of equal scores the earlier row ranks first.
 
         Args:
           queries: [N, d], before the map.
@@ -86,8 +85,7 @@ class Embeddings:
         """
         there = len(self.ids) if self.available is None else int(self.available.sum())
         require("k", k, f"in 1 .. {there}, the tools that are there", lambda k: 1 <= k <= there)
-        place = tie_order(self.ids)
-        return np.stack([np.lexsort((place, -row))[:k] for row in self.scores(queries)])
+        return np.argsort(-self.scores(queries), axis=1, kind="stable")[:, :k]
 
     def faiss(self) -> Any:
         """Builds a FAISS index of inner products over the available tools.

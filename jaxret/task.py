@@ -10,7 +10,6 @@ part of a task shares the catalogue with the whole.
 Letters: I items (tools), d width, N queries, L labels a query (padded with -1).
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -36,26 +35,6 @@ from jaxret.runtime.validate import (
     require_length,
     require_task,
 )
-
-
-def tie_order(tool_ids: Sequence[str]) -> Int[np.ndarray, "I"]:
-    """Ranks tools of equal scores as trec_eval does: by descending id (bytes of the UTF-8 string).
-
-    Args:
-      tool_ids: I ids, all different.
-
-    Returns:
-      the position of each tool among tools of equal scores [I], 0 first.
-
-    Raises:
-      ValueError: if an id occurs twice, because the order of the two is then undefined.
-    """
-    if twice := [name for name, count in Counter(tool_ids).items() if count > 1]:
-        raise ValueError(f"tool ids must differ, but {twice[:5]} occur more than once")
-    descending = sorted(range(len(tool_ids)), key=lambda i: tool_ids[i].encode(), reverse=True)
-    place = np.empty(len(tool_ids), np.int32)
-    place[descending] = np.arange(len(tool_ids))
-    return place
 
 
 def _in_order_of_appearance(values: np.ndarray) -> Int[np.ndarray, " N"]:
@@ -168,15 +147,6 @@ class Task:
         if self.texts is not None:
             return len(self.texts) - len(set(self.texts))
         return len(self.queries) - len(np.unique(self.queries, axis=0))
-
-    @cached_property
-    def tie_order(self) -> Int[np.ndarray, " I"]:
-        """The order in which tools with equal scores are ranked, as trec_eval has it.
-
-        Returns:
-          [I].
-        """
-        return tie_order(self.ids)
 
     def select(self, rows: ArrayLike | Sequence[int] | Sequence[bool]) -> Self:
         """Keeps some queries and the whole catalogue.

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import jaxret as jr
-from jaxret.task import tie_order
 from tests import tiny
 
 EYE = np.eye(3)
@@ -185,8 +184,3 @@ def test_other_rows_start_the_same_task(task):
     ):
         with pytest.raises(ValueError, match=message):
             task.with_theta(wrong)
-
-
-def test_tool_ids_must_differ():
-    with pytest.raises(ValueError, match=r"\['b'\] occur more than once"):
-        tie_order(["a", "b", "b"])

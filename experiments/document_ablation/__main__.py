@@ -174,8 +174,8 @@ def ranked(
             retriever, queries = bm25(texts(cfg, task, kept)), list(task.texts or ())
         else:
             retriever, queries = inner_product(name, vectors(cfg, task, kept)), task.queries
-        cuts, order = list(cfg.cuts), task.tie_order
-        found = search(retriever, queries, max(cuts), tie_order=order, progress=False)
+        cuts = list(cfg.cuts)
+        found = search(retriever, queries, max(cuts), progress=False)
         return metrics.evaluate_ranking(found.items, task.labels, cuts)
 
     print(f"{method}, {name}: {', '.join(kept) or 'no field'}", flush=True)

@@ -226,7 +226,7 @@ def first_items(run: jr.Run, part: Bool[np.ndarray, " N"], k: int) -> Int[np.nda
         state = run.state(seed)
         vectors = np.asarray(map_queries(run.learner_of(seed), state, queries))
         retriever = inner_product("final embeddings", state.theta)
-        ranking = search(retriever, vectors, k, tie_order=run.task.tie_order, progress=False)
+        ranking = search(retriever, vectors, k, progress=False)
         lists.append(ranking.items)
     return np.stack(lists)
 

@@ -41,7 +41,6 @@ class Bench:
         self.recipes: dict[str, dict[str, Any]] = plain(cfg.recipes)
         self.kept = min(KEPT, len(self.task.ids))
         self.cache: Path | None = cache_folder(cfg)
-        self.tie_order: Int[np.ndarray, " I"] | None = self.task.tie_order
 
     @cached_property
     def tasks(self) -> Split:
@@ -90,4 +89,4 @@ class Bench:
           part: train, validation or test.
         """
         texts = self.texts(getattr(self.parts, part))
-        return search(retriever, texts, self.kept, tie_order=self.tie_order)
+        return search(retriever, texts, self.kept)

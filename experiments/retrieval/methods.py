@@ -172,7 +172,7 @@ def second_stage(bench: Bench, name: str, seed: int, read: Read | None = None) -
         name=name,
     )
     print(f"{name}: {found.steps} steps")
-    return replace(found, read=read or first.read, tie_order=bench.tie_order)
+    return replace(found, read=read or first.read)
 
 
 def seeds(bench: Bench, name: str) -> range:

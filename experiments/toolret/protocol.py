@@ -17,10 +17,9 @@ from experiments.common.run_directory import RunDirectory
 from jaxret.data.toolret import CATEGORIES, Benchmark
 from jaxret.encoders import ENCODERS
 from jaxret.evaluation import metrics
-from jaxret.retrieval.ranking import Ranking, in_trec_order
+from jaxret.retrieval.ranking import Ranking, in_trec_order, trec_order
 from jaxret.retrieval.retriever import Retriever, Texts, search
 from jaxret.runtime import sharding
-from jaxret.task import tie_order
 
 SETTINGS = ("with", "without")  # instruction
 POOLS = ("all", "category")
@@ -49,7 +48,7 @@ class World:
         self.models: dict[str, dict[str, Any]] = plain(cfg.models)
         self.documents = [str(text) for text in benchmark.dataset.documents]
         self.tool_ids, self.labels = benchmark.dataset.tool_ids, benchmark.dataset.labels
-        self.tie_order = tie_order(self.tool_ids)
+        self.trec_order = trec_order(self.tool_ids)
         self.cache: Path | None = cache_folder(cfg)
         split = np.asarray(benchmark.dataset.split)
         self.rows = {task: self._drawn(np.flatnonzero(split == task)) for task in benchmark.tasks}
@@ -84,11 +83,11 @@ class World:
         return None if self.cfg.pool == "all" else self.benchmark.tasks[task]
 
     def members(self, pool: str | None) -> Int[np.ndarray, " P"]:
-        """The tools of a pool, as rows of the catalogue."""
+        """The tools of a pool, as rows of the catalogue, in the order of trec_eval's ties."""
         found = np.flatnonzero([pool in (None, own) for own in self.benchmark.pools])
         if not len(found):
             raise ValueError(f"there are no tools of category {pool!r}: search pool=all")
-        return found
+        return found[np.argsort(self.trec_order[found])]
 
     def search(self, retriever: Retriever, texts: Texts, pool: str | None) -> Ranking:
         """The best tools of a pool, as rows of the whole catalogue."""
@@ -97,7 +96,6 @@ class World:
             retriever,
             texts,
             min(cfg.depth, len(members)),
-            tie_order=np.argsort(np.argsort(self.tie_order[members])),
             mesh=sharding.make_mesh(item=cfg.devices) if cfg.devices > 1 else None,
             chunk=cfg.chunk,
             progress=False,
@@ -106,10 +104,10 @@ class World:
 
 
 def measured(
-    ranking: Ranking, labels: Int[np.ndarray, "M L"], tie_order: Int[np.ndarray, " I"], k: int
+    ranking: Ranking, labels: Int[np.ndarray, "M L"], order: Int[np.ndarray, " I"], k: int
 ) -> dict[str, Float[np.ndarray, " M"]]:
     """nDCG, recall and completeness at k of every query, the lists read as trec_eval reads them."""
-    items = in_trec_order(ranking, tie_order).items
+    items = in_trec_order(ranking, order).items
     items = np.pad(items, ((0, 0), (0, max(0, k - items.shape[1]))), constant_values=-1)
     values = metrics.evaluate_ranking(items, labels, [k])
     return {name: np.asarray(values[name], np.float64) for name in measures(k)}

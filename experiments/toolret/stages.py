@@ -97,7 +97,7 @@ def _run(world: World, name: str) -> Stage:
 
     def rank(asked):
         path, ids = folder / f"{asked.name}.run", world.ids(asked.rows)
-        found = in_trec_order(runs.load_run(path, ids, world.tool_ids), world.tie_order)
+        found = in_trec_order(runs.load_run(path, ids, world.tool_ids), world.trec_order)
         return Ranking(*(part[:, : world.cfg.depth] for part in found))
 
     return rank
@@ -114,7 +114,7 @@ def _reranked(load: Callable[[World, str], Reranker]) -> Callable[[World, str], 
         def rank(asked):
             texts = world.texts(name, asked.setting, asked.rows)
             found = refine(reranker(), texts, first(asked), chunk=settings["chunk"], progress=False)
-            return in_trec_order(found, world.tie_order)
+            return in_trec_order(found, world.trec_order)
 
         return rank
 

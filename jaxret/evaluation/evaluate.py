@@ -80,13 +80,12 @@ class Searches(Protocol):
     def name(self) -> str: ...
     @property
     def items(self) -> int: ...
-    def search(self, texts: Any, k: int, *, tie_order: Any, progress: bool) -> Lists:
+    def search(self, texts: Any, k: int, *, progress: bool) -> Lists:
         """Finds the k best items of every query.
 
         Args:
           texts: the N queries, as strings, or as vectors [N, d] where a task has no texts.
           k: how many items are listed for a query, at most I.
-          tie_order: position of each item among items of equal scores [I].
           progress: whether to show a bar.
 
         Returns:
@@ -284,7 +283,7 @@ def _of_run(run: Any, task: Task, masks: Bool[np.ndarray, "S N"] | None) -> Call
     else:
         raise ValueError(f"part has {len(masks)} rows, and the run has {seeds} seeds")
     numbers = jnp.asarray(run.numbers, jnp.float32)
-    arrays = (run.states, numbers, rows, task.queries, task.labels, task.tie_order)
+    arrays = (run.states, numbers, rows, task.queries, task.labels)
     mesh = _mesh_of(run.states.theta)
 
     def of_cut(k):
@@ -307,7 +306,7 @@ def _of_embeddings(found: Embeddings, task: Task) -> Callable:
 def _of_rows(theta, queries, task: Task, available) -> Callable:
     """Metrics [1, N] of rows."""
     _require_shape(theta.shape, task)
-    arrays = (jnp.asarray(theta), jnp.asarray(queries), task.labels, task.tie_order, available)
+    arrays = (jnp.asarray(theta), jnp.asarray(queries), task.labels, available)
     return partial(_rank_by_rows, *arrays)
 
 
@@ -320,7 +319,7 @@ def _of_others(ranked: Any, task: Task, cuts: Sequence[int], first: Lists | None
             raise ValueError(f"{ranked.name} has {ranked.items} tools and {task.name} {items}")
         absent = 0 if task.available is None else int((~task.available).sum())
         k = min(items, longest + absent)
-        lists = ranked.search(texts, k, tie_order=task.tie_order, progress=False).items
+        lists = ranked.search(texts, k, progress=False).items
     elif callable(getattr(ranked, "refine", None)):
         if not _is_lists(first):
             raise ValueError(
@@ -407,24 +406,24 @@ def _mesh_of(theta: Float[jax.Array | np.ndarray, "S I d"]) -> Mesh | None:
 
 
 @partial(jax.jit, static_argnames=("family", "k", "mesh"))
-def _rank_by_states(states, numbers, rows, queries, labels, tie_order, *, family, k, mesh):
+def _rank_by_states(states, numbers, rows, queries, labels, *, family, k, mesh):
     def one(state, numbers, rows):
         scores = family(*numbers).scores
-        return _rank_by_state(scores, state, queries[rows], labels[rows], tie_order, k=k)
+        return _rank_by_state(scores, state, queries[rows], labels[rows], k=k)
 
     if mesh is None:  # a catalogue that is split over devices: one seed after another
         return jax.lax.map(lambda run: one(*run), (states, numbers, rows))
     return sharding.sweep(one, states, numbers, rows, mesh=mesh)
 
 
-def _rank_by_state(scores, state, queries, labels, tie_order, *, k):
+def _rank_by_state(scores, state, queries, labels, *, k):
     by, available = partial(scores, state), state.available
-    return metrics.evaluate_scores(by, queries, labels, tie_order, available=available, k=k)
+    return metrics.evaluate_scores(by, queries, labels, available=available, k=k)
 
 
 @partial(jax.jit, static_argnames="k")
-def _rank_by_rows(theta, queries, labels, tie_order, available, *, k):
-    values = metrics.evaluate(theta, queries, labels, tie_order, available=available, k=k)
+def _rank_by_rows(theta, queries, labels, available, *, k):
+    values = metrics.evaluate(theta, queries, labels, available=available, k=k)
     return jax.tree.map(lambda x: x[None], values)
 
 

@@ -1,9 +1,9 @@
 """Ranking metrics as trec_eval computes them: accuracy, recall, nDCG and completeness.
 
 The rank of a label is the number of items that it does not beat, so ranks are computed by a
-comparison and a sum, without sorting the catalogue. Equal scores are ordered as trec_eval orders
-them, by descending document id (`jaxret.task.tie_order`), so that metrics do not depend on the
-order of the rows.
+comparison and a sum, without sorting the catalogue. Of equal scores the earlier row of the
+catalogue ranks first, as in `jax.lax.top_k` and in every simulation. trec_eval orders them by
+descending document id instead (`jaxret.retrieval.ranking.in_trec_order`).
 
 With ``rank`` counted from zero and L labels:
 
@@ -36,7 +36,6 @@ UNRANKED = np.iinfo(np.int32).max  # the rank of a padded or absent label: beyon
 def ranks(
     scores: Float[Array, "I"],
     labels: Int[Array, "L"],
-    tie_order: Int[ArrayLike, "I"],
     available: Bool[ArrayLike, "I"] | None = None,
 ) -> Int[Array, "L"]:
     """Ranks the labels of one query among the available items, counted from zero.
@@ -46,15 +45,13 @@ def ranks(
     Args:
       scores: of all items [I].
       labels: [L], -1 pads.
-      tie_order: position of each item among items of equal scores [I].
       available: mask of the items [I]; None: all are available.
 
     Returns:
       the rank of each label [L]; `UNRANKED` for padded and absent labels.
     """
-    tie_order = jnp.asarray(tie_order)
-    mine, my_place = scores[labels][:, None], tie_order[labels][:, None]
-    beats = (mine > scores[None]) | ((mine == scores[None]) & (my_place < tie_order[None]))
+    mine, row = scores[labels][:, None], jnp.arange(len(scores))
+    beats = (mine > scores[None]) | ((mine == scores[None]) & (labels[:, None] < row[None]))
     available = jnp.ones(scores.shape, bool) if available is None else jnp.asarray(available)
     not_beaten = (available[None] & ~beats).sum(axis=1, dtype=jnp.int32)
     return jnp.where((labels >= 0) & available[labels], not_beaten - 1, UNRANKED)  # -1: itself
@@ -144,7 +141,6 @@ def evaluate(
     theta: Float[Array, "I d"],
     queries: Float[Array, "N d"],
     labels: Int[Array, "N L"],
-    tie_order: Int[ArrayLike, "I"],
     *,
     available: Bool[ArrayLike, "I"] | None = None,
     k: int = 10,
@@ -156,7 +152,6 @@ def evaluate(
       theta: item embeddings [I, d].
       queries: query embeddings [N, d].
       labels: right items of each query [N, L], -1 pads.
-      tie_order: position of each item among items of equal scores [I].
       available: mask of the items [I]; None: all are available. An absent label is missed.
       k: cut of the ranking.
       chunk: queries scored together; at most chunk x I scores are in memory at a time.
@@ -169,16 +164,13 @@ def evaluate(
         # Full precision: the faster default of accelerators would round scores into ties.
         return jnp.matmul(queries, jnp.asarray(theta).T, precision=jax.lax.Precision.HIGHEST)
 
-    return evaluate_scores(
-        scores, queries, labels, tie_order, available=available, k=k, chunk=chunk
-    )
+    return evaluate_scores(scores, queries, labels, available=available, k=k, chunk=chunk)
 
 
 def evaluate_scores(
     scores: Callable[[Float[Array, "n d"]], Float[Array, "n I"]],
     queries: Float[Array, "N d"],
     labels: Int[Array, "N L"],
-    tie_order: Int[ArrayLike, "I"],
     *,
     available: Bool[ArrayLike, "I"] | None = None,
     k: int = 10,
@@ -190,7 +182,6 @@ def evaluate_scores(
       scores: function of n queries [n, d] to the scores of all items [n, I].
       queries: query embeddings [N, d].
       labels: right items of each query [N, L], -1 pads.
-      tie_order: position of each item among items of equal scores [I].
       available: mask of the items [I]; None: all are available. An absent label is missed.
       k: cut of the ranking.
       chunk: queries scored together.
@@ -208,7 +199,7 @@ def evaluate_scores(
         queries, labels = queries_and_labels
         # One query at a time: its I x L comparisons stay in cache, those of a chunk do not.
         by_query = (scores(queries), labels)
-        rank = jax.lax.map(lambda one: ranks(*one, tie_order, available), by_query)
+        rank = jax.lax.map(lambda one: ranks(*one, available), by_query)
         return _measured(rank, labels, (k,))
 
     values = jax.lax.map(of_chunk, (chunked(queries), chunked(labels)))

@@ -76,16 +76,16 @@ class FirstStage:
         def rank(task: Task, k: int) -> Ranking:
             texts = task.queries if task.texts is None else list(task.texts)
             k = min(k, first.items)
-            return search(first, texts, k, tie_order=task.tie_order, progress=False)
+            return search(first, texts, k, progress=False)
 
         return cls(rank, [first.name, _content(*jax.tree.leaves(first.params))])
 
 
 def retrieval_scores(retriever: Retriever, validation: Task) -> dict[str, float]:
     """Returns mean recall and nDCG of a retriever at `CUTS`, recall at the smallest cut first."""
-    k, order = min(KEPT, retriever.items), validation.tie_order
     texts = list(validation.texts or ())
-    return scores(search(retriever, texts, k, tie_order=order, progress=False), validation)
+    found = search(retriever, texts, min(KEPT, retriever.items), progress=False)
+    return scores(found, validation)
 
 
 def reranking_scores(reranker: Reranker, validation: Task, first: Ranking) -> dict[str, float]:

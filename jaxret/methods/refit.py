@@ -70,7 +70,6 @@ class SecondSearch:
     read: Callable[[Texts], Features]  # texts -> vectors
     steps: int
     config: Config
-    tie_order: Int[np.ndarray, " I"] | None  # as of `jaxret.retrieval.retriever.search`
     kept: int = KEPT  # items of a ranking
 
     def __call__(self, texts: Texts, judged: Ranking, *, progress: bool = True) -> Ranking:
@@ -95,8 +94,7 @@ class SecondSearch:
         )
         k = min(self.kept, len(self.theta))
         catalogue = inner_product(self.name, self.theta)
-        order = self.tie_order
-        return search(catalogue, np.asarray(queries), k, tie_order=order, progress=progress)
+        return search(catalogue, np.asarray(queries), k, progress=progress)
 
 
 def fit(
@@ -125,10 +123,7 @@ def fit(
     rows = jnp.asarray(task.theta if theta is None else theta)
 
     def of(steps: int, read: Callable[[Texts], Features]) -> SecondSearch:
-        order = task.tie_order
-        return SecondSearch(
-            name=name, theta=rows, read=read, steps=steps, config=config, tie_order=order
-        )
+        return SecondSearch(name=name, theta=rows, read=read, steps=steps, config=config)
 
     def score(steps):
         found = of(steps, np.asarray)(validation.queries, judged, progress=False)

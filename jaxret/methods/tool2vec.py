@@ -258,6 +258,6 @@ def tool2vec_stage(task: Task, leave_out: bool) -> FirstStage:
         else:
             retriever, queries = inner_product("tool2vec", embeddings(task)), part.queries
         k = min(k, retriever.items)
-        return search(retriever, queries, k, tie_order=part.tie_order, progress=False)
+        return search(retriever, queries, k, progress=False)
 
     return FirstStage(rank, "tool2vec")

@@ -1,5 +1,6 @@
 """Rankings: the output of retrievers and rerankers, the input of metrics and run files."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,15 +20,39 @@ class Ranking(NamedTuple):
     scores: Float32[np.ndarray, "N k"]
 
 
-def in_trec_order(ranking: Ranking, tie_order: Int[np.ndarray, " I"]) -> Ranking:
-    """The same lists as trec_eval reads them: by score, and equal scores by descending id.
+def trec_order(tool_ids: Sequence[str]) -> Int[np.ndarray, "I"]:
+    """Ranks tools of equal scores as trec_eval does: by descending id (bytes of the UTF-8 string).
 
-    A list that was searched with `jaxret.task.tie_order` is in this order. One that
-    was reranked or comes from a file need not be.
+    Args:
+      tool_ids: I ids, all different.
+
+    Returns:
+      the position of each tool among tools of equal scores [I], 0 first.
+
+    Raises:
+      ValueError: if an id occurs twice, because the order of the two is then undefined.
     """
-    place = np.where(ranking.items < 0, len(tie_order), tie_order[ranking.items])
-    order = np.lexsort((place, -ranking.scores), axis=1)
-    return Ranking(*(np.take_along_axis(part, order, axis=1) for part in ranking))
+    if twice := [name for name, count in Counter(tool_ids).items() if count > 1]:
+        raise ValueError(f"tool ids must differ, but {twice[:5]} occur more than once")
+    descending = sorted(range(len(tool_ids)), key=lambda i: tool_ids[i].encode(), reverse=True)
+    place = np.empty(len(tool_ids), np.int32)
+    place[descending] = np.arange(len(tool_ids))
+    return place
+
+
+def in_trec_order(ranking: Ranking, order: Int[np.ndarray, " I"]) -> Ranking:
+    """Sorts lists as trec_eval does: by score, and equal scores by descending id.
+
+    Args:
+      ranking: of N queries.
+      order: `trec_order` of the catalogue's ids [I].
+
+    Returns:
+      the same items, in another order where scores are equal.
+    """
+    place = np.where(ranking.items < 0, len(order), order[ranking.items])
+    rows = np.lexsort((place, -ranking.scores), axis=1)
+    return Ranking(*(np.take_along_axis(part, rows, axis=1) for part in ranking))
 
 
 def metrics_at(cuts: Sequence[int]) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Retrievers, which score the whole catalogue, and rerankers, which score a few candidates.
 
-    first = search(retriever, texts, k=100, tie_order=tie_order(tool_ids), mesh=make_mesh(item=8))
+    first = search(retriever, texts, k=100, mesh=make_mesh(item=8))
     final = refine(reranker, texts, first)
 
 `search` and `refine` are host loops around one compiled program each. The program is compiled once
@@ -8,9 +8,8 @@ for each scoring function and shape of features, and outlives a call. Weights ar
 program, so searching again, or with a retriever in training, compiles nothing.
 
 The catalogue can be split over the devices of a mesh. Each device scores its own rows and keeps its
-k best; only k (score, item) pairs per device and query are exchanged. `top_k` prefers the earlier
-of equal scores, so the rows are put in the order of ties before they are split, and every number of
-devices returns the same items.
+k best; only k (score, item) pairs per device and query are exchanged. Of equal scores the earlier
+row is first, whatever the number of devices.
 
 Letters: N queries, B queries in a chunk, I items, n devices, k items retrieved.
 """
@@ -61,9 +60,8 @@ class Retriever(NamedTuple):
         Args:
           texts: N queries, of the kind that ``read`` reads.
           k: how many items, at most I.
-          **options: ``tie_order``, the places [I] by which equal scores are ranked; ``mesh``,
-            devices that share the catalogue; ``chunk``, queries scored together; ``progress``,
-            whether to show a bar.
+          **options: ``mesh``, devices that share the catalogue; ``chunk``, queries scored together;
+            ``progress``, whether to show a bar.
 
         Returns:
           the ranking [N, k].
@@ -107,7 +105,6 @@ def search(
     texts: Texts,
     k: int,
     *,
-    tie_order: Int[np.ndarray, " I"] | None = None,
     mesh: Mesh | None = None,
     chunk: int = 256,
     progress: bool = True,
@@ -118,8 +115,6 @@ def search(
       retriever: scores the catalogue.
       texts: N queries, of the kind that ``retriever.read`` reads.
       k: how many items, at most I.
-      tie_order: equal scores are ranked as trec_eval ranks them, with the array of
-        `jaxret.task.tie_order`; by row of the catalogue without it.
       mesh: devices over whose axis ``item`` the catalogue is split; one device without it.
       chunk: B, queries scored together; B x I / n scores are in the memory of a device.
       progress: whether to show a bar.
@@ -134,8 +129,7 @@ def search(
     size = retriever.items
     require("k", k, f"in [1, {size}], the items there are", lambda k: 1 <= k <= size)
     texts = _checked(texts)
-    order = np.arange(size) if tie_order is None else _ascending(tie_order, size)
-    lay_out = partial(_lay_out, retriever, None if tie_order is None else order, mesh)
+    lay_out = partial(_lay_out, retriever, mesh)
     params = lay_out(retriever.params, retriever.split[0])
     leaves, tree = jax.tree.flatten(retriever.split)
     ranking = Ranking(
@@ -152,7 +146,7 @@ def search(
             mesh=mesh,
         )
         ranking.scores[rows] = np.asarray(scores)[: len(rows)]
-        ranking.items[rows] = order[np.asarray(items)[: len(rows)]]
+        ranking.items[rows] = np.asarray(items)[: len(rows)]
         _require_finite(retriever.name, rows, np.isposinf(ranking.scores[rows]))
     return ranking
 
@@ -251,8 +245,8 @@ def _chunks(name, texts, chunk, progress) -> Iterator[tuple[np.ndarray, list]]:
             bar.update(len(rows))
 
 
-def _lay_out(retriever, order, mesh, tree, specs):
-    """Puts rows in the order of ties, pads them, and places them on their devices."""
+def _lay_out(retriever, mesh, tree, specs):
+    """Pads the rows of the catalogue and places them on their devices."""
     extra = 0 if mesh is None else -retriever.items % mesh.shape["item"]
 
     def one(spec, x):
@@ -263,8 +257,6 @@ def _lay_out(retriever, order, mesh, tree, specs):
                     f"retriever {retriever.name!r} has {retriever.items} items, and an array "
                     f"{list(x.shape)} where axis {axis} should be theirs"
                 )
-            if order is not None:
-                x = jnp.take(x, order, axis=axis)
             if extra:
                 x = jnp.pad(x, [(0, extra * (i == axis)) for i in range(x.ndim)])
         if mesh is None:
@@ -272,13 +264,6 @@ def _lay_out(retriever, order, mesh, tree, specs):
         return distributed.put(x, NamedSharding(mesh, spec))
 
     return jax.tree.map(lambda spec, part: jax.tree.map(partial(one, spec), part), specs, tree)
-
-
-def _ascending(tie_order, items) -> Int[np.ndarray, " I"]:
-    order = np.argsort(tie_order, kind="stable")
-    if not np.array_equal(np.asarray(tie_order)[order], np.arange(items)):
-        raise ValueError(f"tie_order must hold the places 0 .. {items - 1}, each once")
-    return order
 
 
 def _checked(texts: Texts) -> Sequence | np.ndarray:

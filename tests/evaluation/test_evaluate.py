@@ -86,9 +86,9 @@ def test_embeddings_have_their_own_absent_tools(run, small):
 
 
 def full_lists(task, theta):
-    """All tools of each query by inner product, ties as trec_eval has them."""
+    """All tools of each query by inner product, of equal ones the earlier first."""
     scores = task.queries @ theta.T
-    return np.stack([np.lexsort((task.tie_order, -row)) for row in scores])
+    return np.argsort(-scores, axis=1, kind="stable")
 
 
 @pytest.mark.parametrize("available", [None, np.arange(12) % 3 > 0])
@@ -176,3 +176,14 @@ def test_an_estimate_says_how_far_to_trust_it():
     assert (apart.mean, apart.error) == pytest.approx((0.1, 0.0))
     with pytest.raises(ValueError, match="needs equal seeds, got 3 and 1"):
         _ = three - jr.Estimate.of(0.1)
+
+
+def test_of_equal_scores_the_earlier_tool_is_shown_and_ranked_first(task):
+    twins = task.with_theta(np.repeat(task.theta[::2], 2, axis=0))  # rows 2 i and 2 i + 1 are equal
+    run = jr.simulate(jr.frozen(tau=0.1), twins)
+    best = (twins.queries @ twins.theta.T).argmax(axis=1)
+    assert (best % 2 == 0).all()
+    np.testing.assert_array_equal(run.trace.item[0], best[run.order[0]])
+    np.testing.assert_array_equal(run.embeddings(0).rank(twins.queries, 1)[:, 0], best)
+    right = best == twins.labels[:, 0]
+    assert jr.evaluate(run, twins, ["accuracy"])["accuracy"].mean == pytest.approx(right.mean())

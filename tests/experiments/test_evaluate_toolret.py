@@ -15,9 +15,9 @@ from experiments.toolret.protocol import averages, measured
 from jaxret.data.toolret import benchmark
 from jaxret.encoders import encode, load_encoder
 from jaxret.evaluation import metrics
+from jaxret.retrieval.ranking import trec_order
 from jaxret.retrieval.runs import load_run
 from jaxret.runtime.checkpoint import Interrupted
-from jaxret.task import tie_order
 from tests.experiments.toolret_copy import QUERIES, TASKS, TOOLS, configure, write_copy
 
 
@@ -64,7 +64,7 @@ def test_a_run_file_full_of_ties_is_measured_as_trec_eval_measures_it(copy, tmp_
     path.write_text("".join(lines))
     expected = judged(path, qrels_of(copy, "mnms"))
     ranking = load_run(path, found.ids, names)
-    got = measured(ranking, found.dataset.labels, tie_order(names), 10)
+    got = measured(ranking, found.dataset.labels, trec_order(names), 10)
     assert set(got) == set(expected)
     for name, values in got.items():
         wanted = [expected[name][query] for query in found.ids]

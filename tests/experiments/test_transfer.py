@@ -156,7 +156,7 @@ def test_the_rotation_is_fitted_on_documents_and_streamed_queries_of_each_seed()
     turned = queries @ turn
     turned[:10] = generator.normal(size=(10, 5))
     here, there = (
-        SimpleNamespace(theta=x, queries=y, labels=np.zeros((30, 1), int), tie_order=None)
+        SimpleNamespace(theta=x, queries=y, labels=np.zeros((30, 1), int))
         for x, y in ((theta, queries), (theta @ turn, turned))
     )
     parts = Parts(validation=np.zeros_like(heldout), heldout=heldout, training=~heldout)

@@ -3,7 +3,6 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import PartitionSpec as P
 
 from jaxret.retrieval.dense import inner_product
 from tests.retrieval.conformance import check_retriever
@@ -38,7 +37,6 @@ def logarithm(theta, queries):
         ({"score": of_two}, r"scores have the shape \[7, 2\], not \[B, I\] = \[7, 19\]"),
         ({"score": logarithm}, "a score is not finite"),
         ({"score": over_the_catalogue}, "8 devices and one disagree"),
-        ({"split": (P(), P())}, "the catalogue in another order disagree"),
     ],
 )
 def test_a_broken_promise_is_told(broken, sentence):
