@@ -32,15 +32,19 @@ TRACKING: dict[str, Any] = {"files": "disabled", "offline": None, "online": "onl
 #: What changes no result.
 _WHERE_NOT_WHAT = ("directory", "again", "cache", "tracking", "project", "hydra", "distributed")
 
-_ENCODER = {
-    "path": None,  # a folder in HuggingFace layout; null: the installed package, or the hub
-    "instruction": None,  # the task that queries name; null: the encoder's own, '': none
-    "width": None,  # the first so many numbers of a vector; null: all
-    "layers": None,  # the first so many of the network; null: all
-    "dtype": "float32",
-    "devices": 1,  # that share the weights
+#: Setting of an encoder -> its value, and what it means.
+ENCODER: dict[str, tuple[Any, str]] = {
+    "path": (None, "a folder in HuggingFace layout; null: the installed package, or the hub"),
+    "instruction": (None, "the task that queries name; null: the encoder's own, '': none"),
+    "width": (None, "the first so many numbers of a vector; null: all"),
+    "layers": (None, "the first so many of the network; null: all"),
+    "dtype": ("float32", "of parameters and products: float32 or bfloat16"),
+    "devices": (1, "that share the weights"),
 }
-ENCODERS = {name: {"name": name, **_ENCODER} for name in encoders.ENCODERS}
+ENCODERS = {
+    name: {"name": name, **{key: value for key, (value, _) in ENCODER.items()}}
+    for name in encoders.ENCODERS
+}
 for _large in ("qwen3_4b", "qwen3_8b", "tool_embed_4b"):
     ENCODERS[_large]["dtype"] = "bfloat16"
 #: Random weights, to be trained: ``python -m experiments.tiny_qwen3`` writes the folder.
