@@ -77,6 +77,8 @@ class Command:
         Args:
           config: the file of ``configs``; None: the function's own.
         """
+        if {"--help", "-h"} & {*sys.argv}:
+            return self._help(config)
         verbose = "-v" in sys.argv or os.environ.get("HYDRA_FULL_ERROR") == "1"
         sys.argv = [word for word in sys.argv if word != "-v"]
         os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises what is wrong: it is said here
@@ -95,15 +97,18 @@ class Command:
         job.__module__ = _module()  # names the job
         run = hydra.main(config_path=CONFIGS, config_name=config or self.config, version_base="1.3")
         try:
-            if {"--help", "-h"} & {*sys.argv}:
-                module = "__main__" if config else vars(self)["__module__"]
-                about = sys.modules[module].__doc__ or ""
-                print(help_text(about, _config_name(sys.argv) or config or self.config))
-                return
             register_rule_files(sys.argv[1:])
             run(job)()
         except (*WRONG_INPUT, *WRONG_CONFIG) as error:
             _refuse(error, verbose)
+
+    def _help(self, config: str | None) -> None:
+        module = "__main__" if config else vars(self)["__module__"]
+        about = sys.modules[module].__doc__ or ""
+        try:
+            print(help_text(about, _config_name(sys.argv) or config or self.config))
+        except FileNotFoundError as error:
+            _refuse(error, verbose=False)
 
 
 class Experiment(Command):
