@@ -1,13 +1,14 @@
 """What has a sweep found so far?
 
-    uv run python -m experiments.collect runs/orag                        # every run, every result
-    uv run python -m experiments.collect runs/orag final/ndcg@10 online/accuracy
+    uv run python -m experiments.collect runs/orag                    # writes a CSV, lists metrics
+    uv run python -m experiments.collect runs/orag final/ndcg@10      # and prints a table of one
 
 Reads the runs in a folder, finished or not, and changes nothing in them. A run is named by the
-settings in which the runs differ. Prints a line per run and name (a learner, say), and writes
-``collected.csv`` and ``collected.png``, a figure of the first result, into the folder. Of an
-unfinished run, the accuracy of the streams that have ended is read, and the number of finished
-steps. Some seconds on one core.
+settings in which the runs differ. Writes every result of every run to ``collected.csv``, and a
+figure of the first metric to ``collected.png``, into the folder. Prints one table for each metric
+that is asked for: a line per run, a column per name (a learner, say). Of an unfinished run, the
+accuracy of the streams that have ended is read, and the number of finished steps. Some seconds on
+one core.
 """
 
 import csv
@@ -68,7 +69,7 @@ def figure(runs: Sequence[Collected], metric: str) -> Figure:
 def main(arguments: Sequence[str]) -> int:
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("metrics", nargs="*", help="such as final/ndcg@10; all if none is named")
+    parser.add_argument("metrics", nargs="*", help="such as final/ndcg@10: a table of each")
     given = parser.parse_args(arguments)
     try:
         runs = collect(given.folder)
@@ -77,26 +78,31 @@ def main(arguments: Sequence[str]) -> int:
     known = list(dict.fromkeys(_metric(key) for run in runs for key in run.results))
     if unknown := [metric for metric in given.metrics if metric not in known]:
         parser.error(f"no run has {', '.join(unknown)} yet; known: {', '.join(known) or 'none'}")
-    metrics = given.metrics or known
-    lines = list(_lines(runs))
-    rows = {
-        f"{number} {name}".strip(): [
-            cell(_estimate(run.results.get(f"{name}/{metric}".lstrip("/")))) for metric in metrics
-        ]
-        for number, run, name in lines
-    }
-    about = {
-        head: {f"{n} {name}".strip(): run.words.get(head, "") for n, run, name in lines}
-        for head in runs[0].words
-    }
-    states = {f"{number} {name}".strip(): run.state for number, run, name in lines}
     done = sum(run.state == "finished" for run in runs)
-    title = f"{given.folder}: {len(runs)} runs, {done} finished"
-    print_table(title, [m.replace("/", "\n") for m in metrics], rows, about | {"state": states})
-    _write_csv(given.folder / "collected.csv", runs, lines, metrics)
-    if metrics:
-        plots.save(figure(runs, metrics[0]), given.folder / "collected.png")
+    print(f"{given.folder}: {len(runs)} runs, {done} finished")
+    for metric in given.metrics:
+        table(runs, metric)
+    if not given.metrics:
+        print(f"metrics, any of which can be asked for: {', '.join(known) or 'none yet'}")
+    write_csv(given.folder / "collected.csv", runs, known)
+    print(f"every result of every run: {given.folder / 'collected.csv'}")
+    if known:
+        first = [*given.metrics, *known][0]
+        plots.save(figure(runs, first), given.folder / "collected.png")
     return 0
+
+
+def table(runs: Sequence[Collected], metric: str) -> None:
+    """Prints one metric: a line per run, a column per name."""
+    numbered = {str(number): run for number, run in enumerate(runs, start=1)}
+    keys = [key for run in runs for key in run.results if _metric(key) == metric]
+    columns = {key: _name(key) for key in dict.fromkeys(keys)}
+    rows = {
+        n: [cell(_estimate(run.results.get(k))) for k in columns] for n, run in numbered.items()
+    }
+    about = {head: {n: run.words[head] for n, run in numbered.items()} for head in runs[0].words}
+    states = {"state": {n: run.state for n, run in numbered.items()}}
+    print_table(metric, list(columns.values()), rows, about | states)
 
 
 def _read(run: Path) -> tuple[str, dict[str, np.ndarray]]:
@@ -123,14 +129,13 @@ def _flat(content: Any, name: str = "") -> Iterator[tuple[str, str]]:
         yield name, content if isinstance(content, str) else json.dumps(content)
 
 
-def _lines(runs: Sequence[Collected]) -> Iterator[tuple[int, Collected, str]]:
-    """Number, run and name of every line; one without a name where nothing is found yet."""
-    for number, run in enumerate(runs, start=1):
-        for name in dict.fromkeys(map(_name, run.results)) or [""]:
-            yield number, run, name
-
-
-def _write_csv(path, runs, lines, metrics) -> None:
+def write_csv(path: Path, runs: Sequence[Collected], metrics: Sequence[str]) -> None:
+    """Writes a line per run and name; one without a name where nothing is found yet."""
+    lines = [
+        (number, run, name)
+        for number, run in enumerate(runs, start=1)
+        for name in dict.fromkeys(map(_name, run.results)) or [""]
+    ]
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         heads = [f"{metric} {part}" for metric in metrics for part in ("mean", "stderr")]

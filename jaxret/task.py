@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -25,7 +25,7 @@ from jaxret.data import split as own
 from jaxret.data.dataset import Dataset, Document, select, split_by_group
 from jaxret.data.hops import as_hops
 from jaxret.data.templates import normalise, template
-from jaxret.encoders import TextEncoder
+from jaxret.encoders import Encoder
 from jaxret.runtime.validate import (
     label_rows,
     matrix_of,
@@ -84,7 +84,7 @@ class Task:
     available: Bool[np.ndarray, " I"] | None = None  # None: every tool is there
     documents: tuple[str, ...] | None = None  # I, as they were encoded
     texts: tuple[str, ...] | None = None  # N, as they were encoded
-    encoder: TextEncoder | None = None  # whose vectors these are
+    encoder: Encoder | None = None  # whose vectors these are
     document: str | None = None  # the template that made the documents; None: no template
     dataset: Dataset | None = field(default=None)  # the source, where there is one
 
@@ -98,6 +98,8 @@ class Task:
         ids: Sequence[str] | None = None,
         groups: ArrayLike | Sequence[int] | Sequence[str] | None = None,
         available: ArrayLike | Sequence[bool] | None = None,
+        texts: Sequence[str] | None = None,
+        documents: Sequence[str] | None = None,
         name: str = "arrays",
     ) -> Self:
         """Makes a task from vectors.
@@ -111,11 +113,14 @@ class Task:
           groups: [N], equal for queries of one question, so that a split keeps them together;
             None: queries with the same vector are one question.
           available: [I], which tools are there; None: all of them.
+          texts: of the queries [N], for methods and rerankers that read words.
+          documents: texts of the tools [I], for the same.
           name: shown in tables.
 
         Raises:
           ValueError: for shapes that do not go together, NaN, labels outside of -1 .. I - 1, a
-            query without a label or with one twice, or an id that comes twice.
+            query without a label or with one twice, an id that comes twice, or a text that is
+            missing or blank.
         """
         theta, queries = matrix_of("theta", theta), matrix_of("queries", queries)
         labels = label_rows(labels)
@@ -139,6 +144,8 @@ class Task:
             groups=_in_order_of_appearance(groups),
             query_ids=tuple(map(str, range(len(queries)))),
             available=available,
+            texts=_words("texts", texts, len(queries)),
+            documents=_words("documents", documents, len(theta)),
         )
 
     @cached_property
@@ -239,6 +246,19 @@ class Task:
         parts = own.own_split(self.dataset, validation=validation, test=test, seed=seed)
         return Split(*(self.select(rows) for rows in parts))
 
+    def queries_for(self, model: Any) -> list[str] | Float[np.ndarray, "N d"]:
+        """Returns the queries in the form that a retriever or reranker reads.
+
+        Args:
+          model: with ``reads = "vectors"`` where it reads vectors although there are texts.
+
+        Returns:
+          the N texts; the vectors [N, d] where there are no texts or the model reads vectors.
+        """
+        if self.texts is None or getattr(model, "reads", "texts") == "vectors":
+            return self.queries
+        return list(self.texts)
+
     def require_vectors(self) -> None:
         """Raises ValueError where nothing was encoded."""
         if not self.theta.shape[1]:
@@ -256,11 +276,23 @@ class Task:
         return f"<{self.name}: {items:,} tools, {queries}, width {width}>"
 
 
+def _words(name: str, words: Sequence[str] | None, length: int) -> tuple[str, ...] | None:
+    """Checks that there are so many texts, and that each of them is a string with a word."""
+    if words is None:
+        return None
+    require(name, words, "a list of strings", lambda x: not isinstance(x, str))
+    require_length(name, words, length)
+    for position, text in enumerate(words):
+        if not isinstance(text, str) or not text.strip():
+            raise ValueError(f"{name}[{position}] must be a string that is not blank, got {text!r}")
+    return tuple(words)
+
+
 def load_task(
     name: str,
     path: str | Path | None = None,
     *,
-    encoder: str | TextEncoder | None = "minilm",
+    encoder: str | Encoder | None = "minilm",
     document: str | Callable[[Document], str] = "full",
     cache: str | Path | None = None,
     hops: bool = False,
@@ -272,17 +304,20 @@ def load_task(
       name: of the data set: deskbank is built in, others are read from ``path``
         (`jaxret.data.SOURCES`; jsonl is a folder of one's own).
       path: the file or folder of the source.
-      encoder: a name (`jaxret.encoders.ENCODERS`), or one from `load_encoder`. None encodes
-        nothing: the vectors then have width 0, for methods that read texts alone.
+      encoder: a name (`jaxret.encoders.ENCODERS`), one from `load_encoder`, or any callable
+        ``list[str] -> [n, d]``, whose vectors are used as they are. None encodes nothing: the
+        vectors then have width 0, for methods that read texts alone.
       document: the template that makes a text of a tool (`jaxret.data.templates.TEMPLATES`), or a
         function of one's own.
-      cache: folder of encoded texts; None is ``$JAXRET_CACHE`` or ``~/.cache/jaxret``.
+      cache: folder of encoded texts; None is ``$JAXRET_CACHE`` or ``~/.cache/jaxret``. Vectors of
+        a callable are kept only where it has a ``cache_name`` (`jaxret.encoders.callables`).
       hops: whether the steps of each query become queries of their own (ORAG Algorithm 4), for
         sources with steps.
       **options: of the source.
 
     Raises:
-      ValueError: for a name that is unknown, listing those there are.
+      ValueError: for a name that is unknown, listing those there are; where a callable returns
+        anything but one finite vector a text.
       FileNotFoundError: where the data or the encoder's weights are missing, saying what to do.
     """
     dataset = data.load(name, path, **options)
@@ -292,7 +327,7 @@ def load_task(
 
 def encoded(
     dataset: Dataset,
-    encoder: str | TextEncoder | None = "minilm",
+    encoder: str | Encoder | None = "minilm",
     *,
     document: str | Callable[[Document], str] = "full",
     cache: str | Path | None = None,
@@ -301,18 +336,21 @@ def encoded(
 
     Args:
       dataset: the tools, the queries and their labels.
-      encoder: a name (`jaxret.encoders.ENCODERS`), or one from `load_encoder`. None encodes
-        nothing: the vectors then have width 0.
+      encoder: a name (`jaxret.encoders.ENCODERS`), one from `load_encoder`, or any callable
+        ``list[str] -> [n, d]``, whose vectors are used as they are. None encodes nothing: the
+        vectors then have width 0.
       document: the template that makes a text of a tool (`jaxret.data.templates.TEMPLATES`), or a
         function of one's own.
-      cache: folder of encoded texts; None is ``$JAXRET_CACHE`` or ``~/.cache/jaxret``.
+      cache: folder of encoded texts; None is ``$JAXRET_CACHE`` or ``~/.cache/jaxret``. Vectors of
+        a callable are kept only where it has a ``cache_name`` (`jaxret.encoders.callables`).
 
     Returns:
       the task, with its texts and the data set that it comes from.
 
     Raises:
       ValueError: where a query has no label, the same label twice or one outside of the catalogue,
-        or where the encoder or the template is unknown.
+        where the encoder or the template is unknown, or where a callable returns anything but
+        one finite vector a text.
       FileNotFoundError: where the encoder's weights are missing.
     """
     require_labels(dataset.labels, len(dataset.tool_ids))
@@ -321,12 +359,21 @@ def encoded(
     texts = tuple(normalise(query) for query in dataset.queries)
     if isinstance(encoder, str):
         encoder = encoders.load_encoder(encoder)
+    allowed = "a name, an encoder of load_encoder, a callable list[str] -> [n, d], or None"
+    known = encoder is None or isinstance(encoder, encoders.TextEncoder) or callable(encoder)
+    require("encoder", encoder, allowed, lambda _: known)
     if encoder is None:
         theta, queries = (np.zeros((len(one), 0), np.float32) for one in (documents, texts))
     else:
         folder = encoders.cache_directory() if cache is None else Path(cache)
         theta = encoders.encode(encoder, documents, kind="document", cache=folder)
         queries = encoders.encode(encoder, texts, kind="query", cache=folder)
+        if (width := queries.shape[1]) != theta.shape[1]:
+            name = encoders.encoder_name(encoder)
+            raise ValueError(
+                f"encoder {name!r} must return one width, got {theta.shape[1]} for documents and "
+                f"{width} for queries"
+            )
     return Task(
         name=dataset.name,
         ids=dataset.tool_ids,

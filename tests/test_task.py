@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import jaxret as jr
+from jaxret.retrieval.dense import inner_product
 from tests import tiny
 
 EYE = np.eye(3)
@@ -51,6 +52,11 @@ def test_arrays_are_of_one_kind_whatever_came_in():
         ({"groups": [0, 1]}, "the length of groups must be 3, got 2"),
         ({"available": [True]}, "the length of available must be 3, got 1"),
         ({"available": [False] * 3}, "available must be True for one tool or more"),
+        ({"texts": ["a", "b"]}, "the length of texts must be 3, got 2"),
+        ({"documents": ["a"] * 4}, "the length of documents must be 3, got 4"),
+        ({"texts": "abc"}, "texts must be a list of strings, got abc"),
+        ({"documents": ["a", " ", "c"]}, r"documents\[1\] must be a string that is not blank, got"),
+        ({"texts": ["a", "b", None]}, r"texts\[2\] must be a string that is not blank, got None"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_sentence(change, message):
@@ -133,6 +139,35 @@ def test_a_loaded_task_is_what_its_encoder_says(tmp_path):
     assert train.texts == tuple(train.dataset.queries)
 
 
+def test_any_callable_encodes_and_stays_with_the_task():
+    lengths = lambda texts: [[len(text), text.count("a"), 1] for text in texts]  # noqa: E731
+    task = jr.load_task("deskbank", encoder=lengths)
+    assert task.theta.tolist() == lengths(task.documents)
+    assert task.queries.tolist() == lengths(task.texts)
+    index = jr.Index(jr.frozen(), task)
+    assert index.search(task.texts[0]).ids == index.search(task.queries[0]).ids
+    assert task.encoder is lengths
+
+    def two_widths(texts):
+        return np.ones((len(texts), 2 if len(texts) == 168 else 3))
+
+    with pytest.raises(
+        ValueError, match=r"two_widths' must return one width, got 2 for documents and 3 for q"
+    ):
+        jr.load_task("deskbank", encoder=two_widths)
+
+
+def test_a_task_of_vectors_may_have_texts_for_what_reads_texts():
+    words = ("red", "green", "blue")
+    task = jr.Task.from_arrays(EYE, EYE[[1, 0]], [1, 0], texts=words[1::-1], documents=words)
+    assert (task.texts, task.documents) == (("green", "red"), words)
+    assert task.select([1]).texts == ("red",)
+    by_vector = inner_product("by vector", task.theta)
+    assert task.queries_for(by_vector) is task.queries
+    assert task.queries_for(by_vector._replace(reads="texts")) == ["green", "red"]
+    assert jr.Task.from_arrays(EYE, EYE, [0, 1, 2]).queries_for(None).shape == (3, 3)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -141,6 +176,7 @@ def test_a_loaded_task_is_what_its_encoder_says(tmp_path):
         ({"name": "ultratool", "path": "nowhere"}, "nowhere does not exist; expected there"),
         ({"name": "deskbank", "path": "nowhere"}, "built in and takes no path"),
         ({"name": "deskbank", "encoder": "minillm"}, "encoder must be one of .*got 'minillm'"),
+        ({"name": "deskbank", "encoder": 7}, "encoder must be a name, .*list.*or None, got 7"),
         ({"name": "deskbank", "encodr": None}, "'deskbank' has no option 'encodr'; it has part"),
         ({"name": "deskbank", "document": "fulll"}, "unknown template 'fulll'; known: .*full"),
     ],

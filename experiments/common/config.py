@@ -4,18 +4,21 @@
 ``+sweep=NAME`` select blocks of settings on the command line. A block is an entry of a table:
 `ENCODERS` in this module, and ``configs/{datasets,environments,learners,sweeps}.yaml``. Each
 setting of a block can be overridden (``dataset.path=FOLDER``, ``learners.orag.tau=[0.02]``).
+``learner=[my_rule.py:rule]`` takes a learner from a file (`experiments.common.rule_files`).
 ``configs/variants.yaml`` holds whole configs that start from another one, for ``--config-name``.
 """
 
 import hashlib
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
+from experiments.common import rule_files
 from experiments.common.learners import learner_grid
 from jaxret import __version__, data, encoders
 from jaxret.data.templates import TEMPLATES
@@ -29,15 +32,19 @@ TRACKING: dict[str, Any] = {"files": "disabled", "offline": None, "online": "onl
 #: What changes no result.
 _WHERE_NOT_WHAT = ("directory", "again", "cache", "tracking", "project", "hydra", "distributed")
 
-_ENCODER = {
-    "path": None,  # a folder in HuggingFace layout; null: the installed package, or the hub
-    "instruction": None,  # the task that queries name; null: the encoder's own, '': none
-    "width": None,  # the first so many numbers of a vector; null: all
-    "layers": None,  # the first so many of the network; null: all
-    "dtype": "float32",
-    "devices": 1,  # that share the weights
+#: Setting of an encoder -> its value, and what it means.
+ENCODER: dict[str, tuple[Any, str]] = {
+    "path": (None, "a folder in HuggingFace layout; null: the installed package, or the hub"),
+    "instruction": (None, "the task that queries name; null: the encoder's own, '': none"),
+    "width": (None, "the first so many numbers of a vector; null: all"),
+    "layers": (None, "the first so many of the network; null: all"),
+    "dtype": ("float32", "of parameters and products: float32 or bfloat16"),
+    "devices": (1, "that share the weights"),
 }
-ENCODERS = {name: {"name": name, **_ENCODER} for name in encoders.ENCODERS}
+ENCODERS = {
+    name: {"name": name, **{key: value for key, (value, _) in ENCODER.items()}}
+    for name in encoders.ENCODERS
+}
 for _large in ("qwen3_4b", "qwen3_8b", "tool_embed_4b"):
     ENCODERS[_large]["dtype"] = "bfloat16"
 #: Random weights, to be trained: ``python -m experiments.tiny_qwen3`` writes the folder.
@@ -105,6 +112,30 @@ def register(group: str, blocks: dict[str, Any], place: Callable[[str], str] | N
     for name, block in blocks.items():
         package = place(name) if place else None
         ConfigStore.instance().store(group=group, name=name, node=block, package=package)
+
+
+def register_rule_files(words: Sequence[str]) -> None:
+    """Makes the learners of files known to Hydra, as lines of ``configs/learners.yaml`` are.
+
+    Args:
+      words: of the command line, such as ``learner=[greedy,my_rule.py:rule]``.
+
+    Raises:
+      ValueError: for a file without that learner, or a name that another learner has.
+    """
+    values = [word.partition("=")[2] for word in words if re.match(r"\+?learner=", word)]
+    found = [one for value in values for one in re.findall(r"[^][,'\"\s]+\.py(?::\w*)?", value)]
+    taken = dict.fromkeys(NAMES["learner"], "configs/learners.yaml")
+    for reference in dict.fromkeys(found):
+        name, block = rule_files.block(reference)
+        if name in taken:
+            raise ValueError(
+                f"{reference} and a learner of {taken[name]} are both called {name!r}: rename one"
+            )
+        taken[name] = reference
+        *folders, file = [part for part in reference.split("/") if part]
+        group = "/".join(["learner", *folders])
+        ConfigStore.instance().store(file, block, group, package=f"learners.{name}")
 
 
 register("dataset", table("datasets"))

@@ -24,7 +24,7 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
@@ -33,7 +33,8 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.common.config import CONFIGS, NAMES, check_names, plain
+from experiments.common.config import CONFIGS, NAMES, check_names, plain, register_rule_files
+from experiments.common.help import help_text
 from experiments.common.run_directory import RunDirectory, open_run
 from jaxret.llm import OutOfReach, Unanswered
 from jaxret.runtime import distributed, tracking
@@ -70,11 +71,14 @@ class Command:
     def cli(self, config: str | None = None) -> None:
         """Runs as a command; wrong input ends in one line on standard error and status 2.
 
-        ``-v`` or HYDRA_FULL_ERROR=1 gives the traceback in its place.
+        ``--help`` prints what the experiment does, and what each setting means. ``-v`` or
+        HYDRA_FULL_ERROR=1 gives the traceback in place of the line.
 
         Args:
           config: the file of ``configs``; None: the function's own.
         """
+        if {"--help", "-h"} & {*sys.argv}:
+            return self._help(config)
         verbose = "-v" in sys.argv or os.environ.get("HYDRA_FULL_ERROR") == "1"
         sys.argv = [word for word in sys.argv if word != "-v"]
         os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises what is wrong: it is said here
@@ -93,9 +97,18 @@ class Command:
         job.__module__ = _module()  # names the job
         run = hydra.main(config_path=CONFIGS, config_name=config or self.config, version_base="1.3")
         try:
+            register_rule_files(sys.argv[1:])
             run(job)()
         except (*WRONG_INPUT, *WRONG_CONFIG) as error:
             _refuse(error, verbose)
+
+    def _help(self, config: str | None) -> None:
+        module = "__main__" if config else vars(self)["__module__"]
+        about = sys.modules[module].__doc__ or ""
+        try:
+            print(help_text(about, _config_name(sys.argv) or config or self.config))
+        except FileNotFoundError as error:
+            _refuse(error, verbose=False)
 
 
 class Experiment(Command):
@@ -163,6 +176,12 @@ def _join(cfg: DictConfig) -> None:
     """The other processes, where there are any: first of all."""
     setting = cfg.get("distributed")
     distributed.start_as(plain(setting) if isinstance(setting, DictConfig) else setting)
+
+
+def _config_name(words: Sequence[str]) -> str | None:
+    """The value of ``--config-name`` on a command line."""
+    found = re.search(r"(?:^| )(?:--config-name|-cn)[ =](\S+)", " ".join(words))
+    return None if found is None else found[1]
 
 
 def _refuse(error: Exception, verbose: bool) -> NoReturn:

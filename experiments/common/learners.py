@@ -4,8 +4,9 @@
     grid = learner_grid("mine", {"policy": "softmax", "estimator": "clipped", "projection": "ball",
                                  "schedule": "constant", "tau": 0.02, "eta_over_tau": [0.1, 0.3]})
 
-A line names a preset and its settings, or the four parts of a rank-one learner. A list is an axis
-of the grid. ``eta_over_tau``, how far one unit of coefficient moves a row, takes the place of
+A line names a preset and its settings, or the four parts of a rank-one learner; ``file`` names a
+learner of a file (`experiments.common.rule_files`). A list is an axis of the grid.
+``eta_over_tau``, how far one unit of coefficient moves a row, takes the place of
 ``eta``. Parts are names of the registries of `jaxret.rules`, or mappings of ``name`` and settings.
 
 Letters: G settings, n numbers of a setting.
@@ -19,6 +20,7 @@ import numpy as np
 from jaxtyping import Bool
 
 import jaxret as jr
+from experiments.common import rule_files
 from jaxret.learners import registry
 from jaxret.learners.grid import LearnerGrid, grid
 from jaxret.learners.learner import Learner
@@ -68,20 +70,24 @@ def learner_grid(name: str, spec: Mapping[str, Any]) -> LearnerGrid:
 
     Args:
       name: of the learner.
-      spec: ``preset`` and its settings; or ``policy``, ``estimator``, ``projection``, ``schedule``,
-        ``tau`` and ``eta_over_tau``.
+      spec: ``preset`` or ``file``, and settings; or ``policy``, ``estimator``, ``projection``,
+        ``schedule``, ``tau`` and ``eta_over_tau``.
 
     Raises:
       ValueError: for anything that is unknown, missing, out of range, or does not go together.
     """
+    own = "file" in spec
     settings = {
         key: from_registry(f"learner {name!r}", key, PARTS[key], value)
-        if key in PARTS and value is not None
+        if key in PARTS and value is not None and not own
         else value
         for key, value in spec.items()
-        if key != "preset"
+        if key not in ("preset", "file")
     }
-    make = _preset(name, spec["preset"]) if "preset" in spec else _of_parts(name, spec)
+    if own:
+        make = rule_files.maker(spec["file"])
+    else:
+        make = _preset(name, spec["preset"]) if "preset" in spec else _of_parts(name, spec)
     ratios = settings.pop("eta_over_tau", None)
     if ratios is not None:
         settings["eta"] = ratios
@@ -91,7 +97,7 @@ def learner_grid(name: str, spec: Mapping[str, Any]) -> LearnerGrid:
         raise ValueError(f"learner {name!r}: {error}") from error
     axes = ("tau", "eta") if ratios is not None else ()
     numbers = {k: np.atleast_1d(x) for k, x in settings.items() if k in axes or _is_axis(x)}
-    for key, values in numbers.items():
+    for key, values in () if own else numbers.items():  # a function of a file knows its ranges
         if not values.size or (values < 0).any() or (key == "tau" and (values == 0).any()):
             low = "tau > 0" if key == "tau" else f"{key} >= 0"
             raise ValueError(f"learner {name!r} needs {low}, got {key}={values.tolist()}")

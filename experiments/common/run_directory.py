@@ -160,7 +160,7 @@ def open_run(cfg: DictConfig) -> Generator[RunDirectory | None]:
 
 def _tracker(cfg: DictConfig) -> tracking.Tracker:
     directory = Path(cfg.directory)
-    wandb = tracking.WandbTracker(
+    return tracking.WandbTracker(
         directory,
         project=cfg.project,
         group=cfg.experiment,
@@ -168,7 +168,6 @@ def _tracker(cfg: DictConfig) -> tracking.Tracker:
         config=settings(cfg),
         mode=TRACKING[cfg.tracking],
     )
-    return tracking.CompositeTracker(tracking.JsonlTracker(directory), wandb)
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Int
 from omegaconf import DictConfig
 
+import jaxret as jr
 from experiments.common.config import cache_folder, plain
 from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
@@ -35,7 +36,7 @@ class Bench:
         self.cfg, self.run = cfg, run
         self.task = replace(task_of(cfg), name=cfg.dataset.name)
         assert self.task.dataset is not None
-        assert self.task.encoder is not None
+        assert isinstance(self.task.encoder, jr.TextEncoder)
         self.encoder = self.task.encoder
         self.parts = own_split(self.task.dataset, **plain(cfg.split))  # positions
         self.recipes: dict[str, dict[str, Any]] = plain(cfg.recipes)

@@ -1,4 +1,4 @@
-"""Texts -> unit vectors, by published encoders or your own.
+"""Texts -> unit vectors, by published encoders or any callable.
 
     encoder = load_encoder("minilm")
     theta = encode(encoder, documents, kind="document", cache=cache_directory())

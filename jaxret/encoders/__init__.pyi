@@ -1,4 +1,9 @@
 from .cache import cache_directory as cache_directory
+from .callables import (
+    Encoder as Encoder,
+    TextFunction as TextFunction,
+    encoder_name as encoder_name,
+)
 from .encoding import (
     encode as encode,
     forward as forward,

@@ -17,8 +17,12 @@ def cache_directory() -> Path:
     return Path(os.environ.get("JAXRET_CACHE") or Path.home() / ".cache" / "jaxret")
 
 
-def read_vectors(folder: Path, width: int) -> dict[str, np.ndarray]:
+def read_vectors(folder: Path, width: int | None) -> dict[str, np.ndarray]:
     """All vectors ``[width]`` of a folder, by hash; none if there is no such folder.
+
+    Args:
+      folder: of the shards.
+      width: of the vectors; None: any, the same in all shards.
 
     Raises:
       ValueError: naming the shard that is damaged, which can be deleted.
@@ -27,6 +31,8 @@ def read_vectors(folder: Path, width: int) -> dict[str, np.ndarray]:
     for path in folder.glob("*.npy"):
         try:
             shard = np.load(path)
+            if width is None:
+                width = len(shard[:1]["vector"].reshape(-1)) if shard.dtype.names else 0
             if shard.dtype != _layout(width):
                 raise ValueError(f"it holds {shard.dtype}")
         except (ValueError, OSError, EOFError) as error:

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float32, Int
 
 from jaxret.encoders.cache import read_vectors, write_vectors
+from jaxret.encoders.callables import Encoder, encode_with
 from jaxret.encoders.padding import FINE, LENGTHS, batches
 from jaxret.encoders.specs import Kind
 from jaxret.encoders.text_encoder import TextEncoder, digest, with_prefix
@@ -26,7 +27,7 @@ MANY = 16_384  # texts from which on finer lengths save more than their programs
 
 
 def encode(
-    encoder: TextEncoder,
+    encoder: Encoder,
     texts: Sequence[str],
     *,
     kind: Kind,
@@ -39,21 +40,25 @@ def encode(
     Of several processes the first encodes, and all get its vectors.
 
     Args:
-      encoder: from `load_encoder`.
+      encoder: from `load_encoder`; or any callable ``list[str] -> [n, d]``, whose vectors are
+        checked and used as they are (`jaxret.encoders.callables`).
       texts: longer ones than the encoder's ``max_tokens`` are cut.
-      kind: which prefix the texts get.
+      kind: which prefix the texts get; a callable gets them without a prefix.
       cache: where vectors are kept, `cache_directory` or any other folder; None keeps nothing.
-        Several processes may share it, and an interrupted call loses at most `SHARD` texts.
+        Nothing is kept either of a callable without a ``cache_name``. Several processes may share
+        the folder, and an interrupted call loses at most `SHARD` texts.
       batch_tokens: padded tokens a batch. 512 is best on 2 CPU cores; accelerators want more.
       progress: whether to show a bar.
 
     Returns:
-      the vectors [n, d], float32, of length 1.
+      the vectors [n, d], float32; of length 1, unless a callable made them.
 
     Raises:
-      TypeError, ValueError: for a text that is no string or is blank, by its position, or for a
-        damaged cache file, by its name.
+      TypeError, ValueError: for a text that is no string or is blank, by its position, for a
+        damaged cache file, by its name, or for an output of a callable that is not [n, d].
     """
+    if not isinstance(encoder, TextEncoder):
+        return encode_with(encoder, texts, cache=cache, progress=progress)
     if not distributed.leads():
         rows = np.zeros((len(texts), encoder.width), np.float32)
         return distributed.agreed(rows)

@@ -312,7 +312,7 @@ def _of_rows(theta, queries, task: Task, available) -> Callable:
 
 def _of_others(ranked: Any, task: Task, cuts: Sequence[int], first: Lists | None) -> dict[str, Any]:
     """Metrics [1, N] of retrievers, rerankers, lists and rows."""
-    texts = task.queries if task.texts is None else list(task.texts)
+    texts = task.queries_for(ranked)
     items, longest = len(task.ids), cuts[-1]
     if callable(getattr(ranked, "search", None)):
         if ranked.items != items:

@@ -161,9 +161,10 @@ class Learner(_Fields):
         for a learner without a softmax, which then has no loss, regret or bounds.
       probabilities: (state, query [d]) -> the probability [I] that `act` shows each item first;
         None where it is not known, and then off-policy evaluation and guards refuse the learner.
-      structure: how the functions are built (`Structure`); None: only the functions are known, and
-        the simulation takes the plain scan.
-      facts: `Facts`.
+      structure: how the functions are built, for the blocked form of a simulation, which runs the
+        same rounds faster; None: only the functions are known, and a simulation takes the scan.
+      facts: whether `update` is given the labels (``oracle``), and the preset and settings that
+        made the learner (``origin``).
     """
 
     __slots__ = ()

@@ -5,7 +5,7 @@ Letters: N queries, k candidates, I tools.
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxret.encoders import TextEncoder
+from jaxret.encoders import TextEncoder, encoder_name
 from jaxret.retrieval.ranking import Ranking, mean_metrics
 from jaxret.retrieval.retriever import Reranker, Retriever, refine, search
 from jaxret.task import Task
@@ -28,32 +28,53 @@ KEPT = 128  # length of a ranking
 
 
 class Words(NamedTuple):
-    """The texts of a task."""
+    """What a method trains on besides vectors; None where the method does not need it."""
 
-    encoder: TextEncoder
-    documents: list[str]  # of the I tools
     texts: list[str]  # of the N queries
+    documents: list[str]  # of the I tools
+    encoder: TextEncoder  # whose weights are trained further
 
 
-def words(task: Task, method: str) -> Words:
-    """Returns the texts of a task.
+#: What a method may need of a task, and what gives it.
+NEEDS = {
+    "texts": "texts of the queries",
+    "documents": "documents of the tools",
+    "encoder": "an encoder with weights",
+}
+
+
+def words(task: Task, method: str, needs: Sequence[str] = tuple(NEEDS)) -> Words:
+    """Returns the texts, documents and encoder of a task, as far as a method needs them.
 
     Args:
-      task: a task with texts, documents and an encoder.
-      method: the name of the method that needs them, for the error.
+      task: the training queries.
+      method: the name of the method, for the error.
+      needs: keys of `NEEDS`.
 
     Returns:
-      the encoder, the documents and the queries' texts.
+      the texts, the documents and the encoder.
 
     Raises:
-      ValueError: if the task was made of vectors alone.
+      ValueError: if the task lacks one of them; names all that it lacks.
     """
-    if task.encoder is None or task.documents is None or task.texts is None:
+    encoder = task.encoder
+    has = {
+        "texts": None if task.texts is None else list(task.texts),
+        "documents": None if task.documents is None else list(task.documents),
+        "encoder": encoder if isinstance(encoder, TextEncoder) else None,
+    }
+    if missing := [NEEDS[key] for key in needs if has[key] is None]:
+        how = "load_task(.., encoder=NAME)"
+        if "encoder" not in needs:
+            how += " or Task.from_arrays(.., texts=, documents=)"
+        elif encoder is not None and has["encoder"] is None:
+            how += f"; its encoder {encoder_name(encoder)!r} is a callable"
+        needed = ", ".join(NEEDS[key] for key in needs)
         raise ValueError(
-            f"{method} reads words and {task.name!r} holds vectors alone: make the task with "
-            "load_task and an encoder"
+            f"{method} needs {needed}; {task.name!r} lacks {', '.join(missing)}: "
+            f"make the task with {how}"
         )
-    return Words(task.encoder, list(task.documents), list(task.texts))
+    return Words(**has)  # ty: ignore[invalid-argument-type]
 
 
 @dataclass(frozen=True)
@@ -74,16 +95,15 @@ class FirstStage:
             return first
 
         def rank(task: Task, k: int) -> Ranking:
-            texts = task.queries if task.texts is None else list(task.texts)
             k = min(k, first.items)
-            return search(first, texts, k, progress=False)
+            return search(first, task.queries_for(first), k, progress=False)
 
         return cls(rank, [first.name, _content(*jax.tree.leaves(first.params))])
 
 
 def retrieval_scores(retriever: Retriever, validation: Task) -> dict[str, float]:
     """Returns mean recall and nDCG of a retriever at `CUTS`, recall at the smallest cut first."""
-    texts = list(validation.texts or ())
+    texts = words(validation, retriever.name, ["texts"]).texts
     found = search(retriever, texts, min(KEPT, retriever.items), progress=False)
     return scores(found, validation)
 
@@ -98,8 +118,11 @@ def reranking_scores(reranker: Reranker, validation: Task, first: Ranking) -> di
 
     Returns:
       the metrics by name.
+
+    Raises:
+      ValueError: if the validation queries have no texts.
     """
-    texts = list(validation.texts or ())[: len(first.items)]
+    texts = words(validation, reranker.name, ["texts"]).texts[: len(first.items)]
     return scores(refine(reranker, texts, first, progress=False), validation)
 
 
@@ -183,11 +206,12 @@ def trained(
 
 
 def fingerprint(task: Task) -> str:
-    """Returns a hash of a task: of its texts and encoder where there are any, else of vectors."""
+    """Returns a hash of a task: texts and encoder; without a `TextEncoder`, vectors and texts."""
     parts: tuple[Any, ...] = (task.labels, list(task.ids), list(task.query_ids))
     encoder = task.encoder
-    if encoder is None:
-        return _content(*parts, task.theta, task.queries)
+    if not isinstance(encoder, TextEncoder):
+        given = [list(one) for one in (task.documents, task.texts) if one is not None]
+        return _content(*parts, task.theta, task.queries, *given)
     prefixes = [encoder.spec.prefix(kind) for kind in ("query", "document")]
     return _content(*parts, encoder.fingerprint, prefixes, task.documents, task.texts)
 

@@ -97,9 +97,9 @@ def fit(
       the reranker.
 
     Raises:
-      ValueError: if the task has no texts.
+      ValueError: if the task lacks texts, documents or an encoder with weights.
     """
-    encoder, documents, texts = words(task, name)
+    texts, documents, encoder = words(task, name)
     stage = tool2vec_stage(task, config.leave_out) if first is None else FirstStage.of(first)
     backbone, weights = encoder.backbone, encoder.params
     if config.layers is not None:

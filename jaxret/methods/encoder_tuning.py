@@ -183,8 +183,9 @@ def fit(
       a retriever with the tuned encoder.
 
     Raises:
-      ValueError: if the task has no texts, the objective is unknown, the config is another
-        objective's, or an objective other than "dpr" is given a first stage.
+      ValueError: if the task lacks texts, documents or an encoder with weights, the objective is
+        unknown, the config is another objective's, or an objective other than "dpr" is given a
+        first stage.
     """
     require_one_of("objective", objective, CONFIGS)
     config = CONFIGS[objective]() if config is None else config
@@ -193,7 +194,7 @@ def fit(
     if first is not None and objective != "dpr":
         raise ValueError(f"{objective} takes no first stage: it draws its negatives itself")
     name = objective if name is None else name
-    encoder, documents, _ = words(task, name)
+    _, documents, encoder = words(task, name)
     part = trainable(encoder.backbone.network(config.compute), encoder.params, config.lora, seed)
     stage = None
     if objective == "dpr":
@@ -248,7 +249,7 @@ def _embeddings(task: Task, encoder: TextEncoder, every: int | None) -> Float[np
     def vectors(texts: list[str], kind: encoders.Kind):  # the weights change: nothing is cached
         return encoders.encode(encoder, texts, kind=kind, cache=None, progress=False)
 
-    _, documents, texts = words(task, "encoder")
+    texts, documents, _ = words(task, "encoder")
     rows = vectors(documents, "document")
     if every is None:
         return rows
@@ -260,7 +261,7 @@ def _objective(
     embed: Embed, task: Task, config: Any, stage: FirstStage | None, seed: int, hooks: Hooks
 ) -> Objective:
     """Makes the objective that the class of the config says."""
-    encoder, documents, texts = words(task, "encoder")
+    texts, documents, encoder = words(task, "encoder")
     queries = encoder.tokens(texts, kind="query", limit=config.limit)
     order = {"size": config.size, "seed": seed}
     if isinstance(config, Query2Query):

@@ -20,7 +20,7 @@ import numpy as np
 from jax.tree_util import SequenceKey, keystr
 from safetensors.numpy import save as to_bytes
 
-from jaxret.encoders import TextEncoder
+from jaxret.encoders import Encoder, TextEncoder
 from jaxret.methods import cross_encoder, encoder_tuning, mlc, nudge, refiner, tool2vec, tool_rank
 from jaxret.nn.tensor_files import load_safetensors
 from jaxret.retrieval.retriever import Reranker, Retriever
@@ -40,6 +40,8 @@ METHODS: dict[str, tuple[type, Callable[..., Any]]] = {
     "cross_encoder": (cross_encoder.Config, cross_encoder.build),
     "tool_rank": (tool_rank.Config, tool_rank.build),
 }
+#: Methods whose models have no weights of an encoder.
+WITHOUT_ENCODER = ("tool2vec", "nudge", "tool_rank")
 
 
 def save(model: Retriever | Reranker, folder: str | Path) -> None:
@@ -59,7 +61,7 @@ def save(model: Retriever | Reranker, folder: str | Path) -> None:
         return
     params, prior = model.params, getattr(model, "prior", None)
     if isinstance(model, Retriever) and method[0] in encoder_tuning.CONFIGS:
-        assert model.encoder is not None
+        assert isinstance(model.encoder, TextEncoder)
         params = (params, model.encoder.params)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -69,20 +71,21 @@ def save(model: Retriever | Reranker, folder: str | Path) -> None:
     (folder / MODEL).write_text(json.dumps(about | {"prior": prior}, indent=2) + "\n")
 
 
-def load(folder: str | Path, encoder: TextEncoder | None = None) -> Any:
+def load(folder: str | Path, encoder: Encoder | None = None) -> Any:
     """Reads a model.
 
     Args:
       folder: written by `save`.
       encoder: the encoder that the model was trained from, with any weights. None for Tool-Rank,
-        and for a model whose queries are vectors.
+        and for a model whose queries are vectors. Tool2Vec and NUDGE take a callable too.
 
     Returns:
       the `Retriever` or `Reranker`.
 
     Raises:
       FileNotFoundError: if the folder holds no model.
-      ValueError: if the method or one of its settings is unknown.
+      ValueError: if the method or one of its settings is unknown, or the method needs an encoder
+        with weights.
     """
     folder = Path(folder)
     if not (folder / MODEL).is_file():
@@ -91,6 +94,11 @@ def load(folder: str | Path, encoder: TextEncoder | None = None) -> Any:
     if about["method"] not in METHODS:
         raise ValueError(f"{folder} holds a model of {about['method']!r}, which is no method here")
     kind, build = METHODS[about["method"]]
+    if about["method"] not in WITHOUT_ENCODER and not isinstance(encoder, TextEncoder):
+        raise ValueError(
+            f"{folder} holds a model of {about['method']!r}, which needs the encoder that it was "
+            "trained from: load(folder, load_encoder(NAME))"
+        )
     arrays = load_safetensors(folder / PARAMS)
     params = nested({path: jnp.array(array) for path, array in arrays.items()})["params"]
     model = build(from_plain(kind, about["config"]), params, encoder, about["name"])

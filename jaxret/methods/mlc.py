@@ -89,9 +89,9 @@ def fit(
       the retriever.
 
     Raises:
-      ValueError: if the task has no texts.
+      ValueError: if the task has no texts, or no encoder with weights.
     """
-    encoder, _, texts = words(task, name)
+    texts, _, encoder = words(task, name, ["texts", "encoder"])
     items, pool = len(task.ids), config.pool
     network = classifier(encoder.backbone, items, pool=pool, compute=config.compute)
     key = jax.random.key(seed)

@@ -98,9 +98,9 @@ def fit(
       the reranker.
 
     Raises:
-      ValueError: if the task has no texts.
+      ValueError: if the task has no texts, or no encoder with weights.
     """
-    encoder, _, texts = words(task, name)
+    texts, _, encoder = words(task, name, ["texts", "encoder"])
     stage = tool2vec_stage(task, config.leave_out) if first is None else FirstStage.of(first)
     tools = embeddings(task) if config.tools == "tool2vec" else task.theta
     weights = encoder.params

@@ -27,7 +27,7 @@ from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
-from jaxret.encoders import TextEncoder
+from jaxret.encoders import Encoder
 from jaxret.methods.common import FirstStage
 from jaxret.retrieval.dense import dense, inner_product
 from jaxret.retrieval.ranking import Ranking
@@ -70,7 +70,7 @@ def fit(
     return retriever._replace(config=config)
 
 
-def build(config: Any, params: Params, encoder: TextEncoder | None, name: str) -> Retriever:
+def build(config: Any, params: Params, encoder: Encoder | None, name: str) -> Retriever:
     """Makes the retriever of saved rows.
 
     Args:

@@ -157,10 +157,12 @@ def fit(
       the reranker.
 
     Raises:
-      ValueError: if the task has no texts.
+      ValueError: if the task has no texts or no documents, or neither vectors nor a first stage.
       FileNotFoundError: if the weights are not found.
     """
-    _, documents, texts = words(task, name)
+    texts, documents, _ = words(task, name, ["texts", "documents"])
+    if first is None:
+        task.require_vectors()
     stage = tool2vec_stage(task, config.leave_out) if first is None else FirstStage.of(first)
     model, asked = _model(config)
     hooks.say(f"{config.weights}: {model.memory()}")  # before anything is loaded

@@ -16,14 +16,14 @@ from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from jaxret.encoders import Kind, TextEncoder, encode
+from jaxret.encoders import Encoder, Kind, encode
 from jaxret.retrieval.retriever import Retriever
 
 
 def dense(
     name: str,
     theta: Float[ArrayLike, "I d"],
-    encoder: TextEncoder | None,
+    encoder: Encoder | None,
     *,
     cache: Path | None = None,
     kind: Kind = "query",
@@ -33,7 +33,7 @@ def dense(
     Args:
       name: shown in the progress bar and in errors.
       theta: tool embeddings [I, d], of the encoder's width.
-      encoder: encodes queries as unit vectors; None: the queries are vectors.
+      encoder: encodes queries; None: the queries are vectors.
       cache: folder for the queries' vectors; None keeps nothing.
       kind: selects the prefix that the encoder puts before queries.
 
@@ -47,7 +47,7 @@ def dense(
     def read(texts):
         return by_vector.read(encode(encoder, texts, kind=kind, cache=cache, progress=False))
 
-    return by_vector._replace(read=read, encoder=encoder)
+    return by_vector._replace(read=read, encoder=encoder, reads="texts")
 
 
 def inner_product(name: str, theta: Float[ArrayLike, "I d"]) -> Retriever:
@@ -80,6 +80,7 @@ def inner_product(name: str, theta: Float[ArrayLike, "I d"]) -> Retriever:
         score=_inner_products,
         split=(P("item", None), P()),
         items=items,
+        reads="vectors",
     )
 
 

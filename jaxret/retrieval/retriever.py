@@ -16,7 +16,7 @@ Letters: N queries, B queries in a chunk, I items, n devices, k items retrieved.
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
-from jaxret.encoders import TextEncoder
+from jaxret.encoders import Encoder
 from jaxret.retrieval.ranking import Ranking
 from jaxret.runtime import distributed, over_items
 from jaxret.runtime.progress import Progress
@@ -51,8 +51,9 @@ class Retriever(NamedTuple):
     score: Callable[[Params, Features], Float[Array, "B I"]]  # pure
     split: tuple[Any, Any]
     items: int  # I
-    encoder: TextEncoder | None = None  # of the queries, where they become vectors
+    encoder: Encoder | None = None  # of the queries, where they become vectors
     config: Any = None  # of the method that made it
+    reads: Literal["texts", "vectors"] = "texts"  # of a task that has both
 
     def search(self, texts: Texts, k: int, **options: Any) -> Ranking:
         """Finds the k best items of every query.

@@ -8,6 +8,7 @@ run at its end.
 import json
 import math
 import os
+import shutil
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -77,8 +78,8 @@ class JsonlTracker(NoopTracker):
         whole, end_of_line, cut_off = self._metrics.read_bytes().rpartition(b"\n")
         if cut_off:  # the process ended within a line
             os.truncate(self._metrics, len(whole + end_of_line))
-        lines = [json.loads(line) for line in whole.splitlines()]
-        self._on_file = {(name, line["step"]) for line in lines for name in line}
+        self._lines = [json.loads(line) for line in whole.splitlines()]  # of an earlier process
+        self._on_file = {(name, line["step"]) for line in self._lines for name in line}
 
     def log(self, metrics: Metrics, step: int) -> None:
         self._append([(step, metrics)])
@@ -94,15 +95,23 @@ class JsonlTracker(NoopTracker):
             for step, metrics in rows:
                 new = {name: v for name, v in metrics.items() if (name, step) not in self._on_file}
                 if new:
-                    file.write(json.dumps({"step": int(step), **_plain(new)}) + "\n")
+                    line = {"step": int(step), **_plain(new)}
+                    file.write(json.dumps(line) + "\n")
                     self._on_file.update((name, step) for name in new)
+                    self._sent(line)
+
+    def _sent(self, line: dict[str, float]) -> None:
+        """Takes each new line of ``metrics.jsonl``."""
 
 
-class WandbTracker:
-    """Logs to Weights & Biases: offline unless ``mode`` or WANDB_MODE says otherwise.
+class WandbTracker(JsonlTracker):
+    """Logs to Weights & Biases, and to the files of `JsonlTracker`.
 
-    ``wandb sync`` uploads an offline run later. Values of ``log`` are drawn over ``step``, curves
-    over ``round``. The run's id is kept in ``wandb_id.txt``: a resumed run is the same run there.
+    Offline unless ``mode`` or WANDB_MODE says otherwise: ``wandb sync`` uploads the run later. All
+    values are drawn over ``step``, which is the round of a curve. The id of the run is kept in
+    ``wandb_id.txt``: a resumed run is the same run in W&B, and each step of a name is logged once.
+    W&B cannot append to the folder of an offline run. A resumed one is therefore written anew from
+    ``metrics.jsonl``, and the folder of the interrupted process is deleted.
 
     Args:
       directory: the run's directory; its ``wandb`` folder holds the files.
@@ -125,8 +134,8 @@ class WandbTracker:
     ):
         import wandb
 
+        super().__init__(directory)
         mode = mode or (None if "WANDB_MODE" in os.environ else "offline")
-        Path(directory).mkdir(parents=True, exist_ok=True)
         self._image = wandb.Image
         self._run = wandb.init(
             dir=str(directory),
@@ -141,16 +150,19 @@ class WandbTracker:
             settings=wandb.Settings(silent=True),  # its banner would bury the results
         )
         self._run.define_metric("*", step_metric="step")
+        if self._run.offline:
+            for line in self._lines:
+                self._run.log(line)
+            own = Path(self._run.sync_dir)
+            for folder in own.parent.glob(f"offline-run-*-{self._run.id}*"):
+                if folder != own:
+                    shutil.rmtree(folder)
 
-    def log(self, metrics: Metrics, step: int) -> None:
-        self._run.log({**_plain(metrics), "step": int(step)})
-
-    def curve(self, name: str, steps: np.ndarray, values: np.ndarray) -> None:
-        self._run.define_metric(name, step_metric="round")
-        for i in decimate(len(steps)):
-            self._run.log({name: float(values[i]), "round": int(steps[i])})
+    def _sent(self, line: dict[str, float]) -> None:
+        self._run.log(line)
 
     def summary(self, values: Metrics) -> None:
+        super().summary(values)
         self._run.summary.update(_plain(values))
 
     def figure(self, name: str, path: str | Path) -> None:

@@ -117,8 +117,10 @@ class LiveCatalogue:
             if self.encoder is None:
                 raise ValueError("texts need an encoder: give vectors, or a task with an encoder")
             texts = [normalise(one) if isinstance(one, str) else one for one in given]
-            return encoders.encode(self.encoder, texts, kind=kind, cache=None, progress=False)
-        rows, width = [np.asarray(one, np.float32) for one in given], self.starts.shape[1]
+            rows = [*encoders.encode(self.encoder, texts, kind=kind, cache=None, progress=False)]
+        else:
+            rows = [np.asarray(one, np.float32) for one in given]
+        width = self.starts.shape[1]
         for row in rows:
             if row.shape != (width,) or not np.isfinite(row).all():
                 shape = list(row.shape)

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxret import encoders
-from jaxret.encoders import TextEncoder
+from jaxret.encoders import Encoder, TextEncoder
 from jaxret.learners.learner import Learner
 from jaxret.learners.registry import made_again
 from jaxret.types import State
@@ -56,7 +56,7 @@ class Stored(NamedTuple):
     """
 
     learner: Learner
-    encoder: TextEncoder | None
+    encoder: Encoder | None
     state: State
     names: list[str]
     starts: Float[np.ndarray, "I d"]
@@ -106,17 +106,18 @@ def save(index: Stored, folder: Path) -> None:
             old.unlink()
 
 
-def load(folder: Path, learner: Learner | None, encoder: TextEncoder | None) -> Stored:
+def load(folder: Path, learner: Learner | None, encoder: Encoder | None) -> Stored:
     """Reads what `save` wrote.
 
     Args:
       folder: of the index.
       learner: needed for a rule of your own; None: the preset that the index names.
-      encoder: in place of the one that the index names.
+      encoder: in place of the one that the index names; needed where that was a callable.
 
     Raises:
       FileNotFoundError: where there is none.
-      ValueError: for a damaged one, or where the learner is not known or another one.
+      ValueError: for a damaged one, or where the learner is not known or another one, or the
+        encoder was a callable.
     """
     path = folder / "index.json"
     if not path.is_file():
@@ -140,6 +141,11 @@ def load(folder: Path, learner: Learner | None, encoder: TextEncoder | None) -> 
         raise ValueError(f"{folder} is damaged or of another version ({problem})") from error
     learner = _learner(folder, named, learner)
     if encoder is None and its_encoder is not None:
+        if its_encoder.get("callable"):
+            raise ValueError(
+                f"the texts of {folder} were encoded by the callable {its_encoder['name']!r}, "
+                "which no file holds: Index.load(folder, encoder=it)"
+            )
         encoder = encoders.load_encoder(its_encoder["name"], its_encoder["path"])
     state = _state(folder, learner, arrays)
     return Stored(learner, encoder, state, names, starts, tickets, next_ticket, seed, log)
@@ -172,7 +178,9 @@ def _state(folder: Path, learner: Learner, arrays: dict[str, np.ndarray]) -> Sta
     return jax.tree.unflatten(tree, [jnp.asarray(leaf, one.dtype) for leaf, one in pairs])
 
 
-def _encoder_words(encoder: TextEncoder) -> dict[str, str | None]:
+def _encoder_words(encoder: Encoder) -> dict[str, Any]:
     """Its name; and where it is, unless it has the published weights, which are found by name."""
+    if not isinstance(encoder, TextEncoder):
+        return {"name": encoders.encoder_name(encoder), "callable": True}
     path = None if encoder.sha256 is not None else str(encoder.directory)
     return {"name": encoder.spec.name, "path": path}

@@ -25,7 +25,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Int
 
 from jaxret import logs
-from jaxret.encoders import TextEncoder
+from jaxret.encoders import Encoder
 from jaxret.learners.learner import Learner
 from jaxret.learners.rank_one import position_probabilities
 from jaxret.logs import LogWriter
@@ -177,7 +177,7 @@ class Index(LiveCatalogue):
         cls,
         folder: str | Path,
         learner: Learner | None = None,
-        encoder: TextEncoder | None = None,
+        encoder: Encoder | None = None,
         log: str | Path | None = None,
     ) -> Self:
         """Reads an index that `save` wrote.
@@ -185,13 +185,14 @@ class Index(LiveCatalogue):
         Args:
           folder: that `save` wrote.
           learner: needed for a rule of your own; presets are known by their settings.
-          encoder: in place of the one that is named there.
+          encoder: in place of the one that is named there; needed where that was a callable.
           log: in place of the log that it wrote to; None: goes on with that log, or begins it anew
             where it is missing.
 
         Raises:
           FileNotFoundError: where there is none.
-          ValueError: where it is damaged, or the learner is not known or another one.
+          ValueError: where it is damaged, the learner is not known or another one, or the encoder
+            was a callable and is not given.
         """
         index = cls.__new__(cls)
         stored = files.load(Path(folder), learner, encoder)

@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from jaxret.embeddings import Embeddings
+from jaxret.encoders import encoder_name
 from jaxret.environments.environment import Environment
 from jaxret.evaluation.estimate import Estimate
 from jaxret.learners.grid import Family
@@ -246,7 +247,7 @@ def embeddings_of(
         facts={
             "learner": learner.name,
             "settings": {**given, **numbers, **(settings or {})},
-            "encoder": None if task.encoder is None else task.encoder.spec.name,
+            "encoder": None if task.encoder is None else encoder_name(task.encoder),
             "document": task.document,
             "data": task.name,
             "jaxret": __version__,

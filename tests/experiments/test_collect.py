@@ -48,11 +48,20 @@ def test_what_a_run_has_found_so_far_is_read(sweep):
     assert begun.results == {}
 
 
-def test_all_runs_go_into_one_table_and_one_figure(sweep, capsys):
-    assert main([str(sweep), "online/accuracy", "final/ndcg@10"]) == 0
+def test_a_table_shows_the_metric_that_is_asked_for_and_the_csv_holds_all(sweep, capsys):
+    assert main([str(sweep), "online/accuracy"]) == 0
     shown = capsys.readouterr().out
     assert "4 runs, 2 finished" in shown
-    assert "0.480 ±0.100" in shown
+    assert "ndcg" not in shown
+    lines = [line.replace("┃", "│").split("│") for line in shown.splitlines()]
+    head, *rows = [[cell.strip() for cell in line[1:-1]] for line in lines if len(line) > 5]
+    assert head == ["", "world.noise", "state", "frozen", "greedy"]
+    assert rows == [
+        ["1", "0.02", "finished", "0.300", "0.480 ±0.100"],
+        ["2", "0.1", "finished", "0.300", "0.400 ±0.100"],
+        ["3", "0.3", "2 steps", "", "0.542 ±0.208"],
+        ["4", "10", "0 steps", "", ""],
+    ]
     with (sweep / "collected.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [(row["run"], row["name"]) for row in rows] == [
@@ -65,13 +74,17 @@ def test_all_runs_go_into_one_table_and_one_figure(sweep, capsys):
     ]
     assert float(rows[1]["online/accuracy mean"]) == pytest.approx(0.48)
     assert float(rows[1]["online/accuracy stderr"]) == pytest.approx(0.1)
+    assert float(rows[1]["final/ndcg@10 mean"]) == pytest.approx(0.68)
     assert rows[4]["final/ndcg@10 mean"] == ""
     assert (sweep / "collected.png").stat().st_size > 5_000
 
 
-def test_runs_are_not_touched(sweep):
+def test_runs_are_not_touched_and_without_a_metric_all_are_listed(sweep, capsys):
     before = {path: path.stat().st_mtime_ns for path in sweep.rglob("*") if path.is_file()}
     main([str(sweep)])
+    shown = capsys.readouterr().out
+    assert "can be asked for: online/accuracy, final/ndcg@10\n" in shown
+    assert "│" not in shown
     made = {sweep / "collected.csv", sweep / "collected.png"}
     after = {path: path.stat().st_mtime_ns for path in sweep.rglob("*") if path.is_file()}
     assert {path: time for path, time in after.items() if path not in made} == before

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from experiments.common import config
 from experiments.common.config import NAMES, learner_grids, plain, settings
@@ -52,6 +53,13 @@ def test_every_learner_of_the_file_runs(everyone, name):
     assert trace.item.shape == (3,)
     assert jnp.isfinite(state.theta).all()
     assert state.t == 3
+
+
+def test_lists_with_a_comma_between_them_are_swept_and_one_list_is_a_grid():
+    parse = OverridesParser.create().parse_override
+    assert not parse("learners.orag.tau=[0.02,0.04]").is_sweep_override()
+    swept = parse("learners.orag.tau=[0.02],[0.04]")
+    assert [*swept.sweep_iterator()] == [[0.02], [0.04]]
 
 
 @pytest.mark.parametrize("name", list(NAMES["environment"]))

@@ -1,5 +1,8 @@
 """Every learner keeps the common promises, and the check notices those that do not."""
 
+import inspect
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -278,3 +281,12 @@ def test_tau_and_eta_may_be_swept_inside_one_program():
     steps = jax.jit(lambda grid: sharding.sweep(moved, *grid.T))(grid)
     np.testing.assert_allclose(steps[1], 2 * steps[0], rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(steps[2], moved(1.0, 0.1), rtol=1e-4, atol=1e-6)
+
+
+def test_help_of_a_learner_explains_each_field():
+    """A field is explained by a sentence, not by a name of something else."""
+    shown = inspect.getdoc(Learner).partition("Attributes:")[2]
+    for field in Learner._fields:
+        meaning = re.search(rf"^ *{field}: (.*\n(?:    .*\n)*)", shown + "\n", re.MULTILINE)
+        assert meaning is not None, field
+        assert len(re.sub(r"`.*?`", "", meaning[1]).split()) > 2, field

@@ -12,6 +12,7 @@ from experiments.tiny_qwen3.network import write as write_tiny_qwen3
 from jaxret import methods
 from jaxret.evaluation.metrics import evaluate_ranking
 from jaxret.methods import (
+    common,
     cross_encoder,
     encoder_tuning,
     files,
@@ -247,8 +248,35 @@ def test_training_that_is_stopped_resumes_to_the_same_bits(parts, tmp_path):
 @pytest.mark.parametrize("method", CONFIGS)
 def test_a_task_of_vectors_alone_is_refused_where_words_are_read(method, parts):
     train, validation = (Task.from_arrays(one.theta, one.queries, one.labels) for one in parts)
-    with pytest.raises(ValueError, match=f"{method} reads words and 'arrays' holds vectors"):
+    needed = "texts of the queries, .*an encoder with weights"
+    message = f"{method} needs {needed}; 'arrays' lacks {needed}: make the task with load_task"
+    with pytest.raises(ValueError, match=message) as caught:
         FITS[method](train, CONFIGS[method], validation=validation)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_a_method_lacks_is_named_and_a_callable_has_no_weights(parts, tmp_path):
+    train, validation = parts
+    blind = replace(train, encoder=lambda texts: np.ones((len(texts), 2)))
+    for method in ("mlc", "tool_embed"):
+        with pytest.raises(ValueError, match=r"lacks an encoder with .*<lambda>' is a callable"):
+            FITS[method](blind, CONFIGS[method], validation=validation)
+    bare = Task.from_arrays(train.theta, train.queries, train.labels, texts=train.texts)
+    with pytest.raises(ValueError, match=r"lacks documents of the tools: .*from_arrays\(\.\., te"):
+        tool_rank.fit(bare, tool_rank.Config(), validation=validation)
+    methods.save(tool2vec.fit(train, tool2vec.Config()), tmp_path)
+    assert methods.load(tmp_path, blind.encoder).encoder is blind.encoder
+    about = (tmp_path / files.MODEL).read_text().replace("tool2vec", "mlc")
+    (tmp_path / files.MODEL).write_text(about)
+    with pytest.raises(ValueError, match="'mlc', which needs the encoder that it was trained from"):
+        methods.load(tmp_path, blind.encoder)
+
+
+def test_texts_of_a_task_of_vectors_are_part_of_its_fingerprint(parts):
+    arrays = (parts[0].theta, parts[0].queries, parts[0].labels)
+    texts, others = list(parts[0].texts), ["a word", *parts[0].texts[1:]]
+    tasks = [Task.from_arrays(*arrays, texts=one) for one in (None, texts, others)]
+    assert len({common.fingerprint(task) for task in tasks}) == 3
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_wandb_is_offline_unless_told_otherwise_and_writes_its_file(tmp_path, pi
     monkeypatch.delenv("WANDB_MODE", raising=False)
     tell_everything(WandbTracker(tmp_path / "run", name="a", config={"eta": 0.1}), picture)
     (record,) = (tmp_path / "run" / "wandb").glob("offline-run-*/run-*.wandb")
-    names = (b"regret", b"round", b"recall@10", b"eta")
+    names = (b"regret", b"step", b"recall@10", b"eta")
     deadline = time.monotonic() + 30  # its own process writes the file, on a busy machine later
     while not all(name in record.read_bytes() for name in names) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -123,25 +123,52 @@ def test_wandb_is_offline_unless_told_otherwise_and_writes_its_file(tmp_path, pi
     assert list((tmp_path / "run" / "wandb").glob("offline-run-*/files/media/images/curves_*.png"))
 
 
-def test_a_resumed_run_is_the_same_run_for_wandb(tmp_path, monkeypatch):
+def history(record):
+    """The lines of an offline run: a LevelDB log of protocol buffers, after a header of 7 bytes."""
+    from wandb.proto import wandb_internal_pb2
+
+    content, lines, part, at = record.read_bytes(), [], b"", 7
+    while at + 7 <= len(content):
+        if (room := 32768 - at % 32768) < 7:
+            at += room
+            continue
+        size, kind = int.from_bytes(content[at + 4 : at + 6], "little"), content[at + 6]
+        part, at = part + content[at + 7 : at + 7 + size], at + 7 + size
+        if kind in (1, 4):  # whole, or the last part
+            found, part = wandb_internal_pb2.Record.FromString(part), b""
+            items = {x.key or x.nested_key[0]: x.value_json for x in found.history.item}
+            if items:
+                values = {name: json.loads(value) for name, value in items.items()}
+                lines.append({name: x for name, x in values.items() if name[0] != "_"})
+    return lines
+
+
+def test_a_resumed_offline_run_is_one_folder_with_each_step_once(tmp_path, monkeypatch):
     monkeypatch.delenv("WANDB_MODE", raising=False)
-    for step in (1, 2):
+    for steps in ((1, 2), (2, 3)):  # the second from the checkpoint of step 1
         tracker = WandbTracker(tmp_path / "run", mode="offline")
-        tracker.log({"loss": 1.0}, step)
+        for step in steps:
+            tracker.log({"loss": 1.0 / step}, step)
+        tracker.curve("regret", np.array([1, 2]), np.array([0.5, 0.75]))
         tracker.finish()
     WandbTracker(tmp_path / "other", mode="offline").finish()
-    ids = {
-        name: {path.stem for path in (tmp_path / name).glob("wandb/offline-run-*/run-*.wandb")}
-        for name in ("run", "other")
-    }
-    assert len(ids["run"]) == len(ids["other"]) == 1
-    assert ids["run"] != ids["other"]
+    (record,) = (tmp_path / "run").glob("wandb/offline-run-*/run-*.wandb")
+    (other,) = (tmp_path / "other").glob("wandb/offline-run-*/run-*.wandb")
+    assert record.stem == f"run-{(tmp_path / 'run' / 'wandb_id.txt').read_text().strip()}"
+    assert record.stem != other.stem
+    want = [(1, "loss", 1.0), (2, "loss", 0.5), (1, "regret", 0.5), (2, "regret", 0.75)]
+    want = [{"step": step, name: x} for step, name, x in want] + [{"step": 3, "loss": 1 / 3}]
+    deadline = time.monotonic() + 30
+    while len(history(record)) < len(want) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert history(record) == lines(tmp_path / "run") == want
 
 
 def test_wandb_can_be_disabled(tmp_path, picture):
     tell_everything(WandbTracker(tmp_path / "run", mode="disabled"), picture)
     assert not list(tmp_path.rglob("*.wandb"))
     assert not (tmp_path / "run" / "wandb_id.txt").exists()
+    assert (tmp_path / "run" / "metrics.jsonl").exists()
 
 
 def test_wandb_is_imported_by_nothing_but_its_tracker():

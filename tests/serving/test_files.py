@@ -1,6 +1,7 @@
 """An index on disk: it goes on bit for bit, and says what it cannot read."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -41,6 +42,21 @@ def test_a_rule_of_ones_own_must_be_given(task, tmp_path):
     other = jr.with_query_map(jr.greedy(), jr.query_maps.low_rank(rank=2))._replace(name=rule.name)
     with pytest.raises(ValueError, match=r"holds another state than .* has: other settings"):
         jr.Index.load(tmp_path, learner=other)
+
+
+def test_a_callable_encoder_must_be_given_again_and_is_held_to_the_width(task, tmp_path):
+    def ones(texts):
+        return np.eye(8)[[len(text) for text in texts]]
+
+    index = jr.Index(jr.greedy(**SETTINGS), replace(task, encoder=ones))
+    index.save(tmp_path)
+    with pytest.raises(ValueError, match=r"callable 'ones', which no file holds: Index\.load"):
+        jr.Index.load(tmp_path)
+    other = jr.Index.load(tmp_path, encoder=ones)
+    assert other.search("abc").ids == index.search(np.eye(8)[3]).ids
+    other.encoder = lambda texts: np.ones((len(texts), 2))
+    with pytest.raises(ValueError, match=r"must be 8 finite numbers, got the shape \[2\]"):
+        other.search("abc")
 
 
 def test_presets_are_made_again_as_they_were_and_no_others(task, tmp_path):

@@ -1,0 +1,61 @@
+"""That ``--help`` says what an experiment does and what each of its settings means."""
+
+import itertools
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments import orag
+from experiments.common.config import CONFIGS, table
+from experiments.common.help import TABLES, explained, help_text, sources
+
+FILES = {path.stem for path in Path(CONFIGS).glob("*.yaml")} - {*TABLES.values(), "variants"}
+
+
+def help_of(monkeypatch, capsys, *words):
+    monkeypatch.setattr(sys, "argv", ["orag", *words])
+    orag.main.cli()
+    return capsys.readouterr().out
+
+
+def test_help_is_the_docstring_each_setting_with_its_meaning_and_the_names(monkeypatch, capsys):
+    shown = help_of(monkeypatch, capsys, "--help")
+    assert shown.startswith(orag.__doc__.strip())
+    for line in (
+        "exposures: 5          # how often each query comes; 1 is a deployment that sees each once",
+        "document: full   # the template that makes a text of a tool (jaxret.data.templates)",
+        "again: false          # true repeats a finished run",
+        "# encoder.layers: the first so many of the network; null: all",
+    ):
+        assert f"\n{line}\n" in shown
+    assert re.search(r"^  learner=frozen\|orag\|", shown, re.MULTILINE)
+    assert "defaults:" not in shown
+
+
+def test_help_of_a_variant_begins_with_its_own_settings(monkeypatch, capsys):
+    shown = help_of(monkeypatch, capsys, "-h", "--config-name=latency")
+    places = re.findall(r"^---- configs/(.*)", shown, re.MULTILINE)
+    want = ["variants.yaml, latency", "variants.yaml, baselines", "evaluate_retrieval.yaml"]
+    assert places == [*want, "base.yaml"]
+    assert "queries: 50         # of the test part, that are timed" in shown
+
+
+def test_every_setting_of_every_experiment_has_a_meaning():
+    variants = [*table("variants")]
+    assert len(variants) > 5
+    without = []
+    for place, lines in [next(sources(config)) for config in (*FILES, *variants)]:
+        blocks = re.split(r"^(?=\w+:)", "\n".join(explained(lines)), flags=re.MULTILINE)
+        for before, block in itertools.pairwise(blocks):
+            own = re.sub(r"^#.*", "", block, flags=re.MULTILINE)
+            last = before.rstrip("\n").rpartition("\n")[2]
+            if "#" not in own and not (before.endswith("\n") and last.startswith("#")):
+                without.append(f"{place}: {block.partition(':')[0]}")
+    assert not without
+
+
+def test_help_of_an_unknown_config_names_the_file():
+    with pytest.raises(FileNotFoundError, match=r"nothing\.yaml"):
+        help_text("", "nothing")
