@@ -67,6 +67,21 @@ def test_an_index_that_grew_does_what_one_that_was_large_does(small):
     np.testing.assert_allclose(grown.state.theta[:20], large.state.theta, atol=1e-6)
 
 
+def test_a_tool_that_comes_back_starts_from_its_new_description(small):
+    """Nothing is left of what was learnt of the old tool, nor of its description."""
+    task, new = small(), small(seed=9).theta[0]
+    index = lived(jr.Index(jr.greedy(tau=0.1, eta=0.01), task), task, rounds=20)
+    learnt = np.asarray(index.state.theta)
+    row = int(np.abs(learnt - task.theta).sum(axis=1).argmax())
+    assert np.abs(learnt[row] - task.theta[row]).max() > 1e-2
+    index.remove([task.ids[row]])
+    index.add([task.ids[row]], [new])
+    got = np.asarray(index.state.theta)
+    np.testing.assert_allclose(got[row], new, atol=1e-6)
+    others = np.arange(12) != row
+    np.testing.assert_array_equal(got[others], learnt[others])
+
+
 def test_tools_go_come_back_and_are_refused_by_name(task):
     index = jr.Index(jr.greedy(**SETTINGS), task)
     index.remove(["tool_3", "tool_5"])
