@@ -69,16 +69,14 @@ def test_an_index_that_grew_does_what_one_that_was_large_does(small):
 
 def test_a_tool_that_comes_back_starts_from_its_new_description(small):
     """Nothing is left of what was learnt of the old tool, nor of its description."""
-    task, new = small(), small(seed=9).theta[0]
-    index = lived(jr.Index(jr.greedy(tau=0.1, eta=0.01), task), task, rounds=20)
-    learnt = np.asarray(index.state.theta)
-    row = int(np.abs(learnt - task.theta).sum(axis=1).argmax())
-    assert np.abs(learnt[row] - task.theta[row]).max() > 1e-2
-    index.remove([task.ids[row]])
-    index.add([task.ids[row]], [new])
+    task, learnt, new = small(), small(seed=7).theta, small(seed=9).theta[0]
+    index = jr.Index(jr.greedy(**SETTINGS), task)
+    index.state = index.state._replace(theta=jnp.asarray(learnt))
+    index.remove(["tool_4"])
+    index.add(["tool_4"], [new])
     got = np.asarray(index.state.theta)
-    np.testing.assert_allclose(got[row], new, atol=1e-6)
-    others = np.arange(12) != row
+    np.testing.assert_allclose(got[4], new, atol=1e-6)
+    others = np.arange(12) != 4
     np.testing.assert_array_equal(got[others], learnt[others])
 
 
@@ -138,6 +136,9 @@ def test_a_new_description_keeps_resets_or_carries_what_was_learnt(small, how):
         np.testing.assert_array_equal(got, before)
     index.redescribe([task.ids[row]], [new], how="reset")
     np.testing.assert_allclose(np.asarray(index.state.theta)[row], new, atol=1e-6)
+    other = small(seed=9).theta[1]
+    index.redescribe([task.ids[row]], [other], how="carry")  # nothing was learnt since the reset
+    np.testing.assert_allclose(np.asarray(index.state.theta)[row], other, atol=1e-6)
 
 
 def test_texts_are_searched_added_and_described(tmp_path):
