@@ -17,7 +17,7 @@ medians over ``repeats`` runs in turn, of one seed, without compilation.
 2 cores: DeskBank some 2 minutes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -50,7 +50,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     print(log_loss, sure_errors, sep="\n")
     results = {
         "mixture/accuracy": mixed.accuracy.values,
-        "mixture/loss": np.array([history.mixed.sum() for history in histories]),
+        **losses(histories, blend.experts),
         "bound/log_loss": np.array([log_loss.value]),
         "bound/sure_errors": np.array([sure_errors.value]),
         "sure_errors": sure_errors.estimate.values,
@@ -65,7 +65,6 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         alone = jr.simulate(expert, task, exposures=cfg.exposures, seeds=seeds)
         results |= {
             f"{name}/alone": alone.accuracy.values,
-            f"{name}/loss": np.array([history.losses[:, g].sum() for history in histories]),
             f"{name}/weight": weights[:, g],
         }
     figure(run, blend, np.stack([history.weights for history in histories]))
@@ -88,6 +87,22 @@ def show(cfg: DictConfig, results: Found) -> None:
     for name, value in results.items():
         if name.partition("/")[0] in ("mixture", "bound", "cost", "sure_errors"):
             print(f"{name:<24} {value['mean']:.4g}")
+
+
+def losses(histories: Sequence[theory.History], experts: Sequence[str]) -> dict[str, np.ndarray]:
+    """Sums the log losses of the mixture and of each expert over the rounds.
+
+    Args:
+      histories: of each seed.
+      experts: the names of the G experts.
+
+    Returns:
+      ``mixture/loss`` and ``EXPERT/loss``, each [S].
+    """
+    found = {"mixture/loss": np.array([history.mixed.sum() for history in histories])}
+    for g, name in enumerate(experts):
+        found[f"{name}/loss"] = np.array([history.losses[:, g].sum() for history in histories])
+    return found
 
 
 def experts_of(blend: Blend) -> dict[str, jr.Learner]:

@@ -83,7 +83,6 @@ class Sweep:
           ValueError: if a question of a task that chooses was streamed.
         """
         values = self.values(on=on, metric=metric)
-        values = np.where(np.isnan(values), -np.inf, values)  # NaN: it diverged
         names, settings = self.grid.names, self.grid.settings
         etas = settings[:, names.index("eta")] if "eta" in names else np.zeros(len(settings))
         by_eta = np.argsort(etas, kind="stable")

@@ -69,12 +69,15 @@ def test_a_plain_environment_uses_the_first_item_and_tells_the_truth(labels, suc
 
 def test_a_judge_rewards_what_it_believes_and_the_truth_is_kept():
     verdicts = np.full((3, 10), 0.5)
-    verdicts[1, 7] = 0.25  # of the query that is asked, and the first item shown
+    verdicts[1, [7, 9]] = 0.25, 0.75  # of the query that is asked, and two of the items shown
     answer = respond(
         judged(verdicts), jax.random.key(0), SLATE, jnp.asarray([7, -1]), jnp.asarray(1)
     )
     assert (answer[0].item, answer[1].reward, answer[2]) == (7, 0.25, 1)
     assert answer[1].reward.dtype == SLATE.propensity.dtype
+    third = judged(verdicts)._replace(reranker=lambda *given: 2)  # the item that is used counts
+    choice, feedback, _ = respond(third, jax.random.key(0), SLATE, jnp.asarray([7]), jnp.asarray(1))
+    assert (choice.item, feedback.reward) == (9, 0.75)
     noisy = judged(verdicts)._replace(noise_rate=0.2)
     ask = lambda key: respond(noisy, key, SLATE, jnp.asarray([7, -1]), jnp.asarray(1))  # noqa: E731
     rewards = jax.vmap(ask)(jax.random.split(jax.random.key(3), ROUNDS))[1].reward

@@ -7,6 +7,7 @@ import jaxret as jr
 from experiments import mixture
 from jaxret.learners.mixture import blend_of
 from jaxret.runtime.tracking import read_results
+from jaxret.theory.mixture import History
 from tests.experiments.configs import config_of, in_world
 
 
@@ -25,6 +26,16 @@ def finished(world, tmp_path_factory):
     directory = tmp_path_factory.mktemp("runs") / "mixture"
     mixture.main(configure(world, directory))
     return directory, {k: np.array(x["values"]) for k, x in read_results(directory).items()}
+
+
+def test_a_loss_is_the_sum_over_the_rounds():
+    each = np.array([[0.1, 1.0], [0.2, 2.0], [0.4, 4.0]])
+    histories = [History(each, k * each, k * np.array([3.0, 2.0, 0.5])) for k in (1, 2)]
+    found = mixture.losses(histories, ["one", "other"])
+    expected = {"mixture/loss": [5.5, 11], "one/loss": [0.7, 1.4], "other/loss": [7, 14]}
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values)
 
 
 def test_every_expert_has_its_own_path_its_loss_and_its_weight(finished):

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from experiments import rivals
+from jaxret.evaluation.compare import paired
 from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of, in_world
+from tests.problems import make_task
 
 LEARNERS = "learner=[frozen,greedy,linucb]"
 
@@ -40,6 +42,26 @@ def test_the_table_says_what_chance_would_not_give():
     assert lines[2] == "| `a` | 0.500 ±0.010 | 0.500 ±0.010 | 0.500 ±0.010 |  |"
     assert lines[3].endswith("| +0.100 (+0.050 to +0.150) |")
     assert lines[4].endswith("| +0.100 (+0.050 to +0.150) = |")
+
+
+def test_p_values_are_corrected_by_holm_over_the_table():
+    rng = np.random.default_rng(0)
+    task = make_task()
+    success = {"base": (rng.random((2, len(task))) < 0.5).astype(float)}
+    for name, share in (("slight", 0.58), ("large", 0.68), ("none", 0.5)):
+        success[name] = (rng.random((2, len(task))) < share).astype(float)
+    found = rivals.against(success, "base", task)
+    plain = {
+        name: paired(success[name] - success["base"], task.groups, name=name, other="base")
+        for name in ("slight", "large", "none")
+    }
+    ascending = sorted(plain, key=lambda name: plain[name].p)
+    least = 0.0
+    for factor, name in zip((3, 2, 1), ascending, strict=True):
+        least = max(least, min(1.0, factor * plain[name].p))
+        assert found[f"{name}/p"] == pytest.approx(least)
+        assert found[f"{name}/gain"] == pytest.approx(plain[name].difference)
+    assert plain[ascending[0]].p < found[f"{ascending[0]}/p"] < 1
 
 
 def test_rules_of_the_field_begin_twice(finished):

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from scipy.special import logsumexp, softmax
+from scipy.special import expit, logsumexp, softmax
 
 import jaxret as jr
 from jaxret.learners.mixture import default_experts, heaviest, mixture
@@ -50,7 +50,8 @@ def bayes(task, order, taus, *, alpha=0.0, beta=1.0, floor=1e-3, prior=None):
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"alpha": 0.2}, {"beta": 0.5}, {"floor": 0.2}, {"prior": [0.7, 0.2, 0.1]}]
+    "settings",
+    [{}, {"alpha": 0.2}, {"beta": 0.5}, {"floor": 0.2}, {"prior": [0.7, 0.2, 0.1], "alpha": 0.1}],
 )
 def test_weights_and_tools_are_those_of_bayes_rule(task, settings):
     taus = [0.02, 0.2, 2.0]
@@ -106,15 +107,22 @@ def test_an_expert_is_calibrated_by_what_came_of_its_word(task):
     np.testing.assert_array_equal(told.trace.item, run.trace.item)  # one expert: the same order
 
 
-def test_scores_rank_by_the_mixed_probabilities(task):
+@pytest.mark.parametrize("line", [[[1.0, 0.0], [1.0, 0.0]], [[0.3, -1.5], [2.0, 1.0]]])
+def test_scores_rank_by_the_mixed_probabilities(task, line):
+    """At first, and with a calibration that changes which item is best."""
     learner = mixture([jr.grid(jr.frozen, tau=[0.05, 1.0])], prior=[0.25, 0.75])
     state = learner.init(jnp.asarray(task.theta))
-    z = task.queries.astype(np.float64) @ task.theta.T
-    expected = np.log(0.25 * softmax(z / 0.05, axis=1) + 0.75 * softmax(z, axis=1))
-    np.testing.assert_allclose(learner.scores(state, task.queries), expected, rtol=1e-4)
+    calibration = state.extra.calibration._replace(line=jnp.asarray(line))
+    state = state._replace(extra=state.extra._replace(calibration=calibration))
+    z, expected = task.queries.astype(np.float64) @ task.theta.T, 0.0
+    for weight, tau, (u, v) in zip((0.25, 0.75), (0.05, 1.0), line, strict=True):
+        p = np.clip(softmax(z / tau, axis=1), 1e-12, 1 - 1e-6)
+        expected = expected + weight * expit(u * np.log(p / (1 - p)) + v)
+    expected = np.log(expected)
+    np.testing.assert_allclose(learner.scores(state, task.queries), expected, rtol=1e-3)
     for n in range(3):
         row = learner.logits(state, jnp.asarray(task.queries[n]))
-        np.testing.assert_allclose(row, expected[n], rtol=1e-4)
+        np.testing.assert_allclose(row, expected[n], rtol=1e-3)
 
 
 def test_an_expert_that_is_always_wrong_loses_its_weight(task):

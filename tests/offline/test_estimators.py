@@ -110,8 +110,8 @@ def test_mips_is_unbiased_where_tools_of_a_group_earn_the_same():
 
 
 def test_snips_is_a_weighted_mean():
-    w, y = np.array([2.0, 0.0, 0.5, 1.5]), np.array([1.0, 1.0, 0.0, 1.0])
-    assert estimators.self_normalised(w, y).mean() == pytest.approx(3.5 / 4)
+    w, y = np.array([2.0, 0.0, 0.5, 2.5]), np.array([1.0, 1.0, 0.0, 1.0])
+    assert estimators.self_normalised(w, y).mean() == pytest.approx(4.5 / 5)
     assert estimators.self_normalised(np.zeros(4), y).mean() == 0
 
 

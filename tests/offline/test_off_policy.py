@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxret as jr
-from jaxret.offline.off_policy import FEW
+from jaxret.offline.off_policy import FEW, groups_of_rows
 from tests.offline.conftest import make_log
 from tests.problems import make_task
 
@@ -68,6 +68,20 @@ def test_mips_goes_from_the_log_to_ips(log):
     assert of_log["MIPS, 1 groups"].estimate == pytest.approx(log.reward.mean(), rel=1e-5)
     alone = jr.off_policy(log, policy, logging=SERVED, groups=np.arange(12))
     assert alone["MIPS, 12 groups"].estimate == pytest.approx(alone["IPS"].estimate, rel=1e-5)
+
+
+def test_mips_groups_tools_by_the_rows_of_the_policy_and_not_by_the_documents(log):
+    learner, rng = jr.orag(tau=0.2), np.random.default_rng(1)
+    rows = TASK.theta[[0, 5, 9]][np.arange(12) % 3] + 0.01 * rng.normal(size=(12, 8))
+    moved = jr.Snapshot(learner, learner.init(rows.astype(np.float32)))
+    found = jr.off_policy(log, moved, logging=SERVED, groups=3)["MIPS, 3 groups"].estimate
+
+    def by(groups):
+        known = jr.off_policy(log, moved, logging=SERVED, groups=groups)
+        return known["MIPS, 3 groups"].estimate
+
+    assert found == pytest.approx(by(np.arange(12) % 3), rel=1e-6)
+    assert abs(found - by(groups_of_rows(TASK.theta, 3))) > 0.01
 
 
 def test_the_policy_that_served_has_the_value_that_it_had(log):

@@ -67,6 +67,19 @@ def test_an_index_that_grew_does_what_one_that_was_large_does(small):
     np.testing.assert_allclose(grown.state.theta[:20], large.state.theta, atol=1e-6)
 
 
+def test_a_tool_that_comes_back_starts_from_its_new_description(small):
+    """Nothing is left of what was learnt of the old tool, nor of its description."""
+    task, learnt, new = small(), small(seed=7).theta, small(seed=9).theta[0]
+    index = jr.Index(jr.greedy(**SETTINGS), task)
+    index.state = index.state._replace(theta=jnp.asarray(learnt))
+    index.remove(["tool_4"])
+    index.add(["tool_4"], [new])
+    got = np.asarray(index.state.theta)
+    np.testing.assert_allclose(got[4], new, atol=1e-6)
+    others = np.arange(12) != 4
+    np.testing.assert_array_equal(got[others], learnt[others])
+
+
 def test_tools_go_come_back_and_are_refused_by_name(task):
     index = jr.Index(jr.greedy(**SETTINGS), task)
     index.remove(["tool_3", "tool_5"])
@@ -123,6 +136,9 @@ def test_a_new_description_keeps_resets_or_carries_what_was_learnt(small, how):
         np.testing.assert_array_equal(got, before)
     index.redescribe([task.ids[row]], [new], how="reset")
     np.testing.assert_allclose(np.asarray(index.state.theta)[row], new, atol=1e-6)
+    other = small(seed=9).theta[1]
+    index.redescribe([task.ids[row]], [other], how="carry")  # nothing was learnt since the reset
+    np.testing.assert_allclose(np.asarray(index.state.theta)[row], other, atol=1e-6)
 
 
 def test_texts_are_searched_added_and_described(tmp_path):

@@ -1,5 +1,7 @@
 """Halves of rounds, with a host between them, against the same rounds in one program."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,6 +17,25 @@ RULE = presets.orag(tau=0.3, eta=0.02, k=3, projection=projections.ball())
 
 def by_query(key, slate, labels, query):
     return query % 3
+
+
+def test_an_oracle_alone_is_given_the_labels():
+    given = []
+
+    def watched(learner):
+        def update(state, query, choice, feedback):
+            given.append(feedback.labels is not None)
+            return learner.update(state, query, choice, feedback)
+
+        return learner._replace(update=update)
+
+    labels = jnp.zeros((2, 1), jnp.int32)
+    stream = Stream(queries=jnp.ones((2, 4)), labels=labels, order=jnp.arange(2))
+    for learner in (presets.orag(), presets.full_information()):
+        one_round = partial(scan_rounds, watched(learner), environment=Environment(), stream=stream)
+        jax.eval_shape(one_round, learner.init(jnp.eye(4)), key=jax.random.key(0))
+    assert set(given[: len(given) // 2]) == {False}
+    assert set(given[len(given) // 2 :]) == {True}
 
 
 def test_rounds_answered_from_outside_are_those_of_the_program():
