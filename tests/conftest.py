@@ -27,15 +27,6 @@ jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / "
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
-def pytest_configure(config):
-    """Keys that are used twice are looked for by all but the quick tests: it costs a tenth.
-
-    Of those too where JAX_DEBUG_KEY_REUSE is set, as in `.ci/run`.
-    """
-    if config.option.markexpr != "not slow":
-        jax.config.update("jax_debug_key_reuse", True)
-
-
 def pytest_collection_finish():
     """What was imported and collected stays: the garbage collector need not look at it again."""
     gc.freeze()

@@ -38,6 +38,7 @@ def test_wrong_input_ends_in_one_line_and_status_2(tmp_path, words, line):
     assert ended.stdout == ""
 
 
+@pytest.mark.slow
 def test_the_traceback_is_there_for_who_asks(tmp_path):
     ended = run("document=bad", "-v", f"hydra.run.dir={tmp_path}")
     assert ended.returncode == 1

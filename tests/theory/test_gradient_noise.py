@@ -6,6 +6,7 @@ import pytest
 import jaxret as jr
 
 TAU = 0.5
+MANY = 300  # seeds: one program for all that need many
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,7 @@ def test_the_noise_of_eq_4_lies_in_the_rows_of_the_right_tools(task):
 
 
 def test_means_of_squares_are_equal(task):
-    _, statement = stated(jr.orag(tau=TAU, eta=0.02, projection=jr.ball()), task, 300)
+    _, statement = stated(jr.orag(tau=TAU, eta=0.02, projection=jr.ball()), task, MANY)
     squares = statement.estimate.values**2
     error = squares.std(ddof=1) / np.sqrt(len(squares))
     root = statement.bound.terms["root of the summed variance"]
@@ -51,7 +52,7 @@ def test_means_of_squares_are_equal(task):
 
 def test_few_runs_keep_to_the_stated_value(task):
     """Two runs are above the root of the variance in half of the cases; above this in few."""
-    _, statement = stated(jr.orag(tau=TAU, eta=0.02), task, 400)
+    _, statement = stated(jr.orag(tau=TAU, eta=0.02), task, MANY)
     pairs = statement.estimate.values.reshape(-1, 2).mean(axis=1)
     root = statement.bound.terms["root of the summed variance"]
     assert 0.2 < np.mean(pairs > root) < 0.8
@@ -59,14 +60,14 @@ def test_few_runs_keep_to_the_stated_value(task):
 
 
 def test_a_rule_that_moves_one_row_has_no_more_noise(task):
-    _, statement = stated(jr.chosen_only(tau=TAU, eta=0.02), task, 200)
+    _, statement = stated(jr.chosen_only(tau=TAU, eta=0.02), task, MANY)
     assert statement.holds
     root = statement.bound.terms["root of the summed variance"]
     assert np.mean(statement.estimate.values**2) < root**2
 
 
 def test_tools_that_are_not_drawn_from_p_are_noticed(task):
-    _, statement = stated(jr.greedy(tau=TAU, eta=0.02), task, 4)
+    _, statement = stated(jr.greedy(tau=TAU, eta=0.02), task, 3)
     failing = [a.name.split(":")[0] for a in statement.bound.assumptions if not a.holds]
     assert "items drawn from p" in failing
     assert "success as frequent as p says" in failing
