@@ -99,7 +99,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
             del found["item"], found["propensity"]  # kept in the step
             results |= measured(f"{grid.name}/{name}", success, found)
             curves[f"{grid.name}, {name}"] = {"success": success}
-            print(f"{grid.name}, {name}: {success.mean():.3f} at {grid.said(setting)}")
+            print(f"{grid.name}, {name}: {success.mean():.3f} at {grid.label(setting)}")
     run.save_curves(curves)
     accuracy_figure(run, curves)
     if chat is not None:
