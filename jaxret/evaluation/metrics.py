@@ -1,9 +1,8 @@
 """Ranking metrics as trec_eval computes them: accuracy, recall, nDCG and completeness.
 
-The rank of a label is the number of items that it does not beat, so ranks are computed by a
-comparison and a sum, without sorting the catalogue. Equal scores are ordered as trec_eval orders
-them, by descending document id (`jaxret.task.tie_order`), so that metrics do not depend on the
-order of the rows.
+The rank of a label is the number of items that score higher, so ranks are computed by a comparison
+and a sum, without sorting the catalogue. Ties are ordered as by trec_eval, by descending document
+id (`jaxret.task.tie_order`), so that metrics do not depend on the order of the rows.
 
 With ``rank`` counted from zero and L labels:
 
@@ -30,7 +29,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
-UNRANKED = np.iinfo(np.int32).max  # the rank of a padded or absent label: beyond every cut
+UNRANKED = np.iinfo(np.int32).max  # rank of a padded or absent label, beyond every cut
 
 
 def ranks(
@@ -41,7 +40,7 @@ def ranks(
 ) -> Int[Array, "L"]:
     """Ranks the labels of one query among the available items, counted from zero.
 
-    A NaN score beats nothing and is not beaten, so that a diverged model ranks labels last.
+    A label with a NaN score is ranked last, so that a diverged model gets the worst metrics.
 
     Args:
       scores: of all items [I].
@@ -57,7 +56,9 @@ def ranks(
     beats = (mine > scores[None]) | ((mine == scores[None]) & (my_place < tie_order[None]))
     available = jnp.ones(scores.shape, bool) if available is None else jnp.asarray(available)
     not_beaten = (available[None] & ~beats).sum(axis=1, dtype=jnp.int32)
-    return jnp.where((labels >= 0) & available[labels], not_beaten - 1, UNRANKED)  # -1: itself
+    return jnp.where(
+        (labels >= 0) & available[labels], not_beaten - 1, UNRANKED
+    )  # -1 for the label itself
 
 
 def ranks_in(items: Int[ArrayLike, "*N k"], labels: Int[ArrayLike, "*N L"]) -> Int[Array, "*N L"]:
@@ -106,9 +107,9 @@ def recall_at_k(
 
 
 def ndcg_at_k(ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"], k: int) -> Float[Array, "*N"]:
-    """Computes the discounted gain of the labels among the first k items, over the best possible.
+    """Computes the discounted gain of the labels among the first k items, over the ideal gain.
 
-    Gains are 0 or 1. Absent labels count in the best order, so they are missed.
+    Gains are 0 or 1. Absent labels count in the ideal gain, as missed labels.
 
     Args:
       ranks: of the labels [N, L].
@@ -206,7 +207,7 @@ def evaluate_scores(
 
     def of_chunk(queries_and_labels):
         queries, labels = queries_and_labels
-        # One query at a time: its I x L comparisons stay in cache, those of a chunk do not.
+        # One query at a time, so that its I x L comparisons fit in the cache.
         by_query = (scores(queries), labels)
         rank = jax.lax.map(lambda one: ranks(*one, tie_order, available), by_query)
         return _measured(rank, labels, (k,))
@@ -229,8 +230,8 @@ def evaluate_ranking(
       ``accuracy``, and ``recall@k``, ``ndcg@k`` and ``completeness@k`` for each of ``ks``, [N].
 
     Raises:
-      ValueError: where there are more or fewer lists than rows of labels, or a cut is below 1 or
-        beyond the length of the lists.
+      ValueError: if the numbers of lists and rows of labels differ, or a cut is below 1 or beyond
+        the length of the lists.
     """
     items, labels = jnp.asarray(items), jnp.asarray(labels)
     if len(items) != len(labels):
