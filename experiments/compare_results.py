@@ -64,10 +64,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _runs(folder: Path) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
-    by_place: dict[str, list[Path]] = {}
+    by_folder: dict[str, list[Path]] = {}
     for path in sorted(folder.rglob("results.json")):
-        by_place.setdefault(path.relative_to(folder).parts[0], []).append(path)
-    for place, paths in by_place.items():
+        by_folder.setdefault(path.relative_to(folder).parts[0], []).append(path)
+    for place, paths in by_folder.items():
         # The runs of a sweep are in the order of their results, whatever their folders are called.
         found = sorted(
             (_read(path) for path in paths),

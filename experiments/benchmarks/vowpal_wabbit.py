@@ -106,11 +106,11 @@ def served(
     success = []
     for query in order[order >= 0]:
         asked = example(task.theta, task.queries[query])
-        chances = np.asarray(learner.predict(asked), np.float64)
-        shown = int(rng.choice(len(chances), p=chances / chances.sum()))
+        probabilities = np.asarray(learner.predict(asked), np.float64)
+        shown = int(rng.choice(len(probabilities), p=probabilities / probabilities.sum()))
         right = bool((task.labels[query] == shown).any())
         success.append(right)
-        bit = example(task.theta, task.queries[query], shown, -float(right), chances[shown])
+        bit = example(task.theta, task.queries[query], shown, -float(right), probabilities[shown])
         learner.learn(bit)
     learner.finish()
     return float(np.mean(success))

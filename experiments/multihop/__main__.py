@@ -134,7 +134,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
             said += lines
         results |= {f"{name}/{key}": values for key, values in ours.items()}
         curves[name] = {"success": online["success"], "found": shares}
-        said_of = grid.said(setting[0])  # of all seeds, which share the part that chooses
+        said_of = grid.label(setting[0])  # of all seeds, which share the part that chooses
         print(f"{name}: {online['success'].mean():.3f} of hops at {said_of}")
     if cfg.answers:
         text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in said)

@@ -68,8 +68,8 @@ def measured(
     """
     quarter, place = max(1, shares.shape[1] // 4), numbers(hops.groups)[online["order"]]
     here = {f"online/hop{i + 1}": place == i for i in range(place.max() + 1)}
-    by_place = {key: online["success"].mean(axis=1, where=some) for key, some in here.items()}
-    return by_place | {
+    by_position = {key: online["success"].mean(axis=1, where=some) for key, some in here.items()}
+    return by_position | {
         "online/accuracy": online["success"].mean(axis=1),
         "online/bits_right": (online["reward"] == online["success"]).mean(axis=1),
         "online/misses": wrong(online, online["success"] > 0),

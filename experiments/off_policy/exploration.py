@@ -40,7 +40,7 @@ from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import cell
 from experiments.off_policy.tables import markdown
 from experiments.off_policy.worlds import learnt, policy, value
-from jaxret.offline.snapshots import with_chances
+from jaxret.offline.snapshots import with_probabilities
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 
@@ -137,7 +137,7 @@ def served(
     played = jr.simulate(serves, task, exposures=cfg.exposures, seeds=seeds, log=folder)
     results = defaultdict(list)
     for seed in seeds:
-        log = with_chances(jr.load_log(folder / f"seed_{seed}.jsonl", task), serves)
+        log = with_probabilities(jr.load_log(folder / f"seed_{seed}.jsonl", task), serves)
         for name, one in policies.items():
             for key, number in said(log, one, truth[name]).items():
                 results[f"{name}/{key}"].append(number)

@@ -42,7 +42,7 @@ class Impressions(NamedTuple):
 
 
 def load(folder: str | Path, policy: str, campaign: str) -> Impressions:
-    """Reads a log; of the random policy also the chances of what it did not show.
+    """Reads a log; of the random policy also the probabilities of what it did not show.
 
     Args:
       folder: with the files.
@@ -64,20 +64,20 @@ def load(folder: str | Path, policy: str, campaign: str) -> Impressions:
     item, place, click, propensity = np.array(rows).T
     item, place = item.astype(int), place.astype(int) - 1
     rounds, items = len(item), int(item.max()) + 1
-    chances = None
+    probabilities = None
     if policy == "random":
         if not np.allclose(propensity, 1 / items):
             raise ValueError(f"{path} is not uniform over its {items} items")
-        chances = np.full((rounds, items), 1 / items)
+        probabilities = np.full((rounds, items), 1 / items)
     log = Log(
         query=np.eye(place.max() + 1, dtype=np.float32)[place],
         slate=item[:, None],
-        by_place=propensity[:, None],
+        by_position=propensity[:, None],
         item=item,
         propensity=propensity,
         reward=click,
         version=np.full(rounds, -1),
         round=np.arange(rounds),
-        chances=chances,
+        probabilities=probabilities,
     )
     return Impressions(log, place, items)

@@ -89,16 +89,16 @@ def row(place: str, estimator: str, results: Found) -> list[str]:
 
 def compared(mine: Impressions, other: Impressions, alpha: float) -> dict[str, float]:
     """What one log says of the policy of another, beside what that log says itself."""
-    chances = other.frequencies[mine.place]
+    probabilities = other.frequencies[mine.place]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*effective rounds of .* are too few")
-        found = jr.off_policy(mine.log, chances, alpha=alpha)
+        found = jr.off_policy(mine.log, probabilities, alpha=alpha)
     clicks = other.log.reward
     truth, noise = clicks.mean(), clicks.std(ddof=1) / np.sqrt(len(clicks))
     results = {"truth": truth, "truth_error": noise, "earned": found.logged}
     results |= {"effective": found.effective, "mean_weight": found.mean_weight}
     results["warned"] = float(found.few)
-    for name, error in errors(mine, chances).items():
+    for name, error in errors(mine, probabilities).items():
         value = found[name]
         gap = value.estimate - truth
         numbers = {"estimate": value.estimate, "error": error, "difference": gap}
@@ -107,9 +107,9 @@ def compared(mine: Impressions, other: Impressions, alpha: float) -> dict[str, f
     return results
 
 
-def errors(mine: Impressions, chances: np.ndarray) -> dict[str, float]:
+def errors(mine: Impressions, probabilities: np.ndarray) -> dict[str, float]:
     """The standard error of each estimate: rounds are independent, but for what a model learnt."""
-    aim = target(mine.log, chances)
+    aim = target(mine.log, probabilities)
     w, y, m, e, *_ = go_through(mine.log, aim, truncation=TRUNCATION)
     ratio = (w * y).mean() / w.mean()
     terms = {

@@ -3,7 +3,7 @@
     bias       || E[c] - (p - 1[i*]) ||        the gradient of Lemma 3.1 is what it should be
     variance   E || c - E[c] ||^2
 
-over the item, with the policy's own chances, and over the bit, which is wrong with probability rho.
+over the item, with the policy's probabilities, and over the bit, wrong with probability rho.
 Both are exact sums. So they count draws that no stream will see: with a right item of p* = 1e-9
 the variance of Eq. (4), 1 / p* - 1, is a billion, and a stream of a million rounds mostly meets a
 rule that is off. Call it in float64 (`jax.enable_x64`) where p is that small.
@@ -49,8 +49,8 @@ def moments(
     Raises:
       ValueError: if the policy cannot say with which chance it shows each item.
     """
-    chances = rule.policy.probabilities
-    if chances is None:
+    probabilities = rule.policy.probabilities
+    if probabilities is None:
         raise ValueError(
             f"policy {rule.policy.name!r} with k={rule.policy.k} has no probabilities: exact "
             "averages need a policy that shows one item, and knows the probability of each"
@@ -60,7 +60,7 @@ def moments(
         expected_coefficients,
         probs=probs,
         target=label,
-        propensity=chances(logits),
+        propensity=probabilities(logits),
         noise_rate=noise_rate,
     )
     mean = average(rule.estimator)

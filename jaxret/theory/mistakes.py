@@ -251,7 +251,7 @@ def _wrong(evidence: Evidence) -> Estimate:
     return Estimate.of((1.0 - np.asarray(evidence.trace.success, np.float64)).sum(axis=1))
 
 
-def _chances(policy: Policy, sharpness: float = 1.0) -> Float[Array, " I"]:
+def _probabilities(policy: Policy, sharpness: float = 1.0) -> Float[Array, " I"]:
     if policy.probabilities is None:
         raise ValueError(f"policy {policy.name!r} does not give the probability of each item")
     return policy.probabilities(sharpness * _PROBE)
@@ -259,13 +259,13 @@ def _chances(policy: Policy, sharpness: float = 1.0) -> Float[Array, " I"]:
 
 def _explores(policy: Policy) -> float:
     """Returns the share of uniformly drawn tools where the best tool has nearly all probability."""
-    return float(_chances(policy, 1e3).min()) * len(_PROBE)
+    return float(_probabilities(policy, 1e3).min()) * len(_PROBE)
 
 
 def _off_epsilon_greedy(policy: Policy) -> float:
     epsilon = _explores(policy)
     wanted = jnp.full(len(_PROBE), epsilon / len(_PROBE)).at[-1].add(1.0 - epsilon)
-    return float(jnp.abs(_chances(policy) - wanted).max())
+    return float(jnp.abs(_probabilities(policy) - wanted).max())
 
 
 def _off_gap_map(policy: Policy, gamma: float) -> float:
@@ -274,16 +274,16 @@ def _off_gap_map(policy: Policy, gamma: float) -> float:
         top = float(jax.nn.softmax(sharpness * _PROBE).max())
         share = max(1.0 - top, gamma) if top >= 0.5 else 1.0
         wanted = jnp.full(len(_PROBE), share / len(_PROBE)).at[-1].add(1.0 - share)
-        off = max(off, float(jnp.abs(_chances(policy, sharpness) - wanted).max()))
+        off = max(off, float(jnp.abs(_probabilities(policy, sharpness) - wanted).max()))
     return off
 
 
 def _off_perceptron(evidence: Evidence) -> float:
-    p, chances = jax.nn.softmax(_PROBE), _chances(evidence.rule.policy)
+    p, probabilities = jax.nn.softmax(_PROBE), _probabilities(evidence.rule.policy)
     best, off = jnp.arange(len(p)) == len(p) - 1, 0.0
     for target in (0, 4, 7):
         mean = expected_coefficients(
-            evidence.rule.estimator, p, jnp.asarray(target), propensity=chances
+            evidence.rule.estimator, p, jnp.asarray(target), propensity=probabilities
         )
         wanted = best.astype(p.dtype).at[target].add(-1.0)
         off = max(off, float(jnp.abs(mean - wanted).max()))

@@ -129,8 +129,8 @@ def history(run: Run) -> History:
 
     def look(nothing, state, line):
         means = state.theta @ line.query + state.extra
-        chances = inverse_gap.inverse_gap(jnp.clip(means, 0.0, 1.0), state.available, gamma)
-        return nothing, (means[line.item], line.propensity / chances[line.item])
+        probabilities = inverse_gap.inverse_gap(jnp.clip(means, 0.0, 1.0), state.available, gamma)
+        return nothing, (means[line.item], line.propensity / probabilities[line.item])
 
     _, (linear, ratio) = replay(run, (), look)
     return History(linear, np.asarray(run.trace.reward, np.float64), float(np.abs(ratio - 1).max()))
