@@ -206,14 +206,14 @@ def shown(
     propensities: Sequence[float],
     version: int | None,
 ) -> dict[str, Any]:
-    """What a line says of a slate.
+    """Returns the line of a slate.
 
     Args:
-      round: its number.
-      query: an id of the task's, or the vector.
-      slate: the ids of the tools.
-      propensities: of each place, given those above; NaN where it is not known.
-      version: updates that the learner had behind it; None: not known.
+      round: number of the round.
+      query: query id of the task, or a vector.
+      slate: ids of the tools.
+      propensities: probability of each item given the items above; NaN: unknown.
+      version: updates of the learner before the round; None: unknown.
     """
     return {
         "round": int(round),
@@ -225,14 +225,13 @@ def shown(
 
 
 def answered(round: int, item: str, propensity: float, reward: float) -> dict[str, Any]:
-    """Returns what a line says of the answer to a slate.
+    """Returns the line of the answer to a slate.
 
     Args:
       round: number of the round in which the slate was shown.
       item: id of the tool that was used.
-      propensity: the probability that the tool was shown, by which the learner divided; NaN where
-        it is not known.
-      reward: of that tool, in [0, 1].
+      propensity: probability that the tool was shown, by which the learner divided; NaN: unknown.
+      reward: reward of the tool, in [0, 1].
 
     Returns:
       the fields of the line, as JSON can hold them.
@@ -242,17 +241,17 @@ def answered(round: int, item: str, propensity: float, reward: float) -> dict[st
 
 
 def _number(x: float) -> float | None:
-    """As JSON can hold it; nine digits give float32 back bit for bit."""
+    """Converts a number for JSON; nine digits restore a float32 bit for bit."""
     return None if np.isnan(x) else float(f"{x:.9g}")
 
 
 class _Read(NamedTuple):
-    """The whole lines of a file."""
+    """The complete lines of a file."""
 
     records: list[dict[str, Any]]
     size: int  # bytes
     crc: int
-    torn: bool  # something stands below them
+    torn: bool  # whether an incomplete line follows
 
 
 def _read(path: Path) -> _Read:
