@@ -1,9 +1,9 @@
-"""Texts -> unit vectors, by published encoders or your own.
+"""Encoders of texts as unit vectors: published ones, or your own.
 
     encoder = load_encoder("minilm")
     theta = encode(encoder, documents, kind="document", cache=cache_directory())
 
-The boundary between text and arrays: everything past it sees ``[n, d]``.
+Encoders are the boundary between texts and arrays ``[n, d]``.
 """
 
 import lazy_loader

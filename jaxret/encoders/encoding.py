@@ -1,7 +1,6 @@
-"""Encodes texts into unit vectors, and keeps them on disk.
+"""Encodes texts as unit vectors, with a cache on disk.
 
-Each vector is kept under the hash of all that decides it: the encoder's fingerprint, and the text
-with its prefix.
+The key of a vector is the hash of the encoder's fingerprint and of the text with its prefix.
 
 Letters: n texts, B texts in a batch, L tokens a text, d embedding width.
 """
@@ -21,8 +20,8 @@ from jaxret.encoders.text_encoder import TextEncoder, digest, with_prefix
 from jaxret.runtime import distributed
 from jaxret.runtime.progress import Progress
 
-SHARD = 512  # texts between two writes to the cache: what an interruption can lose
-MANY = 16_384  # texts from which on finer lengths save more than their programs take to compile
+SHARD = 512  # texts between two writes to the cache
+MANY = 16_384  # number of texts from which finer lengths are worth their compilation
 
 
 def encode(
@@ -34,25 +33,24 @@ def encode(
     batch_tokens: int = 512,
     progress: bool = True,
 ) -> Float32[np.ndarray, "n d"]:
-    """Encodes texts into unit vectors, in their order; equal texts are encoded once.
+    """Encodes texts as unit vectors, in the same order; equal texts are encoded once.
 
-    Of several processes the first encodes, and all get its vectors.
+    With several processes only the first encodes, and all get its vectors.
 
     Args:
-      encoder: from `load_encoder`.
-      texts: longer ones than the encoder's ``max_tokens`` are cut.
-      kind: which prefix the texts get.
-      cache: where vectors are kept, `cache_directory` or any other folder; None keeps nothing.
-        Several processes may share it, and an interrupted call loses at most `SHARD` texts.
-      batch_tokens: padded tokens a batch. 512 is best on 2 CPU cores; accelerators want more.
+      encoder: encoder from `load_encoder`.
+      texts: n texts, which are cut at the encoder's ``max_tokens``.
+      kind: kind of text, which selects the prefix.
+      cache: folder of cached vectors, such as `cache_directory()`; None: no cache. Processes may
+        share the folder, and an interrupted call loses at most `SHARD` texts.
+      batch_tokens: padded tokens per batch; 512 is best on 2 CPU cores, accelerators need more.
       progress: whether to show a bar.
 
     Returns:
-      the vectors [n, d], float32, of length 1.
+      The vectors [n, d], float32, of length 1.
 
     Raises:
-      TypeError, ValueError: for a text that is no string or is blank, by its position, or for a
-        damaged cache file, by its name.
+      TypeError, ValueError: if a text is not a string or is blank, or a cache file is damaged.
     """
     if not distributed.leads():
         rows = np.zeros((len(texts), encoder.width), np.float32)
@@ -62,7 +60,9 @@ def encode(
     folder = None if cache is None else Path(cache) / encoder.fingerprint
     vectors = {} if folder is None else read_vectors(folder, encoder.width)
     todo = {key: text for key, text in zip(keys, prefixed, strict=True) if key not in vectors}
-    names = sorted(todo, key=lambda key: -len(todo[key]))  # so that a shard's lengths are close
+    names = sorted(
+        todo, key=lambda key: -len(todo[key])
+    )  # so that the texts of a shard have similar lengths
     lengths = FINE if len(names) >= MANY else LENGTHS
     total = len(set(keys))
     with Progress(
@@ -88,10 +88,10 @@ def encode(
 def forward(
     encoder: TextEncoder, work: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]
 ) -> Iterator[tuple[Int[np.ndarray, "b"], Float32[np.ndarray, "b d"]]]:
-    """The positions and vectors of each batch of `batches`, in order.
+    """Yields the positions and vectors of each batch of `batches`, in order.
 
-    Two batches are computed side by side: on 2 CPU cores that is 1.1 times as fast as one after the
-    other, since a small matrix product does not fill both.
+    Two batches run concurrently, which is 1.1 times as fast on 2 CPU cores, since a small matrix
+    product does not use both.
     """
     params, compiled = encoder.params, encoder.compiled
 
