@@ -3,18 +3,18 @@
     expand    a first model writes the tool profile of each document
     check     `jaxret.documents.tool_profile.violations`, without a model
     judge     a second model says whether the documentation supports all of the profile: true, false
-    refine    a third model rewrites profiles that failed. It sees every earlier attempt and what is
-              wrong with the last one; at temperature 0 the same question would give the same
-              answer. The new profile is checked and judged again. Where the only fault is that
-              texts are too long, the model gets each text alone: small models repeat a whole
-              profile that they are asked to correct, but do shorten a single sentence
+    refine    a third model rewrites profiles that failed. It gets all earlier attempts and the
+              fault of the last one (at temperature 0 the same question would give the same answer).
+              The new profile is checked and judged again. If the only fault is that texts are too
+              long, the model gets each text alone: small models repeat a whole profile instead of
+              correcting it, but do shorten a single sentence
     confirm   (optional, not in the paper) the second model is asked about single fields of an
-              accepted profile; fields that it does not confirm are removed. A small judge says yes
-              to every whole profile, but rejects many invented sentences when it reads them alone
+              accepted profile; fields that it does not confirm are removed. A small judge accepts
+              every whole profile, but rejects many invented sentences in isolation
 
-A profile is accepted if it keeps the rules and the judge says true, and in no other case. A judge
-that says neither is asked once more, with its first answer in the conversation. A document without
-an accepted profile has one of these problems, beside those of `jaxret.llm.Stage`:
+A profile is accepted only if it keeps the rules and the judge says true. A judge that says neither
+true nor false is asked once more, with its first answer in the conversation. A document without an
+accepted profile has one of these problems, beside those of `jaxret.llm.Stage`:
 
     unreadable     the document has no content
     refusal        the model apologised instead of writing an object

@@ -219,7 +219,7 @@ class Chat:
             message states the last error.
         """
         options = self.endpoint.options(schema)
-        return self._remembered(messages, options, lambda answer: parse(answer.text))
+        return self._cached(messages, options, lambda answer: parse(answer.text))
 
     def weigh(self, messages: Messages, words: Sequence[str]) -> dict[str, float]:
         """Returns the probabilities of a few words as the first token of the answer.
@@ -237,7 +237,7 @@ class Chat:
         """
         options = self.endpoint.options(None)
         options |= {"max_tokens": 1, "logprobs": True, "top_logprobs": LIKELIEST}
-        return self._remembered(messages, options, partial(_weights, words=words))
+        return self._cached(messages, options, partial(_weights, words=words))
 
     def ask_all(
         self,
@@ -327,7 +327,7 @@ class Chat:
                 pool.shutdown(cancel_futures=True)
                 raise
 
-    def _remembered(
+    def _cached(
         self, messages: Messages, options: dict[str, Any], parse: Callable[[Answer], T]
     ) -> T:
         """Returns the cached answer if it parses, and asks otherwise."""
@@ -344,7 +344,7 @@ class Chat:
                 path.unlink()  # damaged, or written for an older parser
         last: Exception | None = None
         for _ in range(self.endpoint.attempts):
-            answer = self._asked(messages, options)
+            answer = self._fresh(messages, options)
             try:
                 parsed = parse(answer)
             except Malformed as error:
@@ -366,7 +366,7 @@ class Chat:
             f"{self.endpoint.model}: no valid answer in {self.endpoint.attempts} attempts: {last}"
         ) from last
 
-    def _asked(self, messages: Messages, options: dict[str, Any]) -> Answer:
+    def _fresh(self, messages: Messages, options: dict[str, Any]) -> Answer:
         self._count(asked=1)
         try:
             answer = self._call(messages, options)

@@ -109,7 +109,7 @@ class Stage:
             schema = list(dict(zip(keys, schema, strict=True)).values())
         replies = self.chat.ask_all(
             list(different.values()),
-            self._heard,
+            self._nonempty,
             schema=schema,
             title=title,
             before=self._before,
@@ -124,7 +124,7 @@ class Stage:
             self.problems[answer.kind] += 1
         return answer
 
-    def _heard(self, text: str) -> str | Problem:
+    def _nonempty(self, text: str) -> str | Problem:
         if not text.strip():
             raise Malformed("an empty answer")
         with self._lock:

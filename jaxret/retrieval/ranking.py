@@ -20,10 +20,10 @@ class Ranking(NamedTuple):
 
 
 def in_trec_order(ranking: Ranking, tie_order: Int[np.ndarray, " I"]) -> Ranking:
-    """The same lists as trec_eval reads them: by score, and equal scores by descending id.
+    """Sorts lists in the order of trec_eval: by score, and ties by descending id.
 
-    A list that was searched with `jaxret.task.tie_order` is in this order. One that
-    was reranked or comes from a file need not be.
+    Lists from a search with `jaxret.task.tie_order` are in this order; lists that were reranked or
+    read from a file may not be.
     """
     place = np.where(ranking.items < 0, len(tie_order), tie_order[ranking.items])
     order = np.lexsort((place, -ranking.scores), axis=1)

@@ -9,7 +9,7 @@ program, so searching again, or with a retriever in training, compiles nothing.
 
 The catalogue can be split over the devices of a mesh. Each device scores its own rows and keeps its
 k best; only k (score, item) pairs per device and query are exchanged. `top_k` prefers the earlier
-of equal scores, so the rows are put in the order of ties before they are split, and every number of
+of equal scores, so rows are sorted by the order of ties before they are split, and every number of
 devices returns the same items.
 
 Letters: N queries, B queries in a chunk, I items, n devices, k items retrieved.
@@ -60,10 +60,10 @@ class Retriever(NamedTuple):
 
         Args:
           texts: N queries, of the kind that ``read`` reads.
-          k: how many items, at most I.
-          **options: ``tie_order``, the places [I] by which equal scores are ranked; ``mesh``,
-            devices that share the catalogue; ``chunk``, queries scored together; ``progress``,
-            whether to show a bar.
+          k: number of items, at most I.
+          **options: ``tie_order``, the ranks [I] of items with equal scores; ``mesh``, devices
+            that split the catalogue; ``chunk``, queries scored together; ``progress``, whether to
+            show a bar.
 
         Returns:
           the ranking [N, k].
@@ -115,9 +115,9 @@ def search(
     """Finds the k best items of every query.
 
     Args:
-      retriever: scores the catalogue.
+      retriever: retriever that scores the catalogue.
       texts: N queries, of the kind that ``retriever.read`` reads.
-      k: how many items, at most I.
+      k: number of items, at most I.
       tie_order: equal scores are ranked as trec_eval ranks them, with the array of
         `jaxret.task.tie_order`; by row of the catalogue without it.
       mesh: devices over whose axis ``item`` the catalogue is split; one device without it.
@@ -177,7 +177,9 @@ def best_items(params: Params, features: Features, *, score, split, items, k, me
     def local(params, features, axis=None):
         scores = score(params, features).astype(jnp.float32)
         scores = jnp.where(scores == 0, 0.0, scores)  # top_k would rank 0.0 above -0.0
-        scores = jnp.where(jnp.isnan(scores), jnp.inf, scores)  # to the top, where `search` looks
+        scores = jnp.where(
+            jnp.isnan(scores), jnp.inf, scores
+        )  # ranks NaN first, where `search` detects it
         real = over_items.item_ids(scores.shape[1], axis) < items
         scores = jnp.where(real[None], scores, -jnp.inf)
         return jax.vmap(lambda row: over_items.top_k(row, k, axis))(scores)
@@ -240,7 +242,7 @@ def _rescored(params, features, candidates, *, score):
 
 
 def _chunks(name, texts, chunk, progress) -> Iterator[tuple[np.ndarray, list]]:
-    """Yields positions and texts, longest first; the last text fills up the last chunk."""
+    """Yields positions and texts, longest first; the last chunk is padded with its last text."""
     require("chunk", chunk, ">= 1", lambda x: x >= 1)
     order = np.argsort([-len(text) for text in texts], kind="stable")
     size = min(chunk, len(order))
@@ -252,7 +254,7 @@ def _chunks(name, texts, chunk, progress) -> Iterator[tuple[np.ndarray, list]]:
 
 
 def _lay_out(retriever, order, mesh, tree, specs):
-    """Puts rows in the order of ties, pads them, and places them on their devices."""
+    """Sorts rows by the order of ties, pads them, and places them on their devices."""
     extra = 0 if mesh is None else -retriever.items % mesh.shape["item"]
 
     def one(spec, x):
@@ -293,7 +295,7 @@ def _checked(texts: Texts) -> Sequence | np.ndarray:
 
 
 def _require_finite(name, rows, wrong):
-    """Raises ValueError for scores of a diverged model, whose list would look like any other."""
+    """Raises ValueError if scores are NaN or infinite, as of a diverged model."""
     if wrong.any():
         row = rows[wrong.any(axis=1).argmax()]
         raise ValueError(f"{name!r} gives query {row} a score that is NaN or plus infinity")

@@ -118,7 +118,7 @@ def word(text: str) -> str:
 
 
 def _words(ids: Sequence[str]) -> dict[str, int]:
-    """Returns the position of each id by its word, in order."""
+    """Maps each id, as written in run files, to its position."""
     words = [word(name) for name in ids]
     if repeated := [name for name, count in Counter(words).items() if count > 1]:
         raise ValueError(f"ids must differ in a run file, but {repeated[:5]} occur more than once")
