@@ -1,13 +1,12 @@
-"""What has a sweep found so far?
+"""Collects the results of a sweep, finished or not.
 
     uv run python -m experiments.collect runs/orag                        # every run, every result
     uv run python -m experiments.collect runs/orag final/ndcg@10 online/accuracy
 
-Reads the runs in a folder, finished or not, and changes nothing in them. A run is named by the
-settings in which the runs differ. Prints a line per run and name (a learner, say), and writes
-``collected.csv`` and ``collected.png``, a figure of the first result, into the folder. Of an
-unfinished run, the accuracy of the streams that have ended is read, and the number of finished
-steps. Some seconds on one core.
+Reads the runs in a folder without changing them. A run is named by the settings in which the runs
+differ. Prints a line per run and name (such as a learner), and writes ``collected.csv`` and
+``collected.png``, a figure of the first result, into the folder. For an unfinished run it shows the
+accuracy of the finished streams and the number of finished steps. Some seconds on one core.
 """
 
 import csv
@@ -28,16 +27,16 @@ from jaxret.evaluation import plots
 class Collected(NamedTuple):
     """One run, finished or not."""
 
-    words: dict[str, str]  # the settings in which the runs differ, and their values in this run
+    words: dict[str, str]  # values in this run of the settings in which the runs differ
     state: str  # finished, or the number of finished steps
     results: dict[str, np.ndarray]  # name -> one value per seed
 
 
 def collect(folder: Path) -> list[Collected]:
-    """Reads the runs in a folder, by the order of their settings.
+    """Reads the runs in a folder, in the order of their settings.
 
     Raises:
-      FileNotFoundError: if there is none.
+      FileNotFoundError: if there is no run.
     """
     places = sorted(path.parent for path in folder.rglob("settings.json"))
     if not places:
@@ -115,7 +114,7 @@ def _read(run: Path) -> tuple[str, dict[str, np.ndarray]]:
 
 
 def _flat(content: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """``a.b.c`` -> its value as text."""
+    """Yields pairs of a path ``a.b.c`` and its value as text."""
     if isinstance(content, Mapping) and content:
         for key, value in content.items():
             yield from _flat(value, f"{name}.{key}" if name else key)
@@ -124,7 +123,7 @@ def _flat(content: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _lines(runs: Sequence[Collected]) -> Iterator[tuple[int, Collected, str]]:
-    """Number, run and name of every line; one without a name where nothing is found yet."""
+    """Yields number, run and name of every line; a run without results has an empty name."""
     for number, run in enumerate(runs, start=1):
         for name in dict.fromkeys(map(_name, run.results)) or [""]:
             yield number, run, name
@@ -162,7 +161,7 @@ def _label(run: Collected) -> str:
 
 
 def _sortable(word: str) -> tuple[int, float, str]:
-    """Numbers by their size, before words."""
+    """Returns a key that sorts numbers by size, before words."""
     try:
         return 0, float(word), word
     except ValueError:

@@ -1,4 +1,4 @@
-"""From a config to the arguments of `jr.load_task`."""
+"""Loads tasks, data sets and encoders from a config."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
 """Writes the outcomes of an expansion as a data set of the general layout (`jaxret.data.jsonl`).
 
-tools.jsonl       with ``tool_profile``, empty where none was accepted; ``example_usage`` stands
-                  beside the profile, where no loader reads it
+tools.jsonl       with ``tool_profile``, empty if none was accepted; ``example_usage`` is stored
+                  beside the profile, and not read by loaders
 queries.jsonl     unchanged
 failures.jsonl    id, kind, reason and rounds of every tool without a profile
 provenance.json   models, prompts and rules, from which the same profiles follow
