@@ -1,10 +1,10 @@
 """Serves a language model on this machine.
 
-python -m experiments.local_llm start          fetches, checks, starts; then says how to ask it
+python -m experiments.local_llm start          downloads, checks and starts it; prints its use
 python -m experiments.local_llm status
 python -m experiments.local_llm stop
-python -m experiments.local_llm fetch          the weights alone
-python -m experiments.local_llm answers        what it has said about DeskBank: not asked again
+python -m experiments.local_llm fetch          only downloads the weights
+python -m experiments.local_llm answers        restores its stored answers about DeskBank
 """
 
 import argparse
@@ -24,7 +24,7 @@ It is stopped by: python -m experiments.local_llm stop --port {port}"""
 
 
 def main() -> None:
-    """The command line."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def act(action: str, settings: server.Settings) -> str:
-    """Does what is asked, and says what is there now."""
+    """Performs an action, and returns a message about the state."""
     port = settings.port
     if action == "fetch":
         return str(weights())

@@ -1,4 +1,4 @@
-"""The server itself, in an environment of its own that has xllamacpp: `server.start` calls it.
+"""The server, run by `server.start` in its own environment with xllamacpp.
 
 It answers ``/v1/chat/completions`` until it is terminated.
 """

@@ -139,7 +139,7 @@ def served(
     for seed in seeds:
         log = with_probabilities(jr.load_log(folder / f"seed_{seed}.jsonl", task), serves)
         for name, one in policies.items():
-            for key, number in said(log, one, truth[name]).items():
+            for key, number in evaluated(log, one, truth[name]).items():
                 results[f"{name}/{key}"].append(number)
     found = {key: np.array(values) for key, values in results.items()}
     found["accuracy"] = played.accuracy.values
@@ -147,7 +147,7 @@ def served(
     return found
 
 
-def said(log: jr.Log, one: jr.Snapshot, truth: float) -> dict[str, float]:
+def evaluated(log: jr.Log, one: jr.Snapshot, truth: float) -> dict[str, float]:
     """Evaluates a policy by a log; ``truth`` is its value."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*effective rounds of .* are too few")

@@ -1,4 +1,4 @@
-"""How often does a log identify the best of six rules, and what is lost where it does not?
+"""How often does a log identify the best of six rules, and what is the regret otherwise?
 
     uv run python -m experiments.off_policy.selection                                  # DeskBank
     uv run python -m experiments.off_policy.selection dataset=ultratool dataset.path=FILE \\

@@ -1,4 +1,4 @@
-"""How often intervals cover and how far off estimates are, over many logs with known truths.
+"""Coverage of intervals and errors of estimates, over many logs with known truths.
 
     study = compared(found, truths)
     study.coverage("IPS"), study.bias("DR"), study.mse("SNIPS"), study.warned

@@ -32,7 +32,7 @@ TOGETHER = 25  # logs that a program makes at once
 class Judged(NamedTuple):
     """A frozen policy on every query of a task."""
 
-    probabilities: Float[np.ndarray, "N I"]  # probability of each tool to be shown
+    probabilities: Float[np.ndarray, "N I"]  # probability that each tool is shown
     scores: Float[np.ndarray, "N I"]
     groups: Int[np.ndarray, " I"]  # of its rows, for MIPS
     value: float  # mean success over all queries

@@ -1,4 +1,4 @@
-"""How often a reranker uses the right tool where it is shown.
+"""The probability that a reranker uses the right tool if it is shown.
 
 ``reranked`` divides by pi, the probability that a tool is on the slate. On average the row of the
 right tool therefore moves by r, the probability that the tool is used once it is on the slate, and

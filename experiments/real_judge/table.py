@@ -38,7 +38,7 @@ class JudgeTable(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The share of the pairs that have been asked."""
+        """Share of the pairs with a verdict."""
         return float(np.isfinite(self.yes).mean())
 
     def save(self, path: Path) -> None:
@@ -118,7 +118,7 @@ def joined(task: Task, table: JudgeTable) -> Pairs:
       table: the verdicts.
 
     Returns:
-      the longest row of first tools of which every pair has been asked, and the queries that one of
+      The longest sequence of first tools with verdicts for all queries, and the queries that one of
       these tools answers.
 
     Raises:
@@ -145,14 +145,14 @@ def joined(task: Task, table: JudgeTable) -> Pairs:
         task.select(rows[kept]),
         ids=tuple(task.ids[row] for row in columns),
         theta=task.theta[columns],
-        documents=None,  # only vectors are read from here on
+        documents=None,  # only vectors are used from here on
         labels=labels,
     )
     return Pairs(some, table.yes[kept][:, :tools], labels == np.arange(tools))
 
 
 def parted(pairs: Pairs, share: float, seed: int) -> tuple[Pairs, Pairs]:
-    """Cuts the queries by question: some choose a threshold, the others are used for all else.
+    """Splits the queries by question: some choose a threshold, the others are used otherwise.
 
     Args:
       pairs: any.

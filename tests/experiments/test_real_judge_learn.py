@@ -29,7 +29,7 @@ def test_probabilities_are_held_against_shares():
     found = errors.calibration(YES, RIGHT, bins=2)
     np.testing.assert_array_equal(found.pairs, [7, 5])
     np.testing.assert_allclose(found.right, [1 / 7, 3 / 5])
-    np.testing.assert_allclose(found.believed, [1.4 / 7, 3.6 / 5])
+    np.testing.assert_allclose(found.predicted, [1.4 / 7, 3.6 / 5])
 
 
 def test_only_a_rule_that_wants_a_rate_is_told_it():
