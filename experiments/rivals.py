@@ -1,14 +1,14 @@
-"""How do the learners of the bandit literature do, from zero and from the documents?
+"""How accurate are learners of the bandit literature, starting from zero and from documents?
 
     uv run python -m experiments.rivals                                               # DeskBank
     uv run python -m experiments.rivals dataset=ultratool dataset.path=FILE \\
         document=orag_ultratool encoder=mpnet
     uv run python -m experiments.rivals dataset=toollens dataset.path=FOLDER queries=4000 seeds=3
 
-Each seed cuts the queries by question: a fifth is the pilot, a fifth of the rest is held out, and
-what remains is streamed once. A learner with several settings is first streamed the pilot alone,
-and each seed takes the setting with the largest nDCG + success there; no reward of a reported query
-is used. Then, of one stream:
+Each seed splits the queries by question: a fifth is the pilot, a fifth of the rest is held out, and
+the rest is streamed once. A learner with several settings is first run on the pilot, and each seed
+takes the setting with the largest nDCG + success there; no reward of a reported query is used.
+Then, for one stream:
 
     LEARNER/online       success of the item shown, before the round's update
     LEARNER/final        nDCG@k of the streamed queries by the last state
@@ -97,7 +97,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses learners and numbers that cannot be."""
+    """Checks learners and numbers."""
     names = [grid.name for grid in entries(cfg)]
     require("against", cfg.against, f"one of {', '.join(names)}", names.__contains__)
     require("queries", cfg.queries, ">= 20 or null", lambda n: n is None or n >= 20)

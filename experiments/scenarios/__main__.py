@@ -5,9 +5,9 @@
         document=orag_ultratool exposures=1
     uv run python -m experiments.scenarios only=[drift,delay] learner=[mixture,greedy]
 
-Every learner runs in every scenario (`worlds`; their settings are in ``configs/scenarios.yaml``),
-with a guard (`jr.guarded`) and without; also the same learner in the calm environment, and static
-retrieval, on the same streams. Results of each (`measures`):
+Every learner runs in every scenario (`worlds`; settings in ``configs/scenarios.yaml``), with and
+without a guard (`jr.guarded`), and in the calm environment; static retrieval runs on the same
+streams. Results of each (`measures`):
 
     accuracy, calm     online, in the scenario and in the calm environment
     lost               missing successes since the trouble began, in rounds of the calm environment
@@ -15,14 +15,14 @@ retrieval, on the same streams. Results of each (`measures`):
                        calm environment, and the share of seeds in which there is such a window
     worst, loss        the worst window of 200 rounds, minus static retrieval's; the largest number
                        of successes that the learner was behind static retrieval since the start
-    guard/..           accuracy that the guard costs (negative: it helps), worst and loss with it,
-                       and the share of seeds in which the guard stopped the learner
+    guard/..           accuracy that the guard costs (negative: it helps), worst and loss with the
+                       guard, and the share of seeds in which it stopped the learner
 
 ``scenarios.md`` has a table and a figure for each scenario; the figure also shows the first learner
 with its guard. Settings are chosen as in `experiments.orag`, in the calm environment, by each
-seed's validation part, which is streamed in no scenario. Where documents are rewritten, static
-retrieval ranks by the current ones. Where several tools are shown, learners that cannot show
-several are left out, and so is the guard, which needs a single one.
+seed's validation part, which is streamed in no scenario. If documents are rewritten, static
+retrieval ranks by the current ones. If several tools are shown, learners that only show one are
+left out, and so is the guard.
 """
 
 import inspect
@@ -60,7 +60,9 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Runs every learner in every scenario; writes the page and its figures."""
     task, seeds = task_of(cfg), range(cfg.seed, cfg.seed + cfg.seeds)
     validation = task.parts(validation=cfg.validation, seeds=seeds).validation
-    rounds = cfg.exposures * int((~validation).sum(axis=1).min())  # that all seeds have
+    rounds = cfg.exposures * int(
+        (~validation).sum(axis=1).min()
+    )  # the shortest stream of all seeds
     place = Place(task=task, rounds=rounds, seed=cfg.seed, cache=cache_folder(cfg))
     windows, budget = Windows(cfg.window, cfg.within), cfg.guard.share * rounds
     guard = partial(jr.guarded, budget=budget, delta=cfg.guard.delta, epsilon=cfg.guard.epsilon)

@@ -1,4 +1,4 @@
-"""What a scenario costs a learner, seed by seed.
+"""The cost of a scenario for a learner, per seed.
 
 Letters: S seeds, T rounds, n windows.
 """
@@ -18,8 +18,8 @@ class Windows(NamedTuple):
     """The windows of rounds over which success is averaged.
 
     Attributes:
-      rounds: of a window.
-      within: a window whose mean success is at most this much below that of the calm environment
+      rounds: length of a window in rounds.
+      within: largest deficit of a window's mean success, compared with the calm environment, that
         counts as recovered.
     """
 
@@ -104,7 +104,7 @@ def means(values: Success, rounds: int) -> Float[np.ndarray, "S n"]:
 
 
 def largest_loss(success: Success, static: Success) -> Float[np.ndarray, " S"]:
-    """Computes how many successes a learner was behind static retrieval at most.
+    """Computes the largest number of successes that a learner was behind static retrieval.
 
     Args:
       success: of the learner [S, T].

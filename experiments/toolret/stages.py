@@ -1,4 +1,4 @@
-"""What can rank ToolRet's tools, for `experiments.evaluate_toolret`.
+"""Models that rank ToolRet's tools, for `experiments.evaluate_toolret`.
 
 A model of the config is one of
 
@@ -8,8 +8,8 @@ A model of the config is one of
     cross_encoder    a HuggingFace sequence classifier, on the list of the model ``first``
     tool_rank        a language model that says true or false, on that list likewise
 
-Documents are the strings of the data, without the encoders' own prefixes: the authors' code puts
-none, not even E5's ``passage:``. What queries begin with is the model's ``template``.
+Documents are the strings of the data without the encoders' prefixes, as in the authors' code, not
+even E5's ``passage:``. The prefix of queries is in the model's ``template``.
 """
 
 import string
@@ -38,7 +38,7 @@ HOLES = ("instruction", "query")  # of a template
 
 
 def stage(world: World, name: str) -> Stage:
-    """What ranks the tools for the queries of a task: found again where this run has done it.
+    """Makes the function that ranks tools for the queries of a task, or reads stored rankings.
 
     Documents are read, and weights loaded, when they are first needed.
     """
@@ -78,7 +78,7 @@ def _dense(world: World, name: str) -> Stage:
         return inner_product(name, jnp.asarray(vectors))
 
     @cache
-    def queries(setting):  # of all tasks at once, so that the cache on disk is read once
+    def queries(setting):  # all tasks at once, so that the cache on disk is read once
         rows = np.concatenate(list(world.rows.values()))
         texts = world.texts(name, setting, rows)
         vectors = encode(encoder, texts, kind="query", cache=world.cache)
@@ -104,7 +104,7 @@ def _run(world: World, name: str) -> Stage:
 
 
 def _reranked(load: Callable[[World, str], Reranker]) -> Callable[[World, str], Stage]:
-    """The stage of a reranker, on the list of another model."""
+    """Makes the stage of a reranker, on the lists of another model."""
 
     def build(world, name):
         settings = world.models[name]
@@ -164,10 +164,10 @@ NEED_PATH = ("run", "cross_encoder")
 
 
 def check(models: Mapping[str, Mapping[str, Any]], methods: list[str]) -> None:
-    """Refuses models that are not there or cannot be, before anything is read.
+    """Checks the models, before anything is read.
 
     Raises:
-      ValueError: naming the setting, what it is and what it may be.
+      ValueError: if a model or setting is unknown or invalid.
     """
     if not methods:
         raise ValueError(f"methods is empty; known: {', '.join(models)}")

@@ -1,4 +1,4 @@
-"""Does a better start pay, and for how long?   (ORAG Theorem 5.1, first term; Tool2Vec)
+"""Do better initial embeddings help, and for how long?   (ORAG Theorem 5.1, first term; Tool2Vec)
 
     uv run python -m experiments.warm_start                                    # DeskBank, built in
     uv run python -m experiments.warm_start dataset=ultratool dataset.path=FILE exposures=1
@@ -118,7 +118,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses learners without the step size of Theorem 5.1, and a base that is no start."""
+    """Checks that learners have the step size of Theorem 5.1, and that the base is a start."""
     for grid in learner_grids(cfg):
         stepped = grid.names == ("tau", "eta") and grid.settings.all()
         if rule_of(grid.learner(0)) is None or not stepped:
@@ -148,7 +148,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def templates(cfg: DictConfig) -> list[str]:
-    """Those of the documents' starts."""
+    """Returns the templates of the documents' starts."""
     if cfg.dataset.name not in cfg.templates:
         known = ", ".join(map(str, cfg.templates))
         raise ValueError(f"templates has none for {cfg.dataset.name!r}, only for {known}")
@@ -171,7 +171,7 @@ def build(
 ) -> tuple[float, dict[str, Float[np.ndarray, "I d"]]]:
     """Returns the weight of the mixture, and the starts from usage.
 
-    As a setting is, the weight is chosen by nDCG + accuracy on the validation part.
+    Like a setting, the weight is chosen by nDCG + accuracy on the validation part.
     """
     metrics = ("accuracy", f"ndcg@{cfg.k}")
 
@@ -193,7 +193,7 @@ def figures(
     learnt: Mapping[str, FromStart],
     regrets: Mapping[str, np.ndarray],
 ) -> None:
-    """Regret with the first terms in brackets; success, with the static levels dotted."""
+    """Draws regret with the first terms in brackets; success, with the static levels dotted."""
     rounds = 1 + np.arange(len(next(iter(regrets.values())).T))
     window = len(rounds) // 10
     of_regret, ax = plots.new_figure("round", "regret")
