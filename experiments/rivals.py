@@ -152,7 +152,7 @@ def against(
     Args:
       success: name of a learner -> whether each query succeeded [S, N], NaN if not streamed.
       base: the learner that is subtracted.
-      task: of the queries.
+      task: task of the queries.
     """
     others = [name for name in success if name != base]
     found = {

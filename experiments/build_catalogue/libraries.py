@@ -107,7 +107,7 @@ def library_catalogue(name: str, library: Library, *, words: int) -> Catalogue:
     """Builds the catalogue of an importable library.
 
     Args:
-      name: of the library.
+      name: name of the library.
       library: the packages to read.
       words: largest number of words of a description.
 

@@ -145,7 +145,7 @@ def rank_one_named(name: str) -> Callable[..., Learner]:
     """Returns `rank_one` with its name given.
 
     Args:
-      name: of the learners that it makes.
+      name: name of the learners that it makes.
     """
 
     def make(*, policy, estimator, projection, schedule, tau, eta):

@@ -49,8 +49,8 @@ def drawn(dataset: Dataset, number: int | None, seed: int) -> Dataset:
 
     Args:
       dataset: any.
-      number: of the queries; None: all.
-      seed: of the draw.
+      number: number of queries; None: all.
+      seed: seed of the draw.
     """
     rows = np.random.default_rng(seed).permutation(len(dataset.queries))
     return dataset if number is None else select(dataset, np.sort(rows[:number]))

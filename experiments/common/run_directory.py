@@ -70,7 +70,7 @@ class RunDirectory:
         """Returns `run_chunks` for a folder, stopped by the signals that stop this run.
 
         Args:
-          folder: of the checkpoints.
+          folder: folder of the checkpoints.
         """
         return partial(run_chunks, folder, self.interrupted)
 
@@ -87,7 +87,7 @@ class RunDirectory:
         """Computes the arrays of a step, or reads them if they were computed before.
 
         Args:
-          name: of the step.
+          name: name of the step.
           compute: returns arrays by name; its simulations resume in `resume` folders of this step,
             which are deleted when it is finished.
         """

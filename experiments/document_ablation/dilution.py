@@ -59,7 +59,7 @@ def triples(
       theta: the original documents' unit vectors; ``hard`` negatives are the best under them.
       negatives: one of `KINDS`.
       n: how many queries; None takes all, in order.
-      seed: of queries and tools; the queries are the same for both kinds of negatives.
+      seed: seed of queries and tools; the queries are the same for both kinds of negatives.
 
     Raises:
       ValueError: n is out of range, the kind unknown, or a query needs every tool.

@@ -25,9 +25,9 @@ def save(folder: Path, dataset: Dataset, outcomes: Sequence[Outcome]) -> None:
     """Writes tools, queries and failures; each file is written whole or not at all.
 
     Args:
-      folder: of the data set, created if missing.
+      folder: folder of the data set, created if missing.
       dataset: with I tools.
-      outcomes: of the I tools.
+      outcomes: outcomes of the I tools.
     """
     tools = zip(dataset.tool_ids, dataset.documents, outcomes, strict=True)
     write_json_lines(folder / "tools.jsonl", (_tool(*one) for one in tools))

@@ -126,7 +126,7 @@ def served(
       cfg: with ``exposures``, ``seeds`` and ``seed``.
       serves: the rule.
       task: its queries are streamed.
-      folder: of the logs.
+      folder: folder of the logs.
       policies: the judged policies, by name.
       truth: their values.
 

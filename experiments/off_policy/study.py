@@ -50,7 +50,7 @@ def compared(found: Sequence[OffPolicy], truths: Sequence[Float[np.ndarray, " T"
     """Compares estimates with their truths.
 
     Args:
-      found: of n logs, each by the same estimators.
+      found: found of n logs, each by the same estimators.
       truths: the true value of each log after 1 .. T rounds [T].
 
     Returns:

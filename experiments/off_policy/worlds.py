@@ -49,7 +49,7 @@ def policy(name: str, spec: Mapping[str, Any]) -> jr.Learner:
     """Makes a learner from the settings of its preset, and two more.
 
     Args:
-      name: of the learner.
+      name: name of the learner.
       spec: ``preset`` and its settings; ``epsilon``, the share of rounds in which a uniformly drawn
         tool is shown; ``learns``, false for a learner that stays in its first state.
     """
@@ -70,7 +70,7 @@ def learnt(learner: jr.Learner, task: jr.Task, exposures: int, seed: int) -> jr.
       learner: any.
       task: its queries are streamed.
       exposures: how often each query comes; 0: the learner is in its first state.
-      seed: of the order and the draws.
+      seed: seed of the order and the draws.
     """
     if not exposures:
         return jr.Snapshot(learner, learner.init(jnp.asarray(task.theta)))
@@ -134,7 +134,7 @@ def logs(
       learner: shows one tool a round and knows its probabilities.
       task: its queries are drawn independently, with replacement.
       rounds: T.
-      seeds: of the queries and of the learner's draws.
+      seeds: seeds of the queries and of the learner's draws.
 
     Yields:
       the log of each seed.

@@ -34,7 +34,7 @@ def by_rank(
     Args:
       yes: probability of yes [N, I].
       right: whether the tool is the query's [N, I].
-      scores: of the tools [N, I]; the larger, the nearer.
+      scores: scores of the tools [N, I]; the larger, the nearer.
       ranks: number of wrong tools per query.
 
     Returns:

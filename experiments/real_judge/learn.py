@@ -106,7 +106,7 @@ def measure(
     """Chooses a learner's settings in an environment, and streams what is reported.
 
     Args:
-      cfg: of the experiment.
+      cfg: configuration of the experiment.
       run: keeps the result.
       pairs: the task.
       grid: the learner.

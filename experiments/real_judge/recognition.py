@@ -29,7 +29,7 @@ def recognition(
     """Computes the share of slates with a right tool on which the reranker uses a right one.
 
     Args:
-      reranker: of the N queries.
+      reranker: reranker of the N queries.
       policy: draws slates of k tools.
       logits: [N, I].
       labels: [N, L], -1 pads.

@@ -91,7 +91,7 @@ def load(path: Path = TABLE) -> JudgeTable:
     """Reads a table.
 
     Args:
-      path: of the file.
+      path: path of the file.
 
     Raises:
       FileNotFoundError: if there is no file yet.
@@ -156,8 +156,8 @@ def parted(pairs: Pairs, share: float, seed: int) -> tuple[Pairs, Pairs]:
 
     Args:
       pairs: any.
-      share: of the queries that choose a threshold, in (0, 1).
-      seed: of the cut.
+      share: share of the queries that choose a threshold, in (0, 1).
+      seed: seed of the cut.
     """
     apart = pairs.task.parts(validation=share, seeds=[seed]).validation[0]
     some, rest = (
@@ -173,7 +173,7 @@ def environment(pairs: Pairs, kind: str, threshold: float) -> Environment:
     Args:
       pairs: the verdicts.
       kind: labels, hard, threshold or soft.
-      threshold: of the probability of yes; read where the kind is threshold.
+      threshold: threshold of the probability of yes; read where the kind is threshold.
     """
     if kind == "labels":
         return Environment()

@@ -18,10 +18,10 @@ class Job(NamedTuple):
     """One run of a section."""
 
     dataset: str
-    change: str  # what its sweep changed; empty without a sweep
+    change: str  # overrides of its sweep; empty without a sweep
     command: str
     cfg: DictConfig
-    data: Path | None  # where its data are expected
+    data: Path | None  # expected path of its data
 
     @property
     def label(self) -> str:

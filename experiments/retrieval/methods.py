@@ -56,9 +56,10 @@ def rank(bench: Bench, name: str, seed: int, part: str = "test") -> Ranking:
 
     Args:
       bench: data, parts and recipes.
-      name: of the method; ``NAME+first`` is the refiner NAME with the first stage's score added,
+      name: name of the method; ``NAME+first`` is the refiner NAME with the first stage's score
+          added,
         ``NAME+once`` the online learner NAME after a stream that shows each query once.
-      seed: of its training or stream.
+      seed: seed of its training or stream.
       part: train, validation or test.
     """
 
@@ -151,8 +152,8 @@ def second_stage(bench: Bench, name: str, seed: int, read: Read | None = None) -
 
     Args:
       bench: data, parts and recipes.
-      name: of a method that has one `before`.
-      seed: of its training.
+      name: name of a method that has one `before`.
+      seed: seed of its training.
       read: texts -> vectors, in place of the first retriever's own function.
 
     Returns:

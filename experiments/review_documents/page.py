@@ -42,7 +42,7 @@ class Review:
       sample: JSON lines of tools, each with ``id``, ``document`` and ``profile``.
       results: JSON lines; created with the first answer.
       reviewer: name stored with every answer.
-      port: of the page; 0 takes a free one.
+      port: port of the page; 0 takes a free one.
 
     Raises:
       FileNotFoundError: there is no sample.

@@ -172,7 +172,7 @@ def showing(grid: LearnerGrid, spec: Mapping[str, Any], k: int) -> LearnerGrid |
     """Returns the learners of a grid with k tools shown in a round; None where they cannot.
 
     Args:
-      grid: of learners that show one tool, with any settings.
+      grid: grid of learners that show one tool, with any settings.
       spec: the line of ``configs/learners.yaml`` that made the grid.
       k: tools in a round; at 1 the grid is returned.
     """

@@ -33,9 +33,9 @@ def measures(
     """Compares a learner in a scenario with the calm environment and with static retrieval.
 
     Args:
-      success: of the learner in the scenario [S, T].
-      calm: of the same learner on the same stream in the calm environment [S, T].
-      static: of static retrieval in the scenario [S, T].
+      success: success of the learner in the scenario [S, T].
+      calm: success of the same learner on the same stream in the calm environment [S, T].
+      static: success of static retrieval in the scenario [S, T].
       begins: the round in which the trouble begins.
       windows: over which success is averaged.
 
@@ -94,7 +94,7 @@ def means(values: Success, rounds: int) -> Float[np.ndarray, "S n"]:
 
     Args:
       values: [S, T].
-      rounds: of a window.
+      rounds: rounds of a window.
 
     Returns:
       [S, n], by the first round of the window.
@@ -107,8 +107,8 @@ def largest_loss(success: Success, static: Success) -> Float[np.ndarray, " S"]:
     """Computes the largest number of successes that a learner was behind static retrieval.
 
     Args:
-      success: of the learner [S, T].
-      static: of static retrieval [S, T].
+      success: success of the learner [S, T].
+      static: success of static retrieval [S, T].
 
     Returns:
       [S]; 0 for a learner that was never behind.

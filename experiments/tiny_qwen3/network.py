@@ -47,7 +47,7 @@ def write(
       width: H, a multiple of 16: four heads of queries, two of keys and values.
       layers: number of blocks.
       tied: whether the embedding is also the head that predicts tokens.
-      seed: of the weights.
+      seed: seed of the weights.
 
     Raises:
       ValueError: a size is out of range.

@@ -26,7 +26,7 @@ class Protocol:
       cfg: settings of the experiment.
       run: the run's directory.
       task: whose queries are streamed.
-      parts: of each seed.
+      parts: parts of each seed.
       seeds: S numbers.
     """
 

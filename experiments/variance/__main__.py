@@ -135,7 +135,7 @@ def learner_of(name: str, spec: dict[str, Any], cfg: DictConfig) -> Callable[...
     """Returns a function of tau, eta and the noise rate that makes a learner.
 
     Args:
-      name: of the learner.
+      name: name of the learner.
       spec: its ``policy`` and ``estimator``; an estimator with a ``noise_rate`` is given the rate.
       cfg: with ``projection`` and ``schedule``.
     """

@@ -30,7 +30,7 @@ class Catalogue(NamedTuple):
     """Some tools, and everything that is the same for every learner on them.
 
     Attributes:
-      size: of the catalogue, as the results name it.
+      size: size of the catalogue, as the results name it.
       task: the tools, and the queries with one label that they answer.
       validation: the queries that choose settings [N].
       sample: positions of the queries on which moments are taken [n].

@@ -36,7 +36,7 @@ class Starts:
       cfg: settings of the experiment.
       run: the run's directory.
       task: the base.
-      parts: of its queries, masks [N].
+      parts: parts of its queries, masks [N].
     """
 
     cfg: DictConfig

@@ -165,7 +165,7 @@ def split_by_group(
     Args:
       groups: question of each query [N] (``dataset.groups``).
       fractions: share of the queries in each part, positive, with sum 1.
-      seed: of the shuffle.
+      seed: seed of the shuffle.
 
     Returns:
       Positions [M] of the queries of each part, ascending.

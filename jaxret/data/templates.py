@@ -127,7 +127,7 @@ def with_profile(
     An empty profile, as after a failed expansion, adds nothing.
 
     Args:
-      fields: of the profile, in this order; missing ones are left out.
+      fields: fields of the profile, in this order; missing ones are left out.
       base: the template of the document without its profile.
 
     Raises:

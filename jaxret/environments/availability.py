@@ -51,7 +51,7 @@ def later(items: int, share: float, *, at: int, seed: int = 0) -> Availability:
 
     Args:
       items: I, the size of the catalogue.
-      share: of the tools that arrive late, in [0, 1).
+      share: share of the tools that arrive late, in [0, 1).
       at: the first round in which they are available, >= 0.
       seed: draws the tools.
 
@@ -69,7 +69,7 @@ def one_by_one(items: int, share: float, *, first: int, last: int, seed: int = 0
 
     Args:
       items: I, the size of the catalogue.
-      share: of the tools that arrive late, in [0, 1).
+      share: share of the tools that arrive late, in [0, 1).
       first: the round in which the first of them arrives, in 0 .. ``last``.
       last: the round in which the last of them arrives.
       seed: draws the tools and their order.
@@ -89,7 +89,7 @@ def leaving(items: int, share: float, *, at: int, seed: int = 0) -> Availability
 
     Args:
       items: I, the size of the catalogue.
-      share: of the tools that leave, in [0, 1).
+      share: share of the tools that leave, in [0, 1).
       at: the first round without them, >= 0.
       seed: draws the tools.
 
@@ -107,7 +107,7 @@ def away(items: int, share: float, *, leaves: int, back: int, seed: int = 0) -> 
 
     Args:
       items: I, the size of the catalogue.
-      share: of the tools that are absent for a while, in [0, 1).
+      share: share of the tools that are absent for a while, in [0, 1).
       leaves: the first round without them, in 0 .. ``back`` - 1.
       back: the round in which they are available again.
       seed: draws the tools.

@@ -135,7 +135,7 @@ class Restart(NamedTuple):
 
         Args:
           learner: unused.
-          state: of the learner, as it starts.
+          state: state of the learner, as it starts.
           answer: unused.
         """
         del learner, answer

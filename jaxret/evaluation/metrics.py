@@ -43,7 +43,7 @@ def ranks(
     A label with a NaN score is ranked last, so that a diverged model gets the worst metrics.
 
     Args:
-      scores: of all items [I].
+      scores: scores of all items [I].
       labels: [L], -1 pads.
       tie_order: position of each item among items of equal scores [I].
       available: mask of the items [I]; None: all are available.
@@ -81,7 +81,7 @@ def accuracy(ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"]) -> Float[Arr
     """Computes whether the first-ranked item is a label.
 
     Args:
-      ranks: of the labels [N, L].
+      ranks: ranks of the labels [N, L].
       labels: [N, L], -1 pads.
 
     Returns:
@@ -96,7 +96,7 @@ def recall_at_k(
     """Computes the share of the labels that are among the first k items.
 
     Args:
-      ranks: of the labels [N, L].
+      ranks: ranks of the labels [N, L].
       labels: [N, L], -1 pads.
       k: cut.
 
@@ -112,7 +112,7 @@ def ndcg_at_k(ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"], k: int) -> 
     Gains are 0 or 1. Absent labels count in the ideal gain, as missed labels.
 
     Args:
-      ranks: of the labels [N, L].
+      ranks: ranks of the labels [N, L].
       labels: [N, L], -1 pads.
       k: cut.
 
@@ -131,7 +131,7 @@ def completeness_at_k(
     """Computes whether every label is among the first k items.
 
     Args:
-      ranks: of the labels [N, L].
+      ranks: ranks of the labels [N, L].
       labels: [N, L], -1 pads.
       k: cut.
 

@@ -61,8 +61,8 @@ def curve_with_band(
     Args:
       ax: the axes.
       x: [T].
-      values: of each seed [S, T].
-      label: of the curve.
+      values: values of each seed [S, T].
+      label: label of the curve.
       **style: of the line; by default solid, in the next colour.
 
     Returns:
@@ -154,8 +154,8 @@ def label_points(
     Args:
       ax: the axes.
       points: in data coordinates [n, 2].
-      names: of the points.
-      colours: of the names.
+      names: names of the points.
+      colours: colours of the names.
     """
     figure = ax.get_figure(root=True)
     assert figure is not None

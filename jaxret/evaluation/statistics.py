@@ -77,7 +77,7 @@ def area_under_roc(scores: Float[np.ndarray, "*N"], right: Bool[np.ndarray, "*N"
     """Computes the probability that a right item scores above a wrong one; ties count half.
 
     Args:
-      scores: of any shape.
+      scores: scores of any shape.
       right: in the shape of ``scores``.
 
     Returns:

@@ -124,9 +124,9 @@ def generate(
     Args:
       writers: the models.
       tools: I descriptions by id, from `descriptions`.
-      settings: of the run.
+      settings: settings of the run.
       examples: the pool of examples in the first iteration.
-      folder: of the files; empty, or of a run with the same tools and settings.
+      folder: folder of the files; empty, or of a run with the same tools and settings.
 
     Raises:
       ValueError: a setting is out of range, or a file of an iteration is damaged.
@@ -170,7 +170,7 @@ def batch_questions(
 
     Args:
       tools: I descriptions by id.
-      settings: of the run.
+      settings: settings of the run.
       examples: the pool of examples in the first iteration.
       before: the iterations so far.
 

@@ -37,7 +37,7 @@ class Act(Protocol):
     """Chooses the items to show, with their propensities.
 
     Args:
-      state: of the learner.
+      state: state of the learner.
       query: embedding [d].
       key: consumed.
     """
@@ -64,7 +64,7 @@ class PerItem(Protocol):
     """Returns one number per item, [I]: its logit, or the probability that it is shown.
 
     Args:
-      state: of the learner.
+      state: state of the learner.
       query: embedding [d].
     """
 
@@ -75,7 +75,7 @@ class Scores(Protocol):
     """Returns the scores [N, I] that rank items, minus infinity where an item is absent.
 
     Args:
-      state: of the learner.
+      state: state of the learner.
       queries: embeddings [N, d].
     """
 

@@ -55,7 +55,7 @@ def orag(
       eta: step size, >= 0.
       k: items shown to the environment's reranker, >= 1.
       divide_by: 'propensity', or 'model' for Algorithm 2 as the paper writes it.
-      projection: of the rows, after each step.
+      projection: projection of the rows, after each step.
       schedule: factor of eta by round; None: constant.
     """
     return _softmax(
@@ -82,7 +82,7 @@ def chosen_only(
     Args:
       tau: temperature, > 0.
       eta: step size, >= 0.
-      projection: of the rows, after each step.
+      projection: projection of the rows, after each step.
       schedule: factor of eta by round; None: constant.
     """
     return _softmax("chosen_only", estimators.chosen_only(), tau, eta, projection, schedule)
@@ -103,7 +103,7 @@ def clipped(
       tau: temperature, > 0.
       eta: step size, >= 0.
       floor: smallest denominator, in (0, 1].
-      projection: of the rows, after each step.
+      projection: projection of the rows, after each step.
       schedule: factor of eta by round; None: constant.
     """
     return _softmax("clipped", estimators.clipped(floor=floor), tau, eta, projection, schedule)
@@ -124,7 +124,7 @@ def debiased(
       noise_rate: probability that a reward is flipped, in [0, 0.5).
       tau: temperature, > 0.
       eta: step size, >= 0.
-      projection: of the rows, after each step.
+      projection: projection of the rows, after each step.
       schedule: factor of eta by round; None: constant.
     """
     estimator = estimators.debiased(noise_rate=noise_rate)
@@ -146,7 +146,7 @@ def implicit_exploration(
       gamma: added to the propensity, >= 0.
       tau: temperature, > 0.
       eta: step size, >= 0.
-      projection: of the rows, after each step.
+      projection: projection of the rows, after each step.
       schedule: factor of eta by round; None: constant.
     """
     estimator = estimators.implicit_exploration(gamma=gamma)
@@ -170,7 +170,7 @@ def greedy(
       eta: step size, >= 0.
       k: items shown to the environment's reranker, >= 1.
       estimator: None: `estimators.bandit_likelihood`.
-      projection: of the rows, after each step.
+      projection: projection of the rows, after each step.
       schedule: factor of eta by round; None: constant.
     """
     return rank_one(
@@ -197,7 +197,7 @@ def full_information(
     Args:
       tau: temperature, > 0.
       eta: step size, >= 0.
-      projection: of the rows, after each step.
+      projection: projection of the rows, after each step.
       schedule: factor of eta by round; None: constant.
     """
     return rank_one(
@@ -273,7 +273,7 @@ def low_rank(
       tau: temperature, > 0.
       eta: step size of the rows, >= 0.
       rate: step size of the map relative to that of the rows, > 0.
-      rank: of the map, >= 1.
+      rank: rank of the map, >= 1.
       map_every: rounds between two moves of the map; multiples of 8 have a blocked form.
     """
     return _mapped("low_rank", query_maps.low_rank(rate=rate, rank=rank), tau, eta, map_every)

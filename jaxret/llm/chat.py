@@ -144,7 +144,7 @@ class Connection:
 
         Args:
           messages: the conversation.
-          options: of the request, from `Endpoint.options`.
+          options: options of the request, from `Endpoint.options`.
 
         Raises:
           Unanswered: the endpoint refuses or fails.
@@ -212,7 +212,7 @@ class Chat:
         Args:
           messages: the question.
           parse: turns the text of an answer into a value, or raises `Malformed`.
-          schema: of the answer, used if `Endpoint.format` is ``"schema"``.
+          schema: schema of the answer, used if `Endpoint.format` is ``"schema"``.
 
         Raises:
           Unanswered: no attempt gave an answer that parses, or the endpoint refuses or fails. The
@@ -256,9 +256,9 @@ class Chat:
           questions: n questions.
           parse: turns the text of an answer into a value, or raises `Malformed`; one function for
             all questions, or n functions.
-          schema: of the answers, used if `Endpoint.format` is ``"schema"``; one for all questions,
-            or n schemas.
-          title: of the progress bar.
+          schema: schema of the answers, used if `Endpoint.format` is ``"schema"``; one for
+              all questions, or n schemas.
+          title: title of the progress bar.
           progress: whether to show the progress bar.
           before: called before each question; an exception that it raises stops all questions.
           failed: returns the value for a question without a valid answer, or raises to stop all
@@ -293,7 +293,7 @@ class Chat:
         Args:
           questions: n questions.
           words: lower-case words.
-          title: of the progress bar.
+          title: title of the progress bar.
           progress: whether to show the progress bar.
           before: called before each question; an exception that it raises stops all questions.
 

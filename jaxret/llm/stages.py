@@ -91,9 +91,9 @@ class Stage:
 
         Args:
           questions: n questions.
-          title: of the progress bar.
-          schema: of the answers, used if `Endpoint.format` is ``"schema"``; one for all questions,
-            or n schemas, equal for equal questions.
+          title: title of the progress bar.
+          schema: schema of the answers, used if `Endpoint.format` is ``"schema"``; one for
+              all questions, or n schemas, equal for equal questions.
 
         Returns:
           n answers or problems, in order.
@@ -178,7 +178,7 @@ def ask_checked(
       questions: n questions.
       checks: n functions, each of which turns the text of an answer into a value or raises `Wrong`.
       attempts: largest number of answers to a question.
-      title: of the progress bar.
+      title: title of the progress bar.
       schemas: n schemas of the answers, used if `Endpoint.format` is ``"schema"``.
       retry: the prompt that states why an answer cannot be used.
 

@@ -128,13 +128,13 @@ def trained(
     """Trains a model, or reads the parameters of the same model from its folder.
 
     Args:
-      name: of the method.
-      config: of the method.
+      name: name of the method.
+      config: configuration of the method.
       task: the training queries.
       validation: the queries on which the best step is chosen. Of a reranker's, only the first
         ``config.validated`` are used where the config has this field.
-      seed: of weights, order and dropout.
-      folder: of all models; None keeps nothing.
+      seed: seed of weights, order and dropout.
+      folder: folder of all models; None keeps nothing.
       hooks: the observers.
       start: the parameters before training.
       objective: makes loss and batches.

@@ -170,11 +170,11 @@ def fit(
 
     Args:
       task: with texts, documents and the encoder to tune.
-      config: of the objective's class in `CONFIGS`; None: its defaults.
+      config: configuration of the objective's class in `CONFIGS`; None: its defaults.
       objective: "query2query", "query2desc", "dpr" or "tool_embed".
       validation: the queries on which the best step is chosen.
       first: for "dpr" alone, the stage whose best wrong tools are negatives; None: BM25.
-      seed: of draws, order and dropout.
+      seed: seed of draws, order and dropout.
       name: shown in the progress bar and in errors; None: the objective.
       folder: where models are kept, found again and resumed; None keeps nothing.
       hooks: the observers.
@@ -315,10 +315,10 @@ def contrast(
       anchors: texts that the first column of ``triplets`` indexes.
       others: texts that the second and third column index.
       triplets: anchor, positive, negative [M, 3], from `jaxret.training.negatives`.
-      margin: of the distances.
+      margin: margin of the distances.
       unit: compares unit vectors, as retrieval does; the reference compares raw ones.
       size: triplets a batch; a batch has 3 times as many texts.
-      seed: of the order.
+      seed: seed of the order.
 
     Returns:
       the objective.
@@ -368,13 +368,13 @@ def matching(
       documents: the documents of the I tools.
       labels: all tools of each query [n, L].
       pairs: query, right tool, wrong tools [M, 2 + m], from `jaxret.training.negatives`.
-      temperature: of the cosines.
+      temperature: temperature of the cosines.
       in_batch: whether rows serve each other as negatives.
       mask_false: whether documents of a query's other tools are left out of its negatives. The
         references keep them, so that a query repels right tools.
       drop_words: the largest share of a query's words that is dropped, anew in each batch. Ours.
       size: pairs a batch; a batch has 2 + m times as many texts.
-      seed: of the order.
+      seed: seed of the order.
 
     Returns:
       the objective.

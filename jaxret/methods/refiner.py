@@ -89,7 +89,7 @@ def fit(
       config: the settings.
       validation: the queries on which the best step is chosen.
       first: the stage whose candidates are refined; None: Tool2Vec of the task.
-      seed: of weights, order and dropout.
+      seed: seed of weights, order and dropout.
       name: shown in the progress bar and in errors.
       folder: where models are kept, found again and resumed; None keeps nothing.
       hooks: the observers.
@@ -252,7 +252,7 @@ def refinement(
         changes no ranking, and the read-out's bias need not learn it. Ours.
       inject_missing: replaces the last candidates by right tools that were missed.
       size: queries a batch.
-      seed: of the order.
+      seed: seed of the order.
 
     Returns:
       the objective.

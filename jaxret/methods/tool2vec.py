@@ -76,7 +76,7 @@ def build(config: Any, params: Params, encoder: TextEncoder | None, name: str) -
     Args:
       config: the settings, Tool2Vec's or NUDGE's.
       params: the tools' vectors [I, d].
-      encoder: of the queries; None where they are vectors.
+      encoder: encoder of the queries; None where they are vectors.
       name: shown in the progress bar and in errors.
 
     Returns:

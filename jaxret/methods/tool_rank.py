@@ -148,7 +148,7 @@ def fit(
       config: the model and the settings.
       validation: the queries on which the best step is chosen.
       first: the stage whose candidates are reranked; None: Tool2Vec of the task.
-      seed: of the adapter, draws and order.
+      seed: seed of the adapter, draws and order.
       name: shown in the progress bar and in errors.
       folder: where models are kept, found again and resumed; None keeps nothing.
       hooks: the observers.
@@ -272,7 +272,7 @@ def verdicts(
         `jaxret.training.negatives`; a row gives up to 1 + m examples.
       drop_words: the largest share of a query's words that is dropped, anew in each batch. Ours.
       size: examples a batch.
-      seed: of the order.
+      seed: seed of the order.
 
     Returns:
       the objective.
@@ -371,7 +371,7 @@ def verdict(
     """Makes the question.
 
     Args:
-      tokenizer: of the model.
+      tokenizer: tokenizer of the model.
       answers: for a tool that fits and for one that does not, one token each.
       place: position of the instruction, a key of `PLACES`.
       instruction: the task in words. With place "query" it may be empty and is then left out.
@@ -456,7 +456,7 @@ def load_language_model(
     Args:
       name: a key of `RERANKERS`.
       path: a local checkpoint to use instead of the published weights.
-      dtype: of the parameters and the matrix products.
+      dtype: type of the parameters and the matrix products.
       mesh: devices with an axis ``model``, over which the parameters are split; None: one device.
 
     Returns:

@@ -86,7 +86,7 @@ def lower_bounds(
 
     Args:
       terms: x [T], none below ``-least``.
-      times: of the bounds, in rounds [m].
+      times: times of the bounds, in rounds [m].
       alpha: probability that a bound fails at any time.
       least: b, >= 0.
 
@@ -116,7 +116,7 @@ def confidence_sequence(
     Args:
       low: terms [T] whose mean is the value.
       high: terms [T] whose mean is one minus the value.
-      times: of the bounds, in rounds [m].
+      times: times of the bounds, in rounds [m].
       alpha: probability that a bound fails at any time.
       least: b, >= 0: no term of either side is below ``-least``.
 
@@ -143,7 +143,7 @@ def bootstrap(
       above: terms [T].
       below: terms of the denominator [T]; None: the mean of ``above``.
       alpha: probability that the interval fails.
-      seed: of the resamples.
+      seed: seed of the resamples.
 
     Returns:
       both ends.

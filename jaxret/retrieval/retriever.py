@@ -163,8 +163,8 @@ def best_items(params: Params, features: Features, *, score, split, items, k, me
 
     Args:
       params: with the axis of the catalogue padded to a multiple of the devices.
-      features: of B queries, with the same padding where they have that axis.
-      score: of the retriever.
+      features: features of B queries, with the same padding where they have that axis.
+      score: score of the retriever.
       split: the PartitionSpecs of params and features, flattened: (tree, leaves).
       items: the number of items, I; rows beyond are padding and are never returned.
       k: items a query.

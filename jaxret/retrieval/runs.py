@@ -29,8 +29,8 @@ def save_run(
     """Writes a run file atomically.
 
     Args:
-      path: of the file, which is replaced if it exists; its folder is made if needed.
-      ranking: of N queries.
+      path: path of the file, which is replaced if it exists; its folder is made if needed.
+      ranking: ranking of N queries.
       query_ids: the ids of the N queries.
       tool_ids: the ids of the I tools.
       tag: the name of the run, without white space.
@@ -69,7 +69,7 @@ def load_run(path: Path, query_ids: Sequence[str], tool_ids: Sequence[str]) -> R
     """Reads a run file for the queries and tools of a data set.
 
     Args:
-      path: of the file.
+      path: path of the file.
       query_ids: the ids of the N queries.
       tool_ids: the ids of the I tools.
 

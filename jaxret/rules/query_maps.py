@@ -103,7 +103,7 @@ def low_rank(*, rate: float = 3.0, rank: int = 32, seed: int = 0) -> QueryMap:
     Args:
       rate: step size of A and B relative to that of the rows, > 0.
       rank: r, >= 1.
-      seed: of the noise N(0, 1/r) in B.
+      seed: seed of the noise N(0, 1/r) in B.
     """
     require("rate", rate, "> 0", lambda x: x > 0)
     require("rank", rank, ">= 1", lambda x: x >= 1)
@@ -131,7 +131,7 @@ def mean_centred(*, rate: float = 3.0, share: float = 0.8, count: float = 20.0) 
 
     Args:
       rate: step size of M relative to that of the rows, > 0.
-      share: of the mean that is subtracted, in [0, 1].
+      share: share of the mean that is subtracted, in [0, 1].
       count: pseudo-queries at the origin with which the mean starts, > 0.
     """
     require("share", share, "in [0, 1]", lambda x: 0 <= x <= 1)

@@ -53,7 +53,7 @@ def show(
       environment: environment, which decides the available items and changes queries.
       stream: queries and their labels.
       query: position of this round's query in the stream's queries [].
-      key: of the whole run.
+      key: key of the whole run.
     """
     learner = world.with_interventions(learner, environment, key, labels=stream.labels.shape[1])
     act_key, _ = round_keys(key, state.t)
@@ -83,7 +83,7 @@ def learn(
       environment: environment, which responds.
       stream: queries and their labels.
       query: position of this round's query in the stream's queries [].
-      key: of the whole run.
+      key: key of the whole run.
       slate: items shown.
       position: position of the used item in the slate []; None: the environment's reranker chooses.
       reward: reward given by a judge [], which may contradict the labels; None: the environment's.

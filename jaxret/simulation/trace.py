@@ -86,7 +86,7 @@ def round_keys(key: PRNGKey, t: Int[Array, "*m"]) -> tuple[PRNGKey, PRNGKey]:
     """Returns the keys of `act` and of the environment in round t.
 
     Args:
-      key: of the whole run.
+      key: key of the whole run.
       t: a round [], or many rounds at once [m].
 
     Returns:

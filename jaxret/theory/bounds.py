@@ -274,7 +274,7 @@ def corollary_b3_step_size(
     """Returns the eta at which Corollary B.3 is smallest after T rounds.
 
     Args:
-      constants: of the corollary.
+      constants: constants of the corollary.
       rounds: T.
       noise_rate: rho.
       items: I.

@@ -102,7 +102,7 @@ def require_one_of(name: str, value: object, known: Collection[str]) -> None:
     """Raises ValueError unless ``value`` is in ``known``.
 
     Args:
-      name: of the setting; the message begins with it.
+      name: name of the setting; the message begins with it.
       value: what is checked.
       known: the values that pass.
 

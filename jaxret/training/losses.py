@@ -51,7 +51,7 @@ def multi_label_bce(
       labels: the right tools [B, L], padded with -1; those without a column are ignored.
       candidates: the tool of each column [B, N], -1 for none; by default column i is tool i. A row
         without any candidate has loss 0.
-      weights: of the rows [B]; None: 1 each.
+      weights: weights of the rows [B]; None: 1 each.
 
     Returns:
       the mean over rows [], in nats a tool.
@@ -82,7 +82,7 @@ def softmax_ce(
       logits: z [B, I], one column a tool.
       labels: the right tools [B, L], padded with -1; a row without any has loss 0.
       normalise: divides by the number of labels, so that every query counts the same.
-      weights: of the rows [B]; None: 1 each.
+      weights: weights of the rows [B]; None: 1 each.
 
     Returns:
       the mean over rows [], in nats: summed over a row's labels, or a label with ``normalise``.
@@ -116,7 +116,7 @@ def triplet_margin(
       negative: vectors n [B, d].
       margin: the distance by which a negative should be farther than the positive.
       unit: scales all vectors to length 1 first.
-      weights: of the rows [B]; None: 1 each.
+      weights: weights of the rows [B]; None: 1 each.
 
     Returns:
       the mean over rows [], a distance.
@@ -161,7 +161,7 @@ def info_nce(
       negative_labels: the tools of the negatives [B, m], -1 for none.
       temperature: tau, above 0.
       in_batch: whether rows serve each other as negatives.
-      weights: of the rows [B]; None: 1 each. Rows of weight 0 are negatives of no row.
+      weights: weights of the rows [B]; None: 1 each. Rows of weight 0 are negatives of no row.
 
     Returns:
       the mean over rows [], in nats.

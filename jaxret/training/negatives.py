@@ -34,7 +34,7 @@ def random_negatives(
       labels: the tools of each query [n, L].
       items: the number of tools, I.
       count: negatives a pair, m >= 1.
-      seed: of the draws.
+      seed: seed of the draws.
 
     Returns:
       the pairs [M, 2 + m].
@@ -122,7 +122,7 @@ def query2query(
       per_side: positives, and negatives, an anchor.
       limit: the most triplets an anchor, drawn at random; None takes all.
       allow_self: whether the anchor and its copies stay in the window, as in the reference.
-      seed: of the draw; nothing is random without ``limit``.
+      seed: seed of the draw; nothing is random without ``limit``.
 
     Returns:
       the triplets [M, 3] as positions of queries, and two counts.
@@ -164,7 +164,7 @@ def query2desc(
       labels: the tools of each query [n, L].
       items: the number of tools, I.
       negatives: distinct wrong tools drawn a query, or all where there are fewer.
-      seed: of the draws.
+      seed: seed of the draws.
 
     Returns:
       the triplets [M, 3]: query, right tool, wrong tool.

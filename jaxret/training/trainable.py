@@ -47,7 +47,7 @@ def trainable(network: Module, params: Params, adapter: Lora | None, seed: int) 
       network: with the dropout and precision of training.
       params: the network's initial parameters.
       adapter: settings of the adapter; None trains all parameters.
-      seed: of the adapter's initial weights.
+      seed: seed of the adapter's initial weights.
 
     Returns:
       the trained part.
