@@ -77,7 +77,7 @@ def policies(serving: Sequence[str], values: Mapping[str, np.ndarray], each: Seq
         refused, held = values[f"{name}/refused"], together(each, name)
         earned, count = values[f"{name}/earned"].mean(), f"{refused.sum():.0f} of {len(refused)}"
         rows.append((name, f"{earned:.3f}", count, f"{held.mean():.3f}" if held.size else ""))
-    head = ("logging policy", "earned a round", "logs refused", "all anytime intervals hold")
+    head = ("logging policy", "mean reward", "logs refused", "all anytime intervals hold")
     return markdown(head, rows)
 
 
