@@ -84,8 +84,8 @@ class Embeddings:
         Raises:
           ValueError: if k is out of its range, or the width of the vectors differs.
         """
-        there = len(self.ids) if self.available is None else int(self.available.sum())
-        require("k", k, f"in 1 .. {there}, the tools that are there", lambda k: 1 <= k <= there)
+        n = len(self.ids) if self.available is None else int(self.available.sum())
+        require("k", k, f"in 1 .. {n}, the number of available tools", lambda k: 1 <= k <= n)
         place = tie_order(self.ids)
         return np.stack([np.lexsort((place, -row))[:k] for row in self.scores(queries)])
 

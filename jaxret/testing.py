@@ -261,8 +261,8 @@ def _seeds_do_not_mix(case, straight):
     together = jax.device_get(seeds(case.state, case.stream.order, np.arange(2)))
     for seed in range(2):
         alone = straight(case.state, case.stream.order, seed)
-        mine = jax.tree.map(itemgetter(seed), together)
-        _agree(case, f"seed {seed} under vmap and alone", mine, alone)
+        one = jax.tree.map(itemgetter(seed), together)
+        _agree(case, f"seed {seed} under vmap and alone", one, alone)
 
 
 def _cut_runs_are_the_same(case, whole, first, second):

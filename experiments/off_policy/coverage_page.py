@@ -143,7 +143,7 @@ def warned(some: Sequence[Cell]) -> str:
 
 def coverage(each: Sequence[Cell]) -> str:
     """Formats a row per cell: coverage and width of intervals."""
-    head = ("logging", "judged", "logs", "effective", "warned", *ANYTIME, *BOOTSTRAP)
+    head = ("logging", "evaluated", "logs", "effective", "warned", *ANYTIME, *BOOTSTRAP)
     rows = [
         (
             *(one.serves, one.judged, f"{len(one.values['warned'])}"),
@@ -159,7 +159,7 @@ def coverage(each: Sequence[Cell]) -> str:
 def errors(each: Sequence[Cell]) -> str:
     """Formats a row per cell: root mean squared error, and bias if above three standard errors."""
     return markdown(
-        ("logging", "judged", *ESTIMATORS),
+        ("logging", "evaluated", *ESTIMATORS),
         [(one.serves, one.judged, *(error(one, name) for name in ESTIMATORS)) for one in each],
     )
 

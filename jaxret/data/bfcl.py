@@ -53,11 +53,11 @@ def load(path: str | Path) -> Dataset:
     present = [c for c in CATEGORIES if (folder / _file(c)).exists()]
     if not present:
         raise FileNotFoundError(f"{folder} holds none of {[_file(c) for c in CATEGORIES]}")
-    asked = [(c, row) for c in present for row in _questions(folder / _file(c))]
+    questions = [(c, row) for c in present for row in _questions(folder / _file(c))]
     answers = {c: _answers(folder / "possible_answer" / _file(c)) for c in present}
-    ids = _number(function for _, row in asked for function in row["function"])
-    tools = ((ids[_key(f)], f) for _, row in asked for f in row["function"])
-    return build("bfcl", tools, (_query(row, c, answers[c], ids) for c, row in asked))
+    ids = _number(function for _, row in questions for function in row["function"])
+    tools = ((ids[_key(f)], f) for _, row in questions for f in row["function"])
+    return build("bfcl", tools, (_query(row, c, answers[c], ids) for c, row in questions))
 
 
 def _query(

@@ -31,8 +31,8 @@ def as_hops(dataset: Dataset, *, template: str = TEMPLATE) -> Dataset:
       ValueError: if no query has steps.
     """
     steps = dataset.steps or ()
-    places = ((row, place) for row, one in enumerate(steps) for place in range(len(one)))
-    hops = [(row, place, *steps[row][place]) for row, place in places]
+    pairs = ((row, place) for row, one in enumerate(steps) for place in range(len(one)))
+    hops = [(row, place, *steps[row][place]) for row, place in pairs]
     if not hops:
         raise ValueError(f"{dataset.name} has no queries with steps: there is nothing to plan")
     rows, numbers, texts, labels = zip(*hops, strict=True)

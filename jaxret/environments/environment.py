@@ -231,11 +231,11 @@ def available_at(
     """
     arrives, leaves = environment.arrives, environment.leaves
     arrived = True if arrives is None else arrives <= t
-    stays = True if leaves is None else t < leaves
+    not_left = True if leaves is None else t < leaves
     if arrives is None or leaves is None:
-        available = available & arrived & stays
+        available = available & arrived & not_left
     else:
-        available = available & jnp.where(leaves < arrives, arrived | stays, arrived & stays)
+        available = available & jnp.where(leaves < arrives, arrived | not_left, arrived & not_left)
     for one in effects_with(environment, "available_at"):
         available = available & one.effect.available_at(t, available)
     return available
@@ -256,11 +256,11 @@ def always_available(
     """
     arrives, leaves = environment.arrives, environment.leaves
     arrived = True if arrives is None else arrives <= 0
-    stays = True if leaves is None else rounds <= leaves
+    not_left = True if leaves is None else rounds <= leaves
     if arrives is None or leaves is None:
-        available = available & arrived & stays
+        available = available & arrived & not_left
     else:
-        available = available & jnp.where(leaves < arrives, arrived | stays, arrived & stays)
+        available = available & jnp.where(leaves < arrives, arrived | not_left, arrived & not_left)
     if effects_with(environment, "available_at"):
         return lax.fori_loop(
             0, rounds, lambda t, always: available_at(environment, t, always), available

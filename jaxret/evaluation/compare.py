@@ -141,9 +141,9 @@ def paired(
     """
     require("confidence", confidence, "in (0, 1)", lambda x: 0 < x < 1)
     require("resamples", resamples, ">= 100", lambda n: n >= 100)
-    drawn = _resampled(values, groups, resamples, seed)
-    low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
-    below, above = (drawn <= 0).sum(), (drawn >= 0).sum()
+    resampled = _resampled(values, groups, resamples, seed)
+    low, high = np.quantile(resampled, [(1 - confidence) / 2, (1 + confidence) / 2])
+    below, above = (resampled <= 0).sum(), (resampled >= 0).sum()
     return Comparison(
         name=name,
         other=other,

@@ -52,8 +52,8 @@ def ranks(
       the rank of each label [L]; `UNRANKED` for padded and absent labels.
     """
     tie_order = jnp.asarray(tie_order)
-    mine, my_place = scores[labels][:, None], tie_order[labels][:, None]
-    beats = (mine > scores[None]) | ((mine == scores[None]) & (my_place < tie_order[None]))
+    score, order = scores[labels][:, None], tie_order[labels][:, None]
+    beats = (score > scores[None]) | ((score == scores[None]) & (order < tie_order[None]))
     available = jnp.ones(scores.shape, bool) if available is None else jnp.asarray(available)
     not_beaten = (available[None] & ~beats).sum(axis=1, dtype=jnp.int32)
     return jnp.where(

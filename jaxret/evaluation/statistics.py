@@ -51,9 +51,9 @@ def sign_flips(values: Float[np.ndarray, " C"], *, draws: int = 9_999, seed: int
     """
     require("draws", draws, ">= 1", lambda n: n >= 1)
     signs = np.random.default_rng(seed).integers(0, 2, (draws, len(values))) * 2.0 - 1.0
-    observed, drawn = abs(np.sum(values)), np.abs(signs @ values)
+    observed, permuted = abs(np.sum(values)), np.abs(signs @ values)
     slack = 1e-9 * np.abs(values).sum()  # rounding of equal sums in another order
-    return float((1 + (drawn >= observed - slack).sum()) / (1 + draws))
+    return float((1 + (permuted >= observed - slack).sum()) / (1 + draws))
 
 
 def holm(p: Sequence[float]) -> Float[np.ndarray, " m"]:

@@ -182,7 +182,7 @@ def batch_questions(
     names = list(tools)
     used = Counter(tool for one in accepted for tool in one.draft.functions)
     counts = np.array([used[name] for name in names])
-    asked = []
+    questions = []
     for slot in range(settings.batch):
         random = np.random.default_rng([settings.seed, len(before), slot])
         rows = draw_tools(random, counts, settings.offered, coverage=settings.coverage)
@@ -193,8 +193,8 @@ def batch_questions(
             fewest=settings.fewest,
             most=settings.most,
         )
-        asked.append((offered, messages))
-    return asked
+        questions.append((offered, messages))
+    return questions
 
 
 def seed_examples(library: str, path: Path = SEEDS) -> list[Draft]:
@@ -393,18 +393,18 @@ def _iterate(
     near: NearDuplicates,
 ) -> Iteration:
     number, spent = len(before), _tokens(writers)
-    asked = batch_questions(tools, settings, examples, before)
+    questions = batch_questions(tools, settings, examples, before)
     bounds = {"fewest": settings.fewest, "most": settings.most}
     drafts = ask_checked(
         writers.write,
-        [messages for _, messages in asked],
+        [messages for _, messages in questions],
         [
             partial(read_draft, offered=offered, known=tools.keys(), **bounds)
-            for offered, _ in asked
+            for offered, _ in questions
         ],
         attempts=settings.attempts,
         title=f"iteration {number}: write",
-        schemas=[write_schema(offered, **bounds) for offered, _ in asked],
+        schemas=[write_schema(offered, **bounds) for offered, _ in questions],
     )
     failures = _under("write", drafts.failures)
     kept = [(slot, draft) for slot, draft in enumerate(drafts.values) if draft is not None]

@@ -379,8 +379,8 @@ class Chat:
         return answer
 
     def _name(self, messages: Messages, options: dict[str, Any]) -> str:
-        asked = [self.endpoint.model, self.endpoint.base_url, options, list(messages)]
-        return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+        request = [self.endpoint.model, self.endpoint.base_url, options, list(messages)]
+        return hashlib.sha256(json.dumps(request).encode()).hexdigest()
 
     def _count(self, **more: int) -> None:
         with self._lock:

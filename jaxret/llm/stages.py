@@ -202,8 +202,8 @@ def ask_checked(
         if attempt == 0 and questions and len(problems) == len(questions):
             raise OutOfReach(
                 f"{stage.chat.endpoint.model} answered none of {len(questions)} questions "
-                f"({title}); the last: {problems[-1].reason}. What it said before is kept: the "
-                "same command goes on"
+                f"({title}); the last: {problems[-1].reason}. Earlier answers are stored: the "
+                "same command continues"
             )
         wrong = []
         for i, text in zip(waiting, replies, strict=True):

@@ -273,8 +273,8 @@ def refinement(
         some, right = shown[rows], labels[rows]
         vectors = tools[np.maximum(some, 0)]
         if own is not None:
-            mine = (some[:, :, None] == right[:, None, :]) & (right >= 0)[:, None, :]
-            query, column, label = np.nonzero(mine)
+            matches = (some[:, :, None] == right[:, None, :]) & (right >= 0)[:, None, :]
+            query, column, label = np.nonzero(matches)
             vectors[query, column] = own(rows)[query, label]
         return {
             "ids": ids,

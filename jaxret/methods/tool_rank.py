@@ -5,8 +5,8 @@
 Published weights, and weights that are trained further:
 
     model = load_language_model("tool_rank_4b")
-    asked = verdict(model.tokenizer)
-    published = reranker(model.network(asked), model.params(asked), asked, documents)
+    question = verdict(model.tokenizer)
+    published = reranker(model.network(question), model.params(question), question, documents)
 
     trained = fit(train, Config(path=folder), validation=validation, first=first)
     final = refine(trained, texts, search(first, texts, k=32))
@@ -162,12 +162,12 @@ def fit(
     """
     _, documents, texts = words(task, name)
     stage = tool2vec_stage(task, config.leave_out) if first is None else FirstStage.of(first)
-    model, asked = _model(config)
+    model, question = _model(config)
     hooks.say(f"{config.weights}: {model.memory()}")  # before anything is loaded
-    params = model.params(asked)
-    part = trainable(model.network(asked, config.compute), params, config.lora, seed)
-    network = model.network(asked)
-    untrained = reranker(network, params, asked, documents, pairs=config.pairs, name=name)
+    params = model.params(question)
+    part = trainable(model.network(question, config.compute), params, config.lora, seed)
+    network = model.network(question)
+    untrained = reranker(network, params, question, documents, pairs=config.pairs, name=name)
     untrained = untrained._replace(config=config)
     table = untrained.params[1]
 
@@ -177,8 +177,8 @@ def fit(
     def objective():
         return verdicts(
             part.apply,
-            asked.heads(texts),
-            asked.tails(documents),
+            question.heads(texts),
+            question.tails(documents),
             _pairs(task, config, stage, seed),
             drop_words=config.drop_words,
             size=config.size,
@@ -216,15 +216,15 @@ def build(config: Config, params: Params, encoder: TextEncoder | None, name: str
     Raises:
       FileNotFoundError: if the checkpoint that training started from is not found.
     """
-    model, asked = _model(config)
-    read, score = _reader(asked), _scorer(model.network(asked), config.pairs)
+    model, question = _model(config)
+    read, score = _reader(question), _scorer(model.network(question), config.pairs)
     return Reranker(name=name, read=read, params=params, score=score, config=config)
 
 
 def _model(config: Config) -> "tuple[LanguageModel, Verdict]":
     path = None if config.path is None else Path(config.path)
     model = load_language_model(config.weights, path, dtype=config.dtype)
-    asked = verdict(
+    question = verdict(
         model.tokenizer,
         answers=config.answers,
         place=config.place,
@@ -233,7 +233,7 @@ def _model(config: Config) -> "tuple[LanguageModel, Verdict]":
         query_limit=config.limit,
         document_limit=config.document_limit,
     )
-    return model, asked
+    return model, question
 
 
 def _pairs(task: Task, config: Config, stage: FirstStage, seed: int) -> Int[np.ndarray, "P 2+m"]:
@@ -395,7 +395,7 @@ def verdict(
         require(name, limit, ">= 1", lambda n: n >= 1)
     holes = ("instruction", "query", "document", "yes", "no")
     file = PROMPTS / PLACES[place] if prompt is None else prompt
-    asked = Verdict(
+    question = Verdict(
         tokenizer=tokenizer,
         prompt=load_prompt(file, holes if place == "line" else holes[1:]),
         answers=answers,
@@ -403,12 +403,12 @@ def verdict(
         query_limit=query_limit,
         document_limit=document_limit,
     )
-    if len(set(answers)) < 2 or any(len(ids) != 1 for ids in asked.tokens(answers)):
+    if len(set(answers)) < 2 or any(len(ids) != 1 for ids in question.tokens(answers)):
         raise ValueError(f"answers must be two words that are a token each, got {answers}")
-    before, _, after = asked.text(_QUERY, _HOLE).partition(_HOLE)
+    before, _, after = question.text(_QUERY, _HOLE).partition(_HOLE)
     if _QUERY not in before or _QUERY in after or _HOLE in after:
         raise ValueError(f"{file}: the document must come once, and after the query")
-    return asked
+    return question
 
 
 class LanguageModel(NamedTuple):
@@ -420,22 +420,22 @@ class LanguageModel(NamedTuple):
     dtype: DType
     mesh: Mesh | None
 
-    def network(self, asked: Verdict, compute: Compute | None = None) -> Module:
+    def network(self, question: Verdict, compute: Compute | None = None) -> Module:
         """Makes the network whose outputs are the logits of the two answers.
 
         Args:
-          asked: the question.
+          question: question about a query and a document.
           compute: dropout and precision; None: no dropout, the model's precision.
 
         Returns:
           a network with ``apply(params, ids, mask, key=None) -> logits [B, 2]``.
         """
         compute = Compute(dtype=self.dtype) if compute is None else compute
-        return token_classifier(self.backbone, asked.words, compute)
+        return token_classifier(self.backbone, question.words, compute)
 
-    def params(self, asked: Verdict) -> Params:
+    def params(self, question: Verdict) -> Params:
         """Reads the parameters of the network for a question from the checkpoint."""
-        return load_token_classifier(self.backbone, self.directory, asked.words, **self._where())
+        return load_token_classifier(self.backbone, self.directory, question.words, **self._where())
 
     def memory(self) -> str:
         """Describes the memory of the parameters without the two answers' rows; reads none."""
@@ -481,7 +481,7 @@ def load_language_model(
 def reranker(
     network: Module,
     params: Params,
-    asked: Verdict,
+    question: Verdict,
     documents: Sequence[str],
     *,
     pairs: int = 16,
@@ -492,7 +492,7 @@ def reranker(
     Args:
       network: from `LanguageModel.network`.
       params: its parameters.
-      asked: the question.
+      question: question about a query and a document.
       documents: the documents of the I tools.
       pairs: pairs that run through the model together.
       name: shown in the progress bar and in errors.
@@ -500,18 +500,18 @@ def reranker(
     Returns:
       the reranker.
     """
-    ids, mask = pad(asked.tails(documents), COARSE)
+    ids, mask = pad(question.tails(documents), COARSE)
     table = (jnp.asarray(ids), jnp.asarray(mask))
     return Reranker(
-        name=name, read=_reader(asked), params=(params, table), score=_scorer(network, pairs)
+        name=name, read=_reader(question), params=(params, table), score=_scorer(network, pairs)
     )
 
 
-def _reader(asked: Verdict) -> Callable[[Sequence[str]], dict[str, np.ndarray]]:
+def _reader(question: Verdict) -> Callable[[Sequence[str]], dict[str, np.ndarray]]:
     """Makes the function from queries to ``ids [B, L]`` and ``mask [B, L]`` of their heads."""
 
     def read(texts):
-        ids, mask = pad(asked.heads(texts), COARSE)
+        ids, mask = pad(question.heads(texts), COARSE)
         return {"ids": ids, "mask": mask}
 
     return read

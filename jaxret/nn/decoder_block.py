@@ -130,6 +130,6 @@ def turn(y: Float[Array, "B L heads e"], turns: Turns) -> Float[Array, "B L head
 
 def _later(length, group):
     """Returns a causal mask with -1e30 for later tokens, finite so that no row becomes NaN."""
-    places = jnp.arange(length)
-    later = jnp.where(places[None] > places[:, None], -1e30, 0.0)
+    positions = jnp.arange(length)
+    later = jnp.where(positions[None] > positions[:, None], -1e30, 0.0)
     return jnp.tile(later, (group, 1))[None, None]

@@ -120,16 +120,16 @@ class Refiner(nnx.Module):
         key: PRNGKey | None = None,
     ) -> Float[Array, "B N"]:
         length = ids.shape[1]
-        words, places = positions(mask, candidates.shape[1], self.places)
+        token_positions, tool_positions = positions(mask, candidates.shape[1], self.places)
         x = jnp.concatenate(
             [
-                self.backbone.embed(ids, words),
-                self.backbone.inject(self.projection(tools), places).astype(jnp.float32),
+                self.backbone.embed(ids, token_positions),
+                self.backbone.inject(self.projection(tools), tool_positions).astype(jnp.float32),
             ],
             axis=1,
         )
         present = jnp.concatenate([mask, candidates], axis=1)
-        everywhere = jnp.concatenate([words, places], axis=1)
+        everywhere = jnp.concatenate([token_positions, tool_positions], axis=1)
         hidden = self.backbone.run(x, present, everywhere, key=fold(key, 0))
         return self.score(hidden[:, length:])[..., 0].astype(jnp.float32)
 
@@ -149,12 +149,12 @@ def positions(
       Positions of the tokens [B, L] and of the candidates [B, N].
     """
     batch, length = mask.shape
-    words = jnp.broadcast_to(jnp.arange(length)[None], mask.shape)
+    tokens = jnp.broadcast_to(jnp.arange(length)[None], mask.shape)
     ends = mask.sum(axis=1, keepdims=True)  # [B, 1]: the position after the last token
     ranks = jnp.broadcast_to(jnp.arange(candidates)[None], (batch, candidates))
     if places == "shared":
-        return words, jnp.broadcast_to(ends, ranks.shape)
+        return tokens, jnp.broadcast_to(ends, ranks.shape)
     if places == "rank":
-        return words, ends + ranks
+        return tokens, ends + ranks
     # Only the closing token moves, to after the padding.
-    return jnp.where(words == ends - 1, length - 1, words), length + ranks
+    return jnp.where(tokens == ends - 1, length - 1, tokens), length + ranks

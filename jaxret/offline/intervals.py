@@ -149,11 +149,11 @@ def bootstrap(
       both ends.
     """
     rng, n = np.random.default_rng(seed), len(above)
-    drawn = np.zeros((2, RESAMPLES))
+    means = np.zeros((2, RESAMPLES))
     for i in range(RESAMPLES):
         rows = rng.integers(0, n, n)
-        drawn[:, i] = above[rows].mean(), 1.0 if below is None else below[rows].mean()
-    ratios = np.divide(drawn[0], drawn[1], out=np.zeros(RESAMPLES), where=drawn[1] > 0)
+        means[:, i] = above[rows].mean(), 1.0 if below is None else below[rows].mean()
+    ratios = np.divide(means[0], means[1], out=np.zeros(RESAMPLES), where=means[1] > 0)
     low, high = np.quantile(ratios, [alpha / 2, 1 - alpha / 2])
     return float(low), float(high)
 

@@ -88,10 +88,10 @@ class OffPolicy:
         ]
         width = max(map(len, self.values))
         for name, value in self.values.items():
-            said = {"none": "", "lower bound": f"at least {value.low:.3f}, anytime"}.get(
+            interval = {"none": "", "lower bound": f"at least {value.low:.3f}, anytime"}.get(
                 value.interval, f"{value.low:.3f} to {value.high:.3f}, {value.interval}"
             )
-            lines.append(f"{name:{width}}  {value.estimate:.3f}  {said}".rstrip())
+            lines.append(f"{name:{width}}  {value.estimate:.3f}  {interval}".rstrip())
         return "\n".join(lines)
 
 
@@ -313,8 +313,8 @@ def go_through(
             mean = (pi * guess).sum(axis=1)
             side[part] = estimators.doubly_robust(weight, reward, guess[rows, some.item], mean)
         if groups is not None:
-            mine = groups[None, :] == groups[some.item][:, None]
-            found.group_weight[part] = (pi * mine).sum(axis=1) / (p * mine).sum(axis=1)
+            same_group = groups[None, :] == groups[some.item][:, None]
+            found.group_weight[part] = (pi * same_group).sum(axis=1) / (p * same_group).sum(axis=1)
     if bare:
         raise ValueError(
             f"the log has no support for the policy: in {bare:,} of {log.rounds:,} rounds it shows "
@@ -350,14 +350,14 @@ def importance_weights(
         if not (p[counts] > 0).all():  # NaN too
             t = log.round[counts][(~(p[counts] > 0)).argmax()]
             raise ValueError(
-                f"the log does not know the chance of place {place + 1} in round {t}: nothing can "
-                "be divided by it"
+                f"the log lacks the probability of position {place + 1} in round {t}, by which the "
+                "weight is divided"
             )
         rest = left.sum(axis=1)
         if (counts & (rest < 1e-12)).any():
             raise ValueError(
-                "the policy shows one tool for certain and says nothing of the places below it: "
-                f"for slates of {k} give one that draws them, with policies.softmax"
+                "the policy shows one tool with certainty, without probabilities for the positions "
+                f"below it: for slates of {k} use one that draws all of them, with policies.softmax"
             )
         pi = np.divide(left[rows, item], rest, out=np.zeros(n), where=counts)
         bare |= counts & (p >= CERTAIN) & (pi < CERTAIN)

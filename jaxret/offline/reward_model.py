@@ -55,12 +55,12 @@ def features(scores: Float[np.ndarray, "n I"] | None, shape: tuple[int, int]) ->
     """
     if scores is None:
         return np.ones((*shape, 1))
-    here = np.isfinite(scores)
-    z = np.where(here, scores, np.nan)
+    finite = np.isfinite(scores)
+    z = np.where(finite, scores, np.nan)
     spread = np.nanstd(z, axis=1, keepdims=True)
     z = (z - np.nanmean(z, axis=1, keepdims=True)) / np.maximum(spread, 1e-9)
     gap = z - np.nanmax(z, axis=1, keepdims=True)
-    return np.where(here[..., None], np.stack([np.ones(shape), z, gap], axis=-1), 0.0)
+    return np.where(finite[..., None], np.stack([np.ones(shape), z, gap], axis=-1), 0.0)
 
 
 def fit(

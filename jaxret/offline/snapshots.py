@@ -68,8 +68,8 @@ def snapshot(log: Log, learner: Learner | Snapshot) -> Snapshot:
             f"learner {learner.name!r} has no rows to begin from: read the log with its task, or "
             "give a Snapshot"
         )
-    here = None if log.available is None else jnp.asarray(log.available)
-    return Snapshot(learner, learner.init(jnp.asarray(log.theta), here))
+    available = None if log.available is None else jnp.asarray(log.available)
+    return Snapshot(learner, learner.init(jnp.asarray(log.theta), available))
 
 
 def target(log: Log, policy: Policy) -> Target:

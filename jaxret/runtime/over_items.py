@@ -80,8 +80,8 @@ def take(x: Float[Array, " I"], index: Int[Array, "*m"], axis: Axis) -> Float[Ar
     """
     ids = item_ids(x.shape[0], axis)
     local = index - ids[0]
-    mine = (local >= 0) & (local < x.shape[0]) & (index >= 0)
-    local_entries = jnp.where(mine, x[jnp.where(mine, local, 0)], 0)
+    owned = (local >= 0) & (local < x.shape[0]) & (index >= 0)
+    local_entries = jnp.where(owned, x[jnp.where(owned, local, 0)], 0)
     return local_entries if axis is None else lax.psum(local_entries, axis)
 
 
@@ -102,8 +102,8 @@ def top_k(x: Float[Array, " I"], k: int, axis: Axis) -> tuple[Float[Array, " k"]
     n_all = x.shape[0] if axis is None else x.shape[0] * lax.axis_size(axis)
     if k > n_all:
         raise ValueError(f"k={k} items are asked of a catalogue of {n_all}")
-    values, here = lax.top_k(x, min(k, x.shape[0]))
-    ids = item_ids(x.shape[0], axis)[here]
+    values, rows = lax.top_k(x, min(k, x.shape[0]))
+    ids = item_ids(x.shape[0], axis)[rows]
     if axis is None:
         return values, ids
     values, best = lax.top_k(lax.all_gather(values, axis, tiled=True), k)
@@ -129,8 +129,8 @@ def draw(weights: Float[Array, " I"], uniform: Float[Array, ""], axis: Axis) -> 
     sums = lax.all_gather(weights.sum(), axis)
     owner, rest = _invert(sums, uniform)
     local = _draw_local(weights, rest)
-    mine = owner == lax.axis_index(axis)
-    item = jnp.where(mine, item_ids(weights.shape[0], axis)[local], 0)
+    owned = owner == lax.axis_index(axis)
+    item = jnp.where(owned, item_ids(weights.shape[0], axis)[local], 0)
     return lax.psum(item, axis)
 
 

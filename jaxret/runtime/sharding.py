@@ -48,9 +48,9 @@ def make_mesh(*, devices: Sequence[jax.Device] | None = None, **axes: int) -> Me
     if min(sizes.values()) < 1 or needed > len(devices):
         shape = " x ".join(f"{name}={size}" for name, size in sizes.items())
         raise ValueError(f"a mesh of {shape} needs {needed} devices; {len(devices)} here")
-    places = np.array(devices[:needed]).reshape(tuple(sizes.values()))
+    grid = np.array(devices[:needed]).reshape(tuple(sizes.values()))
     # Let XLA choose shardings outside `shard_map`, regardless of jax's default axis types.
-    return Mesh(places, tuple(sizes), axis_types=(AxisType.Auto,) * len(sizes))
+    return Mesh(grid, tuple(sizes), axis_types=(AxisType.Auto,) * len(sizes))
 
 
 def _of_all_processes(needed: int) -> list[jax.Device]:
@@ -192,9 +192,9 @@ def one_device_a_core() -> None:
     (``online/microseconds`` of `experiments.orag`, five seeds, with and without
     ``XLA_FLAGS=--xla_force_host_platform_device_count=1``).
     """
-    said = jax.config.values["jax_num_cpu_devices"] > 0
+    configured = jax.config.values["jax_num_cpu_devices"] > 0
     alone = not jax.distributed.is_initialized()  # several processes have one core each
-    if said or not alone or "device_count" in os.environ.get("XLA_FLAGS", ""):
+    if configured or not alone or "device_count" in os.environ.get("XLA_FLAGS", ""):
         return
     with suppress(RuntimeError):  # JAX is initialised already, and its devices are fixed
         jax.config.update("jax_num_cpu_devices", cores())
@@ -208,5 +208,5 @@ def cores() -> int:
     """
     affinity = getattr(os, "sched_getaffinity", None)  # only on Linux
     own = len(affinity(0)) if affinity else os.cpu_count() or 1
-    said = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    return min(own, int(said)) if said.isdigit() and int(said) else own
+    threads = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return min(own, int(threads)) if threads.isdigit() and int(threads) else own

@@ -80,8 +80,8 @@ def require_task(theta: ArrayLike, queries: ArrayLike, labels: ArrayLike) -> Non
     out = (np.asarray(labels) < -1) | (np.asarray(labels) >= items)
     if out.any():
         row = int(out.any(axis=1).argmax())
-        theirs = np.asarray(labels)[row].tolist()
-        raise ValueError(f"query {row} has the labels {theirs}: outside -1 .. {items - 1}")
+        found = np.asarray(labels)[row].tolist()
+        raise ValueError(f"query {row} has the labels {found}: outside -1 .. {items - 1}")
 
 
 def require_labels(labels: Int[np.ndarray, "N L"], num_items: int) -> None:
@@ -185,4 +185,4 @@ def require_different(name: str, values: Sequence[str]) -> None:
     first: dict[str, int] = {}
     for place, value in enumerate(values):
         if first.setdefault(value, place) != place:
-            raise ValueError(f"{name} must differ: {value!r} stands at {first[value]} and {place}")
+            raise ValueError(f"{name} must differ: {value!r} is at {first[value]} and {place}")

@@ -39,16 +39,17 @@ class LiveCatalogue:
 
     def __init__(self, learner: Learner, task: Task):
         task.require_vectors()
-        here = np.ones(len(task.ids), bool) if task.available is None else task.available
+        available = np.ones(len(task.ids), bool) if task.available is None else task.available
         self.learner, self.encoder = learner, task.encoder
         self.names: list[str] = list(task.ids)  # tool of each row, including removed tools
-        self.state: State = learner.init(jnp.asarray(task.theta), jnp.asarray(here))
+        self.state: State = learner.init(jnp.asarray(task.theta), jnp.asarray(available))
         self.starts = np.array(self.state.theta)  # initial value of each row
 
     @property
     def ids(self) -> list[str]:
         """Ids of the available tools."""
-        return [one for one, here in zip(self.names, self._available, strict=False) if here]
+        pairs = zip(self.names, self._available, strict=False)
+        return [name for name, available in pairs if available]
 
     def add(self, ids: Sequence[str], descriptions: Descriptions) -> None:
         """Adds tools at the end; a removed tool is restored with its new description.
@@ -63,14 +64,14 @@ class LiveCatalogue:
         ids = _listed(ids)
         rows = self._encode(descriptions, "document", len(ids))
         require_different("ids", ids)
-        here = set(self.ids)
-        if present := [one for one in ids if one in here]:
-            raise ValueError(f"{present[0]!r} is there already: redescribe it, or take another id")
+        available = set(self.ids)
+        if present := [one for one in ids if one in available]:
+            raise ValueError(f"{present[0]!r} exists already: redescribe it, or use another id")
         known = set(self.names)
         self.names += [one for one in ids if one not in known]
         self._grow(len(self.names))
-        places = {one: row for row, one in enumerate(self.names)}
-        self._describe([places[one] for one in ids], rows, "reset")
+        rows_of = {one: row for row, one in enumerate(self.names)}
+        self._describe([rows_of[one] for one in ids], rows, "reset")
 
     def remove(self, ids: Sequence[str]) -> None:
         """Removes tools; later feedback on these tools is ignored.

@@ -166,10 +166,10 @@ class Simulation:
         learner = family(*example)
         blocks = has_blocked_form(learner, self.environment)
         if not blocks and (devices is not None or form == "blocked"):
-            asked = "form='blocked'" if devices is None else f"devices={devices}"
+            option = "form='blocked'" if devices is None else f"devices={devices}"
             raise ValueError(
-                f"learner {learner.name!r} has no blocked form here, which {asked} needs: "
-                f"leave {asked.partition('=')[0]} out"
+                f"learner {learner.name!r} has no blocked form here, which {option} needs: "
+                f"leave {option.partition('=')[0]} out"
             )
         self._blocked = blocks and form != "scan"
         available = np.ones(items, bool) if task.available is None else task.available

@@ -159,9 +159,9 @@ class LoggedSimulation(Simulation):
         for i, query in zip(rounds.tolist(), queries, strict=True):
             # If fewer items are available than are shown, the first item fills the slate.
             items = list(dict.fromkeys(slates.items[i].tolist()))
-            slate, places = [ids[item] for item in items], slates.by_position[i, : len(items)]
+            slate, positions = [ids[item] for item in items], slates.by_position[i, : len(items)]
             version = first + i if known else None
-            shown = logs.shown(first + i, query, slate, places.tolist(), version)
+            shown = logs.shown(first + i, query, slate, positions.tolist(), version)
             used = ids[trace.item[i]], trace.propensity[i], trace.reward[i]
             lines.append(shown | logs.answered(first + i, *used))
         writer.append(lines)

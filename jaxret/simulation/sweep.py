@@ -226,10 +226,10 @@ def table(
 
 
 def _named(run: Run) -> str:
-    def said(value):
+    def text(value):
         return f"{value:g}" if np.ndim(value) == 0 else ", ".join(f"{x:g}" for x in value)
 
-    settings = ", ".join(f"{name}={said(value)}" for name, value in run.settings.items())
+    settings = ", ".join(f"{name}={text(value)}" for name, value in run.settings.items())
     return f"{run.name} ({settings})" if settings else run.name
 
 

@@ -299,8 +299,8 @@ def label_noise_by_tool(run: Evidence, noise_rate: float) -> Assumption:
     tools = np.append(np.flatnonzero(rounds >= _FEW), -1)
     n = np.append(rounds, first.sum())[tools]
     k = np.append(np.bincount(items, weights=wrong), wrong[first].sum())[tools]
-    up_to, from_there = special.bdtr(k, n, noise_rate), special.bdtrc(k - 1, n, noise_rate)
-    p = np.minimum(1.0, 2.0 * np.minimum(up_to, from_there))
+    at_most, at_least = special.bdtr(k, n, noise_rate), special.bdtrc(k - 1, n, noise_rate)
+    p = np.minimum(1.0, 2.0 * np.minimum(at_most, at_least))
     least = p.argmin()
     which = "of the tools' first rounds" if tools[least] < 0 else f"of tool {tools[least]}"
     adjusted = min(1.0, len(p) * float(p[least]))

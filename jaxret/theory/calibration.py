@@ -131,7 +131,7 @@ def as_predicted(
     if not deciles:
         return Assumption(name, True, np.nan, f">= {FALSE_ALARM:g}", is_measured=False)
     worst = min(deciles, key=lambda decile: decile.p)
-    said = (
+    detail = (
         f"predicted {worst.predicted:.3g}, happened {worst.happened:.3g} in {worst.rounds} rounds"
     )
-    return Assumption(name, worst.p >= FALSE_ALARM, worst.p, f">= {FALSE_ALARM:g} ({said})")
+    return Assumption(name, worst.p >= FALSE_ALARM, worst.p, f">= {FALSE_ALARM:g} ({detail})")

@@ -86,12 +86,12 @@ def losses(
     Returns:
       losses [N].
     """
-    here = jnp.ones(theta.shape[0], bool) if available is None else available
+    mask = jnp.ones(theta.shape[0], bool) if available is None else available
 
     @jax.checkpoint  # recomputes the logits of a chunk, to save memory
     def loss(query_and_labels):
         query, its_labels = query_and_labels
-        return measure(over_items.masked(theta @ query / tau, here), its_labels, None).loss
+        return measure(over_items.masked(theta @ query / tau, mask), its_labels, None).loss
 
     return lax.map(loss, (queries, labels), batch_size=_CHUNK)
 
@@ -300,8 +300,8 @@ def proximal_losses(
     Returns:
       the comparator, and its losses [N].
     """
-    found, theirs = _solve(theta_1, queries, labels, tau, eta, jnp.asarray(counts, jnp.float32))
-    return found, np.asarray(theirs)
+    found, its_losses = _solve(theta_1, queries, labels, tau, eta, jnp.asarray(counts, jnp.float32))
+    return found, np.asarray(its_losses)
 
 
 @jax.jit

@@ -42,7 +42,7 @@ from jaxret.runtime import over_items
 from jaxret.simulation.run import Run
 from jaxret.theory.assumptions import Assumption, at_most
 from jaxret.theory.bounds import Bound, from_terms
-from jaxret.theory.replay import Watch, one_hot_labels, replay, rows_there
+from jaxret.theory.replay import Watch, available_rows, one_hot_labels, replay
 
 _CLOSE = 1e-2  # relative rounding error between a blocked run and its replay
 
@@ -73,7 +73,7 @@ def dual(run: Run, tau: float, seen: tuple[Any, Any] | None = None) -> Dual:
     residual, (entropy, loss) = seen or replay(run, *watch(run))
     recorded = np.asarray(run.trace.loss, np.float64)
     return Dual(
-        residual=residual[:, rows_there(run.task)] / tau,
+        residual=residual[:, available_rows(run.task)] / tau,
         entropy=entropy.sum(axis=1),
         loss=recorded.sum(axis=1),
         off=float((np.abs(loss - recorded) / (1.0 + recorded)).max()),

@@ -171,9 +171,9 @@ def gaptron(evidence: Evidence) -> Measured:
     def stated(u):
         """Returns the terms for one U, and the evidence with that U."""
         against = evidence._replace(comparator=project(rule.projection, u))
-        theirs = losses(against.comparator, stream.queries, stream.labels, tau=tau)
+        its_losses = losses(against.comparator, stream.queries, stream.labels, tau=tau)
         terms = {
-            "loss of U, base 2": float(counts @ np.asarray(theirs, np.float64)) / np.log(2),
+            "loss of U, base 2": float(counts @ np.asarray(its_losses, np.float64)) / np.log(2),
             "exploring": gamma * rounds,
             "start": distance2(against) / (2.0 * eta * np.log(2)),
         }

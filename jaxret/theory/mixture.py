@@ -155,10 +155,10 @@ def replayed(run: Run, seed: int) -> History:
     require("seed", seed, f"one of {list(run.seeds)}", run.seeds.__contains__)
     learner, trace, task, place = run.learner, run.trace, run.task, run.seeds.index(seed)
     if tools_change(run.environment):
-        raise ValueError(f"tools came or went while {run.name} ran: it cannot be played once more")
+        raise ValueError(f"tools came or went while {run.name} ran: it cannot be replayed")
     lines = [x[place] for x in (run.order, trace.item, trace.propensity, trace.reward)]
     queries = jnp.asarray(task.queries)
-    here = None if task.available is None else jnp.asarray(task.available)
+    available = None if task.available is None else jnp.asarray(task.available)
 
     @jax.jit
     def play(lines):
@@ -170,7 +170,7 @@ def replayed(run: Run, seed: int) -> History:
             new = learner.update(state, queries[query], choice, feedback)
             return new, (jnp.exp(state.extra.log_weights), new.extra.losses)
 
-        return jax.lax.scan(one, learner.init(jnp.asarray(task.theta), here), lines)[1]
+        return jax.lax.scan(one, learner.init(jnp.asarray(task.theta), available), lines)[1]
 
     found = jax.device_get(play([jnp.asarray(line) for line in lines]))
     weights, losses = (np.asarray(x, np.float64) for x in found)

@@ -51,7 +51,7 @@ from jaxret.simulation.run import Run
 from jaxret.theory import assumptions
 from jaxret.theory.assumptions import Assumption, Evidence, at_most, distance2
 from jaxret.theory.bounds import Bound, clean_variance
-from jaxret.theory.replay import Watch, replay, rows_there
+from jaxret.theory.replay import Watch, available_rows, replay
 
 _RARE = 1e-12  # lower bound of the probabilities that a step is divided by
 
@@ -59,12 +59,12 @@ _RARE = 1e-12  # lower bound of the probabilities that a step is divided by
 def watch(run: Run, evidence: Evidence) -> Watch:
     """Makes the quantity that computes `expected_costs` of each round."""
     rule = evidence.rule
-    u, here = jnp.asarray(evidence.comparator), rows_there(run.task)
-    places = jnp.zeros(len(run.task.ids), jnp.int32).at[here].set(jnp.arange(len(here)))
+    u, rows = jnp.asarray(evidence.comparator), available_rows(run.task)
+    positions = jnp.zeros(len(run.task.ids), jnp.int32).at[rows].set(jnp.arange(len(rows)))
 
     def look(nothing, state, line):
-        label = places[line.labels[0]]
-        return nothing, expected_costs(rule, state.theta[here], line.query, label, u)
+        label = positions[line.labels[0]]
+        return nothing, expected_costs(rule, state.theta[rows], line.query, label, u)
 
     return Watch((), look)
 

@@ -101,8 +101,8 @@ def regret(
         against = comparator(run, tau=tau if rule_of(run.learner) is None else None)
     elif not isinstance(against, Comparator):
         against = _given(jnp.asarray(against), run)
-    theirs = losses(against.theta, jnp.asarray(task.queries), jnp.asarray(task.labels), tau=tau)
-    return Regret(cumulative_regret(run.trace.loss, theirs, run.order), against)
+    its_losses = losses(against.theta, jnp.asarray(task.queries), jnp.asarray(task.labels), tau=tau)
+    return Regret(cumulative_regret(run.trace.loss, its_losses, run.order), against)
 
 
 def comparator(run: Run, *, tau: float | None = None) -> Comparator:
@@ -187,20 +187,20 @@ def start_of(run: Run) -> Task:
     world, task = run.environment, run.task
     if world.arrives is not None or world.leaves is not None:
         raise ValueError(
-            f"tools came or went while {run.name} ran: regret is that against one Theta, for a "
-            "catalogue that stays"
+            f"tools came or went while {run.name} ran: regret is against one Theta, for a constant "
+            "catalogue"
         )
     projected = run.learner.init(jnp.asarray(task.theta)).theta
     start = replace(task, theta=np.asarray(projected))
     if task.available is None:
         return start
-    here = np.flatnonzero(task.available)
+    rows = np.flatnonzero(task.available)
     positions = np.full(len(task.ids) + 1, -1, np.int32)  # the last entry is for padding
-    positions[here] = np.arange(len(here))
+    positions[rows] = np.arange(len(rows))
     return replace(
         start,
-        ids=tuple(task.ids[row] for row in here),
-        theta=start.theta[here],
+        ids=tuple(task.ids[row] for row in rows),
+        theta=start.theta[rows],
         labels=positions[task.labels],
         available=None,
         documents=None,

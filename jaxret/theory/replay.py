@@ -62,8 +62,8 @@ def replay_for(run: Run, watches: Mapping[str, Watch]) -> dict[str, tuple[Any, A
         return {name: one[0] for name, one in both.items()}, {n: one[1] for n, one in both.items()}
 
     starts = {name: watch.start for name, watch in watches.items()}
-    gathered, said = replay(run, starts, look)
-    return {name: (gathered[name], said[name]) for name in watches}
+    gathered, measured = replay(run, starts, look)
+    return {name: (gathered[name], measured[name]) for name in watches}
 
 
 def replay(run: Run, start: Any, look: Look) -> tuple[Any, Any]:
@@ -82,12 +82,10 @@ def replay(run: Run, start: Any, look: Look) -> tuple[Any, Any]:
       ValueError: if the environment changes queries, labels or tools, or delays rewards.
     """
     if moving := [name for name in _MOVING if getattr(run.environment, name) is not None]:
-        raise ValueError(
-            f"{run.name} ran with {', '.join(moving)}: its rounds cannot be played once more"
-        )
+        raise ValueError(f"{run.name} ran with {', '.join(moving)}: its rounds cannot be replayed")
     learner, task, trace = run.learner, run.task, run.trace
     queries, labels = jnp.asarray(task.queries), jnp.asarray(task.labels)
-    here = None if task.available is None else jnp.asarray(task.available)
+    available = None if task.available is None else jnp.asarray(task.available)
 
     @jax.jit
     def play(order, item, propensity, reward):
@@ -95,21 +93,21 @@ def replay(run: Run, start: Any, look: Look) -> tuple[Any, Any]:
             gathered, state = carry
             query, item, propensity, reward = place
             line = Line(queries[query], labels[query], item, propensity, reward)
-            gathered, said = look(gathered, state, line)
+            gathered, measured = look(gathered, state, line)
             feedback = Feedback(reward, labels=line.labels if learner.facts.oracle else None)
             state = learner.update(state, line.query, Choice(item, propensity), feedback)
-            return (gathered, state), said
+            return (gathered, state), measured
 
-        first = (start, learner.init(jnp.asarray(task.theta), here))
-        (gathered, _), said = jax.lax.scan(one, first, (order, item, propensity, reward))
-        return gathered, said
+        first = (start, learner.init(jnp.asarray(task.theta), available))
+        (gathered, _), measured = jax.lax.scan(one, first, (order, item, propensity, reward))
+        return gathered, measured
 
     fields = (run.order, trace.item, trace.propensity, trace.reward)
     seeds = [play(*(jnp.asarray(field[s]) for field in fields)) for s in range(len(run.seeds))]
     return jax.tree.map(lambda *leaves: np.stack(leaves).astype(np.float64), *seeds)
 
 
-def rows_there(task: Task) -> Int[np.ndarray, " n"]:
+def available_rows(task: Task) -> Int[np.ndarray, " n"]:
     """Returns the rows of the available tools.
 
     Args:

@@ -56,7 +56,7 @@ from jaxret.theory import calibration
 from jaxret.theory.assumptions import FALSE_ALARM, Assumption, at_most
 from jaxret.theory.bounds import Measured, from_terms
 from jaxret.theory.calibration import Decile
-from jaxret.theory.replay import replay, rows_there
+from jaxret.theory.replay import available_rows, replay
 
 _CLOSE = 1e-2  # relative rounding error of recorded against replayed propensities
 
@@ -89,9 +89,9 @@ def statements(run: Run) -> list[Measured]:
       ValueError: if the learner is not SquareCB, or the run cannot be replayed.
     """
     found, (gamma, eta) = history(run), _settings(run.learner)
-    task, here = run.task, rows_there(run.task)
-    theta_1 = np.asarray(run.learner.init(jnp.asarray(task.theta)).theta)[here]
-    items, rounds = len(here), run.order.shape[1]
+    task, rows = run.task, available_rows(run.task)
+    theta_1 = np.asarray(run.learner.init(jnp.asarray(task.theta)).theta)[rows]
+    items, rounds = len(rows), run.order.shape[1]
     explored = np.full(len(run.seeds), 2.0 * rounds / gamma)  # gamma here is gamma / K
     norm2 = (np.asarray(task.queries, np.float64) ** 2).sum(axis=1)[run.order]
     errors2 = (found.linear - found.bits) ** 2

@@ -57,10 +57,10 @@ def multi_label_bce(
       the mean over rows [], in nats a tool.
     """
     columns = jnp.arange(logits.shape[1])[None] if candidates is None else candidates
-    logits, there = _wide(logits), columns >= 0
+    logits, present = _float32(logits), columns >= 0
     each = jax.nn.softplus(jnp.where(is_label(columns, labels), -logits, logits))
-    count = jnp.maximum(there.sum(axis=1), 1)
-    return _mean(jnp.where(there, each, 0).sum(axis=1) / count, weights)
+    count = jnp.maximum(present.sum(axis=1), 1)
+    return _mean(jnp.where(present, each, 0).sum(axis=1) / count, weights)
 
 
 def softmax_ce(
@@ -88,7 +88,7 @@ def softmax_ce(
       the mean over rows [], in nats: summed over a row's labels, or a label with ``normalise``.
     """
     right = is_label(jnp.arange(logits.shape[1])[None], labels)
-    loss = jnp.where(right, -jax.nn.log_softmax(_wide(logits), axis=1), 0).sum(axis=1)
+    loss = jnp.where(right, -jax.nn.log_softmax(_float32(logits), axis=1), 0).sum(axis=1)
     if normalise:
         loss /= jnp.maximum(right.sum(axis=1), 1)
     return _mean(loss, weights)
@@ -125,7 +125,7 @@ def triplet_margin(
       ValueError: for a negative margin.
     """
     require("margin", margin, ">= 0", lambda x: x >= 0)
-    a, p, n = (_wide(x) for x in (anchor, positive, negative))
+    a, p, n = (_float32(x) for x in (anchor, positive, negative))
     if unit:
         a, p, n = (x / _length(x)[:, None] for x in (a, p, n))
     short = _length(a - p + _EPS) - _length(a - n + _EPS) + margin
@@ -177,7 +177,7 @@ def info_nce(
         negatives, negative_labels = documents[:, None][:, :0], document_labels[:, None][:, :0]
     elif negatives is None or negative_labels is None:
         raise ValueError("negatives and negative_labels belong together: give both or neither")
-    queries, documents, negatives = (_wide(x) for x in (queries, documents, negatives))
+    queries, documents, negatives = (_float32(x) for x in (queries, documents, negatives))
 
     right = (queries * documents).sum(axis=1, keepdims=True) / temperature
     if in_batch:
@@ -203,7 +203,7 @@ def _mean(rows, weights):
     return (rows * weights).sum() / jnp.where(total > 0, total, 1)
 
 
-def _wide(x):
+def _float32(x):
     return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 

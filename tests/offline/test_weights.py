@@ -104,16 +104,16 @@ def test_what_was_certain_in_the_log_supports_only_what_is_certain_in_the_policy
 
 def test_what_cannot_be_divided_by_is_refused():
     log = make_log([0, 1], [1, 1], [0.5, np.nan])
-    with pytest.raises(ValueError, match=r"not know the chance of place 1 in round 1"):
+    with pytest.raises(ValueError, match=r"lacks the probability of position 1 in round 1"):
         importance_weights(log, np.full((2, 2), 0.5))
-    with pytest.raises(ValueError, match=r"not know the chance of place 1 in round 0"):
+    with pytest.raises(ValueError, match=r"lacks the probability of position 1 in round 0"):
         importance_weights(make_log([0], [1], [0.0]), np.full((1, 2), 0.5))
     slates = make_log([0], [1], [0.5], slate=[[0, 1]], by_position=[[0.5, np.nan]])
-    with pytest.raises(ValueError, match=r"not know the chance of place 2 in round 0"):
+    with pytest.raises(ValueError, match=r"lacks the probability of position 2 in round 0"):
         importance_weights(slates, np.full((1, 3), 1 / 3))
     certain = np.array([[1.0, 0, 0]])
     known = slates._replace(by_position=np.array([[0.5, 0.6]]))
-    with pytest.raises(ValueError, match=r"says nothing of the places below.*policies.softmax"):
+    with pytest.raises(ValueError, match=r"without probabilities .*below.*policies.softmax"):
         importance_weights(known, certain)
     weight, _ = importance_weights(known, certain[:, ::-1])
     assert weight == 0
