@@ -38,14 +38,14 @@ def collect(folder: Path) -> list[Collected]:
     Raises:
       FileNotFoundError: if there is no run.
     """
-    places = sorted(path.parent for path in folder.rglob("settings.json"))
-    if not places:
+    folders = sorted(path.parent for path in folder.rglob("settings.json"))
+    if not folders:
         raise FileNotFoundError(f"no runs in {folder}: a run has a settings.json")
-    settings = [dict(_flat(json.loads((run / "settings.json").read_text()))) for run in places]
+    settings = [dict(_flat(json.loads((run / "settings.json").read_text()))) for run in folders]
     names = sorted({name for one in settings for name in one})
     differ = [n for n in names if len({one.get(n, "-") for one in settings}) > 1]
-    words = [{name: one.get(name, "-") for name in differ} for one in settings]
-    runs = [Collected(said, *_read(run)) for run, said in zip(places, words, strict=True)]
+    values = [{name: one.get(name, "-") for name in differ} for one in settings]
+    runs = [Collected(one, *_read(run)) for run, one in zip(folders, values, strict=True)]
     return sorted(runs, key=lambda run: list(map(_sortable, run.words.values())))
 
 
@@ -56,12 +56,12 @@ def figure(runs: Sequence[Collected], metric: str) -> Figure:
     ]
     shown = [(run, values) for run, values in zip(runs, found, strict=True) if values]
     names = sorted({name for _, values in shown for name in values})
-    drawn, ax = plots.new_figure(", ".join(runs[0].words), metric)
-    drawn.set_size_inches(max(6.0, 1.2 * len(shown)), 3.6)
+    fig, ax = plots.new_figure(", ".join(runs[0].words), metric)
+    fig.set_size_inches(max(6.0, 1.2 * len(shown)), 3.6)
     blank = np.full(1, np.nan)
     rows = {name: [values.get(name, blank) for _, values in shown] for name in names}
     plots.dots(ax, [_label(run) for run, _ in shown], rows)
-    return drawn
+    return fig
 
 
 def main(arguments: Sequence[str]) -> int:

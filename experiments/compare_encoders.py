@@ -26,7 +26,7 @@ import jaxret as jr
 from experiments.common.config import cache_folder, learner_grids, plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.learners import chosen
-from experiments.common.loading import drawn, encoder_of, read_dataset
+from experiments.common.loading import encoder_of, read_dataset, sample_queries
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from jaxret.runtime.progress import Progress
@@ -39,7 +39,7 @@ COLUMNS = ("online", "final", "borrowed", "cost")
 @experiment("compare_encoders")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Streams the same queries to every learner with both encoders."""
-    dataset = drawn(read_dataset(cfg), cfg.queries, cfg.seed)
+    dataset = sample_queries(read_dataset(cfg), cfg.queries, cfg.seed)
     print(dataset.summary(), flush=True)
     texts = {"document": cfg.document, "cache": cache_folder(cfg)}
     first, second = names(cfg)

@@ -36,7 +36,7 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import print_table
 from experiments.toolret import protocol as toolret
-from experiments.toolret.protocol import SETTINGS, Asked, World
+from experiments.toolret.protocol import SETTINGS, Request, World
 from experiments.toolret.stages import check as check_models
 from experiments.toolret.stages import stage
 from jaxret.data.toolret import CATEGORIES, benchmark
@@ -59,9 +59,9 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         for setting in SETTINGS:
             of_tasks = {}
             for task, rows in world.rows.items():
-                asked = Asked(task=task, setting=setting, rows=rows)
-                found = stages[name](asked)
-                path = run.directory / "rankings" / name / f"{asked.name}.run"
+                request = Request(task=task, setting=setting, rows=rows)
+                found = stages[name](request)
+                path = run.directory / "rankings" / name / f"{request.name}.run"
                 runs.save_run(path, found, world.ids(rows), world.tool_ids, tag=name)
                 of_tasks[task] = toolret.measured(found, world.labels[rows], world.tie_order, cfg.k)
                 done += 1

@@ -45,8 +45,8 @@ def main() -> None:
     parser.add_argument("run", type=Path, help="directory of a finished run")
     found = kept(parser.parse_args().run / "expanded" / "tools.jsonl")
     for tried, title in ((True, "tried"), (False, "read before")):
-        said = " and ".join("{} of {}".format(*found[tried, stated]) for stated in (True, False))
-        print(f"{title}: kept {said} (stated and invented)")
+        counts = " and ".join("{} of {}".format(*found[tried, stated]) for stated in (True, False))
+        print(f"{title}: kept {counts} (stated and invented)")
 
 
 if __name__ == "__main__":

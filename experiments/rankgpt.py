@@ -46,7 +46,7 @@ MEASURED = ("ndcg@{k}", "recall@{k}", "recall@1")
 @experiment("rankgpt")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Asks the model, and compares the two orders."""
-    chat, task = chat_of(cfg), drawn(cfg, task_of(cfg))
+    chat, task = chat_of(cfg), sample_queries(cfg, task_of(cfg))
     assert task.dataset is not None
     assert task.texts is not None
     retriever = inner_product("first stage", task.theta)
@@ -94,8 +94,8 @@ def show(cfg: DictConfig, results: Found) -> None:
     columns = [name.format(k=cfg.k) for name in MEASURED]
     title = f"{cfg.dataset.name}, {cfg.candidates} candidates"
     results_table(results, ["first", "rankgpt", "gain"], columns, title)
-    said = [name for name in results if name.startswith("answers/") or name == "seconds"]
-    print(", ".join(f"{name} {results[name]['mean']:.3f}" for name in said))
+    names = [name for name in results if name.startswith("answers/") or name == "seconds"]
+    print(", ".join(f"{name} {results[name]['mean']:.3f}" for name in names))
 
 
 def chat_of(cfg: DictConfig) -> Chat:
@@ -103,7 +103,7 @@ def chat_of(cfg: DictConfig) -> Chat:
     return Chat(Endpoint(**plain(cfg.llm)), cache_folder(cfg) / "llm")
 
 
-def drawn(cfg: DictConfig, task: Task) -> Task:
+def sample_queries(cfg: DictConfig, task: Task) -> Task:
     """Draws a number of queries of the test part."""
     assert task.dataset is not None
     test = own_split(task.dataset, **plain(cfg.split)).test
@@ -124,15 +124,15 @@ def quality(found: rankgpt.Ranked) -> dict[str, np.ndarray]:
     Returns:
       name -> 0 or 1, one value per question.
     """
-    said = [answer for window in found.answers for answer in window]
-    heard = [answer for answer in said if answer is not None]
+    answers = [answer for window in found.answers for answer in window]
+    valid = [answer for answer in answers if answer is not None]
     rows = {
-        "whole": [x.whole for x in heard],
-        "lacking": [x.named < len(x.positions) for x in heard],
-        "repeated": [x.repeated > 0 for x in heard],
-        "invented": [x.invented > 0 for x in heard],
-        "same": [x.positions == list(range(len(x.positions))) for x in heard],
-        "lost": [x is None for x in said],
+        "whole": [x.whole for x in valid],
+        "lacking": [x.named < len(x.positions) for x in valid],
+        "repeated": [x.repeated > 0 for x in valid],
+        "invented": [x.invented > 0 for x in valid],
+        "same": [x.positions == list(range(len(x.positions))) for x in valid],
+        "lost": [x is None for x in answers],
     }
     return {name: np.array(row, np.float64) for name, row in rows.items() if row}
 

@@ -39,7 +39,7 @@ import jaxret as jr
 from experiments.common.config import cache_folder, plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.learners import chosen, learner_grid
-from experiments.common.loading import drawn, encoder_of, read_dataset
+from experiments.common.loading import encoder_of, read_dataset, sample_queries
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import cell, results_table
 from jaxret.evaluation.compare import paired, success_by_query
@@ -56,7 +56,7 @@ COLUMNS = ("online", "final", "heldout", "gain", "low", "high", "p", "kilobytes"
 @experiment("rivals")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Streams the same queries to every learner, and compares all of them with one."""
-    dataset = drawn(read_dataset(cfg), cfg.queries, cfg.seed)
+    dataset = sample_queries(read_dataset(cfg), cfg.queries, cfg.seed)
     print(dataset.summary(), flush=True)
     task = encoded(dataset, encoder_of(cfg.encoder), document=cfg.document, cache=cache_folder(cfg))
     seeds, ndcg = range(cfg.seed, cfg.seed + cfg.seeds), f"ndcg@{cfg.k}"

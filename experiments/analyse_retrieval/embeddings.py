@@ -63,10 +63,10 @@ def neighbours(bench: Bench, results: dict[str, np.ndarray]) -> None:
             np.fill_diagonal(near, -1.0)
         results[f"nearest/{name}"] = np.array([near.max(axis=1).mean()])
 
-    def places():
+    def positions():
         return {"points": tsne.project(np.concatenate(list(groups.values())), cfg.seed)}
 
-    points = bench.run.result("tsne", places)["points"]
+    points = bench.run.result("tsne", positions)["points"]
     figure, ax = plots.new_figure("t-SNE 1", "t-SNE 2")
     ends = np.cumsum([len(vectors) for vectors in groups.values()])
     looks = (("o", 8, plots.COLOURS[5]), ("^", 18, plots.COLOURS[1]), ("s", 10, plots.COLOURS[2]))

@@ -60,7 +60,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     for criterion in CRITERIA:
         reader = np.array([row[criterion] for row in rows])
         results[f"reader/{criterion}/yes"] = np.array([reader.mean()])
-        likely = asked(chat, documents, [row["expanded"] for row in rows], criterion)
+        likely = judge_probabilities(chat, documents, [row["expanded"] for row in rows], criterion)
         found = {"rules": by_rules(documents, rows, criterion), "llm": likely > 0.5}
         for judge, verdicts in found.items():
             values = compared(verdicts, reader, cfg.bootstrap, cfg.seed)
@@ -124,7 +124,7 @@ def by_rules(documents: list[Document], rows: list[dict], criterion: str) -> Boo
     return np.array([getattr(audit(document), criterion) for document in seen])
 
 
-def asked(
+def judge_probabilities(
     chat: Chat, documents: list[Document], expanded: list[bool], criterion: str
 ) -> np.ndarray:
     """Computes the language model's probability of yes against no; 0.5 if it gives neither."""
@@ -154,8 +154,8 @@ def compared(
 ) -> dict[str, float]:
     """Computes agreement and kappa, with an interval."""
     random, n = np.random.default_rng(seed), len(reader)
-    drawn = (random.integers(n, size=n) for _ in range(draws))
-    kappas = [statistics.cohens_kappa(verdicts[rows], reader[rows]) for rows in drawn]
+    resamples = (random.integers(n, size=n) for _ in range(draws))
+    kappas = [statistics.cohens_kappa(verdicts[rows], reader[rows]) for rows in resamples]
     low, high = np.quantile(kappas, (0.025, 0.975))
     return {
         "yes": float(verdicts.mean()),

@@ -105,8 +105,8 @@ def served(
                 learner.learn(example(task.theta, task.theta[tool], int(shown), cost, 1.0))
     success = []
     for query in order[order >= 0]:
-        asked = example(task.theta, task.queries[query])
-        probabilities = np.asarray(learner.predict(asked), np.float64)
+        line = example(task.theta, task.queries[query])
+        probabilities = np.asarray(learner.predict(line), np.float64)
         shown = int(rng.choice(len(probabilities), p=probabilities / probabilities.sum()))
         right = bool((task.labels[query] == shown).any())
         success.append(right)

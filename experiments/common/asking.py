@@ -12,9 +12,9 @@ from jaxret.llm import Chat, Endpoint, Price
 
 def endpoint(cfg: DictConfig, stage: str) -> Endpoint:
     """Returns the endpoint of a stage."""
-    everywhere, here = plain(cfg.llm), plain(cfg.stages[stage])
-    model = everywhere["model"] or here["model"]
-    return Endpoint(**(everywhere | here | {"model": model}))
+    everywhere, own = plain(cfg.llm), plain(cfg.stages[stage])
+    model = everywhere["model"] or own["model"]
+    return Endpoint(**(everywhere | own | {"model": model}))
 
 
 def chat(cfg: DictConfig, stage: str) -> Chat:

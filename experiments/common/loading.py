@@ -44,7 +44,7 @@ def read_dataset(cfg: DictConfig) -> Dataset:
     return data.load(cfg.dataset.name, cfg.dataset.path, **plain(cfg.dataset.options))
 
 
-def drawn(dataset: Dataset, number: int | None, seed: int) -> Dataset:
+def sample_queries(dataset: Dataset, number: int | None, seed: int) -> Dataset:
     """Draws some of the queries, in their order.
 
     Args:

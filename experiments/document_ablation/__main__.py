@@ -121,10 +121,10 @@ def present(documents: Sequence[Document], fields: Sequence[str] = FIELDS) -> tu
     if unknown := [field for field in fields if field not in FIELDS]:
         raise ValueError(f"fields: unknown {unknown}; known: {', '.join(FIELDS)}")
     profiles = [profile(document) for document in documents]
-    there = tuple(f for f in fields if any(not is_empty(p.get(f)) for p in profiles))
-    if not there:
+    present = tuple(f for f in fields if any(not is_empty(p.get(f)) for p in profiles))
+    if not present:
         raise ValueError(f"no document has a tool_profile with one of {', '.join(fields)}")
-    return there
+    return present
 
 
 def variants(fields: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -260,8 +260,8 @@ def dilution_figure(
 
 def table(results, rows: Sequence[str], columns: Sequence[str], title: str) -> None:
     """Prints the rows with results, since not every data set has every field."""
-    there = [row for row in rows if f"{row}/{columns[0]}" in results]
-    results_table(results, there, columns, title)
+    present = [row for row in rows if f"{row}/{columns[0]}" in results]
+    results_table(results, present, columns, title)
 
 
 if __name__ == "__main__":

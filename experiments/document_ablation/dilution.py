@@ -85,8 +85,8 @@ def similarity(
     queries: Float[np.ndarray, "N d"], theta: Float[np.ndarray, "I d"], chosen: Triples
 ) -> Similarity:
     """Computes the cosines under one text of the documents, of unit vectors, in float64."""
-    asked, tools = (np.asarray(x, np.float64) for x in (queries, theta))
-    rows = asked[chosen.query]
+    vectors, tools = (np.asarray(x, np.float64) for x in (queries, theta))
+    rows = vectors[chosen.query]
     return Similarity(
         positive=np.sum(rows * tools[chosen.positive], axis=1),
         negative=np.sum(rows * tools[chosen.negative], axis=1),

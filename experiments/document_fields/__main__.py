@@ -133,8 +133,8 @@ def judge_of(cfg: DictConfig) -> Judge:
     chat = Chat(Endpoint(**plain(cfg.llm)), cache / "llm")
 
     def ask(some, expanded):
-        asked = [audit.question(document, expanded=expanded) for document in some]
-        answers = chat.ask_all(asked, read_verdict, title="audit")
+        questions = [audit.question(document, expanded=expanded) for document in some]
+        answers = chat.ask_all(questions, read_verdict, title="audit")
         print(f"language model, so far: {dict(chat.counts)}", flush=True)
         return answers
 
@@ -167,8 +167,8 @@ def coverage_figure(found: dict[str, list[float]]) -> Figure:
     for (row, column), value in np.ndenumerate(shares):
         share = float(value)
         colour = "white" if share > 60 else "black"
-        said = "<1" if 0 < share < 0.5 else f"{share:.0f}"
-        ax.text(column, row, said, ha="center", va="center", color=colour, fontsize=12)
+        text = "<1" if 0 < share < 0.5 else f"{share:.0f}"
+        ax.text(column, row, text, ha="center", va="center", color=colour, fontsize=12)
     ax.set_xticks(range(len(GROUPS)), [group.replace("_", " ") for group in GROUPS])
     ax.set_yticks(range(len(found)), list(found))
     ax.tick_params(colors="black", length=0, labelsize=12)

@@ -61,7 +61,7 @@ from jaxret.runtime.files import write_json_lines, write_whole
 from jaxret.runtime.validate import require
 
 STAGES = Stages._fields
-NOT_ASKED = Outcome(profile=None, problem=Problem("not_asked", "beyond limit"), rounds=0)
+BEYOND_LIMIT = Outcome(profile=None, problem=Problem("not_asked", "beyond limit"), rounds=0)
 PROFILE_TOKENS = 46  # on average in the paper (Table 1)
 
 
@@ -76,10 +76,10 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         run.pause(sum(one.counts["asked"] + one.counts["cached"] for one in chats.values()))
 
     stages = {name: Stage(one, patience=cfg.patience, before=before) for name, one in chats.items()}
-    asked = dataset.documents[: cfg.limit]
+    documents = dataset.documents[: cfg.limit]
     try:
         outcomes = expand_documents(
-            asked,
+            documents,
             Stages(stages["expand"], stages["judge"], stages.get("refine")),
             rules,
             rounds=cfg.rounds,
@@ -89,7 +89,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     finally:
         for name, stage in stages.items():
             print(spent(name, stage, prices[name]), flush=True)
-    outcomes += [NOT_ASKED] * (len(dataset.documents) - len(asked))
+    outcomes += [BEYOND_LIMIT] * (len(dataset.documents) - len(documents))
     output.save(run.directory / "expanded", dataset, outcomes)
     write_whole(run.directory / "expanded" / "provenance.json", provenance(cfg, dataset, rules))
     sample = output.sample(dataset, outcomes, cfg.sample, cfg.seed)
@@ -198,10 +198,10 @@ def plan(
     if not questions["expand"]:
         raise ValueError(f"none of {len(documents)} documents can be read: nothing to ask")
     estimates = {}
-    for name, asked in questions.items():
-        calls = len({json.dumps(question) for question in asked})
+    for name, messages in questions.items():
+        calls = len({json.dumps(question) for question in messages})
         extra, answer = (0, PROFILE_TOKENS) if name == "expand" else (PROFILE_TOKENS, 1)
-        prompt = round(sum(map(count_tokens, asked))) + calls * extra
+        prompt = round(sum(map(count_tokens, messages))) + calls * extra
         estimates[name] = Workload(
             model=asking.endpoint(cfg, name).model,
             price=prices[name],
@@ -212,8 +212,8 @@ def plan(
     model = asking.endpoint(cfg, "refine").model
     refines = f"refine, {model}: up to {cfg.rounds} calls a tool that fails"
     note = refines if cfg.rounds else "refine: never (rounds=0)"
-    said, numbers = announcement(estimates, questions["expand"][0], note=note)
-    print(said)
+    text, numbers = announcement(estimates, questions["expand"][0], note=note)
+    print(text)
     return numbers
 
 

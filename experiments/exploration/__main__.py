@@ -72,7 +72,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     results = {"frozen/online/accuracy": static["accuracy"].values}
     results |= {f"frozen/final/{metric}": x.values for metric, x in static.items()}
     for tau in cfg.tau:
-        results[f"frozen/drawn/tau={tau:g}"] = np.array([drawn(*arrays, tau)])
+        results[f"frozen/drawn/tau={tau:g}"] = np.array([success_of_drawn(*arrays, tau)])
 
     def measure(way):
         settings: dict[str, Any] = {"exposures": cfg.exposures, "seeds": seeds, "chunk": cfg.chunk}
@@ -200,7 +200,7 @@ def one_cell(
 
 
 @jax.jit
-def drawn(theta, queries, labels, tau) -> Float[jax.Array, ""]:
+def success_of_drawn(theta, queries, labels, tau) -> Float[jax.Array, ""]:
     """Computes the probability of success if tools are drawn from p without learning."""
     p = jax.nn.softmax(queries @ theta.T / tau, axis=1)
     right = jnp.take_along_axis(

@@ -88,14 +88,14 @@ def picture(
 ) -> None:
     """Draws a t-SNE of rows before, rows after and queries; a line joins the rows of a tool."""
 
-    def places():
+    def positions():
         every = np.concatenate([unit(vectors) for vectors in (before, after, queries)])
         return {"points": project(every, cfg.seed)}
 
-    points = run.result("tsne", places)["points"]
-    first, then, asked = np.split(points, [len(before), 2 * len(before)])
+    points = run.result("tsne", positions)["points"]
+    first, then, query_points = np.split(points, [len(before), 2 * len(before)])
     figure, ax = plots.new_figure("t-SNE 1", "t-SNE 2")
-    ax.scatter(*asked.T, s=8, color=plots.GREY, alpha=0.5, linewidths=0, label="query")
+    ax.scatter(*query_points.T, s=8, color=plots.GREY, alpha=0.5, linewidths=0, label="query")
     green, red = plots.COLOURS[2], plots.COLOURS[1]
     breaks = np.full_like(first, np.nan)
     ways = np.stack([first, then, breaks], axis=1).reshape(-1, 2)

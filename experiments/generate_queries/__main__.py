@@ -180,11 +180,11 @@ def plan(
     first = [messages for _, messages in batch_questions(tools, settings, pool, [])]
     example = pool[0] if pool else Draft("a request", tuple(list(tools)[:2]), "why")
     wrote, instruction = settings.iterations * settings.batch, example.instruction
-    asked = judge.PROMPT.messages(first=instruction, second=instruction)
+    question = judge.PROMPT.messages(first=instruction, second=instruction)
     calls = {
         "write": (wrote, sum(map(count_tokens, first)) / len(first)),
         "polish": (wrote if cfg.polish else 0, count_tokens(polish_question(example))),
-        "judge": (2 * min(cfg.judge.pairs, wrote), count_tokens(asked)),
+        "judge": (2 * min(cfg.judge.pairs, wrote), count_tokens(question)),
     }
     estimates = {
         name: Workload(
@@ -196,8 +196,8 @@ def plan(
         )
         for name, (n, each) in calls.items()
     }
-    said, numbers = announcement(estimates, first[0])
-    print(said)
+    text, numbers = announcement(estimates, first[0])
+    print(text)
     return numbers
 
 
@@ -206,8 +206,8 @@ def say(figures: Mapping[str, float], failures: Counter[str]) -> None:
     wrong = ", ".join(f"{kind} {n:,}" for kind, n in failures.most_common())
     print(f"answers and queries that failed: {wrong or 'none'}")
     for kind in ("tokens", "cost"):
-        said = {k.split("/", 1)[1]: v for k, v in figures.items() if k.startswith(f"{kind}/")}
-        print(f"{kind}: {', '.join(f'{k} {v:,.6g}' for k, v in said.items()) or 'unknown'}")
+        values = {k.split("/", 1)[1]: v for k, v in figures.items() if k.startswith(f"{kind}/")}
+        print(f"{kind}: {', '.join(f'{k} {v:,.6g}' for k, v in values.items()) or 'unknown'}")
 
 
 if __name__ == "__main__":

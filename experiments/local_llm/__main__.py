@@ -30,20 +30,20 @@ def main() -> None:
     )
     parser.add_argument("action", choices=["start", "status", "stop", "fetch", "answers"])
     defaults = server.Settings()
-    said = {
-        "port": "where it listens",
-        "slots": "questions side by side",
-        "context": "tokens that all slots share",
-        "threads": "of the processor",
-        "program": "a llama-server that you have compiled, with its words, in place of the wheel's",
+    helps = {
+        "port": "port of the server",
+        "slots": "number of questions answered at the same time",
+        "context": "number of tokens that all slots share",
+        "threads": "number of processor threads",
+        "program": "command of a compiled llama-server, used instead of the wheel's",
     }
     for name, value in defaults._asdict().items():
-        shown = f"{said[name]} ({value})" if value else said[name]
+        shown = f"{helps[name]} ({value})" if value else helps[name]
         parser.add_argument(f"--{name}", type=type(value), default=value, help=shown)
-    asked = vars(parser.parse_args())
-    action = asked.pop("action")
+    arguments = vars(parser.parse_args())
+    action = arguments.pop("action")
     try:
-        print(act(action, server.Settings(**asked)))
+        print(act(action, server.Settings(**arguments)))
     except (server.ServerError, OSError, RuntimeError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

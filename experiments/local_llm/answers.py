@@ -70,8 +70,8 @@ def pack(cache: Path, texts: Collection[str], file: Path) -> int:
 
 def asks_about(kept: dict[str, Any], texts: Collection[str]) -> bool:
     """Returns whether the question of a stored answer contains one of the texts."""
-    asked = "\n".join(message["content"] for message in kept.get("messages", ()))
-    return any(text in asked for text in texts)
+    question = "\n".join(message["content"] for message in kept.get("messages", ()))
+    return any(text in question for text in texts)
 
 
 def sentences(answer: str) -> set[str]:
@@ -88,8 +88,8 @@ def deskbank_texts() -> set[str]:
     """Returns DeskBank's queries and tool descriptions, as quoted in questions."""
     bank = data.load("deskbank", part="all")
     documents = [document for document in bank.documents if isinstance(document, dict)]
-    said = (document[field] for document in documents for field in ("description", "terse"))
-    return {*(json.dumps(text, ensure_ascii=False) for text in said), *bank.queries}
+    texts = (document[field] for document in documents for field in ("description", "terse"))
+    return {*(json.dumps(text, ensure_ascii=False) for text in texts), *bank.queries}
 
 
 if __name__ == "__main__":

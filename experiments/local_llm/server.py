@@ -148,8 +148,8 @@ def _command(settings: Settings, model: Path) -> list[str]:
         words = {"model": model, "alias": NAME, "host": HOST, "port": settings.port}
         words |= {"ctx-size": settings.context, "parallel": settings.slots}
         words |= {"threads": settings.threads}
-        said = [word for name, value in words.items() for word in (f"--{name}", str(value))]
-        return [str(Path(found).resolve()), *own, "--jinja", *said]
+        options = [word for name, value in words.items() for word in (f"--{name}", str(value))]
+        return [str(Path(found).resolve()), *own, "--jinja", *options]
     words = {"model": model, "alias": NAME, **settings._asdict()}
     del words["program"]
     return [*_python(), _SERVE, *(f"--{name}={value}" for name, value in words.items())]

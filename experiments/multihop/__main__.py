@@ -49,7 +49,7 @@ import jaxret as jr
 from experiments.common.config import cache_folder, plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.learners import learner_grid
-from experiments.common.loading import drawn, encoder_of, read_dataset
+from experiments.common.loading import encoder_of, read_dataset, sample_queries
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.multihop import answers, prompts, tasks
@@ -80,7 +80,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     chat, judge = chat_of(cfg), Environment(reranker=simulated_reranker(accuracy=cfg.accuracy))
     whole, right = read_dataset(cfg), answers.gold(cfg)
     answers.refuse_unknown(right, whole.query_ids)
-    dataset, hops = planned(cfg, drawn(whole, cfg.tasks, cfg.seed), chat, run)
+    dataset, hops = planned(cfg, sample_queries(whole, cfg.tasks, cfg.seed), chat, run)
     encoder, cache = encoder_of(cfg.encoder), cache_folder(cfg)
     task = encoded(hops, encoder, document=cfg.document, cache=cache)
     print(hops.summary(), flush=True)
@@ -115,7 +115,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
     results = {"hops": np.array([len(hops.queries) / len(dataset.queries)])}
     curves: dict[str, dict[str, np.ndarray]] = {}
-    said: list[dict[str, Any]] = []
+    outputs: list[dict[str, Any]] = []
     only = None if cfg.gold_answers is None else right
     for grid in grids_of(cfg):
         name = grid.name
@@ -134,13 +134,13 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
                 run, chat, name, dataset, task.documents or (), online["items"], groups, only
             )
             ours |= answers.scores(lines, right)
-            said += lines
+            outputs += lines
         results |= {f"{name}/{key}": values for key, values in ours.items()}
         curves[name] = {"success": online["success"], "found": shares}
         label = grid.label(setting[0])  # the same for all seeds, which share the validation part
         print(f"{name}: {online['success'].mean():.3f} of hops at {label}")
     if cfg.answers:
-        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in said)
+        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in outputs)
         (run.directory / "answers.jsonl").write_text(text)
     run.save_curves(curves)
     tasks.figures(run, {name: curve["found"] for name, curve in curves.items()})

@@ -36,8 +36,8 @@ def gold(cfg: DictConfig) -> dict[str, list[str]]:
     elif path is None or not path.is_file():
         return {}
     rows = json_lines(path, holds="one query a line", fields=fields)
-    said = {row["id"]: row["answer"] for row in rows if row.get("answer") is not None}
-    ways = {key: x if isinstance(x, list) else [x] for key, x in said.items()}
+    answers = {row["id"]: row["answer"] for row in rows if row.get("answer") is not None}
+    ways = {key: x if isinstance(x, list) else [x] for key, x in answers.items()}
     return {key: [str(text) for text in texts] for key, texts in ways.items()}
 
 

@@ -168,8 +168,8 @@ def error(one: Cell, estimator: str) -> str:
     """Formats ``root mean squared error (bias)``."""
     values = one.values[f"error/{estimator}"]
     bias, noise = values.mean(), values.std(ddof=1) / np.sqrt(len(values))
-    said = f" ({bias:+.3f})" if abs(bias) > 3 * noise and abs(bias) >= 0.0005 else ""
-    return f"{one.root(estimator):.3f}{said}"
+    shown_bias = f" ({bias:+.3f})" if abs(bias) > 3 * noise and abs(bias) >= 0.0005 else ""
+    return f"{one.root(estimator):.3f}{shown_bias}"
 
 
 def figures(

@@ -87,17 +87,17 @@ def figure(lines: Sequence[Line]) -> Figure:
     tasks = list(dict.fromkeys(line.task for line in lines))
     fig, ax = plots.new_figure(f"by how much {first} is ahead, online accuracy", "")
     fig.set_figheight(1.2 + 0.2 * len(names) * (1 + len(tasks)))
-    places = {name: -place for place, name in enumerate(names)}
+    heights_of = {name: -place for place, name in enumerate(names)}
     for number, task in enumerate(tasks):
         shift = 0.5 * ((len(tasks) - 1) / 2 - number) / len(tasks)
-        of_task = [line for line in lines if line.task == task and line.learner in places]
+        of_task = [line for line in lines if line.task == task and line.learner in heights_of]
         leads = [line.ahead["online accuracy"] for line in of_task]
         ends = np.array([interval(lead) for lead in leads])
-        heights = [places[line.learner] + shift for line in of_task]
+        heights = [heights_of[line.learner] + shift for line in of_task]
         (dots,) = ax.plot([lead.mean for lead in leads], heights, "o", label=task)
         ax.hlines(heights, ends[:, 0], ends[:, 1], color=dots.get_color(), linewidth=2)
     ax.axvline(0, color=plots.GREY, linewidth=1)
-    ax.set_yticks(list(places.values()), list(places))
+    ax.set_yticks(list(heights_of.values()), list(heights_of))
     ax.set_ylim(0.6 - len(names), 0.6)
     ax.margins(x=0.05)
     ax.grid(axis="y", visible=False)

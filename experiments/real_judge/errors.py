@@ -58,10 +58,10 @@ def by_tool(
       the share of no among the queries for which a tool is right [I], NaN for a tool that is never
       right; and the share of yes among the others [I].
     """
-    said = yes > 0.5
+    accepted = yes > 0.5
     with np.errstate(invalid="ignore"):
-        misses = (right & ~said).sum(axis=0) / right.sum(axis=0)
-    return misses, (~right & said).sum(axis=0) / (~right).sum(axis=0)
+        misses = (right & ~accepted).sum(axis=0) / right.sum(axis=0)
+    return misses, (~right & accepted).sum(axis=0) / (~right).sum(axis=0)
 
 
 def calibration(

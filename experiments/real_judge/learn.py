@@ -65,7 +65,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         world = environment(pairs, kind, threshold)
         for name, spec in plain(cfg.learners).items():
             bar.set_postfix_str(f"{name}, {kind}")
-            grid = learner_grid(name, told(spec, wrong))
+            grid = learner_grid(name, with_noise_rate(spec, wrong))
             found = measure(cfg, run, pairs, grid, kind, world)
             results |= {f"{kind}/{name}/{key}": values for key, values in found.items()}
             bar.update()
@@ -135,7 +135,7 @@ def measure(
     return run.result(step, learn)
 
 
-def told(spec: dict[str, Any], rate: float) -> dict[str, Any]:
+def with_noise_rate(spec: dict[str, Any], rate: float) -> dict[str, Any]:
     """Gives the share of wrong verdicts to a learner that has a noise rate, at most 0.49."""
     return spec | {"noise_rate": min(rate, 0.49)} if "noise_rate" in spec else spec
 

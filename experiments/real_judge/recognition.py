@@ -47,8 +47,8 @@ def recognition(
         return right.any(), right[reranker(rerank, slate, labels[query], query)]
 
     def count(key, query):
-        there, used = jax.vmap(draw, (0, None))(jax.random.split(key, draws), query)
-        return used.sum() / there.sum()  # 0 / 0 is NaN
+        present, used = jax.vmap(draw, (0, None))(jax.random.split(key, draws), query)
+        return used.sum() / present.sum()  # 0 / 0 is NaN
 
     queries = jnp.arange(len(labels))
     return np.asarray(jax.jit(jax.vmap(count))(jax.random.split(key, len(labels)), queries))

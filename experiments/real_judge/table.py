@@ -126,14 +126,14 @@ def joined(task: Task, table: JudgeTable) -> Pairs:
     """
     if unknown := sorted(set(table.tools) - set(task.ids)):
         raise ValueError(f"the table has tools that {task.name} lacks: {', '.join(unknown[:5])}")
-    places = {query: n for n, query in enumerate(task.query_ids)}
-    rows = np.array([places[query] for query in table.queries])
+    position = {query: n for n, query in enumerate(task.query_ids)}
+    rows = np.array([position[query] for query in table.queries])
     columns = np.array([task.ids.index(tool) for tool in table.tools])
     position = np.full(len(task.ids) + 1, len(columns), np.int32)
     position[columns] = np.arange(len(columns))
     labels = position[task.labels[rows, :1]]
-    asked = np.isfinite(table.yes)
-    whole = [m for m in range(1, len(columns) + 1) if asked[labels[:, 0] < m, :m].all()]
+    known = np.isfinite(table.yes)
+    whole = [m for m in range(1, len(columns) + 1) if known[labels[:, 0] < m, :m].all()]
     tools = max(whole, default=0)
     if tools < 2:
         raise ValueError(

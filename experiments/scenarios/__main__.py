@@ -147,10 +147,10 @@ def show(cfg: DictConfig, results: Found) -> None:
     specs, learners = plain(cfg.scenarios), [*dict.fromkeys(["frozen", *cfg.learners])]
     for name in scenarios(cfg):
         shown = [f"{name}/{one}" for one in learners if f"{name}/{one}/accuracy" in results]
-        results_table(results, shown, [*page.COLUMNS], f"{name}: {told(specs[name])}")
+        results_table(results, shown, [*page.COLUMNS], f"{name}: {describe(specs[name])}")
     rounds, budget = (results[name]["mean"] for name in ("rounds", "budget"))
     title = f"{cfg.dataset.name}: {rounds:,.0f} rounds, {cfg.seeds} seeds, a budget of {budget:.0f}"
-    about = {name: told(specs[name]) for name in scenarios(cfg)}
+    about = {name: describe(specs[name]) for name in scenarios(cfg)}
     path = Path(cfg.directory) / "scenarios.md"
     path.write_text(page.text(title, results, about, learners))
     print(f"page: {path}")
@@ -162,7 +162,7 @@ def scenarios(cfg: DictConfig) -> dict[str, Scenario]:
     return {name: scenario(name, specs[name]) for name in cfg.only or specs}
 
 
-def told(spec: Mapping[str, Any]) -> str:
+def describe(spec: Mapping[str, Any]) -> str:
     """Formats the settings of a scenario."""
     given = ", ".join(f"{key} {value}" for key, value in spec.items() if key != "name")
     return f"`{spec['name']}`: {given}."

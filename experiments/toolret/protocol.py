@@ -29,7 +29,7 @@ MEASURES = ("ndcg", "recall", "completeness")
 Rows: TypeAlias = Int[np.ndarray, " M"]  # positions of queries
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     """The queries of a task under a setting."""
 
     task: str
@@ -68,13 +68,13 @@ class World:
         Without an instruction the template gets the model's ``uninstructed``, as in the authors'
         code, so most models still read the rest of the template.
         """
-        model, told = self.models[name], setting == "with"
+        model, instructed = self.models[name], setting == "with"
         bare = model["uninstructed"]
         bare = ENCODERS[model["encoder"]].instruction if bare is None else bare
         return [
             model["template"].format(
                 query=self.benchmark.queries[row],
-                instruction=(told and self.benchmark.instructions[row]) or bare,
+                instruction=(instructed and self.benchmark.instructions[row]) or bare,
             )
             for row in rows
         ]

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.toolret.protocol import Asked, World
+from experiments.toolret.protocol import Request, World
 from jaxret.encoders import ENCODERS, encode, load_encoder
 from jaxret.methods import cross_encoder, tool_rank
 from jaxret.methods.tool_rank import verdict
@@ -32,7 +32,7 @@ from jaxret.retrieval.ranking import Ranking, in_trec_order
 from jaxret.retrieval.retriever import Reranker, refine
 from jaxret.runtime.files import existing
 
-Stage: TypeAlias = Callable[[Asked], Ranking]
+Stage: TypeAlias = Callable[[Request], Ranking]
 
 HOLES = ("instruction", "query")  # of a template
 
@@ -44,9 +44,9 @@ def stage(world: World, name: str) -> Stage:
     """
     compute = STAGES[world.models[name]["model"]](world, name)
 
-    def rank(asked):
-        unit = f"{name}-{asked.name}"
-        return Ranking(**world.run.result(unit, lambda: compute(asked)._asdict()))
+    def rank(request):
+        unit = f"{name}-{request.name}"
+        return Ranking(**world.run.result(unit, lambda: compute(request)._asdict()))
 
     return rank
 
@@ -56,9 +56,9 @@ def _bm25(world: World, name: str) -> Stage:
     def index(pool):
         return bm25.bm25([world.documents[row] for row in world.members(pool)], name=name)
 
-    def rank(asked):
-        texts = world.texts(name, asked.setting, asked.rows)
-        pool = world.pool(asked.task)
+    def rank(request):
+        texts = world.texts(name, request.setting, request.rows)
+        pool = world.pool(request.task)
         return world.search(index(pool), [text.strip() or "NONE" for text in texts], pool)
 
     return rank
@@ -84,9 +84,9 @@ def _dense(world: World, name: str) -> Stage:
         vectors = encode(encoder, texts, kind="query", cache=world.cache)
         return dict(zip(rows.tolist(), vectors, strict=True))
 
-    def rank(asked):
-        pool = world.pool(asked.task)
-        vectors = np.stack([queries(asked.setting)[row] for row in asked.rows.tolist()])
+    def rank(request):
+        pool = world.pool(request.task)
+        vectors = np.stack([queries(request.setting)[row] for row in request.rows.tolist()])
         return world.search(index(pool), vectors, pool)
 
     return rank
@@ -95,8 +95,8 @@ def _dense(world: World, name: str) -> Stage:
 def _run(world: World, name: str) -> Stage:
     folder = existing(world.models[name]["path"], "run files TASK-with.run and TASK-without.run")
 
-    def rank(asked):
-        path, ids = folder / f"{asked.name}.run", world.ids(asked.rows)
+    def rank(request):
+        path, ids = folder / f"{request.name}.run", world.ids(request.rows)
         found = in_trec_order(runs.load_run(path, ids, world.tool_ids), world.tie_order)
         return Ranking(*(part[:, : world.cfg.depth] for part in found))
 
@@ -111,9 +111,10 @@ def _reranked(load: Callable[[World, str], Reranker]) -> Callable[[World, str], 
         first = stage(world, settings["first"])
         reranker = cache(lambda: load(world, name))
 
-        def rank(asked):
-            texts = world.texts(name, asked.setting, asked.rows)
-            found = refine(reranker(), texts, first(asked), chunk=settings["chunk"], progress=False)
+        def rank(request):
+            texts = world.texts(name, request.setting, request.rows)
+            ranking, chunk = first(request), settings["chunk"]
+            found = refine(reranker(), texts, ranking, chunk=chunk, progress=False)
             return in_trec_order(found, world.tie_order)
 
         return rank
@@ -141,16 +142,16 @@ def _tool_rank(world: World, name: str) -> Reranker:
     model = tool_rank.load_language_model(
         settings["weights"], _path(settings), dtype=settings["dtype"]
     )
-    asked = verdict(
+    question = verdict(
         model.tokenizer,
         answers=tuple(settings["answers"]),
         instruction="",  # the template has put it in front of the query
         query_limit=settings["query_limit"],
         document_limit=settings["document_limit"],
     )
-    network, params = model.network(asked), model.params(asked)
+    network, params = model.network(question), model.params(question)
     pairs = settings["pairs"]
-    return tool_rank.reranker(network, params, asked, world.documents, pairs=pairs, name=name)
+    return tool_rank.reranker(network, params, question, world.documents, pairs=pairs, name=name)
 
 
 STAGES: dict[str, Callable[[World, str], Stage]] = {

@@ -77,8 +77,8 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     for seed in seeds:
         draw(task, protocol.of_seed(seed).parts, cfg.later.share, seed)  # or refuses it
     assert task.dataset is not None
-    there = encoded(task.dataset, encoder, document=cfg.document, cache=cache_folder(cfg))
-    other, cosine = other_encoder.bridge(protocol, there, projections.REGISTRY[cfg.transferred]())
+    second = encoded(task.dataset, encoder, document=cfg.document, cache=cache_folder(cfg))
+    other, cosine = other_encoder.bridge(protocol, second, projections.REGISTRY[cfg.transferred]())
     results: Results = {"encoder/cosine": cosine}
     curves: dict[str, dict[str, np.ndarray]] = {}
     pairs = [(name, kind) for name, kinds in grids.items() for kind in kinds]
@@ -170,19 +170,19 @@ def learning(grids: Grids) -> list[str]:
 def figures(run: RunDirectory, names: list[str], results: Results, k: int) -> None:
     """Draws tools added later, and the other encoder: learnt rows beside documents."""
 
-    def draw_dots(file, x_label, places):
-        before, after = zip(*places.values(), strict=True)
+    def draw_dots(file, x_label, groups):
+        before, after = zip(*groups.values(), strict=True)
         rows = {"documents": [results[f"{names[0]}/{file}/{key}"] for key in before]}
         rows |= {name: [results[f"{name}/{file}/{key}"] for key in after] for name in names}
         drawn, ax = plots.new_figure(x_label, f"nDCG@{k}")
-        plots.dots(ax, list(places), rows)
+        plots.dots(ax, list(groups), rows)
         run.save_figure(drawn, file)
 
     kinds = {f"{kind} tools": (f"{kind}/static", f"{kind}/learnt") for kind in KINDS[:2]}
     draw_dots("later", "held-out queries that need", kinds)
     ways = [way for way in WAYS if f"{names[0]}/encoder/{way}" in results]
-    places = {way.replace("_", " "): (WAYS[way], way) for way in ways}
-    draw_dots("encoder", "rows for another encoder's queries", places)
+    groups = {way.replace("_", " "): (WAYS[way], way) for way in ways}
+    draw_dots("encoder", "rows for another encoder's queries", groups)
 
 
 if __name__ == "__main__":

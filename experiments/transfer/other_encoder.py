@@ -113,5 +113,5 @@ def bridge(protocol: Protocol, second: Task, projection: Projection) -> tuple[Ot
         sides = one @ rotation, two
         one, two = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in sides)
         cosines.append((one * two).sum(axis=1).mean())
-    there = replace(protocol, task=second)
-    return Other(there, fitted["rotation"], fitted["scale"], projection), np.array(cosines)
+    own = replace(protocol, task=second)
+    return Other(own, fitted["rotation"], fitted["scale"], projection), np.array(cosines)

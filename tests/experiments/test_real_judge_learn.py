@@ -34,10 +34,10 @@ def test_probabilities_are_held_against_shares():
 
 def test_only_a_rule_that_wants_a_rate_is_told_it():
     noisy = {"preset": "debiased", "noise_rate": 0.1, "tau": [0.02]}
-    assert learn.told(noisy, 0.3) == noisy | {"noise_rate": 0.3}
-    assert learn.told(noisy, 0.6) == noisy | {"noise_rate": 0.49}  # below a half
+    assert learn.with_noise_rate(noisy, 0.3) == noisy | {"noise_rate": 0.3}
+    assert learn.with_noise_rate(noisy, 0.6) == noisy | {"noise_rate": 0.49}  # below a half
     for other in ({"preset": "mixture"}, {"estimator": "bandit_likelihood"}):
-        assert learn.told(other, 0.3) == other
+        assert learn.with_noise_rate(other, 0.3) == other
 
 
 def test_the_threshold_makes_the_fewest_errors_of_both_kinds():
