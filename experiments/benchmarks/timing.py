@@ -49,7 +49,7 @@ FEWEST = 3  # repeats of `in_turn`, however little time is left
 
 
 class Work(NamedTuple):
-    """What one round or call must do at least."""
+    """Least bytes and operations of one round or call."""
 
     bytes: float
     operations: float  # a multiply-add is two

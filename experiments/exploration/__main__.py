@@ -1,4 +1,4 @@
-"""What do temperature and exploration cost, and what do they buy?         (ORAG Section 3, Eq. (3))
+"""What do temperature and exploration cost, and what do they gain?        (ORAG Section 3, Eq. (3))
 
     uv run python -m experiments.exploration                                  # DeskBank, built in
     uv run python -m experiments.exploration dataset=ultratool dataset.path=FILE

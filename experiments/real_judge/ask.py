@@ -129,7 +129,7 @@ def fill(
             if not any(weights):
                 raise OutOfReach(
                     f"none of {len(some)} questions in a row has an answer; {path} has "
-                    f"{np.isfinite(yes).sum():,} of {yes.size:,} pairs: the same command goes on"
+                    f"{np.isfinite(yes).sum():,} of {yes.size:,} pairs: the same command continues"
                 )
             for pair, found in zip(some, weights, strict=True):
                 if found is not None:

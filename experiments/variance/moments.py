@@ -53,7 +53,7 @@ def moments(
     if probabilities is None:
         raise ValueError(
             f"policy {rule.policy.name!r} with k={rule.policy.k} has no probabilities: exact "
-            "averages need a policy that shows one item, and knows the probability of each"
+            "averages need a policy that shows one item with known probabilities"
         )
     probs = over_items.softmax(logits, None)
     average = partial(

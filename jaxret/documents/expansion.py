@@ -13,7 +13,7 @@
               every whole profile, but rejects many invented sentences in isolation
 
 A profile is accepted only if it keeps the rules and the judge says true. A judge that says neither
-true nor false is asked once more, with its first answer in the conversation. A document without an
+true nor false is asked again, with its first answer in the conversation. A document without an
 accepted profile has one of these problems, beside those of `jaxret.llm.Stage`:
 
     unreadable     the document has no content

@@ -64,14 +64,14 @@ class Group(NamedTuple):
 
 
 class Audit(NamedTuple):
-    """Which criteria of completeness a document meets (Tool-REX, A.3)."""
+    """Criteria of completeness that a document meets (Tool-REX, A.3)."""
 
     states_function: bool
     guides_use: bool
 
     @property
     def complete(self) -> bool:
-        """Whether the document meets both criteria."""
+        """True if the document meets both criteria."""
         return self.states_function and self.guides_use
 
 

@@ -37,7 +37,7 @@ class EncoderSpec(NamedTuple):
 
     @property
     def instructed(self) -> bool:
-        """Whether queries have an instruction as prefix."""
+        """True if queries have an instruction as prefix."""
         return "{instruction}" in self.query_prefix
 
     def prefix(self, kind: Kind) -> str:

@@ -3,7 +3,7 @@
     learner = guarded(greedy(), budget=100)
 
 With probability 1 - delta the learner costs at most ``budget`` successes compared with static
-retrieval, however long it runs and whatever the learner does. In each round the guard shows b_t,
+retrieval, for any learner and any number of rounds. In each round the guard shows b_t,
 the tool of static retrieval, with probability epsilon, else the learner's tool. From the rewards of
 both it computes an upper bound on the loss; once the bound exceeds the budget, the learner is
 stopped and b_t is shown in every later round.

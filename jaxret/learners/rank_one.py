@@ -64,12 +64,12 @@ class Rule(NamedTuple):
 
     @property
     def rows_alone(self) -> bool:
-        """Whether the rows are the only learnt parameters, without map and preconditioner."""
+        """True if the rows are the only learnt parameters, without map and preconditioner."""
         return self.query_map is None and self.preconditioner is None
 
     @property
     def blocked(self) -> bool:
-        """Whether the exact blocked form exists: a map must be constant for whole tiles."""
+        """True if the exact blocked form exists: a map must be constant for whole tiles."""
         constant = self.query_map is None or self.map_every % TILE == 0
         return constant and (self.preconditioner is None or self.preconditioner.by_row)
 

@@ -140,8 +140,8 @@ class Stage:
             silent = self._silent
         if silent > self._patience:
             raise OutOfReach(
-                f"{silent} questions in a row have no answer; the last: {error}. What was answered "
-                "is kept: the same command goes on"
+                f"{silent} questions in a row have no answer; the last: {error}. Earlier "
+                "answers are stored: the same command continues"
             ) from error
         return Problem(kind=KINDS.get(cause, "other"), reason=str(error))
 

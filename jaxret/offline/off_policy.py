@@ -77,7 +77,7 @@ class OffPolicy:
 
     @property
     def few(self) -> bool:
-        """Whether the effective rounds are too few for a bootstrap."""
+        """True if the effective rounds are too few for a bootstrap."""
         return self.effective < FEW or abs(self.mean_weight - 1) > MISSED
 
     def __repr__(self) -> str:

@@ -29,7 +29,7 @@ class Selection:
 
     @property
     def sure(self) -> bool:
-        """Whether the interval of the best learner lies above the intervals of all others."""
+        """True if the interval of the best learner lies above the intervals of all others."""
         best, others = self._chosen(self.best), [*self.values]
         return all(best.low > self._chosen(name).high for name in others if name != self.best)
 

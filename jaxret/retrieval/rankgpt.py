@@ -69,7 +69,7 @@ class Order(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether the answer is a permutation."""
+        """True if the answer is a permutation."""
         return self.named == len(self.positions) and not self.repeated and not self.invented
 
 

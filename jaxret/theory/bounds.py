@@ -61,7 +61,7 @@ class Bound(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether no assumption is refuted; `Assumption.is_measured` tells which were measured."""
+        """True if no assumption is refuted; `Assumption.is_measured` tells which were measured."""
         return all(a.holds for a in self.assumptions)
 
 

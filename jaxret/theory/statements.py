@@ -58,7 +58,7 @@ class Statement:
 
     @property
     def holds(self) -> bool:
-        """Whether no assumption is refuted and the comparator of a regret converged."""
+        """True if no assumption is refuted and the comparator of a regret converged."""
         return self.bound.holds and self._converged
 
     @property

@@ -98,7 +98,7 @@ def gaptron(
 
     with pi the probability of the tool shown. c is unbiased for p - 1[i*], the gradient of the
     logistic loss, and is 0 after a failure. The gap between the loss, which in base 2 is at least 1
-    if p* < 1/2, and the expected mistakes pays for the exploration. With one right tool, noiseless
+    if p* < 1/2, and the expected mistakes covers the exploration. With one right tool, noiseless
     rewards, ||q|| = 1 and the step eta = tau^2 gamma / (2 K^2), for every U in the balls and with
     the loss in base 2,
 
