@@ -3,9 +3,8 @@
     uv run python -m experiments.scenarios.guarantee
 
 With probability 1 - delta, a learner in `jr.guarded` never loses more than the budget against
-static retrieval, for any learner and any rewards. This experiment guards a learner that always shows
-the other of two tools, in `WORLDS` that try to break the guarantee. For each delta, epsilon and
-budget:
+static retrieval, for any learner and any rewards. Here a learner that always shows the other of two
+tools is guarded, in `WORLDS` that try to break the guarantee. For each delta, epsilon and budget:
 
     WORLD/violated     share of the runs in which more than the budget was lost at some time, which
                        should be at most delta
