@@ -53,7 +53,7 @@ class Log(NamedTuple):
     round: Int[np.ndarray, " T"]
     theta: Float[np.ndarray, "I d"] | None = None  # initial rows of the catalogue
     available: Bool[np.ndarray, " I"] | None = None  # mask of the available items; None: all
-    probabilities: Float[np.ndarray, "T I"] | None = None  # of showing each tool; only for k = 1
+    probabilities: Float[np.ndarray, "T I"] | None = None  # of each tool; only for k = 1
 
     @property
     def rounds(self) -> int:

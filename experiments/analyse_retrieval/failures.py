@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int
 
 from jaxret.evaluation import metrics
 
-SHUFFLES = 200  # of the misses, for the numbers by chance
+SHUFFLES = 200  # shuffles of the misses, for the numbers by chance
 
 
 class Failures(NamedTuple):

@@ -68,7 +68,7 @@ class Form(NamedTuple):
     """One way to compute something."""
 
     call: Callable[[], Any]  # returns when its result is ready
-    work: Work = Work(0.0, 0.0)  # of one round; `in_turn` does not need it
+    work: Work = Work(0.0, 0.0)  # work of one round; `in_turn` does not need it
     rounds: int = 1  # per call
 
 

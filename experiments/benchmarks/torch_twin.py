@@ -26,7 +26,7 @@ from jaxret.nn.backbone import Backbone
 from jaxret.nn.checkpoints import convert
 from jaxret.types import Params
 
-PROGRAMS = 64  # of one compiled function, at most
+PROGRAMS = 64  # programs of one compiled function, at most
 
 
 class Twin:

@@ -40,7 +40,7 @@ from jaxret.runtime import distributed, tracking
 
 Results: TypeAlias = Mapping[str, Any]  # name -> one value per seed
 Means: TypeAlias = dict[str, float]
-Found: TypeAlias = dict[str, dict[str, Any]]  # of `tracking.read_results`
+Found: TypeAlias = dict[str, dict[str, Any]]  # value of `tracking.read_results`
 Hook = TypeVar("Hook", bound=Callable)
 
 #: Errors of wrong input.

@@ -21,7 +21,7 @@ class Sample(NamedTuple):
     """The tools and queries whose vectors are plotted."""
 
     tools: Int[np.ndarray, " a"]
-    queries: Int[np.ndarray, " b"]  # of the stream
+    queries: Int[np.ndarray, " b"]  # queries of the stream
 
 
 def sample(cfg: DictConfig, task: Task, streamed: Bool[np.ndarray, " N"]) -> Sample:

@@ -23,7 +23,7 @@ class Study(NamedTuple):
 
     truth: Float[np.ndarray, " n"]  # the true value, at the end of each log
     estimates: dict[str, Float[np.ndarray, " n"]]
-    covered: dict[str, Bool[np.ndarray, " n"]]  # of estimators with an interval
+    covered: dict[str, Bool[np.ndarray, " n"]]  # coverage of estimators with an interval
     widths: dict[str, Float[np.ndarray, " n"]]  # at the end; of a lower bound, truth minus bound
     effective: Float[np.ndarray, " n"]
     few: Bool[np.ndarray, " n"]  # whether the log has too few effective rounds

@@ -34,7 +34,7 @@ class Judged(NamedTuple):
 
     probabilities: Float[np.ndarray, "N I"]  # probability that each tool is shown
     scores: Float[np.ndarray, "N I"]
-    groups: Int[np.ndarray, " I"]  # of its rows, for MIPS
+    groups: Int[np.ndarray, " I"]  # groups of its rows, for MIPS
     value: float  # mean success over all queries
 
 

@@ -19,7 +19,7 @@ class Line(NamedTuple):
 
     task: str
     learner: str
-    values: dict[str, jr.Estimate]  # of each metric
+    values: dict[str, jr.Estimate]  # values of each metric
     ahead: dict[str, jr.Estimate]  # lead of the first rule, seed by seed
 
 

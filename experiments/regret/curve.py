@@ -64,7 +64,7 @@ class Stage(NamedTuple):
 
     run: RunDirectory
     task: Task
-    order: Int[np.ndarray, " T"]  # of the longest horizon; the others are prefixes
+    order: Int[np.ndarray, " T"]  # order of the longest horizon; the others are prefixes
     horizons: Sequence[int]
     seeds: range
     chunk: int
@@ -75,7 +75,7 @@ class Measured(NamedTuple):
 
     regrets: Float[np.ndarray, "S n"]
     bounds: dict[str, list[float]]  # the n values of each
-    slope: float  # of log regret on log T
+    slope: float  # slope of log regret on log T
     results: dict[str, np.ndarray]
 
 

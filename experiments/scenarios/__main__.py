@@ -52,7 +52,7 @@ from jaxret.learners.replay import Replay
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 
-POLICIES = {"greedy": jr.policies.greedy, "softmax": jr.policies.softmax}  # of presets
+POLICIES = {"greedy": jr.policies.greedy, "softmax": jr.policies.softmax}  # policies for presets
 
 
 @experiment("scenarios")

@@ -34,7 +34,7 @@ from jaxret.runtime.files import existing
 
 Stage: TypeAlias = Callable[[Request], Ranking]
 
-HOLES = ("instruction", "query")  # of a template
+HOLES = ("instruction", "query")  # holes of a template
 
 
 def stage(world: World, name: str) -> Stage:

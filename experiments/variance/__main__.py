@@ -50,7 +50,7 @@ ORACLE = "full_information"
 MOMENTS = ("bias", "variance", "variance_median", "final/bias", "final/variance_median")
 REACHED = ("online/accuracy", "final/recall@{k}", "final/ndcg@{k}")
 GAPS = {"online/accuracy": "gap_closed", "final/ndcg@{k}": "final/gap_closed"}
-AXES = ("bias", "variance_median")  # of the figure
+AXES = ("bias", "variance_median")  # axes of the figure
 MARKS = "osD^vP*X"  # by rate
 
 

@@ -57,7 +57,7 @@ PROMPTS = {  # files by stage
     "refine": ("expand.txt", "refine.txt", "shorten.txt"),
 }
 CONFIRMABLE = ("when_to_use", "limitation")  # optional fields of one sentence each
-MAX_CHARACTERS = 16_000  # of a document or an answer, about 4,000 tokens
+MAX_CHARACTERS = 16_000  # most characters of a document or an answer, about 4,000 tokens
 REPAIRABLE = ("refusal", "bad_json", "rules", "judged_false")  # a better answer may follow
 UNSUPPORTED = Problem(
     kind="judged_false",
@@ -82,7 +82,7 @@ class Outcome(NamedTuple):
 
     profile: dict[str, Any] | None  # accepted; with example_usage, where the model wrote some
     problem: Problem | None  # None if there is a profile
-    rounds: int  # of refinement
+    rounds: int  # rounds of refinement
 
 
 class Long(NamedTuple):

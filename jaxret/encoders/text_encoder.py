@@ -46,7 +46,7 @@ class TextEncoder:
     sha256: str | None  # hash of published weights; None: other weights
     weights: Params | None = None  # replaces the checkpoint's weights; see `with_weights`
     cut: int | None = None  # d, if less than the network's width
-    dtype: DType = "float32"  # of parameters and matrix products
+    dtype: DType = "float32"  # type of parameters and matrix products
     mesh: Mesh | None = None  # splits the parameters of a Qwen3 over its axis 'model'
 
     def with_weights(self, weights: Params) -> Self:

@@ -63,7 +63,7 @@ class Delay(NamedTuple):
     round ``t + C``. Answers due in the same round update the learner one by one, oldest first.
     """
 
-    probabilities: Float[Array, " C"]  # of a delay of 0, 1, .., C - 1 rounds; sum 1
+    probabilities: Float[Array, " C"]  # probabilities of a delay of 0, 1, .., C - 1 rounds; sum 1
 
     def memory(self, learner: Learner, state: State, answer: Answer) -> Pending:
         """Makes an empty ring.

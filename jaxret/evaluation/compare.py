@@ -40,7 +40,7 @@ class Comparison:
     low: float  # end of the interval
     high: float  # end of the interval
     p: float  # two-sided, of the hypothesis that there is no difference
-    confidence: float = 0.95  # of the interval
+    confidence: float = 0.95  # confidence of the interval
 
     def __str__(self) -> str:
         interval = f"({self.low:+.3f} to {self.high:+.3f})"

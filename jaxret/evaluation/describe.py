@@ -29,8 +29,8 @@ class Description(NamedTuple):
     labels_per_query: float  # mean
     queries_per_tool: float  # median over the labelled tools
     near_duplicates: float | None  # share of the queries, in [0, 1]; None: the task has no texts
-    accuracy: float | None  # of static retrieval, in [0, 1]; None: the task has no vectors
-    ndcg_at_10: float | None  # of the same ranking
+    accuracy: float | None  # accuracy of static retrieval, in [0, 1]; None: the task has no vectors
+    ndcg_at_10: float | None  # nDCG@10 of the same ranking
 
     def __str__(self) -> str:
         near, right, ndcg = map(_three, (self.near_duplicates, self.accuracy, self.ndcg_at_10))

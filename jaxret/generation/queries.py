@@ -80,9 +80,9 @@ class Settings(NamedTuple):
     offered: int = 10  # T, tools in a question
     fewest: int = 2  # smallest number M of functions in a query
     most: int = 5  # largest number M
-    examples: int = 5  # in a question
-    coverage: float = 0.0  # of `draw_tools`
-    near: float = 0.6  # of `NearDuplicates`
+    examples: int = 5  # examples in a question
+    coverage: float = 0.0  # parameter of `draw_tools`
+    near: float = 0.6  # threshold of `NearDuplicates`
     attempts: int = 3  # largest number of answers to a question
     seed: int = 0
 
@@ -100,7 +100,7 @@ class Accepted(NamedTuple):
     query: str
     draft: Draft  # before the polish
     iteration: int
-    slot: int  # of its question, in the iteration
+    slot: int  # position of its question, in the iteration
 
 
 class Iteration(NamedTuple):

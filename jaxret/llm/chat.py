@@ -64,11 +64,11 @@ class Endpoint(NamedTuple):
     base_url: str | None = None  # None: OpenAI's
     key_variable: str = "OPENAI_API_KEY"  # environment variable; a local server accepts any text
     temperature: float = 0.0
-    max_tokens: int | None = None  # of an answer
+    max_tokens: int | None = None  # most tokens of an answer
     format: Literal["text", "json", "schema"] = "text"
     timeout: float = 60.0  # seconds an attempt
     retries: int = 4  # after time-outs and server errors
-    attempts: int = 3  # at an answer that parses
+    attempts: int = 3  # number of attempts to get an answer that parses
     concurrency: int = 8  # questions at a time
 
     def options(self, schema: Schema | None) -> dict[str, Any]:

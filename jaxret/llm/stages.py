@@ -26,7 +26,7 @@ from jaxret.runtime.validate import require
 
 T = TypeVar("T")
 RETRY = load_prompt(Path(__file__).parent / "retry.txt", ("reason",))
-CHARACTERS = 4  # of a token in English, on average
+CHARACTERS = 4  # characters of a token in English, on average
 KINDS = {  # by the cause of an `Unanswered`
     "APITimeoutError": "timeout",
     "RateLimitError": "rate_limit",

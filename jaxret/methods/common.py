@@ -23,7 +23,7 @@ from jaxret.training.loop import Objective
 from jaxret.training.store import Hooks, fitted
 from jaxret.types import Params
 
-CUTS = (3, 5, 7)  # of validation metrics, whatever is reported, so that stored models are found
+CUTS = (3, 5, 7)  # ranks of the validation metrics; fixed, so that stored models are found
 KEPT = 128  # length of a ranking
 
 
@@ -31,8 +31,8 @@ class Words(NamedTuple):
     """The texts of a task."""
 
     encoder: TextEncoder
-    documents: list[str]  # of the I tools
-    texts: list[str]  # of the N queries
+    documents: list[str]  # documents of the I tools
+    texts: list[str]  # texts of the N queries
 
 
 def words(task: Task, method: str) -> Words:

@@ -52,7 +52,7 @@ class Config(TrainingConfig):
 
     candidates: int = 8  # N, the right one among them; as many are reranked
     leave_out: bool = False  # leaves each training query out of Tool2Vec's means of its tools
-    layers: int | None = 3  # of the backbone; None: all
+    layers: int | None = 3  # number of layers of the backbone; None: all
     pool: Pool = "mean"  # context: first token, dense layer, activation
     document_limit: int = 64  # tokens
     size: int = 8

@@ -91,7 +91,7 @@ class Query2Query(EncoderConfig):
     window: int = 100  # nearest training queries to choose triplets from
     per_anchor: int | None = 1  # triplets a query; None: all of up to 25
     allow_self: bool = False  # whether a query may be its own positive, as in the reference
-    margin: float = 0.5  # of distances between unit vectors, which are at most 2
+    margin: float = 0.5  # margin of distances between unit vectors, which are at most 2
     unit: bool = True  # compares unit vectors, as retrieval does
     epochs: float = 0.5
     validate: float = 0.125
@@ -106,7 +106,7 @@ class Query2Desc(EncoderConfig):
     """
 
     negatives: int = 1  # drawn a query; each of its tools meets each of them
-    margin: float = 0.5  # of distances between unit vectors, which are at most 2
+    margin: float = 0.5  # margin of distances between unit vectors, which are at most 2
     unit: bool = True  # compares unit vectors, as retrieval does
     epochs: float = 0.1
     validate: float = 0.025
@@ -121,7 +121,7 @@ class DPR(EncoderConfig):
     """
 
     negatives: int = 1  # the first stage's best wrong tools
-    temperature: float = 0.05  # of the cosines
+    temperature: float = 0.05  # temperature of the cosines
     mask_false: bool = True  # False: a query's other tools are negatives, as in the reference
     epochs: float = 0.1
     validate: float = 0.025
@@ -136,7 +136,7 @@ class ToolEmbed(EncoderConfig):
     """
 
     negatives: int = 5  # tools drawn at random for each pair
-    temperature: float = 0.05  # of the cosines
+    temperature: float = 0.05  # temperature of the cosines
     in_batch: bool = True  # whether the documents of other rows are negatives too
     mask_false: bool = True  # False: a query's other tools are negatives
     drop_words: float = 0.0  # the largest share of a query's words that is dropped; ours

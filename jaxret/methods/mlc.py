@@ -40,7 +40,7 @@ from jaxret.types import Params, PRNGKey
 LOSSES = {"softmax_ce": losses.softmax_ce, "bce": losses.multi_label_bce}
 HEADS = ("tool2vec", "random")
 POOLS = ("mean", "context")
-SCALE = 20.0  # of the first logits, as multiples of the cosine
+SCALE = 20.0  # scale of the first logits, as multiples of the cosine
 
 
 @dataclass(frozen=True, kw_only=True)

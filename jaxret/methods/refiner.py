@@ -57,7 +57,7 @@ class Config(TrainingConfig):
     places: Places = "shared"  # rank: the refiner sees the first stage's order; reference: the code
     leave_out: bool = True  # leaves each training query out of the means of its own tools
     inject_missing: bool = False  # right tools that were missed replace the last candidates
-    layers: int | None = 3  # of the backbone; None: all
+    layers: int | None = 3  # number of layers of the backbone; None: all
     projection: Projection = "identity"  # initial projection; normal: N(0, 0.2^2), as the code
     limit: int = 96
     epochs: float = 2

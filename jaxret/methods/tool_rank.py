@@ -99,10 +99,10 @@ class Config(TrainingConfig):
     weights: str = "qwen3_reranker_0_6b"  # initial weights, one of `RERANKERS`
     path: str | None = None  # a folder in HuggingFace layout; None: the hub
     answers: tuple[str, str] = ("true", "false")
-    place: Place = "query"  # of the instruction: in front of the query, or on a line of its own
+    place: Place = "query"  # of the instruction: before the query, or on its own line
     instruction: str = ""  # none, as in the paper's figure
-    prompt: str | None = None  # a file with another wording and the placeholders of ours
-    candidates: int = 32  # of the first stage, reranked
+    prompt: str | None = None  # file of another prompt with the same placeholders
+    candidates: int = 32  # candidates of the first stage, reranked
     leave_out: bool = False  # leaves each training query out of Tool2Vec's means of its tools
     hard: Literal["candidates", "random"] = "random"  # wrong tools: the first stage's best, or any
     negatives: int = 1

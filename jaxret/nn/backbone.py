@@ -27,7 +27,7 @@ class Backbone(NamedTuple):
     config: Config
     module: type[Network]
     keys: checkpoints.KeyTable
-    prefix: str  # of tensor names in a checkpoint that holds more than the backbone
+    prefix: str  # prefix of tensor names in a checkpoint that holds more than the backbone
 
     def build(self, compute: Compute, rngs: nnx.Rngs) -> Network:
         return self.module(self.config, compute, rngs=rngs)

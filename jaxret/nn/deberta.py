@@ -59,8 +59,8 @@ class DebertaConfig:
     layers: int
     heads: int
     intermediate: int
-    buckets: int = 256  # of distances, in either direction
-    max_distance: int = 512  # from here on there is but one
+    buckets: int = 256  # buckets of distances, in either direction
+    max_distance: int = 512  # larger distances share one bucket
     eps: float = 1e-7
 
     @classmethod

@@ -30,7 +30,7 @@ from jaxret.nn.network import Network
 from jaxret.types import PRNGKey
 
 FIRST = 2  # row of the first position, after the padding's number, 1
-BUCKETS = 32  # of distances, half of them in each direction
+BUCKETS = 32  # buckets of distances, half of them in each direction
 FARTHEST = 128  # larger distances share one bucket
 
 _LAYER = r"encoder\.layer\.(\d+)\."

@@ -59,8 +59,8 @@ class Qwen3Config:
     vocab_size: int
     hidden: int  # H
     layers: int
-    heads: int  # of queries
-    kv_heads: int  # of keys and values, each for a group of query heads
+    heads: int  # heads of queries
+    kv_heads: int  # heads of keys and values, each for a group of query heads
     head_width: int = 128  # e; heads * e need not be H
     intermediate: int
     max_positions: int = 40960  # in training; longer texts are allowed

@@ -38,7 +38,7 @@ Places = Literal["shared", "rank", "reference"]
 PLACES = ("shared", "rank", "reference")
 Projection = Literal["identity", "normal"]
 PROJECTIONS = ("identity", "normal")
-DEVIATION = 0.2  # of the projection's initial weights
+DEVIATION = 0.2  # deviation of the projection's initial weights
 
 
 def refiner(

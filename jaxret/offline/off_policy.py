@@ -58,7 +58,7 @@ class Value(NamedTuple):
     low: float = float("nan")  # at the end of the log; NaN: no valid bound
     high: float = float("nan")
     interval: str = "none"  # none, anytime, lower bound or bootstrap
-    sequence: Sequence | None = None  # of an anytime-valid interval, at all checked times
+    sequence: Sequence | None = None  # bounds of an anytime-valid interval, at all checked times
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

@@ -21,7 +21,7 @@ from scipy.special import expit
 
 FIRST, GROWTH = 32, 1.25  # rounds of the first block, and growth of the past with each block
 RIDGE, SHRINKAGE = 1.0, 10.0
-STEPS = 8  # of Newton's method
+STEPS = 8  # steps of Newton's method
 
 
 class RewardModel(NamedTuple):

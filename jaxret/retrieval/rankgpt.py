@@ -19,7 +19,7 @@ from jaxtyping import Int
 from jaxret.llm import Chat, Malformed
 from jaxret.runtime.validate import require
 
-WORDS = 300  # of a passage
+WORDS = 300  # most words of a passage
 
 SYSTEM = "You order passages by how well they answer a search query."
 INTRODUCTION = (

@@ -52,8 +52,8 @@ class Retriever(NamedTuple):
     score: Callable[[Params, Features], Float[Array, "B I"]]  # pure
     split: tuple[Any, Any]
     items: int  # I
-    encoder: TextEncoder | None = None  # of the queries, where they become vectors
-    config: Any = None  # of the method that made it
+    encoder: TextEncoder | None = None  # encoder of the queries, where they become vectors
+    config: Any = None  # configuration of the method that made it
 
     def search(self, texts: Texts, k: int, **options: Any) -> Ranking:
         """Finds the k best items of every query.
@@ -83,7 +83,7 @@ class Reranker(NamedTuple):
     params: Params
     score: Callable[[Params, Features, Int[Array, "B k"]], Float[Array, "B k"]]
     prior: float = 0.0  # weight of the first stage's score, which is added
-    config: Any = None  # of the method that made it
+    config: Any = None  # configuration of the method that made it
 
     def refine(self, texts: Texts, ranking: Ranking, **options: Any) -> Ranking:
         """Sorts the candidates of every query by the scores of this reranker.

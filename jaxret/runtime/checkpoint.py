@@ -29,7 +29,7 @@ import orbax.checkpoint as ocp
 
 from jaxret.runtime import distributed
 
-VERSION = 1  # of the metadata beside the state
+VERSION = 1  # version of the metadata beside the state
 _OUTER: list[Callable[[], bool]] = []  # the function of the outer `interruptible`, if any
 State = TypeVar("State")
 

@@ -55,7 +55,7 @@ class Bound(NamedTuple):
 
     name: str
     value: float
-    stderr: float  # of the value, over seeds
+    stderr: float  # standard error of the value, over seeds
     terms: dict[str, float]  # their sum is value
     assumptions: tuple[Assumption, ...]
 

@@ -39,7 +39,7 @@ class Decile(NamedTuple):
     rounds: int
     predicted: float  # mean
     happened: float  # mean of the bits
-    p: float  # of the null, corrected for the number of deciles
+    p: float  # p-value of the null, corrected for the number of deciles
 
 
 def by_decile(

@@ -134,7 +134,7 @@ class Fit(NamedTuple):
     """The state of a run, and the best parameters so far."""
 
     state: TrainState
-    best: Params  # of the highest validation score
+    best: Params  # parameters of the highest validation score
     score: Float[np.ndarray, ""]
     best_step: Int[np.ndarray, ""]
 

@@ -22,7 +22,7 @@ class Lora:
 
     rank: int = 32
     alpha: float = 64  # the change is scaled by alpha / rank
-    dropout: float = 0.1  # of the branches' inputs
+    dropout: float = 0.1  # dropout rate of the branches' inputs
     targets: str = "blocks/.*/kernel"  # a regular expression of whole paths
 
     def __post_init__(self):

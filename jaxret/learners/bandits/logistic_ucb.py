@@ -12,7 +12,7 @@ from jaxret.learners.registry import preset
 from jaxret.rules import policies
 from jaxret.runtime.validate import require
 
-_HALVINGS = 48  # of an interval of length 1, enough for float64
+_HALVINGS = 48  # halvings of an interval of length 1, enough for float64
 
 
 @preset

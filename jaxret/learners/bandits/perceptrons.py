@@ -29,7 +29,7 @@ from jaxret.runtime.validate import require
 class SecondOrder(NamedTuple):
     """``State.extra`` of SOBA."""
 
-    diagonal: Float[Array, "I d"]  # of A
+    diagonal: Float[Array, "I d"]  # diagonal of A
     margin: Float[Array, ""]  # sum of n m
 
 
