@@ -71,7 +71,9 @@ def classifier(
         raise ValueError(f"pool must be 'context' or 'mean', got {pool!r}")
     if pool == "context" and backbone.module not in CONTEXTS:
         kind = backbone.module.__name__
-        raise ValueError(f"{kind} reads from left to right, so its first token says nothing")
+        raise ValueError(
+            f"{kind} reads from left to right, so its first token does not represent the text"
+        )
     return functionalize(lambda rngs: Classifier(backbone, classes, pool, compute, rngs=rngs))
 
 

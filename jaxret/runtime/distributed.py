@@ -82,7 +82,7 @@ def start(
         )
     except ValueError as error:
         raise ValueError(
-            f"nothing says who the processes are ({error}): give coordinator, count and index, or "
+            f"the processes are not configured ({error}): give coordinator, count and index, or "
             "start them with srun or mpirun"
         ) from error
     sys.excepthook = _end_all

@@ -53,7 +53,7 @@ def hops(task: Int[np.ndarray, " N"], times: int, seed: int) -> Int[np.ndarray, 
     task = np.asarray(task)
     starts = np.flatnonzero(np.r_[True, task[1:] != task[:-1]])
     if len(np.unique(task)) != len(starts):
-        raise ValueError("the sub-queries of a task must stand together: sort them by task first")
+        raise ValueError("the sub-queries of a task must be consecutive: sort them by task")
     runs = np.split(np.arange(len(task), dtype=np.int32), starts[1:])
     rng = np.random.default_rng(seed)
     return np.concatenate([runs[i] for _ in range(times) for i in rng.permutation(len(runs))])
