@@ -1,1 +1,1 @@
-"""Questions and their answers: each file is one experiment, `uv run python -m experiments.NAME`."""
+"""Experiments: each file answers one question, `uv run python -m experiments.NAME`."""

@@ -3,17 +3,18 @@
     uv run python -m experiments.ablate_refiner dataset.path=FOLDER                # ToolLens
     uv run python -m experiments.ablate_refiner --config-name ablate_whole dataset.path=FOLDER
 
-Two questions, for the recipe ``refiner_tool2vec``. How many candidates should the trained refiner
-be given (``at_test``)? And what changes if one thing is trained otherwise (``variants``)?
+For the recipe ``refiner_tool2vec`` it varies the number of candidates of a trained refiner
+(``at_test``), and one training setting at a time (``variants``).
 
-The second command asks the paper's: which vectors stand for the tools (A.1) and how many candidates
-there are (A.2), trained as long as the recipe. The first asks ours: whether the refiner sees their
-order and how, whether a training query is left out of its own tools, whether right tools that were
-missed are put back, where the projection of tools starts, whether the first stage's score enters
-its logits while it trains, how many of the backbone's layers it has. Its ``budget`` is short, so it
-says what is learnt soonest, not what is best in the end.
+The second command runs the paper's variants, trained as long as the recipe: the vectors that
+represent the tools (A.1) and the number of candidates (A.2). The first command runs ours: whether
+and how the refiner sees the order of the candidates, whether a training query is left out of the
+means of its tools, whether missed right tools are inserted, the initial projection, whether the
+first stage's score enters the logits in training, and the number of layers. Its ``budget`` is
+short, so it compares speed of learning rather than final quality.
 
-2 cores, quiet: about 1 minute a variant of 119 steps; 5 to 15 one trained as long as the recipe.
+2 quiet cores: about 1 minute for a variant of 119 steps, 5 to 15 for one trained as long as the
+recipe.
 """
 
 from typing import Any
@@ -65,7 +66,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses settings that the recipe does not have."""
+    """Checks that the recipe has the settings."""
     named(cfg)
 
 
@@ -79,17 +80,17 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def at_test(candidates: int) -> str:
-    """The name of the trained refiner's results with so many candidates."""
+    """Returns the name of the trained refiner's results with a number of candidates."""
     return f"{BASE}, N={candidates}"
 
 
 def named(cfg: DictConfig) -> dict[str, dict[str, Any]]:
-    """What is trained with the budget: name -> recipe, one setting changed from the first.
+    """Lists the recipes to train by name, each with one setting changed from the first.
 
-    The first is left out where the budget is the recipe's own.
+    The first is left out if the budget is the recipe's own.
 
     Raises:
-      ValueError: for a setting that the recipe does not have.
+      ValueError: if the recipe lacks a setting.
     """
     recipe = plain(cfg.recipes)[BASE]
     base = {**recipe, **plain(cfg.budget)}
@@ -104,7 +105,7 @@ def named(cfg: DictConfig) -> dict[str, dict[str, Any]]:
 
 
 def given(bench: Bench, candidates: int, seed: int) -> Ranking:
-    """The trained refiner's ranking of so many candidates of its first stage."""
+    """Ranks a number of candidates of the first stage by the trained refiner."""
     first = methods.rank(bench, bench.recipes[BASE]["first"], seed)
     trained = methods.reranker(bench, BASE, seed)
     return refine(trained, bench.texts(bench.parts.test), methods.cut(first, candidates))
@@ -113,7 +114,7 @@ def given(bench: Bench, candidates: int, seed: int) -> Ranking:
 def figure_over_candidates(
     cfg: DictConfig, run: RunDirectory, results: dict[str, np.ndarray]
 ) -> None:
-    """Recall over N, with the first stage as a dashed line."""
+    """Draws recall over N, with the first stage as a dashed line."""
     sizes = sorted(cfg.at_test)
     figure, ax = plots.new_figure("candidates N", "recall on test queries")
     for k in CUTS:

@@ -1,11 +1,11 @@
-"""Writes data sets of other layouts as a copy of ToolRet's, for `experiments.evaluate_toolret`.
+"""Writes data sets of other layouts in ToolRet's layout, for `experiments.evaluate_toolret`.
 
     uv run python -m experiments.arrange_toolret path=/tmp/toolret data=FOLDER
     uv run python -m experiments.arrange_toolret path=/tmp/toolrex data=FOLDER expanded=true
 
-To try out the protocol where the hub cannot be reached. The numbers say nothing about ToolRet:
-these are the sources of a few of its tasks, with their own choice of queries and documents.
-Ids are those of rows (``apibank_tool_17``), as on the hub.
+This tests the protocol without access to the hub. The numbers are not comparable to ToolRet's: the
+data are the sources of a few of its tasks, with their own choice of queries and documents. Ids are
+row numbers (``apibank_tool_17``), as on the hub.
 """
 
 import json
@@ -23,7 +23,7 @@ from jaxret.data.dataset import Dataset, Document, select
 from jaxret.data.toolret import CATEGORIES
 from jaxret.runtime.validate import require
 
-BESIDE = ("terse", "domain")  # ours, and no part of a documentation
+BESIDE = ("terse", "domain")  # our fields, not part of the documentation
 
 
 @command("arrange_toolret")
@@ -50,7 +50,7 @@ def main(cfg: DictConfig) -> dict[str, float]:
 
 
 def chosen(settings: dict[str, Any]) -> Dataset:
-    """A source, with the queries of its split."""
+    """Loads a source, with the queries of its split."""
     source, split = settings["source"], settings.get("split")
     dataset = data.load(source["name"], source.get("path"), **source.get("options", {}))
     if split is None:
@@ -62,14 +62,14 @@ def chosen(settings: dict[str, Any]) -> Dataset:
 
 
 def tool_rows(task: str, dataset: Dataset, *, expanded: bool) -> Iterator[dict[str, str]]:
-    """Rows of ``tools``: every document as the JSON text of its fields, or as the text it is."""
+    """Yields rows of ``tools``, with documents as JSON, or unchanged if they are texts."""
     leave_out = BESIDE if expanded else (*BESIDE, "tool_profile")
     for row, document in enumerate(dataset.documents):
         yield {"id": f"{task}_tool_{row}", "documentation": documentation(document, leave_out)}
 
 
 def documentation(document: Document, leave_out: tuple[str, ...]) -> str:
-    """What ToolRet would have as the documentation."""
+    """Renders a document as ToolRet's documentation."""
     if isinstance(document, str):
         return document
     fields = {key: value for key, value in document.items() if key not in leave_out}
@@ -81,7 +81,7 @@ def documentation(document: Document, leave_out: tuple[str, ...]) -> str:
 def query_rows(
     task: str, dataset: Dataset, tools: list[dict[str, str]], settings: dict[str, Any]
 ) -> Iterator[dict[str, str]]:
-    """Rows of ``queries``."""
+    """Yields rows of ``queries``."""
     for row, (query, labels) in enumerate(zip(dataset.queries, dataset.labels, strict=True)):
         right = [tools[item] for item in labels if item >= 0]
         relevant = [{"id": t["id"], "doc": t["documentation"], "relevance": 1} for t in right]
@@ -95,7 +95,7 @@ def query_rows(
 
 
 def append(path: Path, rows: list[dict[str, str]]) -> None:
-    """Adds lines to a file that is made if needed."""
+    """Appends lines to a file, which is created if missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
         file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

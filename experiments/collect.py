@@ -1,14 +1,13 @@
-"""What has a sweep found so far?
+"""Collects the results of a sweep, finished or not.
 
     uv run python -m experiments.collect runs/orag                    # writes a CSV, lists metrics
     uv run python -m experiments.collect runs/orag final/ndcg@10      # and prints a table of one
 
-Reads the runs in a folder, finished or not, and changes nothing in them. A run is named by the
-settings in which the runs differ. Writes every result of every run to ``collected.csv``, and a
-figure of the first metric to ``collected.png``, into the folder. Prints one table for each metric
-that is asked for: a line per run, a column per name (a learner, say). Of an unfinished run, the
-accuracy of the streams that have ended is read, and the number of finished steps. Some seconds on
-one core.
+Reads the runs in a folder without changing them. A run is named by the settings in which the runs
+differ. Writes every result of every run to ``collected.csv``, and a figure of the first metric to
+``collected.png``, into the folder. Prints one table for each requested metric: a line per run, a
+column per name (such as a learner). For an unfinished run it shows the accuracy of the finished
+streams and the number of finished steps. Some seconds on one core.
 """
 
 import csv
@@ -29,25 +28,25 @@ from jaxret.evaluation import plots
 class Collected(NamedTuple):
     """One run, finished or not."""
 
-    words: dict[str, str]  # the settings in which the runs differ, and their values in this run
+    words: dict[str, str]  # values in this run of the settings in which the runs differ
     state: str  # finished, or the number of finished steps
     results: dict[str, np.ndarray]  # name -> one value per seed
 
 
 def collect(folder: Path) -> list[Collected]:
-    """Reads the runs in a folder, by the order of their settings.
+    """Reads the runs in a folder, in the order of their settings.
 
     Raises:
-      FileNotFoundError: if there is none.
+      FileNotFoundError: if there is no run.
     """
-    places = sorted(path.parent for path in folder.rglob("settings.json"))
-    if not places:
+    folders = sorted(path.parent for path in folder.rglob("settings.json"))
+    if not folders:
         raise FileNotFoundError(f"no runs in {folder}: a run has a settings.json")
-    settings = [dict(_flat(json.loads((run / "settings.json").read_text()))) for run in places]
+    settings = [dict(_flat(json.loads((run / "settings.json").read_text()))) for run in folders]
     names = sorted({name for one in settings for name in one})
     differ = [n for n in names if len({one.get(n, "-") for one in settings}) > 1]
-    words = [{name: one.get(name, "-") for name in differ} for one in settings]
-    runs = [Collected(said, *_read(run)) for run, said in zip(places, words, strict=True)]
+    values = [{name: one.get(name, "-") for name in differ} for one in settings]
+    runs = [Collected(one, *_read(run)) for run, one in zip(folders, values, strict=True)]
     return sorted(runs, key=lambda run: list(map(_sortable, run.words.values())))
 
 
@@ -58,12 +57,12 @@ def figure(runs: Sequence[Collected], metric: str) -> Figure:
     ]
     shown = [(run, values) for run, values in zip(runs, found, strict=True) if values]
     names = sorted({name for _, values in shown for name in values})
-    drawn, ax = plots.new_figure(", ".join(runs[0].words), metric)
-    drawn.set_size_inches(max(6.0, 1.2 * len(shown)), 3.6)
+    fig, ax = plots.new_figure(", ".join(runs[0].words), metric)
+    fig.set_size_inches(max(6.0, 1.2 * len(shown)), 3.6)
     blank = np.full(1, np.nan)
     rows = {name: [values.get(name, blank) for _, values in shown] for name in names}
     plots.dots(ax, [_label(run) for run, _ in shown], rows)
-    return drawn
+    return fig
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -121,7 +120,7 @@ def _read(run: Path) -> tuple[str, dict[str, np.ndarray]]:
 
 
 def _flat(content: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """``a.b.c`` -> its value as text."""
+    """Yields pairs of a path ``a.b.c`` and its value as text."""
     if isinstance(content, Mapping) and content:
         for key, value in content.items():
             yield from _flat(value, f"{name}.{key}" if name else key)
@@ -167,7 +166,7 @@ def _label(run: Collected) -> str:
 
 
 def _sortable(word: str) -> tuple[int, float, str]:
-    """Numbers by their size, before words."""
+    """Returns a key that sorts numbers by size, before words."""
     try:
         return 0, float(word), word
     except ValueError:

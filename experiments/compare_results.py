@@ -2,10 +2,10 @@
 
     uv run python -m experiments.compare_results BEFORE AFTER
 
-Each folder holds runs, found by their ``results.json``; a run is known by its place in the folder
-(a multirun's by its order). Mean and standard error of every result are compared; times are left
-out. Prints a line a run, and exits with status 1 if a run or a number is missing or differs by more
-than 1e-6.
+Each folder holds runs, found by their ``results.json``; runs are matched by their path in the
+folder (those of a multirun by order). Mean and standard error of every result are compared, except
+times. Prints a line per run, and exits with status 1 if a run or a number is missing or differs by
+more than 1e-6.
 """
 
 import json
@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-#: Words of results that are times, which differ from run to run.
+#: Words in the names of results that are times, which differ from run to run.
 TIMES = ("microseconds", "seconds", "milliseconds", "texts_per_second", "read", "search", "total")
 TOLERANCE = 1e-6  # relative to the larger number, or absolute below 1
 
 
 class Comparison(NamedTuple):
-    """Of one run."""
+    """The comparison of one run."""
 
     run: str
     results: int  # in both
@@ -64,11 +64,11 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _runs(folder: Path) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
-    by_place: dict[str, list[Path]] = {}
+    by_folder: dict[str, list[Path]] = {}
     for path in sorted(folder.rglob("results.json")):
-        by_place.setdefault(path.relative_to(folder).parts[0], []).append(path)
-    for place, paths in by_place.items():
-        # The runs of a sweep are in the order of their results, whatever their folders are called.
+        by_folder.setdefault(path.relative_to(folder).parts[0], []).append(path)
+    for place, paths in by_folder.items():
+        # The runs of a sweep are matched by the order of their results, not by folder names.
         found = sorted(
             (_read(path) for path in paths),
             key=lambda x: sorted((k, *map(float, v)) for k, v in x.items()),
@@ -99,7 +99,7 @@ def _compare_run(run: str, old: dict[str, np.ndarray], new: dict[str, np.ndarray
 
 
 def _apart(old: np.ndarray, new: np.ndarray) -> float:
-    """The largest difference, relative to numbers above 1; NaN equals NaN."""
+    """Returns the largest difference, relative for numbers above 1; NaN equals NaN."""
     if old.shape != new.shape:
         return np.inf
     same = (old == new) | (np.isnan(old) & np.isnan(new))

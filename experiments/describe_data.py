@@ -5,13 +5,13 @@
     uv run python -m experiments.describe_data folder=FOLDER only=[mine] \\
         +datasets.mine='{name: jsonl, path: mine}'
 
-For each data set, as a Markdown table for a page of results: tools, how many of them are the label
-of a query, queries, labels per query, queries per tool (median over the tools that are a label),
-the share of queries that nearly repeat another one, and accuracy and nDCG@10 of static retrieval.
-These are over all queries; on a held-out part they differ a little.
+For each data set, as a Markdown table for a page of results: tools, labelled tools, queries, labels
+per query, queries per tool (median over labelled tools), the share of queries that nearly repeat
+another one, and accuracy and nDCG@10 of static retrieval. All queries count; on a held-out part the
+numbers differ a little.
 
-2 cores: DeskBank 10 s where its vectors are cached; encoding the twelve data sets takes far longer.
-Expect of DeskBank 12 queries a tool, no near-duplicates and a static accuracy of 0.214.
+2 cores: DeskBank 10 s if its vectors are cached; encoding the twelve data sets takes far longer.
+Expect for DeskBank 12 queries per tool, no near-duplicates and a static accuracy of 0.214.
 """
 
 from collections.abc import Mapping

@@ -1,5 +1,5 @@
 """How well do trained retrievers and refiners find tools?   (Tool2Vec, Tables 1, 2, A.3 and A.4)
-How do they compare with learners that see bits alone?                    (ORAG, Tables 1 to 3)
+How do they compare with learners from bandit feedback?                   (ORAG, Tables 1 to 3)
 
     uv run python -m experiments.evaluate_retrieval dataset.path=FOLDER          # ToolLens
     uv run python -m experiments.evaluate_retrieval --config-name evaluate_deskbank
@@ -7,9 +7,10 @@ How do they compare with learners that see bits alone?                    (ORAG,
     uv run python -m experiments.evaluate_retrieval -m dataset.path=FOLDER \\
         methods=[documents,tool2vec] encoder.layers=1,3,null             # A.3: several encoders
 
-Every method of `experiments.retrieval.methods` on the test part: recall and nDCG at ``cuts``, and
-what it was allowed to see of the training part. Models are trained on that part, stop where R@3
-validates best, and are kept in ``runs/models``; rankings are written as TREC run files.
+Evaluates every method of `experiments.retrieval.methods` on the test part: recall and nDCG at
+``cuts``, and the kind of training data that the method uses. Models are trained on the training
+part, at the step with the best validation R@3, and stored in ``runs/models``; rankings are written
+as TREC run files.
 
 2 cores, one seed: an epoch of MLC 4 minutes, a refiner 6; two to four times as long beside other
 work. Expect R@3 on ToolLens 0.59 for tool2vec, 0.93 for mlc, 0.89 for refiner_tool2vec, 0.93 for
@@ -38,29 +39,29 @@ from jaxret.retrieval.ranking import mean_metrics, metrics_at
 
 @experiment("evaluate_retrieval")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Trains what is missing and tests it all."""
+    """Trains missing models and tests all methods."""
     return compute(Bench(cfg, run), named(cfg))
 
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses methods that are not there or cannot be."""
+    """Checks the methods."""
     methods.check(cfg, named(cfg))
 
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a line a method."""
+    """Prints a line per method."""
     table(cfg, results, metrics_at(cfg.cuts))
 
 
 def named(cfg: DictConfig) -> list[str]:
-    """The methods that are asked for: all recipes where none is."""
+    """Returns the selected methods, by default all recipes."""
     return list(cfg.methods) or list(cfg.recipes)
 
 
 def compute(bench: Bench, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Ranks the queries of a part by every method; returns the metrics, one value a seed."""
+    """Ranks the queries of a part by every method; returns the metrics, one value per seed."""
     parts, cuts, directory = bench.parts, bench.cfg.cuts, bench.run.directory
     rows = getattr(parts, bench.cfg.part)
     print(
@@ -86,7 +87,7 @@ def compute(bench: Bench, names: Sequence[str]) -> dict[str, np.ndarray]:
 
 
 def table(cfg: DictConfig, results: Found, columns: Sequence[str]) -> None:
-    """Prints a line a method, and what it was allowed to see."""
+    """Prints a line per method, with its kind of training data."""
     names = named(cfg)
     sees = {name: methods.sees(cfg, name) for name in names}
     title = f"{cfg.dataset.name}, {cfg.document}: {cfg.part}"

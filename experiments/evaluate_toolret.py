@@ -1,22 +1,22 @@
-"""How good is retrieval on ToolRet, counted as its authors count?      (Tool-REX, Tables 2 and 3)
+"""How good is retrieval on ToolRet, by its authors' protocol?      (Tool-REX, Tables 2 and 3)
 
     uv run python -m experiments.evaluate_toolret dataset.path=FOLDER      # null: from the hub
     uv run python -m experiments.evaluate_toolret dataset.path=FOLDER \\
         methods=[bm25,tool_embed_4b,tool_rank]
 
-Any copy of the data in the hub's layout, with the documents of ToolRet or the expanded ones of
-Tool-REX (`jaxret.data.toolret`). Every task is asked with and without its instructions, all tools
-are its pool, 100 are kept, and equal scores rank by descending id as in trec_eval: also those of a
-reranker, or of a file. Of each query nDCG@10, recall@10 and completeness@10; then means
+Reads any copy of the data in the hub's layout, with the documents of ToolRet or the expanded ones
+of Tool-REX (`jaxret.data.toolret`). Each task is run with and without its instructions, the pool is
+all tools, lists have length 100, and ties rank by descending id as in trec_eval, also those of a
+reranker or of a file. Metrics are nDCG@10, recall@10 and completeness@10 of each query; then means
 
     task/TASK             over its queries
     web, code, customized over the category's tasks      (CATEGORY/queries: over its queries)
     average               over the three categories      the paper's tables
     tasks                 over all tasks                 the scripts that come with it
 
-What departs from the authors' code: weights in float32 or bfloat16, not float16; ties on the edge
-of the 100, which are broken by id here and by the order of a Python set there; and Tool-Rank, whose
-question is in our words and whose documents are cut, not the end of the question.
+Departures from the authors' code: weights in float32 or bfloat16, not float16; ties at rank 100,
+which are broken by id here and by the order of a Python set there; and Tool-Rank, which uses our
+prompt and cuts documents instead of the end of the question.
 
 2 cores: a copy of 1,287 tools (`experiments.arrange_toolret`), limit=60, BM25 and MiniLM: 1.5 min.
 
@@ -25,7 +25,7 @@ The paper's nDCG@10, recall@10 and completeness@10, averaged over categories:
     ToolRet     BM25 36.41 46.40 39.02     Qwen3-Embedding-0.6B 43.13 52.80 42.97
     Tool-REX    BM25 39.35 48.17 40.08     Qwen3-Embedding-0.6B 43.30 52.89 43.03
 
-It does not say whether with instruction; its scripts have one for BM25 and for rerankers alone.
+The paper does not say whether with instructions; its scripts only have them for BM25 and rerankers.
 """
 
 import numpy as np
@@ -36,7 +36,7 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import print_table
 from experiments.toolret import protocol as toolret
-from experiments.toolret.protocol import SETTINGS, Asked, World
+from experiments.toolret.protocol import SETTINGS, Request, World
 from experiments.toolret.stages import check as check_models
 from experiments.toolret.stages import stage
 from jaxret.data.toolret import CATEGORIES, benchmark
@@ -59,9 +59,9 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         for setting in SETTINGS:
             of_tasks = {}
             for task, rows in world.rows.items():
-                asked = Asked(task=task, setting=setting, rows=rows)
-                found = stages[name](asked)
-                path = run.directory / "rankings" / name / f"{asked.name}.run"
+                request = Request(task=task, setting=setting, rows=rows)
+                found = stages[name](request)
+                path = run.directory / "rankings" / name / f"{request.name}.run"
                 runs.save_run(path, found, world.ids(rows), world.tool_ids, tag=name)
                 labels, order = world.labels[rows], world.trec_order
                 of_tasks[task] = toolret.measured(found, labels, order, cfg.k)
@@ -75,7 +75,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses methods and numbers that cannot be."""
+    """Checks methods and numbers."""
     check_models(plain(cfg.models), list(cfg.methods))
     for name in ("depth", "k", "chunk", "devices"):
         require(name, cfg[name], ">= 1", lambda x: x >= 1)
@@ -86,7 +86,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints two tables in percent: averages as the paper has them, then nDCG of every task."""
+    """Prints two tables in percent: the paper's averages, then nDCG of every task."""
     methods, means = list(cfg.methods), {name: x["mean"] for name, x in results.items()}
     drawn = {name.split("/")[1]: int(n) for name, n in means.items() if name.startswith("drawn/")}
     limit = "all queries" if cfg.limit is None else f"at most {cfg.limit} a task, seed {cfg.seed}"
@@ -113,7 +113,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def percent(value: float | None) -> str:
-    """As the paper writes it; empty for what there is none of."""
+    """Formats a number in percent; empty for None."""
     return "" if value is None else f"{100 * value:.2f}"
 
 

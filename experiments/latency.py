@@ -1,17 +1,17 @@
-"""How good is a method, and how long does a query take?                         (ORAG Figure 3)
+"""Quality and latency of retrieval methods                                      (ORAG Figure 3)
 
     uv run python -m experiments.latency dataset.path=FILE                              # UltraTool
     uv run python -m experiments.latency dataset=deskbank document=full methods=[documents,greedy]
 
-Quality as in `experiments.evaluate_retrieval --config-name baselines`, by the same models. Time is
-that of one query at a time, from its text to a ranked list: tokenise, encode, search, and the
-stages after that. Every method answers every query once before the clock runs, so all is compiled.
-Then each query is answered by all methods in an order drawn anew, so that other work on the
-machine slows all of them. Median and quartiles are over queries; no query's vector is cached.
+Quality is that of `experiments.evaluate_retrieval --config-name baselines`, with the same models.
+Time is measured for one query at a time, from its text to a ranked list: tokenise, encode, search,
+and any further stages. Every method answers every query once before timing, to compile all
+programs. Then each query is answered by all methods in random order, so that other work on the
+machine affects all of them. Median and quartiles are over queries; query vectors are not cached.
 
-2 cores, where the models are there: UltraTool some 10 minutes. Expect there a median of 1.0 ms for
-bm25, 20 to 22 ms for all that is one vector a query (documents, dpr, nudge, learners: it is
-encoding), 127 ms for the cross-encoder, which reads ten pairs, and 133 ms for refit after it.
+2 cores, with trained models: UltraTool some 10 minutes. Expect there a median of 1.0 ms for bm25,
+20 to 22 ms for methods with one vector per query (documents, dpr, nudge, learners), which is
+encoding, 127 ms for the cross-encoder, which reads ten pairs, and 133 ms for refit after it.
 """
 
 import copy
@@ -44,7 +44,7 @@ FIGURES = {"quality_latency": "recall", "ndcg_latency": "ndcg"}
 
 @experiment("latency")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Tests and times what the config says, and draws it."""
+    """Evaluates and times the configured methods, and draws the figure."""
     names, bench = list(cfg.methods), Bench(cfg, run)
     results = evaluate_retrieval.compute(bench, names) | measure(bench, names)
     for file, metric in FIGURES.items():
@@ -54,7 +54,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses methods that are not there or cannot be."""
+    """Checks the methods."""
     methods.check(cfg, list(cfg.methods))
     require("queries", cfg.queries, ">= 1", lambda n: n >= 1)
 
@@ -66,7 +66,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def measure(bench: Bench, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """`COLUMNS` of each method on some test queries, with models of the first seed."""
+    """Measures `COLUMNS` of each method on some test queries, with models of the first seed."""
     cfg = bench.cfg
     rows = np.random.default_rng(cfg.seed).permutation(bench.parts.test)[: cfg.queries]
 
@@ -85,12 +85,12 @@ def measure(bench: Bench, names: Sequence[str]) -> dict[str, np.ndarray]:
 
 
 def answer(bench: Bench, name: str, seed: int, most: int) -> Answer:
-    """A method as one call, from texts to the ``most`` best tools, its models in memory."""
+    """Loads a method as one call, from texts to the ``most`` best tools."""
     chain = [name]
     while before := methods.before(bench, chain[-1]):
         chain.append(before)
     found = methods.retriever(bench, chain[-1], seed)
-    once = lru_cache(maxsize=1)(lambda *texts: found.read(texts))  # every stage has its vectors
+    once = lru_cache(maxsize=1)(lambda *texts: found.read(texts))  # shared by all stages
     first = found._replace(read=lambda texts: once(*texts), params=jax.device_put(found.params))
     stages = [methods.second_stage(bench, stage, seed, first.read) for stage in chain[-2::-1]]
     count = most if not stages else bench.recipes[chain[-2].partition("+")[0]]["candidates"]
@@ -108,7 +108,7 @@ def answer(bench: Bench, name: str, seed: int, most: int) -> Answer:
 def in_turn(
     forms: Mapping[str, Answer], texts: Sequence[str], seed: int
 ) -> dict[str, Float[np.ndarray, " M"]]:
-    """Milliseconds of each form on each text."""
+    """Times each form on each text, in milliseconds."""
     for form in forms.values():
         for text in texts:
             form([text])
@@ -125,7 +125,7 @@ def in_turn(
 def figure(
     bench: Bench, results: Mapping[str, np.ndarray], names: Sequence[str], metric: str, file: str
 ) -> None:
-    """Quality over the median time, quartiles as a line, in the colour of what a method saw."""
+    """Draws quality over median time, with quartiles, coloured by the kind of training data."""
     low, middle, high = (
         np.array([results[f"{name}/{column}"][0] for name in names]) for column in COLUMNS
     )

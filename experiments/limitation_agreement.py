@@ -1,13 +1,13 @@
-"""Does a judge that is asked about limitations alone leave out those that are invented?
+"""Does a judge that is asked about single limitations remove the invented ones?
 
     uv run python -m experiments.local_llm answers
     uv run python -m experiments.expand_documents confirm=[limitation] ...      # as on its page
     uv run python -m experiments.limitation_agreement RUN
 
-RUN is the directory of that run. ``limitations_by_eye.jsonl`` holds one reader's verdicts on the 73
-limitations among its hundred sampled profiles: whether the documentation states them. ``tried`` are
-those on which the judge's question was tried; the others were read before the model was asked.
-Printed: how many of the stated, and of the invented ones, the run has kept.
+RUN is the directory of that run. ``limitations_by_eye.jsonl`` has one reader's verdicts on the 73
+limitations in its hundred sampled profiles: whether the documentation states them. The judge's
+prompt was developed on those marked ``tried``; the others were read before the model was asked.
+Prints how many of the stated and of the invented limitations the run has kept.
 """
 
 import argparse
@@ -20,10 +20,10 @@ BY_EYE = Path(__file__).with_name("limitations_by_eye.jsonl")
 
 
 def kept(tools: Path, by_eye: Path = BY_EYE) -> dict[tuple[bool, bool], tuple[int, int]]:
-    """(tried, stated) -> how many limitations a run has kept, and of how many.
+    """Counts the kept limitations of a run: (tried, stated) -> (kept, all).
 
     Raises:
-      ValueError: the run has no tool of a verdict.
+      ValueError: if the run lacks the tool of a verdict.
     """
     rows = json_lines(tools, holds="one tool a line", fields=("id", "tool_profile"))
     profiles = {row["id"]: row["tool_profile"] for row in rows}
@@ -38,15 +38,15 @@ def kept(tools: Path, by_eye: Path = BY_EYE) -> dict[tuple[bool, bool], tuple[in
 
 
 def main() -> None:
-    """The command line."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("run", type=Path, help="directory of a finished run")
     found = kept(parser.parse_args().run / "expanded" / "tools.jsonl")
     for tried, title in ((True, "tried"), (False, "read before")):
-        said = " and ".join("{} of {}".format(*found[tried, stated]) for stated in (True, False))
-        print(f"{title}: kept {said} (stated and invented)")
+        counts = " and ".join("{} of {}".format(*found[tried, stated]) for stated in (True, False))
+        print(f"{title}: kept {counts} (stated and invented)")
 
 
 if __name__ == "__main__":

@@ -1,17 +1,16 @@
-"""What does it cost to move a query map once in many rounds, and not in each?
+"""What does it cost to update a query map once in many rounds instead of every round?
 
     uv run python -m experiments.map_every                                            # DeskBank
     uv run python -m experiments.map_every dataset=ultratool dataset.path=FILE \\
         document=orag_ultratool
 
-`mapped`, `centred` and `mixture` (as it is, but for the tiles of its experts' maps) with a map that
-moves once in B rounds, on the same streams. Multiples of 8 have a blocked form. Of each, all
-queries streamed once:
+Runs `mapped`, `centred` and `mixture` with query maps that are updated once in B rounds, on the
+same streams. Multiples of 8 have a blocked form. For each, with all queries streamed once:
 
     LEARNER B/online    success of the tool shown
-    LEARNER B/gain      the same less that of the first B of the list, seed by seed
+    LEARNER B/gain      the same minus that of the first B of the list, seed by seed
 
-2 cores, busy with other work: 6 min for `mapped` and `centred` on DeskBank. To expect: gains within
+2 cores, busy with other work: 6 min for `mapped` and `centred` on DeskBank. Expect gains within
 half a point of 0, most of them below.
 """
 

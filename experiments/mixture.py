@@ -1,15 +1,15 @@
-"""What does a mixture of experts come to believe, what is it held to, and what does it cost?
+"""Weights, bounds and cost of a mixture of experts
 
     uv run python -m experiments.mixture                                              # DeskBank
     uv run python -m experiments.mixture dataset=ultratool dataset.path=FILE document=orag_ultratool
 
-`experiments.orag` compares a mixture with other learners; this experiment looks into it:
+`experiments.orag` compares a mixture with other learners; this experiment analyses it:
 
     mixture/accuracy       online; and /loss, the sum of -ln P(y | q, a) over the stream
     EXPERT/alone           online accuracy of an expert on a stream of its own
-    EXPERT/loss            its loss on the tools and bits of the mixture; /weight, at the end
+    EXPERT/loss            its loss on the tools and rewards of the mixture; /weight, at the end
     bound/..               `jr.bounds`, and paths of experts with 1, 2, .. switches
-    cost/..                microseconds a round: the mixture, and all of its experts, each alone
+    cost/..                microseconds per round: the mixture, and all of its experts, each alone
 
 ``weights.png`` shows the weights round by round, those of experts of one form together. Times are
 medians over ``repeats`` runs in turn, of one seed, without compilation.

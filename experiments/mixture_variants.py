@@ -1,11 +1,11 @@
-"""What helps a mixture of experts: which experts, which weights, and which use of predictions?
+"""Which experts, weights and uses of predictions improve a mixture of experts?
 
     uv run python -m experiments.mixture_variants                                     # DeskBank
     uv run python -m experiments.mixture_variants dataset=ultratool dataset.path=FILE \\
         document=orag_ultratool
 
-One thing at a time is changed in `jr.mixture()`, on the same streams (`seed=100`: these seeds are
-used in no other experiment). For each variant:
+Each variant changes one setting of `jr.mixture()`, on the same streams (`seed=100`, seeds that no
+other experiment uses). For each variant:
 
     VARIANT/online, /final       success of the tool shown; nDCG@10 of the streamed queries
     VARIANT/gain, /final_gain    the same minus those of the unchanged mixture, seed by seed
@@ -43,7 +43,7 @@ from jaxret.task import Task
 from jaxret.types import Slate
 
 COLUMNS = ("online", "gain", "final", "final_gain")
-UNCALIBRATED = 1e6  # a trust that no number of bits overcomes
+UNCALIBRATED = 1e6  # a trust that effectively turns calibration off
 
 
 @experiment("mixture_variants")

@@ -4,22 +4,22 @@
     uv run python -m experiments.orag dataset=ultratool dataset.path=FILE exposures=1
     uv run python -m experiments.orag -m document=terse,full,expanded   # a sweep
 
-Static retrieval, ORAG, its chosen-only variant, a clipped and a greedy rule, Banditron, the paper's
-own settings and the full-information oracle, side by side:
+Compares static retrieval, ORAG, its chosen-only variant, a clipped and a greedy rule, Banditron,
+the paper's own settings and the full-information oracle:
 
     online    success of the item shown, before the round's update; regret
     final     ranking of the streamed queries by the final embeddings
     heldout   ranking of queries that were never streamed, after a stream of the training part, and
-              its gain in nDCG over the documents'; where some are near-duplicates of streamed
-              queries, these (heldout_near) and the others (heldout_new) also apart
+              its gain in nDCG over the documents'; if some are near-duplicates of streamed queries,
+              also separately for these (heldout_near) and the others (heldout_new)
 
-Each seed cuts the queries anew, by question, into validation, held-out and training parts, has its
-own order and draws, and chooses the setting (tau, eta) of each learner on its own validation part:
-for `heldout` by nDCG after a stream without that part; for `online` and `final` by nDCG and success
-in a stream with it. ± therefore covers the split, the choice, the order and the draws.
-``choosing`` says what that second stream holds: ``all`` queries, as in a deployment before the
-reported one, or the ``validation`` part alone, which uses no reward of a reported query. The
-embeddings that the first seed of each learner ends with go to ``embeddings/LEARNER``.
+Each seed splits the queries, by question, into validation, held-out and training parts, has its own
+order and draws, and chooses the setting (tau, eta) of each learner on its validation part: for
+`heldout` by nDCG after a stream without that part; for `online` and `final` by nDCG and success in
+a stream with it. ± therefore covers the split, the choice, the order and the draws. ``choosing``
+selects the second stream: ``all`` queries, as in a deployment before the reported one, or only the
+``validation`` part, which uses no reward of a reported query. The final embeddings of the first
+seed of each learner are saved in ``embeddings/LEARNER``.
 
 2 cores: DeskBank 55 s in a fresh clone, encoding included. Expect there (five exposures, 5 seeds):
 final nDCG@10 0.379 for frozen, 0.466 for orag, 0.598 for greedy, 1.000 for full_information;
@@ -144,7 +144,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses learners and environments that cannot be."""
+    """Checks learners and environments."""
     learner_grids(cfg)
     environment_from(plain(cfg.environment), items=1000, rounds=1000, seed=0)
     require("choosing", cfg.choosing, "all or validation", CHOOSING.__contains__)
@@ -179,7 +179,7 @@ def choices(results: Found, name: str, numbers: Sequence[str]) -> str:
 def apart(task: Task, parts: Parts) -> Mapping[str, Bool[np.ndarray, "S N"]]:
     """Splits held-out queries into near-duplicates of streamed ones, and new ones.
 
-    Empty where a seed has none of one kind.
+    Returns an empty mapping if a seed lacks one of the kinds.
     """
     pairs = zip(parts.heldout, parts.training, strict=True)
     near = np.stack([near_duplicates.near(task.texts or (), *pair) for pair in pairs])

@@ -1,18 +1,18 @@
-"""How far do the paper's own settings move scores in one pass?           (ORAG C.2, tau = 1)
+"""How much do the paper's settings change scores in one pass?           (ORAG C.2, tau = 1)
 
     uv run python -m experiments.paper_settings
     uv run python -m experiments.paper_settings dataset=ultratool dataset.path=FILE \\
         document=orag_ultratool
 
-Every learning rate of the paper's search, and some above it, for its trainer (AdamW over batches of
-40, 1/sqrt(t)) and for Eq. (4) itself (SGD, 1/sqrt(t)), each query once: on DeskBank 50 updates of
-AdamW, where the paper makes some 3,000. Of every rate:
+Runs every learning rate of the paper's search, and some above it, for its trainer (AdamW over
+batches of 40, 1/sqrt(t)) and for Eq. (4) itself (SGD, 1/sqrt(t)), with each query once: on DeskBank
+50 updates of AdamW, where the paper makes some 3,000. For every rate:
 
     change      of a score q . theta between first and last embeddings: mean and largest
-    bound       on the largest, whatever the feedback is (`experiments.score_drift`; of SGD the
-                mean over draws, with the tool that is right most often)
-    reordered   queries whose first ten tools are others than before, or in another order
-    ndcg        after less before, on the queries that were streamed
+    bound       on the largest change for any feedback (`experiments.score_drift`; for SGD its mean
+                over draws, for the tool that is right most often)
+    reordered   share of queries whose first ten tools or their order differ afterwards
+    ndcg        after minus before, on the streamed queries
 
 and the gap between the first and the second score of a query, which a change must exceed to matter.
 
@@ -78,14 +78,14 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses trainers that are not known."""
+    """Checks the names of trainers."""
     if unknown := sorted(set(cfg.rates) - set(RULES)):
         raise ValueError(f"rates: unknown {unknown}; known: {', '.join(RULES)}")
 
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a line a rate."""
+    """Prints a line per rate."""
     rows = [f"{rule}/{rate:g}" for rule in cfg.rates for rate in cfg.rates[rule]]
     results_table(results, rows, COLUMNS, cfg.dataset.name)
     print(f"gap between the first and second score, median: {results['gap/median']['mean']:.4f}")
@@ -99,13 +99,13 @@ def make(rule: str, rate: float, batch: int) -> Learner:
 
 
 def reordered(before: Float[np.ndarray, "N I"], after: Float[np.ndarray, "N I"], k: int) -> float:
-    """The share of queries whose first k items are not what they were."""
+    """Computes the share of queries whose first k items or their order changed."""
     first, then = (np.argsort(-scores, axis=1, kind="stable")[:, :k] for scores in (before, after))
     return float((first != then).any(axis=1).mean())
 
 
 def bound(rule: str, rate: float, task: Task, batch: int) -> float:
-    """On the change of any score."""
+    """Computes the bound on the change of any score."""
     rounds = len(task.queries)
     steps = rounds // batch if rule == "adamw" else rounds
     rates = rate * np.asarray(schedules.inverse_sqrt()(jnp.arange(steps)), np.float64)
@@ -120,7 +120,7 @@ def bound(rule: str, rate: float, task: Task, batch: int) -> float:
 def figure(
     run: RunDirectory, rates: dict[str, list[float]], results: dict[str, np.ndarray]
 ) -> None:
-    """The largest change over the rate, its bound dashed, and the gap that it must exceed."""
+    """Draws the largest change over the rate, its bound dashed, and the gap of scores."""
     drawn, ax = plots.new_figure("learning rate", "largest change of a score")
     for rule in rates:
         values = np.stack([results[f"{rule}/{rate:g}/largest"] for rate in rates[rule]], axis=1)

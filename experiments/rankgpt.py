@@ -6,18 +6,18 @@
         llm.timeout=600 llm.concurrency=4
     ... dataset=ultratool dataset.path=FILE document=orag_ultratool queries=100
 
-The first stage's candidates are put in order by a language model, in windows that slide from the
-end of the list to its start:
+A language model orders the first stage's candidates, in windows that slide from the end of the list
+to its start:
 
-    first/..        the first stage's nDCG@k, recall@k and success of its first tool, one a query
-    rankgpt/..      the language model's
+    first/..        the first stage's nDCG@k, recall@k and success of its first tool, per query
+    rankgpt/..      the same for the language model's order
     gain/..         the difference, query by query
-    answers/..      share of answers that are a permutation (whole), that lack passages, name some
-                    twice, invent identifiers; of windows without a useful answer (lost); and that
-                    leave the order as it was (same)
-    seconds         a question, as many side by side as llm.concurrency says
+    answers/..      share of answers that are a permutation (whole), that lack passages, repeat
+                    some, invent identifiers; of windows without a valid answer (lost); and of
+                    answers that do not change the order (same)
+    seconds         per question, with llm.concurrency questions at a time
 
-Every answer is kept: a run that was killed goes on and asks nothing twice.
+Answers are stored: an interrupted run resumes without asking a question twice.
 """
 
 import time
@@ -45,8 +45,8 @@ MEASURED = ("ndcg@{k}", "recall@{k}", "recall@1")
 
 @experiment("rankgpt")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Asks, and holds the two orders against each other."""
-    chat, task = chat_of(cfg), drawn(cfg, task_of(cfg))
+    """Asks the model, and compares the two orders."""
+    chat, task = chat_of(cfg), sample_queries(cfg, task_of(cfg))
     assert task.dataset is not None
     assert task.texts is not None
     retriever = inner_product("first stage", task.theta)
@@ -78,7 +78,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses numbers that cannot be."""
+    """Checks the numbers."""
     for name in ("queries", "words", "k"):
         require(name, cfg[name], ">= 1", lambda x: x >= 1)
     require("candidates", cfg.candidates, ">= 2", lambda x: x >= 2)
@@ -90,21 +90,21 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints both orders, and what the answers were like."""
+    """Prints the quality of both orders, and statistics of the answers."""
     columns = [name.format(k=cfg.k) for name in MEASURED]
     title = f"{cfg.dataset.name}, {cfg.candidates} candidates"
     results_table(results, ["first", "rankgpt", "gain"], columns, title)
-    said = [name for name in results if name.startswith("answers/") or name == "seconds"]
-    print(", ".join(f"{name} {results[name]['mean']:.3f}" for name in said))
+    names = [name for name in results if name.startswith("answers/") or name == "seconds"]
+    print(", ".join(f"{name} {results[name]['mean']:.3f}" for name in names))
 
 
 def chat_of(cfg: DictConfig) -> Chat:
-    """The language model."""
+    """Connects to the language model."""
     return Chat(Endpoint(**plain(cfg.llm)), cache_folder(cfg) / "llm")
 
 
-def drawn(cfg: DictConfig, task: Task) -> Task:
-    """So many queries of the test part."""
+def sample_queries(cfg: DictConfig, task: Task) -> Task:
+    """Draws a number of queries of the test part."""
     assert task.dataset is not None
     test = own_split(task.dataset, **plain(cfg.split)).test
     rows = np.random.default_rng(cfg.seed).permutation(test)[: cfg.queries]
@@ -112,27 +112,27 @@ def drawn(cfg: DictConfig, task: Task) -> Task:
 
 
 def measured(items: np.ndarray, labels: np.ndarray, k: int) -> dict[str, np.ndarray]:
-    """What a list is worth, one value a query."""
+    """Measures lists, one value per query."""
     found = metrics.evaluate_ranking(items, labels, sorted({1, k}))
     names = [name.format(k=k) for name in MEASURED]
     return {name: np.asarray(found[name], np.float64) for name in dict.fromkeys(names)}
 
 
 def quality(found: rankgpt.Ranked) -> dict[str, np.ndarray]:
-    """How often answers are what was asked for, one value a window that has the property to show.
+    """Measures the validity of answers.
 
     Returns:
-      name -> 0 or 1, one a question.
+      name -> 0 or 1, one value per question.
     """
-    said = [answer for window in found.answers for answer in window]
-    heard = [answer for answer in said if answer is not None]
+    answers = [answer for window in found.answers for answer in window]
+    valid = [answer for answer in answers if answer is not None]
     rows = {
-        "whole": [x.whole for x in heard],
-        "lacking": [x.named < len(x.positions) for x in heard],
-        "repeated": [x.repeated > 0 for x in heard],
-        "invented": [x.invented > 0 for x in heard],
-        "same": [x.positions == list(range(len(x.positions))) for x in heard],
-        "lost": [x is None for x in said],
+        "whole": [x.whole for x in valid],
+        "lacking": [x.named < len(x.positions) for x in valid],
+        "repeated": [x.repeated > 0 for x in valid],
+        "invented": [x.invented > 0 for x in valid],
+        "same": [x.positions == list(range(len(x.positions))) for x in valid],
+        "lost": [x is None for x in answers],
     }
     return {name: np.array(row, np.float64) for name, row in rows.items() if row}
 

@@ -1,18 +1,18 @@
-"""What does a reranker buy, what does the paper's weight cost? (ORAG Algorithm 2, Figures 4, 12)
+"""The gain of a reranker, and the cost of the paper's weight  (ORAG Algorithm 2, Figures 4, 12)
 
     uv run python -m experiments.rerank dataset.path=FOLDER                               # ToolLens
     uv run python -m experiments.rerank dataset.path=FOLDER rerankers=[rankgpt] seeds=1 \\
         llm.base_url=http://localhost:11434/v1 llm.model=qwen3:8b
 
-Ten tools are drawn, a reranker picks one, its success is the bit. Test queries are streamed from
-the documents' embeddings; rerankers were trained on the labels of the training part, which no
-learner sees:
+Ten tools are drawn, a reranker picks one, and its success is the reward. Test queries are streamed,
+starting from the documents' embeddings; rerankers were trained on the labels of the training part,
+which learners do not use:
 
     none            the first item is used, as in Algorithm 1
     simulated       recognises a right tool on the slate in four of five cases (Hydra: accuracy)
     refiner_...     ToolRefiner, all ten in one pass
-    cross_encoder   every pair in a pass of its own
-    tool_rank       likewise, by a language model's word for true
+    cross_encoder   every pair in a separate pass
+    tool_rank       likewise, by a language model's probability of true
     rankgpt         a language model, listwise, behind an OpenAI-compatible endpoint
 
 ``reranked`` divides by the probability with which the item was on the slate given the others' noise
@@ -99,7 +99,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
             del found["item"], found["propensity"]  # kept in the step
             results |= measured(f"{grid.name}/{name}", success, found)
             curves[f"{grid.name}, {name}"] = {"success": success}
-            print(f"{grid.name}, {name}: {success.mean():.3f} at {grid.said(setting)}")
+            print(f"{grid.name}, {name}: {success.mean():.3f} at {grid.label(setting)}")
     run.save_curves(curves)
     accuracy_figure(run, curves)
     if chat is not None:
@@ -109,7 +109,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses learners and rerankers that cannot be."""
+    """Checks learners and rerankers."""
     learner_grids(cfg)
     known = [*UNTRAINED, *(n for n, r in cfg.recipes.items() if r.model in RERANKERS)]
     if unknown := [name for name in cfg.rerankers if name not in known]:
@@ -121,21 +121,21 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a line a learner and reranker."""
+    """Prints a line per learner and reranker."""
     rows = [f"{learner}/{name}" for learner in cfg.learners for name in cfg.rerankers]
     columns = [column.format(k=cfg.k) for column in COLUMNS]
     results_table(results, rows, columns, cfg.dataset.name)
 
 
 def chat_of(cfg: DictConfig) -> Chat | None:
-    """The language model, where one is asked."""
+    """Connects to the language model, if one is used."""
     if "rankgpt" not in cfg.rerankers:
         return None
     return Chat(Endpoint(**plain(cfg.llm)), cache_folder(cfg) / "llm")
 
 
 def selector_of(bench: Bench, name: str, cfg: DictConfig, chat: Chat | None) -> Selector | None:
-    """Who picks from the slate; None where the environment does."""
+    """Makes the selector of a reranker; None if the environment picks."""
     texts, documents = bench.task.texts or (), bench.task.documents or ()
     if chat is not None and name == "rankgpt":
         return selectors.by_language_model(chat, texts, documents)

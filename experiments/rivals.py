@@ -1,14 +1,14 @@
-"""How do the learners of the bandit literature do, from zero and from the documents?
+"""How accurate are learners of the bandit literature, starting from zero and from documents?
 
     uv run python -m experiments.rivals                                               # DeskBank
     uv run python -m experiments.rivals dataset=ultratool dataset.path=FILE \\
         document=orag_ultratool encoder=mpnet
     uv run python -m experiments.rivals dataset=toollens dataset.path=FOLDER queries=4000 seeds=3
 
-Each seed cuts the queries by question: a fifth is the pilot, a fifth of the rest is held out, and
-what remains is streamed once. A learner with several settings is first streamed the pilot alone,
-and each seed takes the setting with the largest nDCG + success there; no reward of a reported query
-is used. Then, of one stream:
+Each seed splits the queries by question: a fifth is the pilot, a fifth of the rest is held out, and
+the rest is streamed once. A learner with several settings is first run on the pilot, and each seed
+takes the setting with the largest nDCG + success there; no reward of a reported query is used.
+Then, for one stream:
 
     LEARNER/online       success of the item shown, before the round's update
     LEARNER/final        nDCG@k of the streamed queries by the last state
@@ -39,7 +39,7 @@ import jaxret as jr
 from experiments.common.config import cache_folder, plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.learners import chosen, learner_grid
-from experiments.common.loading import drawn, encoder_of, read_dataset
+from experiments.common.loading import encoder_of, read_dataset, sample_queries
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import cell, results_table
 from jaxret.evaluation.compare import paired, success_by_query
@@ -56,7 +56,7 @@ COLUMNS = ("online", "final", "heldout", "gain", "low", "high", "p", "kilobytes"
 @experiment("rivals")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Streams the same queries to every learner, and compares all of them with one."""
-    dataset = drawn(read_dataset(cfg), cfg.queries, cfg.seed)
+    dataset = sample_queries(read_dataset(cfg), cfg.queries, cfg.seed)
     print(dataset.summary(), flush=True)
     task = encoded(dataset, encoder_of(cfg.encoder), document=cfg.document, cache=cache_folder(cfg))
     seeds, ndcg = range(cfg.seed, cfg.seed + cfg.seeds), f"ndcg@{cfg.k}"
@@ -97,7 +97,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses learners and numbers that cannot be."""
+    """Checks learners and numbers."""
     names = [grid.name for grid in entries(cfg)]
     require("against", cfg.against, f"one of {', '.join(names)}", names.__contains__)
     require("queries", cfg.queries, ">= 20 or null", lambda n: n is None or n >= 20)
@@ -152,7 +152,7 @@ def against(
     Args:
       success: name of a learner -> whether each query succeeded [S, N], NaN if not streamed.
       base: the learner that is subtracted.
-      task: of the queries.
+      task: task of the queries.
     """
     others = [name for name in success if name != base]
     found = {

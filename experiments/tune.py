@@ -1,14 +1,14 @@
-"""Which settings serve a learner best, searched as the paper does?                  (ORAG C.2)
+"""Which settings are best for a learner, searched as in the paper?                  (ORAG C.2)
 
     uv run python -m experiments.tune learner=greedy
     uv run python -m experiments.tune learner=paper_adamw ~search.eta_over_tau \\
         search.tau=[1.0] +search.eta={low:1e-8,high:1e-5} +search.batch=[5,10,20,30,40,50]
 
-Bayesian optimisation (TPE, optuna) over temperature, step size, schedule and batch, on the tenth of
-the queries that no other number is taken from: their nDCG by the final embeddings plus their
-success in the stream, as `jr.sweep(..).values` has it for grids. The study is a journal
-in the run's directory: a run that is stopped goes on with the trials that are left. The best grid
-setting of the learner's config is tried too, so that the table says what the search was worth.
+Bayesian optimisation (TPE, optuna) over temperature, step size, schedule and batch, on a tenth of
+the queries that is not reported elsewhere: their nDCG by the final embeddings plus their success in
+the stream, as in `jr.sweep(..).values`. The study is a journal in the run's directory, so a stopped
+run continues with the remaining trials. The best grid setting of the learner's config is tried,
+too, to show the gain of the search.
 
 2 cores: DeskBank, 40 trials, a minute.
 """
@@ -38,7 +38,7 @@ Setting = Mapping[str, Any]
 
 @experiment("tune")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Runs the trials that are left; returns the best, and writes the table of all."""
+    """Runs the remaining trials; returns the best, and writes the table of all."""
     import optuna
 
     (name, spec), search = chosen(cfg), plain(cfg.search)
@@ -73,7 +73,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses what cannot be searched, before anything is loaded."""
+    """Checks the search space, before anything is loaded."""
     if find_spec("optuna") is None:
         raise ImportError("the search needs optuna: install jaxret[tune]")
     name, spec = chosen(cfg)
@@ -91,19 +91,19 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def chosen(cfg: DictConfig) -> tuple[str, dict[str, Any]]:
-    """The one learner that is searched for."""
+    """Returns the learner whose settings are searched."""
     learners = plain(cfg.learners)
     require("learner", list(learners), "one learner", lambda names: len(names) == 1)
     return next(iter(learners.items()))
 
 
 def rate_of(spec: Setting) -> str:
-    """What the learner's rate is called."""
+    """Returns the name of the learner's step size setting."""
     return "eta" if "batch" in spec else "eta_over_tau"
 
 
 def check_search(search: Mapping[str, Any], spec: Setting) -> None:
-    """Raises ValueError for what cannot be searched."""
+    """Raises ValueError if a search space is invalid."""
     known = ("tau", rate_of(spec), *CHOICES)
     if unknown := sorted(set(search) - set(known)):
         raise ValueError(f"search: unknown {unknown}; known: {', '.join(known)}")
@@ -119,7 +119,7 @@ def check_search(search: Mapping[str, Any], spec: Setting) -> None:
 def score_of(
     cfg: DictConfig, name: str, spec: Setting, run: RunDirectory
 ) -> Callable[[Setting], float]:
-    """Returns a function from a setting to its score; what was computed before is read."""
+    """Returns a function from a setting to its score; stored scores are read."""
     task = task_of(cfg)
     parts = task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=[cfg.seed])
     seeds = range(cfg.seed, cfg.seed + cfg.seeds)
@@ -148,7 +148,7 @@ def score_of(
 
 
 def open_study(cfg: DictConfig, run: RunDirectory):
-    """The study in the run's directory: new, or as it was left."""
+    """Opens the study in the run's directory, or creates it."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -164,14 +164,14 @@ def open_study(cfg: DictConfig, run: RunDirectory):
 
 
 def suggest(trial, name: str, space: Any) -> Any:
-    """One of a list, or a number between low and high by its logarithm."""
+    """Suggests one of a list, or a number between low and high on a logarithmic scale."""
     if isinstance(space, list):
         return trial.suggest_categorical(name, space)
     return trial.suggest_float(name, space["low"], space["high"], log=True)
 
 
 def _scores(study) -> tuple[np.ndarray, np.ndarray]:
-    """The best so far, by trial."""
+    """Returns the scores and the best score so far, by trial."""
     values = np.array([trial.value for trial in study.trials if trial.value is not None])
     return 1 + np.arange(len(values)), np.maximum.accumulate(values)
 

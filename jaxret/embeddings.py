@@ -6,7 +6,7 @@
     embeddings.json          ids, learner, settings, encoder, template of the documents, version
 
 A query q ranks the available tools by ``Theta (query_matrix q + query_offset)``, or by ``Theta q``
-where no map was learned.
+without a learned map.
 
 Letters: I items, d width, N queries, k items retrieved.
 """
@@ -45,10 +45,10 @@ class Embeddings:
           queries: [N, d].
 
         Returns:
-          the vectors that are compared with the rows [N, d].
+          Vectors that are multiplied with the rows [N, d].
 
         Raises:
-          ValueError: for vectors of another width.
+          ValueError: if the width of the vectors differs.
         """
         queries = np.asarray(queries, np.float32)
         if queries.ndim != 2 or queries.shape[1] != self.theta.shape[1]:
@@ -81,10 +81,10 @@ class Embeddings:
           positions in ``ids`` [N, k], best first.
 
         Raises:
-          ValueError: for k out of its range, or vectors of another width.
+          ValueError: if k is out of its range, or the width of the vectors differs.
         """
-        there = len(self.ids) if self.available is None else int(self.available.sum())
-        require("k", k, f"in 1 .. {there}, the tools that are there", lambda k: 1 <= k <= there)
+        n = len(self.ids) if self.available is None else int(self.available.sum())
+        require("k", k, f"in 1 .. {n}, the number of available tools", lambda k: 1 <= k <= n)
         return np.argsort(-self.scores(queries), axis=1, kind="stable")[:, :k]
 
     def faiss(self) -> Any:
@@ -94,7 +94,7 @@ class Embeddings:
         ``ids``.
 
         Raises:
-          ImportError: where faiss is not installed.
+          ImportError: if faiss is not installed.
         """
         try:
             import faiss
@@ -112,7 +112,7 @@ class Embeddings:
         """Writes the three files, and overwrites those in an existing folder.
 
         Args:
-          folder: is created where it does not exist.
+          folder: folder to write; created if missing.
         """
         if not distributed.leads():
             return
@@ -142,8 +142,8 @@ def load_embeddings(folder: str | Path) -> Embeddings:
       the embeddings.
 
     Raises:
-      FileNotFoundError: where the folder holds no embeddings.
-      ValueError: where the numbers of ids and rows differ, or a file is damaged.
+      FileNotFoundError: if the folder holds no embeddings.
+      ValueError: if the numbers of ids and rows differ, or a file is damaged.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load_file

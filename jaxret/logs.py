@@ -1,16 +1,17 @@
-"""What a live system writes down: a log of what was shown and what came of it, line by line.
+"""The log of a live system: slates and their feedback, line by line.
 
     log = load_log("logs/seed_0.jsonl", task)        arrays, for `jaxret.offline`
 
-A file of JSON lines that only grows. The first line says whose log it is; a line shows a slate,
-answers an earlier one, or does both:
+A log is an append-only file of JSON lines. The first line identifies the learner; each other line
+records a slate, the answer to an earlier slate, or both:
 
     {"round": 7, "query": "q12", "slate": ["mail"], "propensities": [0.8], "version": 7, ...}
     {"round": 7, "item": "mail", "propensity": 0.8, "reward": 1.0, ...}
 
-``query`` is an id of the task's, or the vector itself. Each line ends with a checksum (CRC-32) that
-goes on from that of the line above, so that none can change, go or come unseen. A last line that is
-torn, as a crash leaves it, is dropped with a warning; any other bad line is an error.
+``query`` is a query id of the task, or a vector. Each line ends with a checksum (CRC-32) that
+continues the checksum of the line above, so changed, missing and inserted lines are detected. An
+incomplete last line, as a crash leaves it, is dropped with a warning; any other bad line is an
+error.
 
 Letters: I items, d width, T rounds, k items shown, n some of the rounds.
 """
@@ -35,24 +36,24 @@ _TAIL = len(',"crc32":"00000000"}')
 class Log(NamedTuple):
     """The rounds of a log, in the order in which they were shown.
 
-    The item that was used is one of the slate, and the reward is its own. Where no answer came,
-    the item is the first of the slate. ``propensity`` is the number that the learner divided
-    by: the probability that the item was shown, anywhere on the slate. ``by_place`` is the number
-    that off-policy evaluation divides by: ``p_j / (1 - sum of p above)`` where a slate is drawn
-    position by position, so that its product is the probability of the slate.
+    ``item`` is the used item of the slate, and ``reward`` its reward; in unanswered rounds ``item``
+    is the first of the slate. The learner divided by ``propensity``, the probability that the item
+    was on the slate. Off-policy evaluation divides by ``by_position``, the probability of each item
+    given the items above, ``p_j / (1 - sum of p above)``, whose product is the probability of the
+    slate.
     """
 
     query: Float[np.ndarray, "T d"]
     slate: Int[np.ndarray, "T k"]  # rows of the catalogue, -1 pads
-    by_place: Float[np.ndarray, "T k"]  # chance of each given those above it; NaN: not known
+    by_position: Float[np.ndarray, "T k"]  # probability given the items above; NaN: unknown
     item: Int[np.ndarray, " T"]
     propensity: Float[np.ndarray, " T"]
     reward: Float[np.ndarray, " T"]  # in [0, 1]; NaN: no answer
-    version: Int[np.ndarray, " T"]  # updates that the learner had behind it; -1: not known
+    version: Int[np.ndarray, " T"]  # updates of the learner before the round; -1: unknown
     round: Int[np.ndarray, " T"]
-    theta: Float[np.ndarray, "I d"] | None = None  # the catalogue's rows, before anything is learnt
-    available: Bool[np.ndarray, " I"] | None = None  # which of them are there; None: all
-    chances: Float[np.ndarray, "T I"] | None = None  # of each tool to be shown, where known: k = 1
+    theta: Float[np.ndarray, "I d"] | None = None  # initial rows of the catalogue
+    available: Bool[np.ndarray, " I"] | None = None  # mask of the available items; None: all
+    probabilities: Float[np.ndarray, "T I"] | None = None  # of each tool; only for k = 1
 
     @property
     def rounds(self) -> int:
@@ -60,7 +61,7 @@ class Log(NamedTuple):
 
 
 def take(log: Log, rows: slice | Int[np.ndarray, " n"] | Sequence[bool]) -> Log:
-    """Some rounds of a log, with the whole catalogue."""
+    """Selects rounds of a log, with the whole catalogue."""
     return Log._make(
         part if name in ("theta", "available") or part is None else part[rows]
         for name, part in log._asdict().items()
@@ -71,13 +72,13 @@ def load_log(path: str | Path, catalogue: Task | Sequence[str]) -> Log:
     """Reads a log.
 
     Args:
-      path: the file.
-      catalogue: the task whose tools were shown, and whose queries the log may name; or the ids of
-        the tools alone, in the order of the rows that items are to be.
+      path: file of the log.
+      catalogue: task with the tools and queries of the log; or just the ids of the tools, in the
+        order of their rows.
 
     Raises:
-      FileNotFoundError: where there is none.
-      ValueError: naming the line that is damaged, or that names an unknown tool or query.
+      FileNotFoundError: if there is no such file.
+      ValueError: if a line is damaged, or names an unknown tool or query.
     """
     path = Path(path)
     if path.is_dir():
@@ -138,7 +139,7 @@ def _arrays(rows: list[dict[str, Any]], task: Task | None) -> Log:
     return Log(
         query=np.array([row["query"] for row in rows], np.float32).reshape(len(rows), width),
         slate=padded("slate", -1, np.int64),
-        by_place=padded("propensities", 1.0, np.float64),
+        by_position=padded("propensities", 1.0, np.float64),
         item=column("item", np.int64),
         propensity=column("propensity", np.float64),
         reward=column("reward", np.float64),
@@ -150,14 +151,14 @@ def _arrays(rows: list[dict[str, Any]], task: Task | None) -> Log:
 
 
 class LogWriter:
-    """Appends to a log; begins it where there is none, and goes on after its last whole line.
+    """Appends to a log after its last complete line, or begins a new log.
 
     Args:
-      path: the file.
-      facts: whose log it is, as JSON can hold it; the same each time.
+      path: file of the log.
+      facts: first line of the log, which identifies the learner; JSON values, the same each time.
 
     Raises:
-      ValueError: for a damaged file, or the log of something else.
+      ValueError: if the file is damaged, or the log of something else.
     """
 
     def __init__(self, path: str | Path, facts: Mapping[str, Any]):
@@ -166,7 +167,7 @@ class LogWriter:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         read = _read(self.path) if self.path.exists() else _Read([], 0, 0, torn=False)
         self._size, self._crc = read.size, read.crc
-        self.lines = len(read.records) - 1  # without the first
+        self.lines = len(read.records) - 1  # without the first line
         if read.torn:
             warnings.warn(f"{self.path}: the last line is torn, and was dropped", stacklevel=2)
             with self.path.open("r+b") as file:
@@ -179,7 +180,7 @@ class LogWriter:
             )
 
     def append(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Writes lines; all of them have left this process when it returns.
+        """Writes lines and flushes them to the operating system.
 
         Raises:
           ValueError: if another process has written to the file.
@@ -205,14 +206,14 @@ def shown(
     propensities: Sequence[float],
     version: int | None,
 ) -> dict[str, Any]:
-    """What a line says of a slate.
+    """Returns the line of a slate.
 
     Args:
-      round: its number.
-      query: an id of the task's, or the vector.
-      slate: the ids of the tools.
-      propensities: of each place, given those above; NaN where it is not known.
-      version: updates that the learner had behind it; None: not known.
+      round: number of the round.
+      query: query id of the task, or a vector.
+      slate: ids of the tools.
+      propensities: probability of each item given the items above; NaN: unknown.
+      version: updates of the learner before the round; None: unknown.
     """
     return {
         "round": int(round),
@@ -224,14 +225,13 @@ def shown(
 
 
 def answered(round: int, item: str, propensity: float, reward: float) -> dict[str, Any]:
-    """Returns what a line says of the answer to a slate.
+    """Returns the line of the answer to a slate.
 
     Args:
       round: number of the round in which the slate was shown.
       item: id of the tool that was used.
-      propensity: the probability that the tool was shown, by which the learner divided; NaN where
-        it is not known.
-      reward: of that tool, in [0, 1].
+      propensity: probability that the tool was shown, by which the learner divided; NaN: unknown.
+      reward: reward of the tool, in [0, 1].
 
     Returns:
       the fields of the line, as JSON can hold them.
@@ -241,17 +241,17 @@ def answered(round: int, item: str, propensity: float, reward: float) -> dict[st
 
 
 def _number(x: float) -> float | None:
-    """As JSON can hold it; nine digits give float32 back bit for bit."""
+    """Converts a number for JSON; nine digits restore a float32 bit for bit."""
     return None if np.isnan(x) else float(f"{x:.9g}")
 
 
 class _Read(NamedTuple):
-    """The whole lines of a file."""
+    """The complete lines of a file."""
 
     records: list[dict[str, Any]]
     size: int  # bytes
     crc: int
-    torn: bool  # something stands below them
+    torn: bool  # whether an incomplete line follows
 
 
 def _read(path: Path) -> _Read:

@@ -1,11 +1,11 @@
-"""A task: tools as rows, queries as vectors, and which tool is right for which query.
+"""A task: tools as rows, queries as vectors, and the right tools of each query.
 
-    task = load_task("deskbank", encoder="minilm", document="full")     texts, encoded
-    task = Task.from_arrays(theta, queries, labels)                     vectors of one's own
-    train, test = task.split((0.8, 0.2), seed=0)                        no question on two sides
+    task = load_task("deskbank", encoder="minilm", document="full")     encoded texts
+    task = Task.from_arrays(theta, queries, labels)                     given vectors
+    train, test = task.split((0.8, 0.2), seed=0)                        no question in both parts
 
-Everything that learns, ranks or measures takes one of these. Arrays are NumPy's, on the host; a
-part of a task shares the catalogue with the whole.
+All learners, retrievers and measurements take a `Task`. Its arrays are NumPy arrays on the host;
+parts of a task share its catalogue.
 
 Letters: I items (tools), d width, N queries, L labels a query (padded with -1).
 """
@@ -58,12 +58,12 @@ class Parts(NamedTuple):
 
     @property
     def streamed(self) -> Bool[np.ndarray, "S N"]:
-        """All queries but those that choose settings [S, N]."""
+        """Mask of all queries except the validation queries [S, N]."""
         return ~self.validation
 
 
 class Split(NamedTuple):
-    """What is fitted, what chooses settings, what is reported."""
+    """Training, validation and test parts of a task."""
 
     train: "Task"
     validation: "Task"
@@ -72,21 +72,21 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Task:
-    """A catalogue and its queries. Made by `load_task` or `Task.from_arrays`."""
+    """A catalogue and its queries, from `load_task` or `Task.from_arrays`."""
 
     name: str
     ids: tuple[str, ...]  # I
-    theta: Float[np.ndarray, "I d"]  # Theta_1: the rows before anything is learnt
+    theta: Float[np.ndarray, "I d"]  # Theta_1, the initial rows
     queries: Float[np.ndarray, "N d"]
     labels: Int[np.ndarray, "N L"]  # positions in ids, -1 pads
     groups: Int[np.ndarray, " N"]  # equal for queries of one question
     query_ids: tuple[str, ...]  # N
-    available: Bool[np.ndarray, " I"] | None = None  # None: every tool is there
-    documents: tuple[str, ...] | None = None  # I, as they were encoded
-    texts: tuple[str, ...] | None = None  # N, as they were encoded
-    encoder: Encoder | None = None  # whose vectors these are
-    document: str | None = None  # the template that made the documents; None: no template
-    dataset: Dataset | None = field(default=None)  # the source, where there is one
+    available: Bool[np.ndarray, " I"] | None = None  # None: every tool is available
+    documents: tuple[str, ...] | None = None  # I, as encoded
+    texts: tuple[str, ...] | None = None  # N, as encoded
+    encoder: Encoder | None = None  # the encoder of the vectors
+    document: str | None = None  # the template of the documents; None: no template
+    dataset: Dataset | None = field(default=None)  # the source; None: made from arrays
 
     @classmethod
     def from_arrays(
@@ -105,22 +105,21 @@ class Task:
         """Makes a task from vectors.
 
         Args:
-          theta: the tools' embeddings [I, d], finite.
+          theta: embeddings of the tools [I, d], finite.
           queries: [N, d], finite.
-          labels: the right tool of each query [N], as its row in ``theta``; or several, [N, L]
-            padded with -1; or lists.
-          ids: of the tools, all different; None numbers them.
-          groups: [N], equal for queries of one question, so that a split keeps them together;
-            None: queries with the same vector are one question.
-          available: [I], which tools are there; None: all of them.
-          texts: of the queries [N], for methods and rerankers that read words.
-          documents: texts of the tools [I], for the same.
-          name: shown in tables.
+          labels: row in ``theta`` of the right tool of each query [N]; or several rows, as [N, L]
+            padded with -1 or as lists.
+          ids: distinct ids of the tools; None: numbers.
+          groups: [N], equal for queries of one question, which splits keep together; None: queries
+            with the same vector are one question.
+          available: mask of the available tools [I]; None: all tools.
+          texts: texts of the queries [N], for methods and rerankers that read words.
+          documents: texts of the tools [I], for methods and rerankers that read words.
+          name: name of the task in tables.
 
         Raises:
-          ValueError: for shapes that do not go together, NaN, labels outside of -1 .. I - 1, a
-            query without a label or with one twice, an id that comes twice, or a text that is
-            missing or blank.
+          ValueError: if shapes do not match, a number is not finite, a label is outside
+            -1 .. I - 1, a query has no label or one twice, an id occurs twice, or a text is blank.
         """
         theta, queries = matrix_of("theta", theta), matrix_of("queries", queries)
         labels = label_rows(labels)
@@ -150,13 +149,13 @@ class Task:
 
     @cached_property
     def repeated(self) -> int:
-        """How many queries are an earlier one again: by their text, or else by their vector."""
+        """Number of queries that repeat an earlier query, by text or else by vector."""
         if self.texts is not None:
             return len(self.texts) - len(set(self.texts))
         return len(self.queries) - len(np.unique(self.queries, axis=0))
 
     def select(self, rows: ArrayLike | Sequence[int] | Sequence[bool]) -> Self:
-        """Keeps some queries and the whole catalogue.
+        """Selects queries, with the whole catalogue.
 
         Args:
           rows: positions [M], or a mask [N].
@@ -178,13 +177,13 @@ class Task:
         )
 
     def with_theta(self, theta: Float[ArrayLike, "I d"]) -> Self:
-        """Starts from other rows for the same tools: a warm start, such as Tool2Vec.
+        """Replaces the initial rows of the tools, such as by Tool2Vec.
 
         Args:
           theta: [I, d], finite.
 
         Raises:
-          ValueError: for another shape, or a row that is not finite.
+          ValueError: if the shape differs, or a row is not finite.
         """
         rows = np.asarray(theta, np.float32)
         if rows.shape != self.theta.shape:
@@ -193,11 +192,11 @@ class Task:
         return replace(self, theta=rows)
 
     def split(self, shares: tuple[float, ...], seed: int = 0) -> tuple[Self, ...]:
-        """Cuts the queries by question.
+        """Splits the queries at random, by question.
 
         Args:
-          shares: of the queries in each part, positive, with sum 1.
-          seed: of the cut.
+          shares: share of the queries in each part, positive, with sum 1.
+          seed: seed of the split.
         """
         return tuple(self.select(rows) for rows in split_by_group(self.groups, shares, seed))
 
@@ -208,22 +207,22 @@ class Task:
         heldout: float = 0.2,
         seeds: int | Sequence[int] = 1,
     ) -> Parts:
-        """Cuts the queries by question, anew for each seed.
+        """Splits the queries at random, by question and differently for each seed.
 
-        Means over seeds are then means over splits, too.
+        Means over seeds are then also means over splits.
 
         Args:
           validation: share of the queries that choose settings, in (0, 1).
           heldout: share of the rest that is never streamed, in (0, 1).
-          seeds: how many, numbered from 0; or their numbers.
+          seeds: number of seeds, counted from 0; or the seeds themselves.
 
         Raises:
-          ValueError: for a share out of its range, or too few questions.
+          ValueError: if a share is out of its range, or there are too few questions.
         """
         require("validation", validation, "in (0, 1)", lambda x: 0 < x < 1)
         require("heldout", heldout, "in (0, 1)", lambda x: 0 < x < 1)
         shares = ((1 - validation) * (1 - heldout), validation, (1 - validation) * heldout)
-        order = (1, 2, 0)  # validation, held-out, training: the order in which queries are cut
+        order = (1, 2, 0)  # order of the random split: validation, held-out, training
         numbers = range(seeds) if isinstance(seeds, int | np.integer) else seeds
         masks = np.zeros((3, len(numbers), len(self)), bool)
         for s, seed in enumerate(numbers):
@@ -233,12 +232,12 @@ class Task:
         return Parts(*masks)
 
     def own_split(self, *, validation: float = 0.1, test: float = 0.2, seed: int = 0) -> Split:
-        """Cuts the queries by the data set's own split where it has one, else by question.
+        """Splits the queries by the data set's own split if it has one, else by question.
 
         Args:
-          validation: share of train, or of all queries where there is no split.
-          test: share of all queries where there is no split; not read otherwise.
-          seed: of the cut.
+          validation: share of train, or of all queries if the data set has no split.
+          test: share of all queries; ignored if the data set has a split.
+          seed: seed of the split.
         """
         if self.dataset is None:
             parts = (1 - validation - test, validation, test)
@@ -260,7 +259,7 @@ class Task:
         return list(self.texts)
 
     def require_vectors(self) -> None:
-        """Raises ValueError where nothing was encoded."""
+        """Raises ValueError if the task was not encoded."""
         if not self.theta.shape[1]:
             raise ValueError(f"{self.name} has no vectors: load it with an encoder")
 
@@ -298,27 +297,26 @@ def load_task(
     hops: bool = False,
     **options,
 ) -> Task:
-    """Loads a data set and encodes it; vectors come from the cache where they can.
+    """Loads a data set and encodes it, or reads the vectors from the cache.
 
     Args:
-      name: of the data set: deskbank is built in, others are read from ``path``
-        (`jaxret.data.SOURCES`; jsonl is a folder of one's own).
-      path: the file or folder of the source.
-      encoder: a name (`jaxret.encoders.ENCODERS`), one from `load_encoder`, or any callable
-        ``list[str] -> [n, d]``, whose vectors are used as they are. None encodes nothing: the
-        vectors then have width 0, for methods that read texts alone.
-      document: the template that makes a text of a tool (`jaxret.data.templates.TEMPLATES`), or a
-        function of one's own.
-      cache: folder of encoded texts; None is ``$JAXRET_CACHE`` or ``~/.cache/jaxret``. Vectors of
-        a callable are kept only where it has a ``cache_name`` (`jaxret.encoders.callables`).
+      name: name of the data set: deskbank is built in, others are read from ``path``
+        (`jaxret.data.SOURCES`; jsonl is a folder of your own).
+      path: file or folder of the data.
+      encoder: a name (`jaxret.encoders.ENCODERS`), an encoder from `load_encoder`, or any callable
+        ``list[str] -> [n, d]``, whose vectors are not changed. None: texts are not encoded, and
+        vectors have width 0, for methods that only read texts.
+      document: name of the template of tool documents (`jaxret.data.templates.TEMPLATES`), or a
+        function from a tool to a text.
+      cache: folder of encoded texts; None: ``$JAXRET_CACHE`` or ``~/.cache/jaxret``. Vectors of a
+        callable are cached only if it has a ``cache_name`` (`jaxret.encoders.callables`).
       hops: whether the steps of each query become queries of their own (ORAG Algorithm 4), for
         sources with steps.
-      **options: of the source.
+      **options: further options of the source.
 
     Raises:
-      ValueError: for a name that is unknown, listing those there are; where a callable returns
-        anything but one finite vector a text.
-      FileNotFoundError: where the data or the encoder's weights are missing, saying what to do.
+      ValueError: if the name is unknown, or a callable does not return one finite vector per text.
+      FileNotFoundError: if the data or the encoder's weights are missing.
     """
     dataset = data.load(name, path, **options)
     dataset = as_hops(dataset) if hops else dataset
@@ -335,23 +333,22 @@ def encoded(
     """Encodes a data set, and returns it as a task.
 
     Args:
-      dataset: the tools, the queries and their labels.
-      encoder: a name (`jaxret.encoders.ENCODERS`), one from `load_encoder`, or any callable
-        ``list[str] -> [n, d]``, whose vectors are used as they are. None encodes nothing: the
-        vectors then have width 0.
-      document: the template that makes a text of a tool (`jaxret.data.templates.TEMPLATES`), or a
-        function of one's own.
-      cache: folder of encoded texts; None is ``$JAXRET_CACHE`` or ``~/.cache/jaxret``. Vectors of
-        a callable are kept only where it has a ``cache_name`` (`jaxret.encoders.callables`).
+      dataset: tools, queries and labels.
+      encoder: a name (`jaxret.encoders.ENCODERS`), an encoder from `load_encoder`, or any callable
+        ``list[str] -> [n, d]``, whose vectors are not changed. None: texts are not encoded, and
+        vectors have width 0.
+      document: name of the template of tool documents (`jaxret.data.templates.TEMPLATES`), or a
+        function from a tool to a text.
+      cache: folder of encoded texts; None: ``$JAXRET_CACHE`` or ``~/.cache/jaxret``. Vectors of a
+        callable are cached only if it has a ``cache_name`` (`jaxret.encoders.callables`).
 
     Returns:
-      the task, with its texts and the data set that it comes from.
+      The task, with its texts and data set.
 
     Raises:
-      ValueError: where a query has no label, the same label twice or one outside of the catalogue,
-        where the encoder or the template is unknown, or where a callable returns anything but
-        one finite vector a text.
-      FileNotFoundError: where the encoder's weights are missing.
+      ValueError: if a query has no label, the same label twice or one outside the catalogue, the
+        encoder or template is unknown, or a callable does not return one finite vector per text.
+      FileNotFoundError: if the encoder's weights are missing.
     """
     require_labels(dataset.labels, len(dataset.tool_ids))
     render = template(document) if isinstance(document, str) else document

@@ -1,10 +1,10 @@
-"""One call that tests a learner against the contract of `jaxret.learners.learner`.
+"""A test of any learner against the contract of `jaxret.learners.learner`.
 
     check_learner(my_rule(tau=0.1, eta=0.01))
 
-It returns nothing, or raises an AssertionError that says which property fails and by how much.
-Programs that must agree up to rounding are compared in float64, because in float32 rounding can
-change a draw; what must agree bit for bit is compared bit for bit.
+It returns nothing, or raises an AssertionError that names the violated property and the error.
+Results that must agree up to rounding are compared in float64, because in float32 rounding can
+change a draw; results that must agree exactly are compared bit for bit.
 
 Letters: I items, d width, T rounds, N queries, k items shown.
 """
@@ -35,9 +35,9 @@ from jaxret.simulation.blocked.simulate import (
 from jaxret.simulation.scan import scan_rounds
 from jaxret.types import Catalogue, Choice, Feedback, PRNGKey, Stream
 
-_DEVICES = (8,)  # compared with one; those that do not exist are left out
+_DEVICES = (8,)  # numbers of devices compared with one device, if there are as many
 _TOLERANCE = 1e-9  # relative, in float64
-_DRAWS = 4096  # of the policy
+_DRAWS = 4096  # draws from the policy
 
 
 def check_learner(
@@ -50,24 +50,24 @@ def check_learner(
 ) -> None:
     """Tests a learner on a small problem; takes some seconds, nearly all of it compilation.
 
-    Of every learner, wrapped ones too, it tests that: the state keeps its shapes and types and
-    counts its rounds; `act` and `update` compile once; the items shown, their propensities and
-    `Learner.probabilities` agree, by drawing from the policy; labels are not read by a learner that
-    learns from rewards; a round without feedback changes nothing; seeds under vmap are the seeds
-    one by one; a run cut in two is the same bit for bit; absent items are never shown and their
-    rows do not move. Of a rank-one learner it also tests that an estimator that claims to be
-    unbiased is, and where there is a blocked form that it equals the scan, and that 8 devices
-    compute what 1 does (skipped where there are fewer).
+    For every learner, including wrapped ones, it tests that the state keeps its shapes and types
+    and counts its rounds; `act` and `update` compile once; the items shown, their propensities and
+    `Learner.probabilities` agree, by draws from the policy; only oracles read labels; a round
+    without feedback changes nothing but ``t``; seeds give the same result under vmap and one by
+    one; a run cut in two equals the uncut run bit for bit; absent items are never shown and their
+    rows do not change. For a rank-one learner it also tests that an estimator declared unbiased is
+    unbiased, that the blocked form equals the scan, and that 8 devices give the result of one
+    (skipped with fewer devices).
 
     Args:
       learner: the learner under test.
       items: I, rounded up to a multiple of 8.
       width: d.
       rounds: T.
-      key: of the problem and the run; None: a fixed one.
+      key: random key of the problem and the run; None: a fixed key.
 
     Raises:
-      AssertionError: which property fails, and by how much.
+      AssertionError: if a property is violated.
     """
     rule = rule_of(learner)
     estimator = None if rule is None else rule.estimator
@@ -87,7 +87,9 @@ def check_learner(
             _claim_of_no_bias_holds(case)
         straight = quick_jit(partial(run, case, scan_rounds))
         order, half = case.stream.order, rounds // 2
-        early, late = np.full((2, rounds), -1, np.int32)  # -1 ends a stream: one program for all
+        early, late = np.full(
+            (2, rounds), -1, np.int32
+        )  # -1 ends a stream, so one program serves all lengths
         early[:half], late[: rounds - half] = order[:half], order[half:]
         whole = straight(case.state, order, 0)
         first = straight(case.state, early, 0)
@@ -112,7 +114,7 @@ class Case(NamedTuple):
 
 def _make_case(learner: Learner, items: int, width: int, rounds: int, key: PRNGKey) -> Case:
     """Makes a problem of I items (rounded up to a multiple of 8); under x64 in float64."""
-    # NumPy draws, and the rest is one program: what JAX computes for itself it compiles for itself.
+    # Draw with NumPy and compute the rest in one program, since every JAX call compiles its own.
     rng, n = np.random.default_rng(np.asarray(jax.random.key_data(key))), 16
     theta, queries = _unit_rows(rng, items, width), _unit_rows(rng, n, width)
 
@@ -141,8 +143,8 @@ def _make_case(learner: Learner, items: int, width: int, rounds: int, key: PRNGK
             arrives=jnp.asarray(arrives),
             leaves=jnp.asarray(leaves),
         ),
-        stream=jax.device_get(stream),  # a row of it is taken without a program
-        key=jax.random.clone(key),  # once in each precision
+        stream=jax.device_get(stream),  # rows of NumPy arrays are read without compiling
+        key=jax.random.clone(key),  # used once in each precision
     )
 
 
@@ -152,7 +154,7 @@ def _unit_rows(rng, n, width):
 
 
 def quick_jit(fn):
-    """Compiles with little optimisation, which on CPU is half of the cost of a check."""
+    """Compiles with little optimisation, which halves the time of a check on CPU."""
     cpu = jax.default_backend() == "cpu"
     return jax.jit(fn, compiler_options={"xla_backend_optimization_level": 0} if cpu else None)
 
@@ -161,14 +163,14 @@ def run(case: Case, form, state, order, seed):
     """Simulates one seed of a case, from a state, by one form.
 
     Args:
-      case: the learner, its environment and the queries.
+      case: learner, environment and queries.
       form: (learner, state, environment, stream, key) -> (state, trace), such as `scan_rounds`.
-      state: in which the first round starts.
+      state: state before the first round.
       order: positions of the queries [T], -1 where the stream has ended.
-      seed: a number, folded into the key of the case.
+      seed: number folded into the key of the case.
 
     Returns:
-      the last state, and the trace [T].
+      The last state, and the trace [T].
     """
     stream = jax.tree.map(jnp.asarray, case.stream._replace(order=order))
     key = jax.random.fold_in(case.key, seed)
@@ -259,8 +261,8 @@ def _seeds_do_not_mix(case, straight):
     together = jax.device_get(seeds(case.state, case.stream.order, np.arange(2)))
     for seed in range(2):
         alone = straight(case.state, case.stream.order, seed)
-        mine = jax.tree.map(itemgetter(seed), together)
-        _agree(case, f"seed {seed} under vmap and alone", mine, alone)
+        one = jax.tree.map(itemgetter(seed), together)
+        _agree(case, f"seed {seed} under vmap and alone", one, alone)
 
 
 def _cut_runs_are_the_same(case, whole, first, second):
@@ -290,12 +292,12 @@ def _absent_items_rest(case, whole, first):
 
 
 def _propensities_are_those_of_the_policy(case):
-    """Draws from the policy: items shown must have the probabilities that the learner gives."""
+    """Draws from the policy, and compares frequencies with the learner's probabilities."""
     learner, query = case.learner, jnp.asarray(case.stream.queries[0])
     keys = jax.random.split(jax.random.clone(case.key), _DRAWS)
     draw = quick_jit(jax.vmap(lambda key: learner.act(case.state, query, key)))
     slate = jax.device_get(draw(keys))
-    if np.isnan(slate.propensity).any():  # not known, and said so
+    if np.isnan(slate.propensity).any():  # declared unknown
         return
     items = len(case.state.theta)
     weights = np.zeros((_DRAWS, items))  # 1[i shown] / propensity, whose mean is 1
@@ -331,7 +333,7 @@ def _claim_of_no_bias_holds(case):
     estimator = rule.estimator
 
     def bias(target):
-        # An estimator for noisy rewards claims no bias at the rate that it was built for.
+        # An estimator for noisy rewards is declared unbiased at its own noise rate.
         probs = jax.nn.softmax(3 * case.state.theta @ case.stream.queries[0])
         got = expected_coefficients(estimator, probs, target, noise_rate=estimator.noise_rate)
         return jnp.abs(got - probs.at[target].add(-1.0)).max()
@@ -343,7 +345,7 @@ def _claim_of_no_bias_holds(case):
 
 
 def _blocks_and_devices_do_not_matter(case, whole):
-    # The 64 rounds are no multiple of 24: the last block is padded. A map has blocks of its own.
+    # 64 rounds are no multiple of 24, so the last block is padded. A map fixes the block.
     found = parts_of_all(case.learner)
     blocks = {"block": None if any(rule.query_map is not None for rule, _ in found) else 24}
     forms = {"the blocked form": partial(simulate_blocked, **blocks)}
@@ -368,7 +370,7 @@ def _agree(case, what, got, expected, tolerance=_TOLERANCE):
 
 
 def _known(*traces):
-    """Two traces, with 0 where both say NaN: no softmax, or a propensity that is not known."""
+    """Replaces NaN by 0 where both traces are NaN: without softmax, or unknown propensities."""
 
     def known(a, b):
         return np.where(np.isnan(a) & np.isnan(b), 0, a)
@@ -377,14 +379,14 @@ def _known(*traces):
 
 
 def _gap(got, expected) -> float:
-    """Largest difference of two trees, relative to the largest entry of each leaf."""
+    """Returns the largest difference of two trees, relative to the largest entry of each leaf."""
 
     def gap(a, b):
         a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
         return np.abs(a - b).max() / max(1.0, np.abs(b).max())
 
     gaps = jax.tree.leaves(jax.tree.map(gap, got, expected))
-    return float(np.max(gaps))  # NaN if any is: it then exceeds every tolerance
+    return float(np.max(gaps))  # NaN if any gap is, which then exceeds every tolerance
 
 
 def _fail(case, sentence):

@@ -1,11 +1,11 @@
-"""The vocabulary of jaxret: what flows between its files, and the letters for its shapes.
+"""The data types of jaxret, and the letters of array shapes.
 
     I  items in the catalogue      d  embedding width         k  items shown in a round
     T  rounds, t a round           N  different queries       L  labels a query, padded with -1
     S  seeds                       B  rounds in a block       n  devices
 
-Everything here is a NamedTuple of arrays: it passes through jit, vmap, scan, shard_map and
-orbax as it is. Build them by keyword.
+All types are NamedTuples of arrays, which pass through jit, vmap, scan, shard_map and orbax
+unchanged. Build them by keyword.
 """
 
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -18,26 +18,26 @@ PRNGKey: TypeAlias = Key[Array, ""]
 
 
 class Catalogue(NamedTuple):
-    """The item embeddings and which of the rows are there."""
+    """Item embeddings, and the mask of available rows."""
 
     theta: Float[Array, "I d"]  # Theta_1: rows of absent or padding items are ignored
     available: Bool[Array, "I"]
 
 
 class State(NamedTuple):
-    """What a learner carries from round to round."""
+    """The state of a learner between rounds."""
 
     theta: Float[Array, "I d"]
     available: Bool[Array, " I"]
     t: Int[Array, ""]  # rounds so far
-    extra: Any = ()  # of a wrapper: a query map, moments, a memory of bits
+    extra: Any = ()  # further state: a query map, moments, a replay buffer
 
 
 class Stream(NamedTuple):
     """The queries of a run, in the order in which they arrive.
 
-    ``order`` points into the queries, so a query that is seen E times, or a run with many
-    seeds, costs no copies: seeds differ in ``order [T]`` alone.
+    ``order`` holds positions of queries, so repeated queries and several seeds need no copies:
+    seeds differ only in ``order [T]``.
     """
 
     queries: Float[Array, "N d"]
@@ -46,42 +46,42 @@ class Stream(NamedTuple):
 
 
 class Slate(NamedTuple):
-    """What a policy shows: k different items, best first where it ranks them."""
+    """The k distinct items that a policy shows, best first if ranked."""
 
     items: Int[Array, " k"]
     propensity: Float[Array, " k"]  # probability with which each was shown
 
 
 class Choice(NamedTuple):
-    """The one item of the slate that was used, and the probability that it was chosen."""
+    """The item of the slate that was used, and the probability that it was chosen."""
 
     item: Int[Array, ""]
-    propensity: Float[Array, ""]  # pi, which need not be the model's p
+    propensity: Float[Array, ""]  # pi, which may differ from the model's p
 
 
 class Feedback(NamedTuple):
-    """What came back for a choice: all that a learner is given to learn from.
+    """The feedback for a choice, from which a learner learns.
 
-    A reward lies in [0, 1]: a bit, or how well it worked. No answer is not a failure: where
-    ``observed`` is False nothing is learnt. For a slate of which every item was tried, the fields
-    of the `Choice` and ``reward`` are [k].
+    A reward is in [0, 1], a bit or a degree of success. Missing feedback is not a failure: if
+    ``observed`` is False, the learner does not change. If every item of a slate was tried, the
+    fields of the `Choice` and ``reward`` are [k].
     """
 
-    reward: Float[Array, ""]  # y, as the learner sees it: a noisy environment may have turned it
+    reward: Float[Array, ""]  # y, after any label noise of the environment
     observed: Bool[Array, ""] | bool = True
-    labels: Int[Array, " L"] | None = None  # the right items, -1 pads; for oracles alone
+    labels: Int[Array, " L"] | None = None  # the right items, -1 pads; only for oracles
 
 
 class Trace(NamedTuple):
-    """What is recorded of each round; every field is [T] (or [S, T] over seeds).
+    """The record of each round; every field is [T] (or [S, T] over seeds).
 
-    Probabilities are the model's, before the round's update, and NaN for a learner that has none.
-    Sums over rounds belong on the host, in float64.
+    Probabilities are the model's, before the round's update, and NaN for a learner without softmax.
+    Sum over rounds on the host, in float64.
     """
 
     item: Int[Array, " T"]
     propensity: Float[Array, " T"]
-    reward: Float[Array, " T"]  # as the learner sees it, sooner or later; NaN: no answer came
+    reward: Float[Array, " T"]  # as given to the learner, perhaps later; NaN: unobserved
     success: Float[Array, " T"]
     p_success: Float[Array, " T"]  # sum of p over the labels
     loss: Float[Array, " T"]  # cross-entropy, averaged over the labels that are available
@@ -91,14 +91,14 @@ class Trace(NamedTuple):
 
 
 class Selector(Protocol):
-    """Something outside the program that picks one of the k items shown: a reranker, a judge.
+    """Picks one of the k items shown, outside the compiled program: a reranker or a judge.
 
     Args:
       queries: positions of the queries of S runs.
-      items: their slates.
+      items: slates of the queries.
 
     Returns:
-      positions in the slates; of a judge whose word is the reward too, (positions, rewards).
+      Positions in the slates; from a judge that also gives the rewards, (positions, rewards).
     """
 
     def __call__(

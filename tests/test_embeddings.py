@@ -92,7 +92,7 @@ def test_absent_tools_are_kept_and_not_ranked(small, tmp_path):
     best = ranked(run.learner, run.state(0), task)[:, :9]
     np.testing.assert_array_equal(saved.rank(task.queries, k=9), best)
     assert there[best].all()
-    with pytest.raises(ValueError, match=r"k must be in 1 .. 9, the tools that are there, got 10"):
+    with pytest.raises(ValueError, match=r"in 1 .. 9, the number of available tools, got 10"):
         saved.rank(task.queries)
 
 

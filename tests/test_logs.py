@@ -37,11 +37,11 @@ def test_arrays_are_what_was_written(tmp_path):
     np.testing.assert_array_equal(log.query, expected)  # bit for bit
     np.testing.assert_array_equal(log.slate, [[0, 1], [1, 2], [2, 0], [0, 1], [1, 2]])
     np.testing.assert_array_equal(log.item, [1, 2, 0, 1, 2])
-    np.testing.assert_array_equal(np.float32(log.by_place), np.float32([[0.7, 0.1]] * 5))
+    np.testing.assert_array_equal(np.float32(log.by_position), np.float32([[0.7, 0.1]] * 5))
     np.testing.assert_array_equal(np.float32(log.propensity), np.float32([0.3] * 5))
     np.testing.assert_array_equal(log.reward, [0, 1, 0, 1, 0])
     np.testing.assert_array_equal(log.version, range(5))
-    assert (log.rounds, log.theta, log.chances) == (5, None, None)
+    assert (log.rounds, log.theta, log.probabilities) == (5, None, None)
     some = logs.take(log, slice(1, 3))
     np.testing.assert_array_equal(some.round, [1, 2])
     np.testing.assert_array_equal(some.query, log.query[1:3])
@@ -136,7 +136,7 @@ def test_answers_come_late_or_never(tmp_path):
     np.testing.assert_array_equal(log.item, [0, 0, 0, 1])
     np.testing.assert_array_equal(log.propensity, [0.5, 0.5, 0.5, np.nan])
     np.testing.assert_array_equal(log.slate, [[0, -1], [0, 1], [0, -1], [0, 1]])
-    np.testing.assert_array_equal(log.by_place, [[0.5, 1], [0.5, np.nan]] * 2)
+    np.testing.assert_array_equal(log.by_position, [[0.5, 1], [0.5, np.nan]] * 2)
     writer.append([logs.answered(3, "mail", 0.5, 0)])  # a second time
     with pytest.warns(UserWarning, match="1 answers to rounds that the log does not show as open"):
         assert jr.load_log(path, IDS).reward[3] == 1

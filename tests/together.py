@@ -81,7 +81,7 @@ def started(
     Args:
       command: module and arguments.
       folder: where they write what they say.
-      count: of processes.
+      count: number of processes.
       devices: CPU devices of each.
       each: how each knows of the others; None: JAX's own environment.
       **environment: more of it.

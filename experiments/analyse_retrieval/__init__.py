@@ -1,1 +1,1 @@
-"""Where retrieval fails: `python -m experiments.analyse_retrieval`."""
+"""Analysis of retrieval failures: `python -m experiments.analyse_retrieval`."""

@@ -3,35 +3,36 @@
     uv run python -m experiments.analyse_retrieval dataset.path=FOLDER          # ToolLens
     uv run python -m experiments.analyse_retrieval dataset=deskbank_all methods=[documents,tool2vec]
 
-Of each method, on the test part:
+For each method, on the test part:
 
-    rate      of a tool: share of the queries that need it whose first k = 5 lack it. Mean and
-              deviation are over the tools that a test query needs; ``label`` is the mean in which
-              each use counts, so it is the higher one where tools of wide use are missed.
+    rate      miss rate of a tool: share of the queries that need it whose first k = 5 lack it. Mean
+              and deviation are over the tools that a test query needs; ``label`` is the mean over
+              uses, which is larger if widely used tools are missed.
     half      the smallest share of those tools that has half of all misses
-    missed    queries with at least one miss, against those with none (``found``): how many, their
-              tokens, the tools they need
+    missed    queries with at least one miss, against those with none (``found``): their number,
+              tokens and needed tools
 
-Rates of tools of few queries differ by chance, and few misses always fall on few tools. So
+Rates of tools with few queries differ by chance, and few misses always fall on few tools. So
 ``sd_chance`` and ``half_chance`` are the same numbers for the same misses shuffled over all uses.
 
-Of embeddings that nothing trained, documents against Tool2Vec:
+For untrained embeddings, documents against Tool2Vec:
 
     cosine    of test queries with the tools they need (positive) and with all others (negative);
-              ``auc`` is the probability that a positive is above a negative, of any query. The
-              paper does not say which queries it takes. Those that Tool2Vec's means hold come out
-              better, so they stand apart: ``tool2vec/train``.
+              ``auc`` is the probability that a positive is above a negative, over all queries. The
+              paper does not say which queries it uses. The training queries that are part of
+              Tool2Vec's means score higher, and are reported separately: ``tool2vec/train``.
     nearest   highest cosine with a test query, averaged over documents, over Tool2Vec and over
-              queries (each but for itself): a t-SNE picture keeps no distances.
+              queries (excluding the query itself), since t-SNE does not preserve distances
 
-2 cores: a minute where nothing is encoded or trained. The paper's findings, and what to expect
+2 cores: a minute if everything is encoded and trained. The paper's findings, and what to expect
 instead (DeskBank; ToolLens; one seed):
 
-    Tool2Vec's cosines do not overlap, descriptions' do. Auc 0.946 against 0.841; 0.971 against
-    0.829. The boxes, from quartile to quartile, are apart for both, if barely for documents.
+    Positive and negative cosines do not overlap for Tool2Vec, but do for descriptions. Auc 0.946
+    against 0.841; 0.971 against 0.829. The boxes (quartiles) are separate for both, if barely for
+    documents.
 
-    Tool2Vec lies among the queries, descriptions outside. Yes: the nearest query of a document is
-    at cosine 0.36; 0.37, of another query at 0.44; 0.65, of Tool2Vec at 0.56; 0.76.
+    Tool2Vec is near the queries, descriptions are not. Yes: the nearest query of a document has
+    cosine 0.36; 0.37, of another query 0.44; 0.65, of Tool2Vec 0.56; 0.76.
 
     Tool2Vec fails on few tools, ToolRefiner evenly. DeskBank: no, deviation 0.29, by chance 0.28.
     ToolLens: half of Tool2Vec's misses fall on 1.5 % of the tools (by chance 8.8 %), of its
@@ -81,7 +82,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses a picture that nothing here can draw."""
+    """Checks that the t-SNE picture can be drawn."""
     if cfg.tsne.queries:
         tsne.require_sklearn("tsne.queries=0")
 
@@ -99,7 +100,7 @@ def show(cfg: DictConfig, found: Found) -> None:
 
 
 def failures(bench: Bench, results: dict[str, np.ndarray]) -> None:
-    """Table B.1 and Figure B.1."""
+    """Computes Table B.1 and draws Figure B.1."""
     cfg, rows = bench.cfg, bench.parts.test
     labels = bench.task.labels[rows]
     tokens = bench.encoder.tokens(bench.texts(rows), kind="query")

@@ -11,7 +11,7 @@ from jaxret.evaluation import plots
 
 
 def boxes(groups: Mapping[str, Mapping[str, np.ndarray]], label: str) -> Figure:
-    """Quartiles, mean as a diamond, whiskers at 5 and 95 %: a box for each side of each group."""
+    """Draws a box for each side of each group: quartiles, mean, whiskers at 5 and 95 %."""
     figure, ax = plots.new_figure("", label)
     sides = list(next(iter(groups.values())))
     for i, side in enumerate(sides):

@@ -1,4 +1,4 @@
-"""Where documents, Tool2Vec's rows and queries lie, of embeddings that nothing trained."""
+"""Cosines and a t-SNE of untrained documents, Tool2Vec's rows and queries."""
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -13,7 +13,7 @@ QUARTILES = {"q25": 25, "median": 50, "q75": 75}
 
 
 def cosines(bench: Bench, results: dict[str, np.ndarray]) -> None:
-    """Figure 3, right."""
+    """Computes the cosines of Figure 3, right."""
     task, parts, train = bench.task, bench.parts, bench.tasks.train
     usage = embeddings(train)
     groups = {
@@ -33,7 +33,7 @@ def cosines(bench: Bench, results: dict[str, np.ndarray]) -> None:
 def similarities(
     queries: Float[np.ndarray, "M d"], labels: Int[np.ndarray, "M L"], tools: np.ndarray
 ) -> dict[str, Float[np.ndarray, " P"]]:
-    """Cosines of queries with the tools they need, and with all others; vectors of length 1."""
+    """Returns cosines of queries with the tools they need, and with all others, of unit vectors."""
     right = np.zeros((len(queries), len(tools)), bool)
     which, column = np.nonzero(labels >= 0)
     right[which, labels[which, column]] = True
@@ -42,18 +42,18 @@ def similarities(
 
 
 def auc(positive: Float[np.ndarray, " P"], negative: Float[np.ndarray, " Q"]) -> float:
-    """The probability that a positive is above a negative, by ranks; a tie counts one half."""
+    """Computes the probability that a positive is above a negative; ties count one half."""
     ordered = np.sort(negative)
     below, upto = (np.searchsorted(ordered, positive, side) for side in ("left", "right"))
     return float((below + upto).mean() / (2 * len(negative)))
 
 
 def neighbours(bench: Bench, results: dict[str, np.ndarray]) -> None:
-    """Figure 3, left, and what it shows as numbers."""
+    """Draws Figure 3, left, and computes its nearest cosines."""
     cfg, task = bench.cfg, bench.task
     rng = np.random.default_rng(cfg.seed)
     queries = task.queries[rng.permutation(bench.parts.test)[: cfg.tsne.queries]]
-    used = np.unique(bench.tasks.train.labels)  # the others have no Tool2Vec of their own
+    used = np.unique(bench.tasks.train.labels)  # tools with training queries, so with a Tool2Vec
     tools = rng.permutation(used[used >= 0])[: cfg.tsne.tools]
     usage = embeddings(bench.tasks.train)
     groups = {"query": queries, "Tool2Vec": usage[tools], "document": task.theta[tools]}
@@ -63,10 +63,10 @@ def neighbours(bench: Bench, results: dict[str, np.ndarray]) -> None:
             np.fill_diagonal(near, -1.0)
         results[f"nearest/{name}"] = np.array([near.max(axis=1).mean()])
 
-    def places():
+    def positions():
         return {"points": tsne.project(np.concatenate(list(groups.values())), cfg.seed)}
 
-    points = bench.run.result("tsne", places)["points"]
+    points = bench.run.result("tsne", positions)["points"]
     figure, ax = plots.new_figure("t-SNE 1", "t-SNE 2")
     ends = np.cumsum([len(vectors) for vectors in groups.values()])
     looks = (("o", 8, plots.COLOURS[5]), ("^", 18, plots.COLOURS[1]), ("s", 10, plots.COLOURS[2]))

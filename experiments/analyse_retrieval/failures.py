@@ -1,4 +1,4 @@
-"""Which tools a ranking misses, and what of that is chance."""
+"""The tools that a ranking misses, compared with chance."""
 
 from typing import NamedTuple
 
@@ -7,11 +7,11 @@ from jaxtyping import Bool, Float, Int
 
 from jaxret.evaluation import metrics
 
-SHUFFLES = 200  # of the misses, for what chance alone would give
+SHUFFLES = 200  # shuffles of the misses, for the numbers by chance
 
 
 class Failures(NamedTuple):
-    """What one ranking misses. J tools are needed by any of its N queries."""
+    """The misses of one ranking, for the J tools that any of its N queries needs."""
 
     rates: Float[np.ndarray, " J"]  # worst first
     by_chance: Float[np.ndarray, " J"]  # the same, misses shuffled over all labels
@@ -22,7 +22,7 @@ class Failures(NamedTuple):
 def missed(
     items: Int[np.ndarray, "N k"], labels: Int[np.ndarray, "N L"], lengths: Int[np.ndarray, " N"]
 ) -> Failures:
-    """Looks at the labels that are not among the items."""
+    """Computes the failures of labels that are not among the items."""
     needed = labels >= 0
     miss = needed & (np.asarray(metrics.ranks_in(items, labels)) == metrics.UNRANKED)
     rates, half = by_tool(labels[needed], miss[needed])
@@ -50,11 +50,11 @@ def missed(
 def by_tool(
     tools: Int[np.ndarray, " M"], miss: Bool[np.ndarray, " M"]
 ) -> tuple[Float[np.ndarray, " J"], float]:
-    """Rate of each tool, worst first; smallest share of tools with half of the misses.
+    """Computes each tool's miss rate, worst first, and the smallest share with half the misses.
 
     Args:
-      tools: the labels of all queries, one after another.
-      miss: which of them were missed.
+      tools: labels of all queries, concatenated.
+      miss: mask of the missed labels.
     """
     needs = np.bincount(tools)
     misses = np.bincount(tools, weights=miss)[needs > 0]

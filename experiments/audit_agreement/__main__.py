@@ -5,19 +5,18 @@
         llm.base_url=http://127.0.0.1:8077/v1 llm.model=qwen2.5-coder-1.5b-instruct-q4
 
 A document is complete if it states what the tool does and guides its use
-(`jaxret.documents.audit`). ``by_eye.jsonl`` holds one reader's verdicts on sixty documents of
-five data sets, twelve of them with a profile. The criteria as they were applied:
+(`jaxret.documents.audit`). ``by_eye.jsonl`` has one reader's verdicts on sixty documents of five
+data sets, twelve of them with a profile. The criteria:
 
-    states_function   it tells what a call does; a bare name is too little
-    guides_use        it says for whom or when, what it is meant for, what it leaves out or
-                      refuses; the form of a parameter is none of these
+    states_function   it states what a call does; a name alone is not enough
+    guides_use        it states users, situations, purpose, or limits; the form of a parameter does
+                      not count
 
     JUDGE/CRITERION/yes         share of documents that meet it, by the rules or a language model
     JUDGE/CRITERION/agreement   share of documents on which the judge and the reader agree
-    JUDGE/CRITERION/kappa       Cohen's: agreement beyond what both shares of yes make by chance; 0
-                                where one of them never changes. low, high: 95 %, by drawing
-                                documents
-    llm/CRITERION/area_under_roc  of the probability of yes, whatever the threshold
+    JUDGE/CRITERION/kappa       Cohen's kappa, agreement beyond chance; 0 if a judge always gives
+                                the same verdict. low, high: 95 % interval by resampled documents
+    llm/CRITERION/area_under_roc  of the probability of yes, over all thresholds
 """
 
 from pathlib import Path
@@ -47,7 +46,7 @@ CRITERIA = {
     "situations, or where its limits are?",
 }
 PROMPT = load_prompt(Path(__file__).with_name("criterion.txt"), ("document", "criterion"))
-WORDS = ("yes", "no")  # the answers that are weighed
+WORDS = ("yes", "no")  # the answers whose probabilities are compared
 FIELDS = ("dataset", "id", "expanded", *CRITERIA)
 
 
@@ -61,7 +60,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     for criterion in CRITERIA:
         reader = np.array([row[criterion] for row in rows])
         results[f"reader/{criterion}/yes"] = np.array([reader.mean()])
-        likely = asked(chat, documents, [row["expanded"] for row in rows], criterion)
+        likely = judge_probabilities(chat, documents, [row["expanded"] for row in rows], criterion)
         found = {"rules": by_rules(documents, rows, criterion), "llm": likely > 0.5}
         for judge, verdicts in found.items():
             values = compared(verdicts, reader, cfg.bootstrap, cfg.seed)
@@ -74,7 +73,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses what cannot be read."""
+    """Checks that all files exist."""
     if cfg.folder is None:
         raise ValueError("folder is null: give the folder of the data sets, as ../shared/data")
     require("bootstrap", cfg.bootstrap, ">= 1", lambda x: x >= 1)
@@ -83,27 +82,27 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a line a judge and criterion."""
+    """Prints a line per judge and criterion."""
     rows = [f"{judge}/{name}" for name in CRITERIA for judge in ("reader", *JUDGES)]
     columns = ("yes", "agreement", "kappa", "low", "high", "area_under_roc")
     results_table(results, rows, columns, "documents judged by eye, by rules, by a model")
 
 
 def chat_of(cfg: DictConfig) -> Chat:
-    """The language model."""
+    """Connects to the language model."""
     return Chat(Endpoint(**plain(cfg.llm)), cache_folder(cfg) / "llm")
 
 
 def path(cfg: DictConfig) -> Path:
-    """The reader's verdicts."""
+    """Returns the file of the reader's verdicts."""
     return BY_EYE if cfg.verdicts is None else Path(cfg.verdicts)
 
 
 def documents_of(folder: Path, rows: list[dict]) -> list[Document]:
-    """The document of each verdict.
+    """Reads the document of each verdict.
 
     Raises:
-      ValueError: for an id that its data set lacks.
+      ValueError: if a data set lacks an id.
     """
     names = dict.fromkeys(row["dataset"] for row in rows)
     sets = {name: data.load("jsonl", folder / name) for name in names}
@@ -117,7 +116,7 @@ def documents_of(folder: Path, rows: list[dict]) -> list[Document]:
 
 
 def by_rules(documents: list[Document], rows: list[dict], criterion: str) -> Bool[np.ndarray, " n"]:
-    """What the rules say, with or without the profile, as the reader saw it."""
+    """Audits documents by rules, with the profile if the reader saw it."""
     seen = [
         document if row["expanded"] else original(document)
         for document, row in zip(documents, rows, strict=True)
@@ -125,10 +124,10 @@ def by_rules(documents: list[Document], rows: list[dict], criterion: str) -> Boo
     return np.array([getattr(audit(document), criterion) for document in seen])
 
 
-def asked(
+def judge_probabilities(
     chat: Chat, documents: list[Document], expanded: list[bool], criterion: str
 ) -> np.ndarray:
-    """How probable the language model's yes is, against no; 0.5 where it says neither."""
+    """Computes the language model's probability of yes against no; 0.5 if it gives neither."""
     questions = [
         question(document, criterion, expanded=whole)
         for document, whole in zip(documents, expanded, strict=True)
@@ -153,10 +152,10 @@ def question(document: Document, criterion: str, *, expanded: bool) -> Messages:
 def compared(
     verdicts: Bool[np.ndarray, " n"], reader: Bool[np.ndarray, " n"], draws: int, seed: int
 ) -> dict[str, float]:
-    """Agreement and kappa, with its interval."""
+    """Computes agreement and kappa, with an interval."""
     random, n = np.random.default_rng(seed), len(reader)
-    drawn = (random.integers(n, size=n) for _ in range(draws))
-    kappas = [statistics.cohens_kappa(verdicts[rows], reader[rows]) for rows in drawn]
+    resamples = (random.integers(n, size=n) for _ in range(draws))
+    kappas = [statistics.cohens_kappa(verdicts[rows], reader[rows]) for rows in resamples]
     low, high = np.quantile(kappas, (0.025, 0.975))
     return {
         "yes": float(verdicts.mean()),

@@ -232,7 +232,7 @@ def draw(path: Path) -> None:
     """Draws the time per round of every form and size, and the least time as a line.
 
     Args:
-      path: of gpu.json, whole or not; the figure lies beside it.
+      path: path of gpu.json, whole or not; the figure lies beside it.
     """
     import matplotlib
 
@@ -269,7 +269,7 @@ def main(arguments: list[str] | None = None) -> Path:
     """Runs the command.
 
     Args:
-      arguments: of the command line; None takes those of the process.
+      arguments: arguments of the command line; None takes those of the process.
 
     Returns:
       the path of the JSON file.

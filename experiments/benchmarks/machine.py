@@ -50,7 +50,7 @@ def measured(repeats: int = 7, copied: int = 2**25, side: int = 1024) -> Machine
     """Describes and measures this machine.
 
     Args:
-      repeats: of each measurement, whose median counts.
+      repeats: number of repetitions of each measurement, whose median counts.
       copied: float32 numbers in the copy.
       side: rows of the two matrices that are multiplied.
     """
@@ -88,9 +88,9 @@ def multiplying(side: int, repeats: int, dtype: DTypeLike = jnp.float32) -> floa
     """Measures the rate of a product of two random matrices, in operations per second.
 
     Args:
-      side: of the square matrices.
+      side: side of the square matrices.
       repeats: whose median counts.
-      dtype: of the matrices; the product is float32.
+      dtype: type of the matrices; the product is float32.
     """
     a, b = jax.random.normal(jax.random.key(0), (2, side, side)).astype(dtype)
     product = jax.jit(partial(jnp.matmul, preferred_element_type=jnp.float32))
@@ -101,7 +101,7 @@ def in_place(size: float, repeats: int = 7) -> float:
     """Measures the bandwidth of passes that update float32 numbers in place, in bytes per second.
 
     Args:
-      size: of the array, in bytes; a small one stays in a cache.
+      size: size of the array, in bytes; a small one stays in a cache.
       repeats: whose median counts.
     """
     x = jnp.ones(int(size) // 4, jnp.float32)

@@ -30,7 +30,7 @@ class Record:
     """The JSON file: ``machine``, ``settings``, ``parts``, ``results``, ``missing``.
 
     Args:
-      path: of the file, rewritten after every measurement.
+      path: path of the file, rewritten after every measurement.
       seconds: for all parts together.
       more: further entries of the file.
     """

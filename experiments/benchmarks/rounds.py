@@ -59,7 +59,7 @@ def random_problem(items: int, width: int, rounds: int, seed: int = 0) -> Proble
       items: I.
       width: d.
       rounds: T; the stream repeats its first `QUERIES` queries.
-      seed: of the draws.
+      seed: seed of the draws.
     """
     n = min(rounds, QUERIES)
     theta, queries, labels = _draw(items, width, n, jax.random.key(seed))
@@ -73,7 +73,7 @@ def unit_rows(rows: int, width: int, seed: int = 0) -> Float[np.ndarray, "rows d
     Args:
       rows: how many.
       width: d.
-      seed: of the draws.
+      seed: seed of the draws.
 
     Returns:
       the vectors [rows, d], float32.

@@ -76,8 +76,8 @@ _BRANCHES = re.compile(
 class Exchange(NamedTuple):
     """One collective operation of a program."""
 
-    kind: str  # of `KINDS`
-    bytes: int  # of its result, on one device
+    kind: str  # one of `KINDS`
+    bytes: int  # bytes of its result, on one device
     times: int  # per call of the program
 
 

@@ -127,10 +127,10 @@ def figure(items: np.ndarray, times: np.ndarray, large: np.ndarray, slope: float
     """Draws time against items on logarithmic axes, and the slope as a line.
 
     Args:
-      items: of every size [n].
+      items: items of every size [n].
       times: microseconds per round [n].
       large: which sizes the slope was fitted to [n].
-      slope: of log time over log items.
+      slope: slope of log time over log items.
     """
     drawn, ax = plots.new_figure("items", "microseconds a round")
     ax.set_xscale("log")

@@ -49,7 +49,7 @@ FEWEST = 3  # repeats of `in_turn`, however little time is left
 
 
 class Work(NamedTuple):
-    """What one round or call must do at least."""
+    """Least bytes and operations of one round or call."""
 
     bytes: float
     operations: float  # a multiply-add is two
@@ -68,7 +68,7 @@ class Form(NamedTuple):
     """One way to compute something."""
 
     call: Callable[[], Any]  # returns when its result is ready
-    work: Work = Work(0.0, 0.0)  # of one round; `in_turn` does not need it
+    work: Work = Work(0.0, 0.0)  # work of one round; `in_turn` does not need it
     rounds: int = 1  # per call
 
 
@@ -91,7 +91,7 @@ def reading(config: BertConfig, lengths: Sequence[int], batches: int = 1) -> Wor
     """Returns the work of a forward pass.
 
     Args:
-      config: of the network.
+      config: configuration of the network.
       lengths: tokens of each text, padding included where it is computed.
       batches: how often the weights are read.
     """
@@ -104,7 +104,7 @@ def step(config: BertConfig, lengths: Sequence[int], parameters: int) -> Work:
     """Returns the work of a training step on one batch of texts.
 
     Args:
-      config: of the network.
+      config: configuration of the network.
       lengths: tokens of each text, padding included.
       parameters: how many numbers AdamW updates.
     """
@@ -144,7 +144,7 @@ def timed(
     Args:
       forms: by name.
       repeats: counted calls of each form.
-      unit: of the times, one of `UNITS`.
+      unit: unit of the times, one of `UNITS`.
       bandwidth: bytes per second.
       rate: operations per second.
 
@@ -173,7 +173,7 @@ def show(results: Mapping[str, Mapping[str, Any]], unit: str, title: str) -> Non
 
     Args:
       results: as `jaxret.runtime.tracking.read_results` returns them, with keys of `timed`.
-      unit: of the times, one of `UNITS`.
+      unit: unit of the times, one of `UNITS`.
       title: above the table.
     """
     last = f"/over_{LIMITS[0]}"

@@ -26,7 +26,7 @@ from jaxret.nn.backbone import Backbone
 from jaxret.nn.checkpoints import convert
 from jaxret.types import Params
 
-PROGRAMS = 64  # of one compiled function, at most
+PROGRAMS = 64  # programs of one compiled function, at most
 
 
 class Twin:
@@ -34,8 +34,8 @@ class Twin:
 
     Args:
       bert: the backbone, on the device to compute on; see `read_bert`.
-      params: of the jaxret model, whose heads are copied.
-      batch: of the jaxret recipe; with ``candidates`` it is a ToolRefiner's, else an MLC's.
+      params: parameters of the jaxret model, whose heads are copied.
+      batch: batch of the jaxret recipe: of a ToolRefiner with ``candidates``, else of an MLC.
       rate: learning rate of AdamW.
       decay: weight decay of AdamW.
       compiled: whether to use torch.compile.
@@ -101,8 +101,8 @@ class Twin:
         are compared by how far apart they end, relative to the length of the step.
 
         Args:
-          backbone: of the jaxret model.
-          logits: of the jaxret model before the step.
+          backbone: backbone of the jaxret model.
+          logits: logits of the jaxret model before the step.
           start: weights of the jaxret backbone before the step.
           stepped: its weights after the step.
 
@@ -183,7 +183,7 @@ def embed(model: BertModel, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tens
     """Embeds texts as jaxret's encoders with a mean pool do.
 
     Args:
-      model: of any precision.
+      model: model of any precision.
       ids: tokens [B, L].
       mask: [B, L], 1 where a token is no padding.
 
@@ -201,7 +201,7 @@ def embedding(
     """Returns a function that embeds batches and waits for the last of them.
 
     Args:
-      model: of any precision.
+      model: model of any precision.
       inputs: tokens and mask of each batch.
       compiled: whether to use torch.compile, with one program for each shape. (By default PyTorch
         compiles eight programs of a function, and then goes on without compiling.)

@@ -122,8 +122,8 @@ def _models(
     queries, labels = [dataset.queries[row] for row in rows], dataset.labels[rows]
     documents = [full(document) for document in dataset.documents]
     tools = encode(encoder, documents, kind="document", cache=None, progress=False)
-    asked = encode(encoder, queries, kind="query", cache=None, progress=False)
-    candidates = np.argsort(-asked @ tools.T, axis=1)[:, : cfg.candidates].astype(np.int32)
+    vectors = encode(encoder, queries, kind="query", cache=None, progress=False)
+    candidates = np.argsort(-vectors @ tools.T, axis=1)[:, : cfg.candidates].astype(np.int32)
     tokens = encoder.tokens(queries, kind="query", limit=cfg.tokens)
 
     mlc = classifier(backbone, cfg.classes, pool="mean")
@@ -135,8 +135,8 @@ def _models(
         return mlc.apply(params, batch["ids"], batch["mask"])
 
     def refine(params, batch):
-        there = batch["candidates"] >= 0
-        return network.apply(params, batch["ids"], batch["mask"], batch["tools"], there)
+        present = batch["candidates"] >= 0
+        return network.apply(params, batch["ids"], batch["mask"], batch["tools"], present)
 
     def model(network, logits, recipe):
         batch = jax.tree.map(jnp.asarray, recipe.batches(0))

@@ -1,22 +1,22 @@
-"""How does Vowpal Wabbit do on the same stream?   (an outside oracle for `experiments.rivals`)
+"""How accurate is Vowpal Wabbit on the same stream?   (a reference for `experiments.rivals`)
 
     uv pip install vowpalwabbit                      # or the extra `rivals`
     uv run --no-sync python -m experiments.benchmarks.vowpal_wabbit
     uv run --no-sync python -m experiments.benchmarks.vowpal_wabbit dataset=ultratool \\
         dataset.path=FILE document=orag_ultratool
 
-`--cb_explore_adf` with the parts and the stream of `experiments.rivals`: a pilot of its own chooses
-the learning rate, by success while learning. Features of a tool: its name, which is crossed with
-the query's vector (a linear model a tool), and the cosine of query and document. A success costs
--1, a failure 0. Updates are plain gradient steps: after the default ones (adaptive, normalised)
-all tools get the same prediction. SquareCB's default, gamma_scale 10, explores far too much among
-hundreds of tools: it is 1,000 here. Of each way of exploring, from nothing and from the documents:
+Runs `--cb_explore_adf` on the parts and the stream of `experiments.rivals`, with the learning rate
+chosen on a pilot by success while learning. Features of a tool: its name, crossed with the query's
+vector (a linear model per tool), and the cosine of query and document. A success costs -1, a
+failure 0. Updates are plain gradient steps: with the default updates (adaptive, normalised) all
+tools get the same prediction. SquareCB's default, gamma_scale 10, explores far too much among
+hundreds of tools, so it is 1,000 here. For each kind of exploration, with two initialisations:
 
     squarecb/nothing/online        success of the tool shown
-    squarecb/documents/online      after each document was asked for once: its own tool is right,
-                                   and one drawn at random is wrong
+    squarecb/documents/online      the same after a round for each document as a query, with its own
+                                   tool right and a random one wrong
 
-Results vary with the version of Vowpal Wabbit; nothing else in jaxret needs it.
+Results vary with the version of Vowpal Wabbit, which nothing else in jaxret needs.
 
 2 cores, busy with other work: greedy and SquareCB on DeskBank 21 min, on UltraTool 90.
 """
@@ -43,12 +43,12 @@ WAYS = {
     "cover": "--cover 3",
 }
 STARTS = ("nothing", "documents")
-BITS = 22  # of the table of weights: 4 million
+BITS = 22  # size of the table of weights: 4 million
 
 
 @experiment("benchmark_vowpal_wabbit")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Streams to every way of exploring, with the rate that the pilot chooses."""
+    """Streams with every kind of exploration, at the rate chosen on the pilot."""
     task = task_of(cfg)
     seeds = range(cfg.seed, cfg.seed + cfg.seeds)
     parts = task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=seeds)
@@ -75,7 +75,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses ways that are not known, and says what is to be installed."""
+    """Checks the kinds of exploration, and that Vowpal Wabbit is installed."""
     for way in cfg.ways:
         require("ways", way, f"of {', '.join(WAYS)}", WAYS.__contains__)
     require("rates", list(cfg.rates), "one or more, > 0", lambda x: x and min(x) > 0)
@@ -84,7 +84,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a line a way and a start."""
+    """Prints a line per kind of exploration and start."""
     rows = [f"{way}/{start}" for way in cfg.ways for start in STARTS]
     results_table(results, rows, ("online", "rate"), f"{cfg.dataset.name}: Vowpal Wabbit")
 
@@ -95,7 +95,7 @@ def served(
     """Streams once.
 
     Returns:
-      the share of rounds whose tool was right.
+      The share of rounds whose tool was right.
     """
     learner, rng = workspace(way, rate, seed), np.random.default_rng(seed)
     if start == "documents":
@@ -105,19 +105,19 @@ def served(
                 learner.learn(example(task.theta, task.theta[tool], int(shown), cost, 1.0))
     success = []
     for query in order[order >= 0]:
-        asked = example(task.theta, task.queries[query])
-        chances = np.asarray(learner.predict(asked), np.float64)
-        shown = int(rng.choice(len(chances), p=chances / chances.sum()))
+        line = example(task.theta, task.queries[query])
+        probabilities = np.asarray(learner.predict(line), np.float64)
+        shown = int(rng.choice(len(probabilities), p=probabilities / probabilities.sum()))
         right = bool((task.labels[query] == shown).any())
         success.append(right)
-        bit = example(task.theta, task.queries[query], shown, -float(right), chances[shown])
+        bit = example(task.theta, task.queries[query], shown, -float(right), probabilities[shown])
         learner.learn(bit)
     learner.finish()
     return float(np.mean(success))
 
 
 def workspace(way: str, rate: float, seed: int) -> Any:
-    """Vowpal Wabbit with a linear model of the query for each tool."""
+    """Creates Vowpal Wabbit with a linear model of the query for each tool."""
     try:
         from vowpalwabbit import Workspace
     except ImportError as error:
@@ -133,7 +133,7 @@ def example(
     cost: float = 0.0,
     chance: float = 1.0,
 ) -> str:
-    """A round in Vowpal Wabbit's format; with the tool shown, its cost and its chance a lesson."""
+    """Formats a round for Vowpal Wabbit; with the tool shown, cost and probability, to learn."""
     return "\n".join(_lines(theta, query, shown, cost, chance))
 
 

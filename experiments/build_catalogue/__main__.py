@@ -4,16 +4,16 @@
     uv run python -m experiments.build_catalogue libraries=[numpy,pandas,aws] authors=FOLDER
 
 Writes ``LIBRARY/tools.jsonl`` into the run directory, for `experiments.generate_queries` or as the
-tools of a data set of your own. Of every package it prints what was found, the aliases that were
-merged, the members left to a base class, what has no description, and the tools that remain; with
-the authors' tools at hand also how many they have there, and how many are in both.
+tools of your own data set. For every package it prints the numbers of objects found, merged
+aliases, members left to a base class, objects without description, and remaining tools; given the
+authors' tools, also the numbers of theirs and of those in both.
 
 The paper has 511, 1,655 and 1,002. Expect 570, 1,788 and 1,084 from NumPy 2.0.1, pandas 2.2.2 and
-botocore 1.34.140, which were current when it was written:
+botocore 1.34.140, which were current at the time of the paper:
 
-    numpy     501 without random (62) and polynomial (7), of which the authors' file has nothing;
-              it has 527 paths under 513 invented names, 491 of them here too; the rest are aliases,
-              modules and objects to index
+    numpy     501 without random (62) and polynomial (7), which the authors' file lacks; it has 527
+              paths under 513 invented names, of which 491 are also found here; the others are
+              aliases, modules and objects to index
     pandas    1,322 are in both. Of the paper's other 333, 227 are members of offsets, which have no
               docstring in that version; of the other 466 here, 202 are too, 56 are Index.str
     aws       985 without S3 (99), which their file lacks although the paper names it; with the 17
@@ -64,14 +64,14 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses libraries that are not known."""
+    """Checks the names of libraries."""
     if unknown := [name for name in cfg.libraries if name not in LIBRARIES]:
         raise ValueError(f"libraries: unknown {unknown}; known: {', '.join(LIBRARIES)}")
 
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a line a package."""
+    """Prints a line per package."""
     rows = list(dict.fromkeys(name.rsplit("/", 1)[0] for name in results))
     results_table(results, rows, (*COUNTS, *(AUTHORS if cfg.authors else ())), "tools")
 
@@ -81,7 +81,7 @@ def _authors(path: Path) -> set[str]:
 
 
 def _package(tool: str, packages: dict[str, Counter[str]], library: str) -> str:
-    """The package of ours that a path belongs to; the library itself if it is none's."""
+    """Returns the listed package of a path, or the library itself."""
     inside = tool.removeprefix(f"{library}.")
     of = [package for package in packages if inside.startswith(f"{package}.")]
     return max(of, key=len, default=library)

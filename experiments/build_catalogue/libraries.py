@@ -32,8 +32,8 @@ from jaxret.generation.queries import shorten
 from jaxret.runtime.validate import require
 
 LIBRARIES = ("numpy", "pandas", "aws")
-COUNTS = ("found", "aliases", "inherited", "undocumented", "tools")  # of a package
-SERVICES = ("ec2", "rds", "iam", "s3", "sns")  # of AWS in the paper
+COUNTS = ("found", "aliases", "inherited", "undocumented", "tools")  # counts of a package
+SERVICES = ("ec2", "rds", "iam", "s3", "sns")  # services of AWS in the paper
 
 
 class Tool(NamedTuple):
@@ -107,7 +107,7 @@ def library_catalogue(name: str, library: Library, *, words: int) -> Catalogue:
     """Builds the catalogue of an importable library.
 
     Args:
-      name: of the library.
+      name: name of the library.
       library: the packages to read.
       words: largest number of words of a description.
 

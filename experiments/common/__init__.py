@@ -1,7 +1,7 @@
-"""What all experiments share: settings, the run's directory, the command, tables and figures."""
+"""Code shared by experiments: settings, run directories, commands, tables and figures."""
 
 import os
 
-os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that PyTorch was not found
-os.environ.setdefault("WANDB_SILENT", "true")  # how to look at a run
-os.environ.setdefault("SUBMITIT_PREEMPT_SIGNAL", "TERM")  # near a job's end: the run saves
+os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # about missing PyTorch
+os.environ.setdefault("WANDB_SILENT", "true")  # no hints about runs
+os.environ.setdefault("SUBMITIT_PREEMPT_SIGNAL", "TERM")  # near a job's end, so that the run saves

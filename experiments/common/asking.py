@@ -1,7 +1,7 @@
-"""Who is asked, at the stages of experiments that ask language models.
+"""The language model of each stage of an experiment, from its config.
 
-``llm`` in the config says where all stages ask, ``stages.NAME`` what is otherwise for one of them.
-``llm.model``, where it is said, is the model of all stages: one server on this machine, say.
+``llm`` in the config has the endpoint of all stages, ``stages.NAME`` the differences of one stage.
+``llm.model``, if given, is the model of all stages, such as one server on this machine.
 """
 
 from omegaconf import DictConfig
@@ -11,17 +11,17 @@ from jaxret.llm import Chat, Endpoint, Price
 
 
 def endpoint(cfg: DictConfig, stage: str) -> Endpoint:
-    """Who is asked at a stage."""
-    everywhere, here = plain(cfg.llm), plain(cfg.stages[stage])
-    model = everywhere["model"] or here["model"]
-    return Endpoint(**(everywhere | here | {"model": model}))
+    """Returns the endpoint of a stage."""
+    everywhere, own = plain(cfg.llm), plain(cfg.stages[stage])
+    model = everywhere["model"] or own["model"]
+    return Endpoint(**(everywhere | own | {"model": model}))
 
 
 def chat(cfg: DictConfig, stage: str) -> Chat:
-    """A stage's model, with its memory under the cache."""
+    """Connects to the model of a stage, with its answers stored under the cache."""
     return Chat(endpoint(cfg, stage), cache_folder(cfg) / "llm")
 
 
 def prices(cfg: DictConfig, stages: tuple[str, ...]) -> dict[str, Price]:
-    """What a million tokens cost, by stage."""
+    """Returns the prices of a million tokens, by stage."""
     return {name: Price(**plain(cfg.price[name])) for name in stages}

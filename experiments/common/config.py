@@ -1,4 +1,4 @@
-"""Settings: names that stand for blocks of them, configs as plain data, and the name of a run.
+"""Settings: named blocks of settings, configs as plain data, and the name of a run.
 
 ``dataset=NAME``, ``encoder=NAME``, ``environment=NAME``, ``learner=[NAME, ...]`` and
 ``+sweep=NAME`` select blocks of settings on the command line. A block is an entry of a table:
@@ -29,17 +29,17 @@ from jaxret.runtime.validate import require
 CONFIGS = str(Path(__file__).resolve().parents[2] / "configs")
 #: The mode of W&B.
 TRACKING: dict[str, Any] = {"files": "disabled", "offline": None, "online": "online"}
-#: What changes no result.
+#: Settings that do not change results.
 _WHERE_NOT_WHAT = ("directory", "again", "cache", "tracking", "project", "hydra", "distributed")
 
-#: Setting of an encoder -> its value, and what it means.
+#: Setting of an encoder -> default, and meaning.
 ENCODER: dict[str, tuple[Any, str]] = {
     "path": (None, "a folder in HuggingFace layout; null: the installed package, or the hub"),
-    "instruction": (None, "the task that queries name; null: the encoder's own, '': none"),
-    "width": (None, "the first so many numbers of a vector; null: all"),
-    "layers": (None, "the first so many of the network; null: all"),
+    "instruction": (None, "instruction in queries; null: the encoder's default, '': none"),
+    "width": (None, "number of first coordinates of a vector; null: all"),
+    "layers": (None, "number of first layers; null: all"),
     "dtype": ("float32", "of parameters and products: float32 or bfloat16"),
-    "devices": (1, "that share the weights"),
+    "devices": (1, "number of devices over which the weights are split"),
 }
 ENCODERS = {
     name: {"name": name, **{key: value for key, (value, _) in ENCODER.items()}}
@@ -47,26 +47,26 @@ ENCODERS = {
 }
 for _large in ("qwen3_4b", "qwen3_8b", "tool_embed_4b"):
     ENCODERS[_large]["dtype"] = "bfloat16"
-#: Random weights, to be trained: ``python -m experiments.tiny_qwen3`` writes the folder.
+#: Random weights for training, written by ``python -m experiments.tiny_qwen3``.
 ENCODERS["qwen3_tiny"] = ENCODERS["qwen3_0_6b"] | {"path": "runs/models/tiny_qwen3"}
 
 
 def table(name: str) -> dict[str, Any]:
-    """A file of ``configs`` with a block for each name; interpolations stay as they are."""
+    """Reads a file of ``configs`` with a block for each name, without resolving interpolations."""
     content = OmegaConf.to_container(OmegaConf.load(f"{CONFIGS}/{name}.yaml"))
     assert isinstance(content, dict)
     return {str(key): value for key, value in content.items()}
 
 
 def plain(config: DictConfig, *, resolve: bool = True) -> dict[str, Any]:
-    """The config as a dict of dicts, lists and numbers."""
+    """Converts a config to a dict of dicts, lists and numbers."""
     content = OmegaConf.to_container(config, resolve=resolve)
     assert isinstance(content, dict)
     return {str(key): value for key, value in content.items()}
 
 
 def check_names(cfg: DictConfig) -> None:
-    """Refuses names of documents and trackers that are not known."""
+    """Checks the names of document templates and trackers."""
     for setting, known in (("document", TEMPLATES), ("tracking", TRACKING)):
         if setting in cfg:
             allowed = f"one of {', '.join(known)}"
@@ -74,17 +74,17 @@ def check_names(cfg: DictConfig) -> None:
 
 
 def learner_grids(cfg: DictConfig) -> list[LearnerGrid]:
-    """The learners that ``learner=[...]`` names, with their grids."""
+    """Returns the learners of ``learner=[...]``, with their grids."""
     return [learner_grid(name, spec) for name, spec in plain(cfg.learners).items()]
 
 
 def cache_folder(cfg: DictConfig) -> Path:
-    """Where encoded texts and answers of language models are kept."""
+    """Returns the folder of encoded texts and answers of language models."""
     return encoders.cache_directory() if cfg.cache is None else Path(cfg.cache)
 
 
 def settings(cfg: DictConfig) -> dict[str, Any]:
-    """All that can change a result: settings, what the data hold, and the version of the code."""
+    """Returns everything that can change a result: settings, data and the version of the code."""
     content = plain(cfg, resolve=False)
     kept = {key: value for key, value in content.items() if key not in _WHERE_NOT_WHAT}
     name, path = (OmegaConf.select(cfg, f"dataset.{key}") for key in ("name", "path"))
@@ -93,20 +93,20 @@ def settings(cfg: DictConfig) -> dict[str, Any]:
 
 
 def fingerprint(*, _root_: DictConfig) -> str:
-    """Eight letters that stand for the settings; ``${fingerprint:}`` in a config."""
+    """Hashes the settings to eight characters, for ``${fingerprint:}`` in a config."""
     return hashlib.sha256(json.dumps(settings(_root_), sort_keys=True).encode()).hexdigest()[:8]
 
 
-NAMES: dict[str, dict[str, Any]] = {}  # group -> name -> what it stands for
+NAMES: dict[str, dict[str, Any]] = {}  # group -> name -> block of settings
 
 
 def register(group: str, blocks: dict[str, Any], place: Callable[[str], str] | None = None) -> None:
-    """Makes names known to Hydra, as if each were a file of a config group.
+    """Registers names with Hydra, as if each were a file of a config group.
 
     Args:
-      group: as on the command line, ``GROUP=NAME``.
-      blocks: name -> what it stands for.
-      place: name -> where its block goes in the config; None: to the key ``group``.
+      group: name of the group on the command line, ``GROUP=NAME``.
+      blocks: name -> block of settings.
+      place: name -> path of its block in the config; None: the key ``group``.
     """
     NAMES[group] = blocks
     for name, block in blocks.items():

@@ -1,7 +1,7 @@
-"""What turns a function into a command: settings from Hydra, one line for wrong input, a table.
+"""Turns a function into a command, with settings from Hydra, one-line errors and a table.
 
     @experiment("orag")                       # configs/orag.yaml
-    def main(cfg, run):                       # computes; returns name -> one value a seed
+    def main(cfg, run):                       # computes; returns name -> one value per seed
         ...
 
     @main.check
@@ -9,14 +9,14 @@
         ...
 
     @main.show
-    def show(cfg, results):                   # prints what was found, now or before
+    def show(cfg, results):                   # prints the results, new or stored
         ...
 
     if __name__ == "__main__":
         main.cli()
 
-``main(cfg)`` opens the run's directory, computes what is not there yet, shows it, and returns the
-mean of every result. `command` is for functions that have no run: they take ``cfg`` alone.
+``main(cfg)`` opens the run's directory, computes what is missing, shows the results, and returns
+the mean of each. `command` is for functions without a run, which only take ``cfg``.
 """
 
 import functools
@@ -39,12 +39,12 @@ from experiments.common.run_directory import RunDirectory, open_run
 from jaxret.llm import OutOfReach, Unanswered
 from jaxret.runtime import distributed, tracking
 
-Results: TypeAlias = Mapping[str, Any]  # name -> one value a seed
+Results: TypeAlias = Mapping[str, Any]  # name -> one value per seed
 Means: TypeAlias = dict[str, float]
-Found: TypeAlias = dict[str, dict[str, Any]]  # of `tracking.read_results`
+Found: TypeAlias = dict[str, dict[str, Any]]  # value of `tracking.read_results`
 Hook = TypeVar("Hook", bound=Callable)
 
-#: What wrong input raises.
+#: Errors of wrong input.
 WRONG_INPUT = (ValueError, KeyError, TypeError, ImportError, OSError, OutOfReach, Unanswered)
 WRONG_CONFIG = (HydraException, OmegaConfBaseException)
 
@@ -62,26 +62,26 @@ class Command:
         return self.function(cfg)
 
     def __reduce__(self) -> tuple[Callable, tuple[str, str]]:
-        """Goes to another process by name, as functions do; what runs as ``-m NAME`` by NAME."""
+        """Pickles the command by name, like a function; ``__main__`` by the module's name."""
         module, spec = vars(self)["__module__"], getattr(sys.modules["__main__"], "__spec__", None)
         if module == "__main__" and spec is not None:
             module = spec.name
         return _named, (module, vars(self)["__name__"])
 
     def cli(self, config: str | None = None) -> None:
-        """Runs as a command; wrong input ends in one line on standard error and status 2.
+        """Runs as a command; wrong input gives one line on standard error and status 2.
 
-        ``--help`` prints what the experiment does, and what each setting means. ``-v`` or
-        HYDRA_FULL_ERROR=1 gives the traceback in place of the line.
+        ``--help`` prints what the experiment does and what each setting means. ``-v`` or
+        HYDRA_FULL_ERROR=1 gives the traceback instead of the line.
 
         Args:
-          config: the file of ``configs``; None: the function's own.
+          config: file of ``configs``; None: the function's own.
         """
         if {"--help", "-h"} & {*sys.argv}:
             return self._help(config)
         verbose = "-v" in sys.argv or os.environ.get("HYDRA_FULL_ERROR") == "1"
         sys.argv = [word for word in sys.argv if word != "-v"]
-        os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises what is wrong: it is said here
+        os.environ["HYDRA_FULL_ERROR"] = "1"  # lets Hydra raise, so that errors are printed here
 
         def job(cfg: DictConfig) -> None:
             begun_by = os.getppid()
@@ -90,7 +90,7 @@ class Command:
             except (*WRONG_INPUT, *WRONG_CONFIG) as error:
                 _refuse(error, verbose)
             except SystemExit as stopped:
-                if os.getppid() != begun_by:  # a sweep that was stopped as a whole
+                if os.getppid() != begun_by:  # the whole sweep was stopped
                     _leave(stopped)
                 raise
 
@@ -120,12 +120,12 @@ class Experiment(Command):
         self._show: Callable[[DictConfig, Found], None] = lambda cfg, results: None
 
     def check(self, hook: Hook) -> Hook:
-        """``check(cfg)`` refuses what cannot be; what it returns is in the place of a run."""
+        """Registers ``check(cfg)``, which checks settings; a returned value replaces the run."""
         self._check = hook
         return hook
 
     def show(self, hook: Hook) -> Hook:
-        """``show(cfg, results)`` prints the results, as `tracking.read_results` has them."""
+        """Registers ``show(cfg, results)``, which prints results of `tracking.read_results`."""
         self._show = hook
         return hook
 
@@ -146,12 +146,12 @@ class Experiment(Command):
 
 
 def command(config: str) -> Callable[[Callable], Command]:
-    """Makes a command of ``main(cfg)``, with the settings of ``configs/CONFIG.yaml``."""
+    """Makes ``main(cfg)`` a command, with the settings of ``configs/CONFIG.yaml``."""
     return lambda function: Command(function, config)
 
 
 def experiment(config: str) -> Callable[[Callable], Experiment]:
-    """Makes an experiment of ``main(cfg, run)``, with the settings of ``configs/CONFIG.yaml``."""
+    """Makes ``main(cfg, run)`` an experiment, with the settings of ``configs/CONFIG.yaml``."""
     return lambda function: Experiment(function, config)
 
 
@@ -160,7 +160,7 @@ def _named(module: str, name: str) -> Command:
 
 
 def one_line(error: Exception) -> str:
-    """An error as one line; Hydra's without the paths where it has looked."""
+    """Formats an error as one line; Hydra's errors without the searched paths."""
     text = str(error)
     found = re.search(r"Could not (?:find|load) '(\w+)/(\w+)'", text)
     if found and found[1] in NAMES:
@@ -173,7 +173,7 @@ def one_line(error: Exception) -> str:
 
 
 def _join(cfg: DictConfig) -> None:
-    """The other processes, where there are any: first of all."""
+    """Joins the other processes, if there are any, before anything else."""
     setting = cfg.get("distributed")
     distributed.start_as(plain(setting) if isinstance(setting, DictConfig) else setting)
 
@@ -193,13 +193,13 @@ def _refuse(error: Exception, verbose: bool) -> NoReturn:
 
 
 def _leave(stopped: SystemExit) -> NoReturn:
-    """Ends a sweep's process that nobody waits for: else it would begin the next point."""
+    """Ends the process of a stopped sweep, which would otherwise begin the next point."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(stopped.code if isinstance(stopped.code, int) else 1)
 
 
 def _module() -> str:
-    """The experiment's module, whose last word is the name of the job."""
+    """Returns the experiment's module, whose last part names the job."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     return Path(sys.argv[0]).stem if spec is None else spec.name.removesuffix(".__main__")

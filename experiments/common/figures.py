@@ -1,4 +1,4 @@
-"""Figures that several experiments draw of their learners."""
+"""Figures of learners that several experiments draw."""
 
 from collections.abc import Mapping
 
@@ -10,10 +10,10 @@ from jaxret.evaluation import plots
 
 
 def learning_figures(run: RunDirectory, curves: Mapping[str, Mapping[str, np.ndarray]]) -> None:
-    """Accuracy and regret of every learner over the rounds, drawn and tracked.
+    """Draws and tracks accuracy and regret of every learner over the rounds.
 
     Args:
-      run: where the figures go, and whose tracker gets the mean curves.
+      run: run that gets the figures and, in its tracker, the mean curves.
       curves: learner -> ``success [S, T]`` and ``regret [S, T]``.
     """
     accuracy_figure(run, curves)
@@ -31,7 +31,7 @@ def accuracy_figure(
     curves: Mapping[str, Mapping[str, np.ndarray]],
     file: str = "accuracy",
 ) -> None:
-    """Success over the rounds, averaged over a twentieth of the stream."""
+    """Draws success over the rounds, averaged over a twentieth of the stream."""
     rounds = _common_rounds(curves)
     window = max(1, len(rounds) // 20)
     figure, ax = plots.new_figure("round", f"success, mean of {window} rounds")
@@ -46,6 +46,6 @@ def accuracy_figure(
 
 
 def _common_rounds(curves: Mapping[str, Mapping[str, np.ndarray]]) -> Int[np.ndarray, " T"]:
-    """The rounds that all seeds of all learners have: success is NaN where a stream has ended."""
+    """Returns the rounds of all seeds of all learners; success is NaN after a stream's end."""
     each = (np.isfinite(curve["success"]).all(axis=0).sum() for curve in curves.values())
     return 1 + np.arange(min(each))

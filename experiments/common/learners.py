@@ -5,9 +5,9 @@
                                  "schedule": "constant", "tau": 0.02, "eta_over_tau": [0.1, 0.3]})
 
 A line names a preset and its settings, or the four parts of a rank-one learner; ``file`` names a
-learner of a file (`experiments.common.rule_files`). A list is an axis of the grid.
-``eta_over_tau``, how far one unit of coefficient moves a row, takes the place of
-``eta``. Parts are names of the registries of `jaxret.rules`, or mappings of ``name`` and settings.
+learner in a file (`experiments.common.rule_files`). A list is an axis of the grid.
+``eta_over_tau``, the step of a row per unit of coefficient, replaces ``eta``. Parts are names of
+the registries of `jaxret.rules`, or mappings of ``name`` and settings.
 
 Letters: G settings, n numbers of a setting.
 """
@@ -49,15 +49,15 @@ def chosen(
     """Chooses a setting of a grid for each seed; a single setting needs no stream.
 
     Args:
-      grid: the settings.
-      task: whose queries are streamed.
-      on: the queries that choose [S, N].
-      metric: of the ranking, which `jaxret.simulation.sweep.Sweep.best` adds to the success.
-      seeds: S numbers.
+      grid: grid of settings.
+      task: task whose queries are streamed.
+      on: validation queries [S, N].
+      metric: metric of the ranking, which `jaxret.simulation.sweep.Sweep.best` adds to the success.
+      seeds: S seeds.
       **stream: further arguments of `jr.sweep`.
 
     Returns:
-      the grid with the setting of each seed [S, n], as `jr.simulate` takes it.
+      The grid with the setting of each seed [S, n], for `jr.simulate`.
     """
     if len(grid.settings) == 1:
         return grid._replace(settings=np.repeat(grid.settings, len(seeds), axis=0))
@@ -69,12 +69,12 @@ def learner_grid(name: str, spec: Mapping[str, Any]) -> LearnerGrid:
     """Reads a learner and its grid.
 
     Args:
-      name: of the learner.
+      name: name of the learner.
       spec: ``preset`` or ``file``, and settings; or ``policy``, ``estimator``, ``projection``,
         ``schedule``, ``tau`` and ``eta_over_tau``.
 
     Raises:
-      ValueError: for anything that is unknown, missing, out of range, or does not go together.
+      ValueError: if a setting is unknown, missing, out of range, or inconsistent with others.
     """
     own = "file" in spec
     settings = {
@@ -111,14 +111,14 @@ def learner_grid(name: str, spec: Mapping[str, Any]) -> LearnerGrid:
 def shared_grid(
     specs: Mapping[str, Mapping[str, Any]], shared: Mapping[str, Any]
 ) -> list[LearnerGrid]:
-    """Reads learners that differ in policy and estimator alone.
+    """Reads learners that differ only in policy and estimator.
 
     Args:
       specs: name -> ``policy`` and ``estimator``.
-      shared: ``projection``, ``schedule``, ``tau`` and ``eta_over_tau`` of all.
+      shared: ``projection``, ``schedule``, ``tau`` and ``eta_over_tau`` of all learners.
 
     Raises:
-      ValueError: for a spec with more or less, and whatever `learner_grid` refuses.
+      ValueError: if a spec has missing or further settings, or `learner_grid` refuses a setting.
     """
     for name, spec in specs.items():
         if set(spec) != {"policy", "estimator"}:
@@ -151,7 +151,7 @@ def rank_one_named(name: str) -> Callable[..., Learner]:
     """Returns `rank_one` with its name given.
 
     Args:
-      name: of the learners that it makes.
+      name: name of the learners that it makes.
     """
 
     def make(*, policy, estimator, projection, schedule, tau, eta):

@@ -1,4 +1,4 @@
-"""From a config to the arguments of `jr.load_task`."""
+"""Loads tasks, data sets and encoders from a config."""
 
 from pathlib import Path
 
@@ -44,13 +44,13 @@ def read_dataset(cfg: DictConfig) -> Dataset:
     return data.load(cfg.dataset.name, cfg.dataset.path, **plain(cfg.dataset.options))
 
 
-def drawn(dataset: Dataset, number: int | None, seed: int) -> Dataset:
+def sample_queries(dataset: Dataset, number: int | None, seed: int) -> Dataset:
     """Draws some of the queries, in their order.
 
     Args:
       dataset: any.
-      number: of the queries; None: all.
-      seed: of the draw.
+      number: number of queries; None: all.
+      seed: seed of the draw.
     """
     rows = np.random.default_rng(seed).permutation(len(dataset.queries))
     return dataset if number is None else select(dataset, np.sort(rows[:number]))

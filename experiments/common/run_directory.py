@@ -1,10 +1,10 @@
-"""A run's directory: finished steps are kept, the step at work is checkpointed, all can resume.
+"""Run directories, which store finished steps and checkpoints of the current step.
 
-A run is a row of steps (a learner on a stream, say), each with a name. The result of a finished
-step is a file in ``steps/``; an interrupted simulation leaves an orbax checkpoint of its whole
-state. So the same command goes on where the last one stopped, and ends with the same bits. The
-directory is named by the settings, the content of the data and the version of the code, not by the
-clock; a finished run is only read.
+A run is a sequence of named steps (such as a learner on a stream). The result of a finished step is
+a file in ``steps/``; an interrupted simulation leaves an orbax checkpoint of its whole state. The
+same command therefore continues an interrupted run, with the same result bit for bit. The directory
+is named by the settings, the content of the data and the version of the code, not by the time; a
+finished run is only read.
 """
 
 import json
@@ -30,7 +30,7 @@ from jaxret.runtime.files import write_whole
 
 
 class RunDirectory:
-    """A directory, a tracker and results of steps. Made by `open_run`."""
+    """A directory with a tracker and results of steps, from `open_run`."""
 
     def __init__(self, cfg: DictConfig, interrupted: Callable[[], bool]):
         self.directory = Path(cfg.directory)
@@ -39,13 +39,13 @@ class RunDirectory:
         self._began = time.perf_counter()
 
     def finish(self, results: Mapping[str, Any]) -> None:
-        """Writes ``results.json``, one value a seed of each result, and tracks the means."""
+        """Writes ``results.json``, one value per seed of each result, and tracks the means."""
         self.tracker.summary({name: float(np.mean(values)) for name, values in results.items()})
         if distributed.leads():
             tracking.write_results(self.directory, results)
 
     def save_curves(self, curves: Mapping[str, Mapping[str, np.ndarray]]) -> None:
-        """Writes ``curves.npz``: ``name/kind`` -> one line a seed."""
+        """Writes ``curves.npz``: ``name/kind`` -> one line per seed."""
         flat = {f"{name}/{key}": x for name, each in curves.items() for key, x in each.items()}
         if distributed.leads():
             np.savez(self.directory / "curves.npz", allow_pickle=False, **flat)
@@ -70,12 +70,12 @@ class RunDirectory:
         """Returns `run_chunks` for a folder, stopped by the signals that stop this run.
 
         Args:
-          folder: of the checkpoints.
+          folder: folder of the checkpoints.
         """
         return partial(run_chunks, folder, self.interrupted)
 
     def pause(self, done: int) -> None:
-        """Raises `Interrupted` if the run was asked to stop: for loops that save by themselves.
+        """Raises `Interrupted` if the run was asked to stop, for loops that save by themselves.
 
         Args:
           done: steps so far, for the message.
@@ -87,7 +87,7 @@ class RunDirectory:
         """Computes the arrays of a step, or reads them if they were computed before.
 
         Args:
-          name: of the step.
+          name: name of the step.
           compute: returns arrays by name; its simulations resume in `resume` folders of this step,
             which are deleted when it is finished.
         """
@@ -111,10 +111,10 @@ class RunDirectory:
 
 @contextmanager
 def open_run(cfg: DictConfig) -> Generator[RunDirectory | None]:
-    """Opens the directory of a run, to be computed or resumed; None where it is finished.
+    """Opens the directory of a run, to compute or resume it; yields None if it is finished.
 
-    ``again=true`` empties it first. A directory that was given by hand and holds a run with
-    other settings is refused: its steps would be mixed with ours.
+    ``again=true`` empties it first. An explicit directory that holds a run with other settings is
+    refused, since steps of both would mix.
     """
     directory = Path(cfg.directory)
     if cfg.again and distributed.leads():
@@ -179,7 +179,7 @@ def _read(path: Path) -> dict[str, np.ndarray]:
 
 
 def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Whole or not at all."""
+    """Writes arrays atomically."""
     if not distributed.leads():
         return
     path.parent.mkdir(parents=True, exist_ok=True)

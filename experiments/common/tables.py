@@ -1,4 +1,4 @@
-"""Tables of results in the terminal: columns that do not fit are folded below, digits never cut."""
+"""Tables of results in the terminal; columns that do not fit continue below."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-EDGES = 3  # of a column: two blanks and a line
+EDGES = 3  # width of a column's edges: two blanks and a line
 
 
 def results_table(
@@ -19,11 +19,11 @@ def results_table(
     """Prints mean ± standard error of the results ``row/column``.
 
     Args:
-      results: of `jaxret.runtime.tracking.read_results`.
-      rows: first half of the names.
-      columns: second half of the names.
-      title: above the table.
-      words: columns before these: column -> row -> what is written there.
+      results: results of `jaxret.runtime.tracking.read_results`.
+      rows: first parts of the names.
+      columns: second parts of the names.
+      title: title above the table.
+      words: text columns to the left: column -> row -> text.
     """
     heads = [column.replace("/", "\n") for column in columns]
     cells = {row: [cell(results.get(f"{row}/{column}")) for column in columns] for row in rows}
@@ -36,13 +36,13 @@ def print_table(
     rows: Mapping[str, Sequence[str]],
     words: Mapping[str, Mapping[str, str]] | None = None,
 ) -> None:
-    """Prints cells; a terminal too narrow for all columns gets one block of them after the other.
+    """Prints cells; in a narrow terminal in several blocks of columns.
 
     Args:
-      title: above the first block.
+      title: title above the first block.
       columns: heads, which may have several lines.
-      rows: name -> a cell a column.
-      words: columns that are in every block: head -> row -> what is written there.
+      rows: name -> one cell per column.
+      words: text columns, repeated in every block: head -> row -> text.
     """
     words, console = words or {}, Console()
     left = [_width(["", *rows])] + [_width([head, *of.values()]) for head, of in words.items()]
@@ -61,7 +61,7 @@ def print_table(
 
 
 def cell(value: Mapping[str, Any] | None) -> str:
-    """Mean ± standard error, as short as it is useful."""
+    """Formats mean ± standard error with few digits."""
     if value is None:
         return ""
     if abs(value["mean"]) >= 1e6 or 0 < abs(value["mean"]) < 5e-4:
@@ -76,7 +76,7 @@ def _width(texts: Sequence[str]) -> int:
 
 
 def _blocks(widths: Sequence[int], room: int) -> Iterator[list[int]]:
-    """Positions of the columns of each block: as many as there is room for, and at least one."""
+    """Yields the positions of the columns of each block, as many as fit, and at least one."""
     block: list[int] = []
     for i, width in enumerate(widths):
         taken = sum(widths[j] + EDGES for j in block)

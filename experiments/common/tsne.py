@@ -7,7 +7,7 @@ from jaxtyping import Float
 
 
 def require_sklearn(left_out_by: str) -> None:
-    """Raises ImportError where scikit-learn is missing, naming the setting that does without."""
+    """Raises ImportError without scikit-learn, naming the setting that avoids it."""
     if find_spec("sklearn") is None:
         raise ImportError(
             f"t-SNE needs scikit-learn: install jaxret[tsne], or leave it out by {left_out_by}"
@@ -15,7 +15,7 @@ def require_sklearn(left_out_by: str) -> None:
 
 
 def project(vectors: Float[np.ndarray, "n d"], seed: int) -> Float[np.ndarray, "n 2"]:
-    """Places in a plane; the same ones for the same seed.
+    """Projects vectors to a plane by t-SNE; deterministic for a seed.
 
     Returns:
       [n, 2].
@@ -25,5 +25,5 @@ def project(vectors: Float[np.ndarray, "n d"], seed: int) -> Float[np.ndarray, "
 
     perplexity = min(30, (len(vectors) - 1) / 3)
     tsne = TSNE(init="pca", perplexity=perplexity, random_state=seed)
-    with threadpool_limits(1):  # its threads spin while they wait: a busy machine crawls
+    with threadpool_limits(1):  # its threads spin while waiting, which slows a busy machine
         return tsne.fit_transform(vectors)

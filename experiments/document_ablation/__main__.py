@@ -3,16 +3,16 @@
     uv run python -m experiments.document_ablation
     uv run python -m experiments.document_ablation document=terse       # added to bad documents
 
-Add-One and One-Out (Section 2.4) for BM25 and a dense encoder. Both gains of a field have the same
-sign: ``add/x`` less ``original`` is what the field brings to a bare document, ``full`` less
-``out/x`` what it brings to a document that has the other fields.
+Runs Add-One and One-Out (Section 2.4) for BM25 and a dense encoder. The two gains of a field are
+``add/x`` minus ``original``, its effect on a bare document, and ``full`` minus ``out/x``, its
+effect on a document that has the other fields.
 
     METHOD/VARIANT/metric       recall, nDCG and completeness of the original document, of the full
                                 expansion, with one field alone (add/..) and with one left out
     METHOD/gain/FIELD/metric    what the field adds to the original (add/..), what it adds to the
                                 others (out/..), and all of them together (full)
-    .../p, .../holm             two-sided, by flipping signs tool by tool; and corrected for all
-                                gains of a metric at once
+    .../p, .../holm             two-sided p by flipping signs per tool; corrected for all gains of a
+                                metric
     dilution/KIND/STEP/...      change of the cosine of queries with a tool that they need
                                 (positive) and one that they do not (negative), and of the margin
                                 between both, as fields are added one after the other
@@ -21,10 +21,11 @@ Standard errors are over tools, whose queries share a document: see `per_tool`.
 
 2 cores: 2 minutes 40, nearly all of it encoding; 20 s once that is cached. Expect on DeskBank
 (single and multi) nDCG@10 of 0.186, expanded 0.443, for BM25, and 0.384, 0.489 for MiniLM. Tags
-bring most, 0.18 and 0.05 alone, 0.09 and 0.03 beside the others; then function and when_to_use,
-both the same; limitation next to nothing, and beside the others it costs BM25 0.008 (p = 0.001).
+gain most, 0.18 and 0.05 alone, 0.09 and 0.03 beside the others; then function and when_to_use, with
+equal gains; limitation gains almost nothing, and beside the others it costs BM25 0.008 (p = 0.001).
 With these profiles, written by the author of the queries, the cosine with the right tool rises by
-0.034 and that with a random wrong one stays; with profiles that an LLM wrote both are said to fall.
+0.034 and that with a random wrong tool does not change; with LLM-written profiles both are reported
+to fall.
 """
 
 from collections.abc import Sequence
@@ -120,10 +121,10 @@ def present(documents: Sequence[Document], fields: Sequence[str] = FIELDS) -> tu
     if unknown := [field for field in fields if field not in FIELDS]:
         raise ValueError(f"fields: unknown {unknown}; known: {', '.join(FIELDS)}")
     profiles = [profile(document) for document in documents]
-    there = tuple(f for f in fields if any(not is_empty(p.get(f)) for p in profiles))
-    if not there:
+    present = tuple(f for f in fields if any(not is_empty(p.get(f)) for p in profiles))
+    if not present:
         raise ValueError(f"no document has a tool_profile with one of {', '.join(fields)}")
-    return there
+    return present
 
 
 def variants(fields: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -258,9 +259,9 @@ def dilution_figure(
 
 
 def table(results, rows: Sequence[str], columns: Sequence[str], title: str) -> None:
-    """Prints the rows that have results: not every data set has every field."""
-    there = [row for row in rows if f"{row}/{columns[0]}" in results]
-    results_table(results, there, columns, title)
+    """Prints the rows with results, since not every data set has every field."""
+    present = [row for row in rows if f"{row}/{columns[0]}" in results]
+    results_table(results, present, columns, title)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """Do longer documents dilute similarity? (Tool-REX, Section 4.2, Figure 4)
 
-Of each query, the similarity with one tool that it needs (positive) and one that it does not
-(negative), with one text of the documents and with another. The paper (GritLM, 100 queries a
-domain) sees both fall when documents are expanded, by 0.001 to 0.003 for positives and 0.004 to
-0.015 for negatives: what is right and what is wrong move apart. It does not say how a negative is
-chosen, which decides much: here it is ``random``, or ``hard``, the best of the wrong tools under
-the original documents. These were picked for a high cosine, so part of what they lose afterwards is
-chance that does not return; random ones are free of that.
+For each query it compares the similarity with a right tool (positive) and with a wrong tool
+(negative) under two texts of the documents. In the paper (GritLM, 100 queries per domain) both fall
+when documents are expanded, by 0.001 to 0.003 for positives and 0.004 to 0.015 for negatives, so
+the margin grows. The paper does not say how negatives are chosen, which matters: here they are
+``random``, or ``hard``, the best wrong tools under the original documents. Hard negatives are
+selected for a high cosine, so part of their fall is regression to the mean; random ones have no
+such bias.
 
 Letters: N queries, n of them sampled, I tools, L labels a query, d width.
 """
@@ -38,7 +38,7 @@ class Similarity(NamedTuple):
 
     @property
     def margin(self) -> Float[np.ndarray, " n"]:
-        """By how much the right tool is above the wrong one."""
+        """Cosine with the right tool minus cosine with the wrong tool."""
         return self.positive - self.negative
 
 
@@ -59,7 +59,7 @@ def triples(
       theta: the original documents' unit vectors; ``hard`` negatives are the best under them.
       negatives: one of `KINDS`.
       n: how many queries; None takes all, in order.
-      seed: of queries and tools; the queries are the same for both kinds of negatives.
+      seed: seed of queries and tools; the queries are the same for both kinds of negatives.
 
     Raises:
       ValueError: n is out of range, the kind unknown, or a query needs every tool.
@@ -84,9 +84,9 @@ def triples(
 def similarity(
     queries: Float[np.ndarray, "N d"], theta: Float[np.ndarray, "I d"], chosen: Triples
 ) -> Similarity:
-    """Cosines under one text of the documents; vectors of length 1, in float64."""
-    asked, tools = (np.asarray(x, np.float64) for x in (queries, theta))
-    rows = asked[chosen.query]
+    """Computes the cosines under one text of the documents, of unit vectors, in float64."""
+    vectors, tools = (np.asarray(x, np.float64) for x in (queries, theta))
+    rows = vectors[chosen.query]
     return Similarity(
         positive=np.sum(rows * tools[chosen.positive], axis=1),
         negative=np.sum(rows * tools[chosen.negative], axis=1),

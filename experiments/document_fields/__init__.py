@@ -1,1 +1,1 @@
-"""What tool documents hold and leave out: `python -m experiments.document_fields`."""
+"""Contents and gaps of tool documents: `python -m experiments.document_fields`."""

@@ -1,4 +1,4 @@
-"""What do tool documents say, and what do they leave out?    (Tool-REX, Figure 1, Table 1, A.3)
+"""Which fields do tool documents have and lack?               (Tool-REX, Figure 1, Table 1, A.3)
 
     uv run python -m experiments.document_fields
     uv run python -m experiments.document_fields folder=../shared/data \\
@@ -6,17 +6,17 @@
     uv run python -m experiments.document_fields judge=llm llm.model=qwen3:8b \\
         llm.base_url=http://localhost:11434/v1
 
-Of each data set:
+For each data set:
 
-    coverage    share of documents in which a canonical field is there and not empty
-    tokens      of the encoder, those at both ends counted, a document: original, profile,
-                expanded; `cut` is the share of documents longer than what the encoder reads
+    coverage    share of documents with a nonempty canonical field
+    tokens      encoder tokens per document, special tokens included: original, profile, expanded;
+                `cut` is the share of documents longer than the encoder's limit
     incomplete  share of documents without a statement of function or without guidance on use,
-                before and after expansion where there are profiles: by rules, which read fields
-                and all documents, or by a language model on a sample. `states_function` and
-                `guides_use` are always by rules, before expansion
+                before and, if there are profiles, after expansion: by rules on the fields of all
+                documents, or by a language model on a sample. `states_function` and `guides_use`
+                are always by rules, before expansion
 
-and ``fields.json`` with the forms that documents come in and the raw names that have no group.
+and ``fields.json`` with the forms of documents and the raw names without a group.
 
 2 cores: 10 s; with seven more data sets 20 s. Expect of DeskBank 136 tokens a document and 202
 expanded, of which the encoder cuts 1 in 168 documents. By rules all documents are incomplete
@@ -82,7 +82,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses judges and data sets that cannot be."""
+    """Checks judges and data sets."""
     require("judge", cfg.judge, f"one of {', '.join(JUDGES)}", lambda judge: judge in JUDGES)
     require("sample", cfg.sample, ">= 1", lambda n: n >= 1)
     if cfg.more and cfg.folder is None:
@@ -98,7 +98,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def documents(cfg: DictConfig) -> dict[str, tuple[Document, ...]]:
-    """Name of a data set -> its documents."""
+    """Loads the documents of each data set by name."""
     more = {name: data.load("jsonl", Path(cfg.folder) / name) for name in cfg.more}
     return {cfg.dataset.name: read_dataset(cfg).documents} | {
         k: x.documents for k, x in more.items()
@@ -106,7 +106,7 @@ def documents(cfg: DictConfig) -> dict[str, tuple[Document, ...]]:
 
 
 def counter(cfg: DictConfig) -> tuple[Callable[[str], int], int]:
-    """Counts an encoder's tokens without cutting; and how many of them it reads."""
+    """Returns a function that counts an encoder's tokens without cutting, and its limit."""
     encoder = encoder_of(cfg.encoder)
     tokenizer = Tokenizer.from_file(str(encoder.directory / "tokenizer.json"))
     tokenizer.no_padding()
@@ -115,7 +115,7 @@ def counter(cfg: DictConfig) -> tuple[Callable[[str], int], int]:
 
 
 def long(found: Lengths, window: int) -> Results:
-    """Lengths as results, one value a document; of the expanded where there are profiles."""
+    """Converts lengths to results, one value per document."""
     results = {"tokens/original": found.original, "cut/original": 1.0 * (found.original > window)}
     if found.profile.any():
         results |= {"tokens/profile": found.profile, "tokens/expanded": found.expanded}
@@ -124,7 +124,7 @@ def long(found: Lengths, window: int) -> Results:
 
 
 def judge_of(cfg: DictConfig) -> Judge:
-    """(documents, expanded) -> whether each is complete; None where there is no answer."""
+    """Makes a function (documents, expanded) -> whether each is complete, None without answer."""
     if cfg.judge == "rules":
         return lambda some, expanded: [
             by_rules(x if expanded else original(x)).complete for x in some
@@ -133,8 +133,8 @@ def judge_of(cfg: DictConfig) -> Judge:
     chat = Chat(Endpoint(**plain(cfg.llm)), cache / "llm")
 
     def ask(some, expanded):
-        asked = [audit.question(document, expanded=expanded) for document in some]
-        answers = chat.ask_all(asked, read_verdict, title="audit")
+        questions = [audit.question(document, expanded=expanded) for document in some]
+        answers = chat.ask_all(questions, read_verdict, title="audit")
         print(f"language model, so far: {dict(chat.counts)}", flush=True)
         return answers
 
@@ -142,7 +142,7 @@ def judge_of(cfg: DictConfig) -> Judge:
 
 
 def audited(cfg: DictConfig, texts: Sequence[Document], judge: Judge) -> Results:
-    """The incomplete share before expansion, and after it where there are profiles."""
+    """Computes the incomplete share before and, if there are profiles, after expansion."""
     one = [cfg.dataset.name] * len(texts)  # a data set is a domain
     rows = range(len(texts)) if cfg.judge == "rules" else audit.sample(one, cfg.sample, cfg.seed)
     some = [texts[row] for row in rows]
@@ -159,7 +159,7 @@ def audited(cfg: DictConfig, texts: Sequence[Document], judge: Judge) -> Results
 
 
 def coverage_figure(found: dict[str, list[float]]) -> Figure:
-    """Figure 1: data sets down, canonical fields across, the share in per cent in each cell."""
+    """Draws Figure 1: the share in per cent of each canonical field in each data set."""
     figure, ax = plots.new_figure("", "")
     figure.set_size_inches(6.0, 1.5 + 0.36 * len(found))
     shares = 100 * np.array(list(found.values()))
@@ -167,8 +167,8 @@ def coverage_figure(found: dict[str, list[float]]) -> Figure:
     for (row, column), value in np.ndenumerate(shares):
         share = float(value)
         colour = "white" if share > 60 else "black"
-        said = "<1" if 0 < share < 0.5 else f"{share:.0f}"
-        ax.text(column, row, said, ha="center", va="center", color=colour, fontsize=12)
+        text = "<1" if 0 < share < 0.5 else f"{share:.0f}"
+        ax.text(column, row, text, ha="center", va="center", color=colour, fontsize=12)
     ax.set_xticks(range(len(GROUPS)), [group.replace("_", " ") for group in GROUPS])
     ax.set_yticks(range(len(found)), list(found))
     ax.tick_params(colors="black", length=0, labelsize=12)
@@ -181,7 +181,7 @@ def coverage_figure(found: dict[str, list[float]]) -> Figure:
 
 
 def tokens_figure(measured: dict[str, Lengths], window: int) -> Figure:
-    """Quartiles of the lengths, whiskers at 5 and 95 %, and what the encoder reads."""
+    """Draws quartiles of the lengths, whiskers at 5 and 95 %, and the encoder's limit."""
     figure, ax = plots.new_figure("tokens a document", "")
     rows = []
     for name, found in measured.items():

@@ -60,7 +60,7 @@ def sample(domains: Sequence[Hashable], n: int, seed: int) -> Int[np.ndarray, " 
     Args:
       domains: the domain of each of the I documents.
       n: documents drawn from a domain.
-      seed: of the draw. The draw from a domain does not depend on the other domains.
+      seed: seed of the draw. The draw from a domain does not depend on the other domains.
 
     Returns:
       Positions [M] among the I documents, ascending.

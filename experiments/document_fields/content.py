@@ -26,7 +26,7 @@ class Coverage(NamedTuple):
     """The forms of I documents and the fields in them."""
 
     documents: int  # I
-    kinds: dict[str, int]  # of `KINDS` -> documents
+    kinds: dict[str, int]  # kind, one of `KINDS` -> number of documents
     share: dict[str, float]  # canonical field -> documents that have it, not empty, over I
     unknown: dict[str, int]  # raw name without a group -> documents, most frequent first
 

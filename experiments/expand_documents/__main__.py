@@ -1,25 +1,24 @@
-"""What would every tool's document say, if language models filled in what is missing?
-                                                    (Tool-REX, Section 2.3 and Figure 2)
+"""Expands tool documents with language models.               (Tool-REX, Section 2.3 and Figure 2)
 
     uv run python -m experiments.expand_documents dry_run=true
     uv run python -m experiments.expand_documents dataset=jsonl dataset.path=FOLDER \\
         llm.base_url=http://localhost:8000/v1 stages.refine.model=Qwen/Qwen3-32B
     uv run python -m experiments.orag dataset=jsonl dataset.path=RUN/expanded document=expanded
 
-A model writes a profile of each tool, a second one judges it, a third one writes again what failed
-(`jaxret.documents.expansion`). ``llm`` names the endpoint of all three, ``stages`` the model of
-each and what differs for it (``+stages.judge.base_url=..``). The key is read from the environment,
-OPENAI_API_KEY; for a local server any text will do. In the run's directory:
+A model writes a profile of each tool, a second one judges it, a third one rewrites those that
+failed (`jaxret.documents.expansion`). ``llm`` has the endpoint of all three, ``stages`` the model
+and other differences of each (``+stages.judge.base_url=..``). The key is read from the environment
+variable OPENAI_API_KEY; a local server accepts any text. Files in the run's directory:
 
     expanded/      the data set with ``tool_profile``; failures and provenance beside it
     sample.jsonl   for human review: python -m experiments.review_documents run=RUN
 
-Every answer is kept under ``cache``: a run that was killed goes on and asks no question twice,
-and again=true asks only for what failed without an answer (time-outs, a busy server). Tools without
-a profile keep their document, and are listed in ``expanded/failures.jsonl``.
+Answers are stored under ``cache``: an interrupted run resumes without asking a question twice, and
+again=true only asks questions that had no answer (time-outs, a busy server). Tools without a
+profile keep their document, and are listed in ``expanded/failures.jsonl``.
 
-``confirm=[limitation]`` is not the paper's: the judge is asked about that field of each profile
-once more, alone, and what it does not confirm is left out.
+``confirm=[limitation]`` is not in the paper: the judge is asked again about this field of each
+profile in isolation, and unconfirmed fields are removed.
 
 The paper: about 1.5 % of 43,215 tools were refined, and 100 of 100 sampled profiles passed.
 """
@@ -62,7 +61,7 @@ from jaxret.runtime.files import write_json_lines, write_whole
 from jaxret.runtime.validate import require
 
 STAGES = Stages._fields
-NOT_ASKED = Outcome(profile=None, problem=Problem("not_asked", "beyond limit"), rounds=0)
+BEYOND_LIMIT = Outcome(profile=None, problem=Problem("not_asked", "beyond limit"), rounds=0)
 PROFILE_TOKENS = 46  # on average in the paper (Table 1)
 
 
@@ -77,10 +76,10 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         run.pause(sum(one.counts["asked"] + one.counts["cached"] for one in chats.values()))
 
     stages = {name: Stage(one, patience=cfg.patience, before=before) for name, one in chats.items()}
-    asked = dataset.documents[: cfg.limit]
+    documents = dataset.documents[: cfg.limit]
     try:
         outcomes = expand_documents(
-            asked,
+            documents,
             Stages(stages["expand"], stages["judge"], stages.get("refine")),
             rules,
             rounds=cfg.rounds,
@@ -90,7 +89,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     finally:
         for name, stage in stages.items():
             print(spent(name, stage, prices[name]), flush=True)
-    outcomes += [NOT_ASKED] * (len(dataset.documents) - len(asked))
+    outcomes += [BEYOND_LIMIT] * (len(dataset.documents) - len(documents))
     output.save(run.directory / "expanded", dataset, outcomes)
     write_whole(run.directory / "expanded" / "provenance.json", provenance(cfg, dataset, rules))
     sample = output.sample(dataset, outcomes, cfg.sample, cfg.seed)
@@ -100,7 +99,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> dict[str, float] | None:
-    """Refuses wrong settings; with ``dry_run`` says what would be asked, in place of a run."""
+    """Checks settings; with ``dry_run`` prints the planned questions instead of running."""
     require("limit", cfg.limit, ">= 1 or null", lambda x: x is None or x >= 1)
     require("sample", cfg.sample, ">= 0", lambda x: x >= 0)
     for field in cfg.confirm:
@@ -114,17 +113,17 @@ def check(cfg: DictConfig) -> dict[str, float] | None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Says how many tools have a profile."""
+    """Prints the number of tools with a profile."""
     expanded, tools = (results[name]["mean"] for name in ("expanded", "tools"))
     print(f"{expanded:,.0f} of {tools:,.0f} tools have a profile")
     print(f"data set: {cfg.directory}/expanded")
 
 
 def read(cfg: DictConfig) -> Dataset:
-    """The data set; with ``terse`` its documents are their bad versions, name and one line.
+    """Reads the data set; with ``terse`` documents are replaced by name and one line.
 
     Raises:
-      ValueError: if they have none.
+      ValueError: if documents have no terse version.
     """
     dataset = read_dataset(cfg)
     if not cfg.terse:
@@ -140,14 +139,14 @@ def read(cfg: DictConfig) -> Dataset:
 
 
 def chats_of(cfg: DictConfig) -> dict[str, Chat]:
-    """The model of each stage that is asked."""
+    """Connects to the model of each stage in use."""
     return {name: asking.chat(cfg, name) for name in STAGES if name != "refine" or cfg.rounds}
 
 
 def measured(
     outcomes: Sequence[Outcome], stages: dict[str, Stage], prices: dict[str, Price]
 ) -> dict[str, Any]:
-    """Counts: of tools; of each stage's problems by kind; tokens and cost of all answers used."""
+    """Counts tools, problems of each stage by kind, tokens, and the cost of all answers used."""
     found: dict[str, float] = {
         "tools": len(outcomes),
         "expanded": sum(one.profile is not None for one in outcomes),
@@ -168,12 +167,12 @@ def measured(
 
 
 def used(stage: Stage, tokens: str) -> int:
-    """Tokens of a stage's answers, asked for now or before."""
+    """Counts the tokens of a stage's answers, new or stored."""
     return stage.chat.counts[tokens] + stage.chat.counts[f"cached_{tokens}"]
 
 
 def spent(name: str, stage: Stage, price: Price) -> str:
-    """One line: what a stage did in this process."""
+    """Formats a line about the work of a stage in this process."""
     counts = stage.chat.counts
     prompt, completion = counts["prompt_tokens"], counts["completion_tokens"]
     cost = price.of(prompt, completion)
@@ -188,7 +187,7 @@ def spent(name: str, stage: Stage, price: Price) -> str:
 def plan(
     cfg: DictConfig, documents: Sequence[Document], rules: Rules, prices: dict[str, Price]
 ) -> dict[str, float]:
-    """Prints what would be sent: nothing is, and no key is needed."""
+    """Prints the planned questions, without sending anything or needing a key."""
     questions: dict[str, list[Messages]] = {"expand": [], "judge": []}
     for row, document in enumerate(documents):
         try:
@@ -199,10 +198,10 @@ def plan(
     if not questions["expand"]:
         raise ValueError(f"none of {len(documents)} documents can be read: nothing to ask")
     estimates = {}
-    for name, asked in questions.items():
-        calls = len({json.dumps(question) for question in asked})
+    for name, messages in questions.items():
+        calls = len({json.dumps(question) for question in messages})
         extra, answer = (0, PROFILE_TOKENS) if name == "expand" else (PROFILE_TOKENS, 1)
-        prompt = round(sum(map(count_tokens, asked))) + calls * extra
+        prompt = round(sum(map(count_tokens, messages))) + calls * extra
         estimates[name] = Workload(
             model=asking.endpoint(cfg, name).model,
             price=prices[name],
@@ -213,13 +212,13 @@ def plan(
     model = asking.endpoint(cfg, "refine").model
     refines = f"refine, {model}: up to {cfg.rounds} calls a tool that fails"
     note = refines if cfg.rounds else "refine: never (rounds=0)"
-    said, numbers = announcement(estimates, questions["expand"][0], note=note)
-    print(said)
+    text, numbers = announcement(estimates, questions["expand"][0], note=note)
+    print(text)
     return numbers
 
 
 def provenance(cfg: DictConfig, dataset: Dataset, rules: Rules) -> str:
-    """What the profiles come from, without a date: equal runs write equal files."""
+    """Describes the origin of profiles, without a date, so that equal runs write equal files."""
     hashes = output.prompt_hashes()
     names = [name for name in STAGES if name != "refine" or cfg.rounds]
     models = {name: asking.endpoint(cfg, name) for name in names}

@@ -1,7 +1,7 @@
 """Writes the outcomes of an expansion as a data set of the general layout (`jaxret.data.jsonl`).
 
-tools.jsonl       with ``tool_profile``, empty where none was accepted; ``example_usage`` stands
-                  beside the profile, where no loader reads it
+tools.jsonl       with ``tool_profile``, empty if none was accepted; ``example_usage`` is stored
+                  beside the profile, and not read by loaders
 queries.jsonl     unchanged
 failures.jsonl    id, kind, reason and rounds of every tool without a profile
 provenance.json   models, prompts and rules, from which the same profiles follow
@@ -25,9 +25,9 @@ def save(folder: Path, dataset: Dataset, outcomes: Sequence[Outcome]) -> None:
     """Writes tools, queries and failures; each file is written whole or not at all.
 
     Args:
-      folder: of the data set, created if missing.
+      folder: folder of the data set, created if missing.
       dataset: with I tools.
-      outcomes: of the I tools.
+      outcomes: outcomes of the I tools.
     """
     tools = zip(dataset.tool_ids, dataset.documents, outcomes, strict=True)
     write_json_lines(folder / "tools.jsonl", (_tool(*one) for one in tools))

@@ -1,23 +1,23 @@
-"""What do temperature and exploration cost, and what do they buy?         (ORAG Section 3, Eq. (3))
+"""What do temperature and exploration cost, and what do they gain?        (ORAG Section 3, Eq. (3))
 
     uv run python -m experiments.exploration                                  # DeskBank, built in
     uv run python -m experiments.exploration dataset=ultratool dataset.path=FILE
     uv run python -m experiments.exploration exposures=5
 
 The paper draws the tool from p = softmax(Theta q / tau) with tau = 1 and has no other exploration.
-Here each way to act runs at every tau and every eta / tau, on the same streams:
+Here four learners run at every tau and every eta / tau, on the same streams:
 
     sampled              a tool drawn from p, importance weighting: the paper's
     sampled_likelihood   a tool drawn from p, the likelihood of the bit
-    greedy               the best tool, the likelihood of the bit: tau is for learning alone
-    epsilon_greedy       the best tool, in a twentieth of the rounds any; the likelihood of the bit
+    greedy               the best tool, the likelihood of the bit; tau only affects learning
+    epsilon_greedy       the best tool, or a random one in a twentieth of the rounds; likelihood
 
-Of every cell: success of the tool shown, scored before the round's update (online), ranking by the
-last embeddings (final), and regret against one proximal comparator for all cells. Nothing is tuned:
-all queries are streamed and all cells reported. ``chosen`` is the cell that a tenth of the queries
-would have chosen (by the rule of `experiments.orag`), with its numbers on the other queries;
-``best`` the cell with the most online success, which is known in hindsight only. ``frozen``
-never learns: it shows the best tool, or (``drawn``) draws it from p at each tau.
+Reported for every cell: success of the tool shown, before the round's update (online), ranking by
+the last embeddings (final), and regret against one proximal comparator for all cells. Nothing is
+tuned: all queries are streamed and all cells reported. ``chosen`` is the cell that a tenth of the
+queries would have chosen (by the rule of `experiments.orag`), with its numbers on the other
+queries; ``best`` is the cell with the most online success, known only in hindsight. ``frozen`` does
+not learn: it shows the best tool, or (``drawn``) draws it from p at each tau.
 
 2 cores: DeskBank 1 min. Expect there (each query once, 3 seeds), where the best tool of Theta_1 is
 right in 0.214 of the rounds: at the best eta / tau, ``sampled`` 0.224 at tau = 0.005, 0.13 at 0.04
@@ -55,9 +55,9 @@ COLUMNS = ("tau", "eta_over_tau", "online/accuracy", "final/recall@{k}", "final/
 
 @experiment("exploration")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Runs every way on the grid; writes curves and figures."""
+    """Runs every learner on the grid; writes curves and figures."""
     task, metrics = task_of(cfg), [name.format(k=cfg.k) for name in METRICS]
-    # The same queries whatever share is held out: here none is.
+    # No queries are held out, but they are the same as with a held-out share.
     parts = task.parts(validation=cfg.validation, heldout=0.5, seeds=[cfg.seed])
     validation = parts.validation[0]
     seeds, arrays = range(cfg.seed, cfg.seed + cfg.seeds), (task.theta, task.queries, task.labels)
@@ -72,7 +72,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     results = {"frozen/online/accuracy": static["accuracy"].values}
     results |= {f"frozen/final/{metric}": x.values for metric, x in static.items()}
     for tau in cfg.tau:
-        results[f"frozen/drawn/tau={tau:g}"] = np.array([drawn(*arrays, tau)])
+        results[f"frozen/drawn/tau={tau:g}"] = np.array([success_of_drawn(*arrays, tau)])
 
     def measure(way):
         settings: dict[str, Any] = {"exposures": cfg.exposures, "seeds": seeds, "chunk": cfg.chunk}
@@ -98,7 +98,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses ways and numbers that cannot be."""
+    """Checks learners and numbers."""
     ways(cfg)
     for name in ("exposures", "seeds", "chunk"):
         require(name, cfg[name], ">= 1", lambda x: x >= 1)
@@ -107,7 +107,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints the chosen and the best cell of each way."""
+    """Prints the chosen and the best cell of each learner."""
     columns = [column.format(k=cfg.k) for column in COLUMNS]
     rows = [f"{name}/{which}" for name in cfg.ways for which in ("chosen", "best")]
     title = f"{cfg.dataset.name}, exposures={cfg.exposures}"
@@ -117,7 +117,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def ways(cfg: DictConfig) -> list[LearnerGrid]:
-    """Every way to act, on the one grid."""
+    """Returns every learner, on the same grid."""
     shared = {key: plain(cfg)[key] for key in ("projection", "schedule", "tau", "eta_over_tau")}
     return shared_grid(plain(cfg.ways), shared)
 
@@ -150,13 +150,13 @@ def cell_of(
 def grid(
     found: Mapping[str, np.ndarray], validation: np.ndarray, rounds: int, least: float
 ) -> Grid:
-    """Puts together what was measured on the two parts of the queries.
+    """Combines the measurements on the two parts of the queries.
 
     Args:
-      found: of `cell_of`, with a leading axis of settings; ``best``, the setting that is chosen.
+      found: results of `cell_of`, with a leading axis of settings; ``best``, the chosen setting.
       validation: mask of the queries.
       rounds: T.
-      least: what the comparator loses on the whole stream.
+      least: loss of the comparator on the whole stream.
     """
     share = validation.mean()
     return Grid(
@@ -172,7 +172,7 @@ def grid(
 def measured(
     way: str, pairs: Sequence[tuple[float, float]], found: Grid, metrics: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    """Names the numbers of every cell, of the one that would have been chosen, and of the best."""
+    """Names the results of every cell, of the chosen one, and of the best one."""
     results = {}
     best = int(found.accuracy.mean(axis=1).argmax())
     cells = {f"tau={tau:g}/eta_over_tau={rate:g}": g for g, (tau, rate) in enumerate(pairs)}
@@ -200,10 +200,12 @@ def one_cell(
 
 
 @jax.jit
-def drawn(theta, queries, labels, tau) -> Float[jax.Array, ""]:
-    """The chance of success if tools are drawn from p and nothing is learnt."""
+def success_of_drawn(theta, queries, labels, tau) -> Float[jax.Array, ""]:
+    """Computes the probability of success if tools are drawn from p without learning."""
     p = jax.nn.softmax(queries @ theta.T / tau, axis=1)
-    right = jnp.take_along_axis(p, labels, axis=1)  # where a label is -1 the last item: left out
+    right = jnp.take_along_axis(
+        p, labels, axis=1
+    )  # a label -1 selects the last item, which is ignored
     return jnp.where(labels >= 0, right, 0.0).sum(axis=1).mean()
 
 

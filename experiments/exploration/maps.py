@@ -13,11 +13,11 @@ from omegaconf import DictConfig
 from experiments.common.run_directory import RunDirectory
 from jaxret.evaluation import plots
 
-NDCG = 2  # its position among the metrics of `experiments.exploration`
+NDCG = 2  # position of nDCG among the metrics of `experiments.exploration`
 
 
 class Grid(NamedTuple):
-    """What one way to act reached in each of G cells, on S seeds."""
+    """The results of one learner in each of G cells, on S seeds."""
 
     accuracy: Float[np.ndarray, "G S"]  # online
     final: Float[np.ndarray, "G S 4"]  # accuracy, recall, nDCG, completeness
@@ -30,7 +30,7 @@ class Grid(NamedTuple):
 def figures(
     cfg: DictConfig, run: RunDirectory, grids: Mapping[str, Grid], results: Mapping[str, np.ndarray]
 ) -> None:
-    """Maps of the grid, and the best step's success over the temperature."""
+    """Draws maps of the grid, and the best step's success over the temperature."""
     shape = (len(cfg.tau), len(cfg.eta_over_tau))
     chosen = {name: divmod(found.chosen, shape[1]) for name, found in grids.items()}
     rounds = results["rounds"][0] / results["cells"][0] / cfg.seeds
@@ -84,8 +84,8 @@ def heatmaps(
       panels: title -> numbers [n, m], which are written into the cells.
       rows: name and n values of the vertical axis, the first at the top.
       columns: name and m values of the horizontal axis.
-      label: what the numbers are.
-      outlined: title -> row and column of the cell that is framed.
+      label: name of the numbers.
+      outlined: title -> row and column of the framed cell.
       lower_is_better: reverses the colours.
 
     Returns:

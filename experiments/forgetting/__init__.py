@@ -1,1 +1,1 @@
-"""How rankings change while learning: `python -m experiments.forgetting`."""
+"""Changes of rankings while learning: `python -m experiments.forgetting`."""

@@ -6,43 +6,44 @@
     uv run python -m experiments.forgetting exposures=5 \\
         learner=[frozen,greedy_replayed] tsne.tools=0
 
-A stream is stopped at 20 points, and queries are ranked by the embeddings of the moment:
+A stream is stopped at 20 points, and queries are ranked by the current embeddings:
 
-    heldout     queries of a held-out fifth, along a stream of the training part alone (the paper's
+    heldout     queries of a held-out fifth, during a stream of the training part (the paper's
                 'offline evaluation')
-    seen        all queries that have arrived, every one ranked anew at each point. The paper
-                'obtains their average iteratively', which may also mean that each keeps the value
-                it had on arrival; such a mean would mix embeddings of all ages.
-    gain        ``seen`` less what Theta_1 gives for the same queries, whichever have arrived
+    seen        all queries so far, ranked again at each point. The paper 'obtains their average
+                iteratively', which may also mean the average of each query's value on arrival; such
+                a mean would mix embeddings of different times.
+    gain        ``seen`` minus the metric of Theta_1 on the same queries
     first_ten   the first ten queries of each seed's stream; with 5 seeds these are 50 queries
 
-Of each curve ``first`` (before any learning; of ``seen`` after the first chunk), ``half`` and
-``last``, and ``fall``: how far a seed's curve is below an earlier value at most. Ten queries say
+Reported for each curve: ``first`` (before any learning; for ``seen`` after the first chunk),
+``half`` and ``last``, and ``fall``, the largest decrease from an earlier value. Ten queries say
 little about forgetting, so each streamed query is followed, by whether its first item is right:
 
     learnt      wrong by Theta_1, right at the end
-    lost        right by Theta_1, wrong at the end, whenever it turned
+    lost        right by Theta_1, wrong at the end
     forgotten   right at a point after it arrived, wrong at the end
-    drop        of accuracy from its highest point to the end, as in Chaudhry et al. (2018), over
-                groups that arrived together; mere fluctuation makes it positive
+    drop        decrease of accuracy from its maximum to the end, as in Chaudhry et al. (2018), over
+                groups that arrived together; fluctuation alone makes it positive
 
 ``needed`` and ``others`` are mean cosines of tools' rows with the queries that need them and with
-the rest, before and after the stream, ``moved`` is how far rows went (see `moves`).
-embeddings.png has the rows of some tools before and after, of one seed, among queries of the
-stream. A row is the nearest neighbour of its old self, so t-SNE shows less than it moved.
+the rest, before and after the stream, ``moved`` is the mean distance between old and new rows (see
+`moves`). embeddings.png shows the rows of some tools before and after, for one seed, with queries
+of the stream. The nearest neighbour of a row is usually the same tool's old row, so t-SNE
+understates the change.
 
-Each learner has one setting for both streams, chosen as in `experiments.orag` by a stream that
-holds the validation part; this one does without the held-out part.
+Each learner has one setting for both streams, chosen as in `experiments.orag` by a stream with the
+validation part and without the held-out part.
 
 2 cores: DeskBank 1 min. The paper's claims, and what to expect there (nDCG@10, 5 seeds):
 
-    Held-out and seen queries improve steadily. Held-out yes, if little from one bit a query: 0.401
-    to 0.429 (clipped), 0.428 (orag), 0.413 (greedy); 0.570 where the labels are told. Seen queries
-    gain 0.042, 0.034, 0.076; 0.582.
+    Held-out and seen queries improve steadily. Held-out yes, if little from one bit per query:
+    0.401 to 0.429 (clipped), 0.428 (orag), 0.413 (greedy); 0.570 with labels. Seen queries gain
+    0.042, 0.034, 0.076; 0.582.
 
-    Nothing is forgotten, by the first ten. They end above their beginning, 0.397 to 0.433, 0.422,
-    0.497; 0.913. But at the end 5.0 %, 6.2 %, 8.1 %; 8.7 % of all queries are forgotten, where
-    8.7 %, 8.6 %, 15.6 %; 70.5 % are learnt. The oracle's first ten were at 1.000 when new.
+    Nothing is forgotten, by the first ten. They end above their start, 0.397 to 0.433, 0.422,
+    0.497; 0.913. But at the end 5.0 %, 6.2 %, 8.1 %; 8.7 % of all queries are forgotten, and
+    8.7 %, 8.6 %, 15.6 %; 70.5 % are learnt. The oracle's first ten had 1.000 on arrival.
 """
 
 from collections.abc import Mapping
@@ -163,7 +164,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses learners, points and pictures that cannot be."""
+    """Checks learners, points and the picture."""
     names = [grid.name for grid in learner_grids(cfg)]
     require("points", cfg.points, ">= 2", lambda x: x >= 2)
     for part in ("tools", "queries"):
@@ -175,7 +176,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints levels, fates and moves of each learner."""
+    """Prints levels, forgetting and moves of each learner."""
     title = f"{cfg.dataset.name}, {cfg.document}, exposures={cfg.exposures}"
     for columns in TABLES:
         columns = [column.format(k=cfg.k) for column in columns]
@@ -189,7 +190,7 @@ def figure(
     rounds: Int[np.ndarray, " E"],
     curves: Mapping[str, Float[np.ndarray, "S E"]],
 ) -> None:
-    """A curve of each learner; one that has no value before the stream lacks the first point."""
+    """Draws a curve of each learner, without the first point if it has no value."""
     drawn, ax = plots.new_figure("round", label)
     for learner, values in curves.items():
         at = rounds[-values.shape[1] :]

@@ -1,4 +1,4 @@
-"""What is forgotten while learning: measures of what `experiments.forgetting.follow` found.
+"""Measures of forgetting, from the rankings of `experiments.forgetting.follow`.
 
 Letters: S seeds, E points in time, n queries in order of arrival, m metrics.
 """
@@ -10,11 +10,11 @@ from jaxtyping import Bool, Float, Int
 def seen(
     values: Float[np.ndarray, "S E m n"], rounds: Int[np.ndarray, " E"]
 ) -> Float[np.ndarray, "S E-1 m"]:
-    """Mean over the queries that have arrived, from the second point on.
+    """Averages over the queries that have arrived, from the second point on.
 
     Args:
-      values: by arrival.
-      rounds: that were over at each point, beginning with 0.
+      values: value of each query, in order of arrival.
+      rounds: number of finished rounds at each point, beginning with 0.
     """
     parts = [values[:, i, :, :many] for i, many in enumerate(rounds) if many]
     return np.stack([part.mean(axis=-1, dtype=np.float64) for part in parts], axis=1)
@@ -23,11 +23,11 @@ def seen(
 def forgotten(
     right: Bool[np.ndarray, "S E n"], rounds: Int[np.ndarray, " E"]
 ) -> Float[np.ndarray, "S E"]:
-    """Of the queries that have arrived: the share that was right since, and now is wrong.
+    """Computes the share of arrived queries that were right since their arrival and now are wrong.
 
     Args:
-      right: by arrival.
-      rounds: as in `seen`.
+      right: whether the first item is right, in order of arrival.
+      rounds: number of finished rounds at each point, beginning with 0.
     """
     arrived = np.arange(right.shape[-1]) < rounds[:, None]
     ever = np.logical_or.accumulate(right & arrived, axis=1)
@@ -37,12 +37,13 @@ def forgotten(
 def fates(
     right: Bool[np.ndarray, "S E n"], rounds: Int[np.ndarray, " E"]
 ) -> dict[str, Float[np.ndarray, " S"]]:
-    """What became of the queries, as results: `forgotten` and `drop` at the end, and the shares
-    ``learnt``, wrong at first and right at the end, and ``lost``, the other way round.
+    """Computes `forgotten` and `drop` at the end, and the shares ``learnt`` and ``lost``.
+
+    Learnt queries are wrong at first and right at the end, lost queries the reverse.
 
     Args:
-      right: by arrival.
-      rounds: as in `seen`.
+      right: whether the first item is right, in order of arrival.
+      rounds: number of finished rounds at each point, beginning with 0.
     """
     first, last = right[:, 0], right[:, -1]
     return {
@@ -54,14 +55,14 @@ def fates(
 
 
 def drop(right: Bool[np.ndarray, "S E n"], rounds: Int[np.ndarray, " E"]) -> Float[np.ndarray, "S"]:
-    """Forgetting as in Chaudhry et al. (2018), the queries that arrive in one chunk being a task.
+    """Computes forgetting as in Chaudhry et al. (2018), with the queries of a chunk as a task.
 
-    Highest accuracy of a task at a point after it arrived and before the end, less that at the
-    end; averaged over the tasks. Negative where the end is best.
+    It is the highest accuracy of a task at a point after its arrival and before the end, minus that
+    at the end, averaged over tasks. It is negative if the end is best.
 
     Args:
-      right: by arrival.
-      rounds: as in `seen`, at least three.
+      right: whether the first item is right, in order of arrival.
+      rounds: number of finished rounds at each point, beginning with 0; at least three points.
     """
     groups = np.split(right, [many for many in rounds[1:] if many < right.shape[-1]], axis=-1)
     drops = []
@@ -72,7 +73,7 @@ def drop(right: Bool[np.ndarray, "S E n"], rounds: Int[np.ndarray, " E"]) -> Flo
 
 
 def moments(curve: Float[np.ndarray, "S E"]) -> dict[str, Float[np.ndarray, " S"]]:
-    """First, middle and last value; ``fall``: how far a value is below an earlier one at most."""
+    """Returns first, middle and last value, and ``fall``, the largest decrease."""
     return {
         "first": curve[:, 0],
         "half": curve[:, (curve.shape[1] - 1) // 2],

@@ -1,4 +1,4 @@
-"""Runs a stream and ranks queries at points of it: what each query has while a learner learns."""
+"""Runs a stream and ranks queries at points of it."""
 
 from collections.abc import Callable, Sequence
 
@@ -24,17 +24,17 @@ def follow(
     """Simulates a stream chunk by chunk, and ranks queries before it and after each chunk.
 
     Args:
-      learner: or a run whose settings were chosen.
-      task: whose queries are streamed and ranked.
-      order: of the stream.
-      part: the n queries that are ranked.
+      learner: learner, or a run with chosen settings.
+      task: task whose queries are streamed and ranked.
+      order: order of the stream.
+      part: mask of the n queries to rank.
       metrics: the m metrics of each query.
-      seeds: S numbers.
+      seeds: S seeds.
       chunk: rounds between two rankings.
-      pause: called before each chunk with the rounds so far; it raises where the run shall stop.
+      pause: called before each chunk with the rounds so far; raises to stop the run.
 
     Returns:
-      the metrics of every query at E points, and the run of the last chunk.
+      The metrics of every query at E points, and the run of the last chunk.
     """
 
     def ranked(run):
@@ -53,7 +53,7 @@ def follow(
 
 
 def points(order: Int[np.ndarray, "S T"], chunk: int) -> Int[np.ndarray, " E"]:
-    """Returns how many rounds were over before a stream and after each of its chunks."""
+    """Returns the number of finished rounds before a stream and after each of its chunks."""
     return np.append(np.arange(0, order.shape[1], chunk), order.shape[1])
 
 
@@ -62,12 +62,12 @@ def by_arrival(
     order: Int[np.ndarray, "S T"],
     streamed: Bool[np.ndarray, " N"],
 ) -> Float[np.ndarray, "S E m n"]:
-    """Puts the queries of each seed into the order in which its stream first has them.
+    """Sorts the queries of each seed by their first arrival in the stream.
 
     Args:
-      values: of the n streamed queries, in order of their positions.
-      order: of the stream; each exposure has every streamed query once.
-      streamed: which of all queries are streamed.
+      values: values of the n streamed queries, in order of their positions.
+      order: order of the stream; each exposure has every streamed query once.
+      streamed: mask of the streamed queries.
     """
     some = np.flatnonzero(streamed)
     arrival = np.searchsorted(some, order[:, : len(some)])

@@ -1,4 +1,4 @@
-"""Where tools' rows go: cosines with queries before and after, a picture.     (ORAG Figure 1b)"""
+"""Moves of tools' rows: cosines with queries before and after, a picture.     (ORAG Figure 1b)"""
 
 from typing import NamedTuple
 
@@ -18,10 +18,10 @@ MEASURES = ("needed/before", "needed/after", "others/before", "others/after", "m
 
 
 class Sample(NamedTuple):
-    """Whose vectors are drawn."""
+    """The tools and queries whose vectors are plotted."""
 
     tools: Int[np.ndarray, " a"]
-    queries: Int[np.ndarray, " b"]  # of the stream
+    queries: Int[np.ndarray, " b"]  # queries of the stream
 
 
 def sample(cfg: DictConfig, task: Task, streamed: Bool[np.ndarray, " N"]) -> Sample:
@@ -37,12 +37,12 @@ def measure(task: Task, streamed: Bool[np.ndarray, " N"], run: jr.Run) -> dict[s
     """Computes `MEASURES` of every seed.
 
     Args:
-      task: with the rows and queries before.
-      streamed: the queries that cosines are taken with.
-      run: of the stream.
+      task: task with the initial rows and the queries.
+      streamed: mask of the queries for the cosines.
+      run: run of the stream.
 
     Returns:
-      ``needed`` and ``others``: see `cosines`; ``moved``, the distance between a tool's row before
+      ``needed`` and ``others``, see `cosines`; ``moved``, the distance between a tool's row before
       and after, both scaled to length 1 (so at most 2), averaged over all tools.
     """
     queries, labels = task.queries[streamed], task.labels[streamed]
@@ -64,7 +64,7 @@ def cosines(
     queries: Float[np.ndarray, "N d"],
     labels: Int[np.ndarray, "N L"],
 ) -> tuple[float, float]:
-    """Mean cosine of queries with the tools they need, and with all others, over all pairs."""
+    """Computes mean cosines of queries with the tools they need, and with all others."""
     theta, queries = unit(theta), unit(queries)
     which, column = np.nonzero(labels >= 0)
     needed = (queries[which] * theta[labels[which, column]]).sum()
@@ -74,7 +74,7 @@ def cosines(
 
 
 def unit(rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-    """Rows of length 1, in float64."""
+    """Scales rows to length 1, in float64."""
     rows = np.asarray(rows, np.float64)
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
@@ -86,16 +86,16 @@ def picture(
     after: Float[np.ndarray, "a d"],
     queries: Float[np.ndarray, "b d"],
 ) -> None:
-    """One t-SNE of rows before, rows after and queries; a line joins the two places of a tool."""
+    """Draws a t-SNE of rows before, rows after and queries; a line joins the rows of a tool."""
 
-    def places():
+    def positions():
         every = np.concatenate([unit(vectors) for vectors in (before, after, queries)])
         return {"points": project(every, cfg.seed)}
 
-    points = run.result("tsne", places)["points"]
-    first, then, asked = np.split(points, [len(before), 2 * len(before)])
+    points = run.result("tsne", positions)["points"]
+    first, then, query_points = np.split(points, [len(before), 2 * len(before)])
     figure, ax = plots.new_figure("t-SNE 1", "t-SNE 2")
-    ax.scatter(*asked.T, s=8, color=plots.GREY, alpha=0.5, linewidths=0, label="query")
+    ax.scatter(*query_points.T, s=8, color=plots.GREY, alpha=0.5, linewidths=0, label="query")
     green, red = plots.COLOURS[2], plots.COLOURS[1]
     breaks = np.full_like(first, np.nan)
     ways = np.stack([first, then, breaks], axis=1).reshape(-1, 2)

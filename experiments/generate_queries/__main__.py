@@ -1,4 +1,4 @@
-"""What do a library's users ask for? ToolBank for any catalogue of tools.  (Tool2Vec, section 3, C)
+"""Generates queries for any catalogue of tools, as for ToolBank.  (Tool2Vec, section 3, C)
 
     uv run python -m experiments.generate_queries dry_run=true
     uv run python -m experiments.generate_queries llm.base_url=http://localhost:11434/v1 \\
@@ -6,14 +6,14 @@
     uv run python -m experiments.generate_queries dataset.name=mine dataset.path=mine/tools.jsonl
     uv run python -m experiments.orag dataset=jsonl dataset.path=RUN/data
 
-Ten tools are offered, the model chooses some that belong together and writes a query for them,
-another question polishes it. Answers are checked; a wrong one is asked for again, with the reason,
-and a query that nearly repeats an earlier one is left out. ``data`` in the run directory is a data
-set with three parts that share no query; ``statistics.json`` and ``pairs.jsonl`` say which tools
-are asked for, and which together. A judge compares pairs of queries in both orders: polished and
-unpolished ones, or ours and another data set's (``judge.against``).
+Of ten offered tools, the model chooses some that belong together and writes a query for them, which
+a second question polishes. Answers are checked; a wrong answer is requested again, with the reason,
+and a query that nearly repeats an earlier one is dropped. ``data`` in the run directory is a data
+set with three disjoint parts; ``statistics.json`` and ``pairs.jsonl`` count the tools and pairs of
+tools in queries. A judge compares pairs of queries in both orders: polished and unpolished ones, or
+ours and another data set's (``judge.against``).
 
-A run that was killed goes on with the same command and pays for no answer twice.
+An interrupted run continues with the same command, and no answer is paid for twice.
 """
 
 import json
@@ -105,7 +105,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> dict[str, float] | None:
-    """Refuses wrong settings; with ``dry_run`` says what would be asked, in place of a run."""
+    """Checks settings; with ``dry_run`` prints the planned questions instead of running."""
     settings = Settings(seed=cfg.seed, **plain(cfg.generate))
     prices = asking.prices(cfg, STAGES)
     require("judge.pairs", cfg.judge.pairs, ">= 0", lambda x: x >= 0)
@@ -121,7 +121,7 @@ def check(cfg: DictConfig) -> dict[str, float] | None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints what the judge found, and the number of queries."""
+    """Prints the judge's verdicts and the number of queries."""
     if judged := [name for name in judge.CRITERIA if f"judge/{name}/win" in results]:
         title = f"polished against {cfg.judge.against or 'unpolished'}"
         results_table(results, [f"judge/{name}" for name in judged], RATES, title)
@@ -129,13 +129,13 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def chats_of(cfg: DictConfig) -> dict[str, Chat]:
-    """The model of each stage that is asked."""
+    """Connects to the model of each stage in use."""
     used = [n for n in STAGES if n == "write" or (cfg.polish if n == "polish" else cfg.judge.pairs)]
     return {name: asking.chat(cfg, name) for name in used}
 
 
 def read_tools(cfg: DictConfig) -> list[dict[str, Any]]:
-    """Rows of ``tools.jsonl``: of a file, or of an installed library."""
+    """Reads rows of ``tools.jsonl`` from a file, or from an installed library."""
     name, path = cfg.dataset.name, cfg.dataset.path
     if path is not None:
         return list(json_lines(Path(path), holds="one tool a line", fields=("id", "documentation")))
@@ -149,12 +149,12 @@ def read_tools(cfg: DictConfig) -> list[dict[str, Any]]:
 
 
 def describe(rows: Sequence[dict[str, Any]], words: int) -> dict[str, str]:
-    """What a question says of each tool, by id."""
+    """Returns the description of each tool in questions, by id."""
     return descriptions({row["id"]: jsonl.document(row) for row in rows}, words=words)
 
 
 def pairs(cfg: DictConfig, accepted: Sequence[Accepted]) -> list[tuple[str, str]]:
-    """(ours, theirs): queries and what they were before the polish, or another data set's."""
+    """Pairs our queries with their unpolished versions, or with another data set's queries."""
     random = np.random.default_rng(cfg.seed)
     if cfg.judge.against is None:
         both = [(one.query, one.draft.instruction) for one in accepted]
@@ -171,20 +171,20 @@ def pairs(cfg: DictConfig, accepted: Sequence[Accepted]) -> list[tuple[str, str]
 def plan(
     cfg: DictConfig, tools: Mapping[str, str], settings: Settings, prices: Mapping[str, Price]
 ) -> dict[str, float]:
-    """Prints calls, tokens, cost and the first prompt: nothing is sent, and no key is needed.
+    """Prints calls, tokens, cost and the first prompt, without sending anything or needing a key.
 
-    Of every stage one answer a question, and a query from every question: what is asked again
-    comes on top, what is left out is not polished.
+    It assumes one answer per question and a query from every question; repeated questions add to
+    this, dropped queries are not polished.
     """
     pool = seed_examples(cfg.dataset.name)
     first = [messages for _, messages in batch_questions(tools, settings, pool, [])]
     example = pool[0] if pool else Draft("a request", tuple(list(tools)[:2]), "why")
     wrote, instruction = settings.iterations * settings.batch, example.instruction
-    asked = judge.PROMPT.messages(first=instruction, second=instruction)
+    question = judge.PROMPT.messages(first=instruction, second=instruction)
     calls = {
         "write": (wrote, sum(map(count_tokens, first)) / len(first)),
         "polish": (wrote if cfg.polish else 0, count_tokens(polish_question(example))),
-        "judge": (2 * min(cfg.judge.pairs, wrote), count_tokens(asked)),
+        "judge": (2 * min(cfg.judge.pairs, wrote), count_tokens(question)),
     }
     estimates = {
         name: Workload(
@@ -196,8 +196,8 @@ def plan(
         )
         for name, (n, each) in calls.items()
     }
-    said, numbers = announcement(estimates, first[0])
-    print(said)
+    text, numbers = announcement(estimates, first[0])
+    print(text)
     return numbers
 
 
@@ -206,8 +206,8 @@ def say(figures: Mapping[str, float], failures: Counter[str]) -> None:
     wrong = ", ".join(f"{kind} {n:,}" for kind, n in failures.most_common())
     print(f"answers and queries that failed: {wrong or 'none'}")
     for kind in ("tokens", "cost"):
-        said = {k.split("/", 1)[1]: v for k, v in figures.items() if k.startswith(f"{kind}/")}
-        print(f"{kind}: {', '.join(f'{k} {v:,.6g}' for k, v in said.items()) or 'unknown'}")
+        values = {k.split("/", 1)[1]: v for k, v in figures.items() if k.startswith(f"{kind}/")}
+        print(f"{kind}: {', '.join(f'{k} {v:,.6g}' for k, v in values.items()) or 'unknown'}")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ def assign(
       tools: ids of the catalogue.
       validation: share of the queries in the validation part.
       test: share of the queries in the test part.
-      seed: of the split.
+      seed: seed of the split.
       by_tools: whether queries that need the same set of tools go into one part.
 
     Raises:
@@ -63,7 +63,7 @@ def save(
     """Writes ``tools.jsonl`` and ``queries.jsonl``, and reads them back with all checks.
 
     Args:
-      folder: of the data set.
+      folder: folder of the data set.
       accepted: N queries.
       split: the part of each of the N queries.
       tools: rows of ``tools.jsonl``.

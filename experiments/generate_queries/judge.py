@@ -42,21 +42,21 @@ def compare(stage: Stage, pairs: Sequence[tuple[str, str]], *, attempts: int = 3
     Raises:
       OutOfReach: the endpoint does not answer.
     """
-    asked = [PROMPT.messages(first=a, second=b) for a, b in pairs]
-    asked += [PROMPT.messages(first=b, second=a) for a, b in pairs]
+    questions = [PROMPT.messages(first=a, second=b) for a, b in pairs]
+    questions += [PROMPT.messages(first=b, second=a) for a, b in pairs]
     answers = ask_checked(
         stage,
-        asked,
-        [check] * len(asked),
+        questions,
+        [check] * len(questions),
         attempts=attempts,
         title="judge",
-        schemas=[SCHEMA] * len(asked),
+        schemas=[SCHEMA] * len(questions),
     )
     n = len(pairs)
     both = [
-        (there, back)
-        for there, back in zip(answers.values[:n], answers.values[n:], strict=True)
-        if there is not None and back is not None
+        (first, second)
+        for first, second in zip(answers.values[:n], answers.values[n:], strict=True)
+        if first is not None and second is not None
     ]
     verdicts = np.array(both, np.int32).reshape(len(both), 2, len(CRITERIA))
     return Verdicts(forward=verdicts[:, 0], backward=verdicts[:, 1], failures=answers.failures)

@@ -1,1 +1,1 @@
-"""A language model on this machine, behind the endpoint that every experiment knows how to ask."""
+"""A language model on this machine, behind an OpenAI-compatible endpoint."""

@@ -1,10 +1,10 @@
 """Serves a language model on this machine.
 
-python -m experiments.local_llm start          fetches, checks, starts; then says how to ask it
+python -m experiments.local_llm start          downloads, checks and starts it; prints its use
 python -m experiments.local_llm status
 python -m experiments.local_llm stop
-python -m experiments.local_llm fetch          the weights alone
-python -m experiments.local_llm answers        what it has said about DeskBank: not asked again
+python -m experiments.local_llm fetch          only downloads the weights
+python -m experiments.local_llm answers        restores its stored answers about DeskBank
 """
 
 import argparse
@@ -24,33 +24,33 @@ It is stopped by: python -m experiments.local_llm stop --port {port}"""
 
 
 def main() -> None:
-    """The command line."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("action", choices=["start", "status", "stop", "fetch", "answers"])
     defaults = server.Settings()
-    said = {
-        "port": "where it listens",
-        "slots": "questions side by side",
-        "context": "tokens that all slots share",
-        "threads": "of the processor",
-        "program": "a llama-server that you have compiled, with its words, in place of the wheel's",
+    helps = {
+        "port": "port of the server",
+        "slots": "number of questions answered at the same time",
+        "context": "number of tokens that all slots share",
+        "threads": "number of processor threads",
+        "program": "command of a compiled llama-server, used instead of the wheel's",
     }
     for name, value in defaults._asdict().items():
-        shown = f"{said[name]} ({value})" if value else said[name]
+        shown = f"{helps[name]} ({value})" if value else helps[name]
         parser.add_argument(f"--{name}", type=type(value), default=value, help=shown)
-    asked = vars(parser.parse_args())
-    action = asked.pop("action")
+    arguments = vars(parser.parse_args())
+    action = arguments.pop("action")
     try:
-        print(act(action, server.Settings(**asked)))
+        print(act(action, server.Settings(**arguments)))
     except (server.ServerError, OSError, RuntimeError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
 
 
 def act(action: str, settings: server.Settings) -> str:
-    """Does what is asked, and says what is there now."""
+    """Performs an action, and returns a message about the state."""
     port = settings.port
     if action == "fetch":
         return str(weights())

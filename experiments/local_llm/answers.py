@@ -1,12 +1,12 @@
-"""What the model has said about DeskBank, kept in the repository: nobody need ask it again.
+"""Stores the model's answers about DeskBank in the repository, for use without the model.
 
-    python -m experiments.local_llm answers     puts these answers where experiments look for them
-    python -m experiments.local_llm.answers     takes new ones from there (for who has asked more)
+    python -m experiments.local_llm answers     restores these answers to the cache
+    python -m experiments.local_llm.answers     adds new answers from the cache
 
-An answer is found under the hash of its question (`jaxret.llm.Chat`), so it serves whoever asks the
-same words of the same endpoint, that of ``start`` with its own port. Answers about other data sets
-are not taken: their texts have licences of their own. Neither are probabilities of single words;
-they are in tables (`experiments.real_judge`).
+An answer is stored under the hash of its question (`jaxret.llm.Chat`), so it serves the same
+question to the same endpoint, that of ``start`` with its default port. Answers about other data
+sets are not stored, since their texts have other licences. Probabilities of single words are stored
+in tables instead (`experiments.real_judge`).
 """
 
 import gzip
@@ -25,11 +25,11 @@ LONG = 15  # words
 
 
 def unpack(file: Path, cache: Path) -> int:
-    """Puts the answers of a file where they are not yet there; says how many these were.
+    """Writes missing answers from a file to the cache; returns their number.
 
     Raises:
-      FileNotFoundError: there is no such file.
-      ValueError: it is damaged.
+      FileNotFoundError: if there is no such file.
+      ValueError: if the file is damaged.
     """
     existing(file, "answers of a language model")
     try:
@@ -44,10 +44,10 @@ def unpack(file: Path, cache: Path) -> int:
 
 
 def pack(cache: Path, texts: Collection[str], file: Path) -> int:
-    """Adds the answers to questions that hold one of the texts to a file; says how many it has.
+    """Adds answers to questions that contain one of the texts to a file; returns their number.
 
-    So do the answers to questions about sentences of those answers, which hold none of the texts.
-    The same answers make the same file, byte by byte.
+    Answers to questions about sentences of those answers are added, too. The same answers make the
+    same file, byte by byte.
     """
     rows: dict[str, dict[str, Any]] = {}
     if file.exists():
@@ -69,13 +69,13 @@ def pack(cache: Path, texts: Collection[str], file: Path) -> int:
 
 
 def asks_about(kept: dict[str, Any], texts: Collection[str]) -> bool:
-    """Whether the question of a kept answer holds one of the texts."""
-    asked = "\n".join(message["content"] for message in kept.get("messages", ()))
-    return any(text in asked for text in texts)
+    """Returns whether the question of a stored answer contains one of the texts."""
+    question = "\n".join(message["content"] for message in kept.get("messages", ()))
+    return any(text in question for text in texts)
 
 
 def sentences(answer: str) -> set[str]:
-    """The long texts of an answer, which no two data sets share: of its object, or all of it."""
+    """Returns the long texts of an answer: those of its JSON object, or the whole answer."""
     try:
         content = json.loads(answer)
     except json.JSONDecodeError:
@@ -85,11 +85,11 @@ def sentences(answer: str) -> set[str]:
 
 
 def deskbank_texts() -> set[str]:
-    """Descriptions of DeskBank's tools, as questions quote them, and its queries."""
+    """Returns DeskBank's queries and tool descriptions, as quoted in questions."""
     bank = data.load("deskbank", part="all")
     documents = [document for document in bank.documents if isinstance(document, dict)]
-    said = (document[field] for document in documents for field in ("description", "terse"))
-    return {*(json.dumps(text, ensure_ascii=False) for text in said), *bank.queries}
+    texts = (document[field] for document in documents for field in ("description", "terse"))
+    return {*(json.dumps(text, ensure_ascii=False) for text in texts), *bank.queries}
 
 
 if __name__ == "__main__":

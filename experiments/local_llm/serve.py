@@ -1,4 +1,4 @@
-"""The server itself, in an environment of its own that has xllamacpp: `server.start` calls it.
+"""The server, run by `server.start` in its own environment with xllamacpp.
 
 It answers ``/v1/chat/completions`` until it is terminated.
 """
@@ -16,12 +16,12 @@ def main() -> None:
         parser.add_argument(f"--{name}", required=True)
     for name in ("port", "context", "slots", "threads"):
         parser.add_argument(f"--{name}", type=int, required=True)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     params = xllamacpp.CommonParams()
-    params.model.path, params.model_alias = asked.model, {asked.alias}
-    params.hostnames, params.port = ["127.0.0.1"], asked.port
-    params.n_ctx, params.n_parallel = asked.context, asked.slots
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = asked.threads
+    params.model.path, params.model_alias = arguments.model, {arguments.alias}
+    params.hostnames, params.port = ["127.0.0.1"], arguments.port
+    params.n_ctx, params.n_parallel = arguments.context, arguments.slots
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = arguments.threads
     params.n_gpu_layers, params.use_jinja, params.ui = 0, True, False
     server = xllamacpp.Server(params)
     print(f"listening at {server.listening_address}", flush=True)

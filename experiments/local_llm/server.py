@@ -1,4 +1,4 @@
-"""Starts and stops the server, and asks it a question before anybody else does."""
+"""Starts, tests and stops the server."""
 
 import contextlib
 import json
@@ -19,34 +19,34 @@ from experiments.local_llm.model import NAME, XLLAMACPP, folder, weights
 
 HOST = "127.0.0.1"
 _SERVE = str(Path(__file__).with_name("serve.py"))
-_STARTED: dict[int, subprocess.Popen] = {}  # by this process: they are asked whether they live
-START = 180.0  # seconds that the server may take to answer
-STOP = 20.0  # seconds that it may take to end
-CLOSE = 90.0  # seconds that a port may take to be free after it
+_STARTED: dict[int, subprocess.Popen] = {}  # servers started by this process
+START = 180.0  # seconds for the server to answer
+STOP = 20.0  # seconds for the server to end
+CLOSE = 90.0  # seconds for its port to become free
 
 
 class Settings(NamedTuple):
-    """How the server runs."""
+    """Settings of the server."""
 
     port: int = 8077
     slots: int = 4  # questions side by side
     context: int = 16_384  # tokens that the slots share
     threads: int = os.cpu_count() or 1
-    program: str = ""  # a llama-server of your own and what it wants; empty is the wheel
+    program: str = ""  # your own llama-server with its arguments; empty: the wheel
 
 
 class ServerError(RuntimeError):
-    """The server does not start, answer or end; says why, and what to do."""
+    """The server does not start, answer or end."""
 
 
 def start(settings: Settings) -> str:
-    """Starts a server that lives on when this process ends, and asks it a question.
+    """Starts a server that outlives this process, and tests it with a question.
 
     Returns:
-      the base URL of its endpoint; that of the server that is there already, if it is one of ours.
+      The base URL of its endpoint, or of our server that is running already.
 
     Raises:
-      ServerError: if the port is in use, or the server ends or stays silent at the start.
+      ServerError: if the port is in use, or the server ends or does not answer.
     """
     if running(settings.port) is not None:
         check(settings.port)
@@ -77,10 +77,10 @@ def check(port: int) -> str:
     """Asks for one word.
 
     Returns:
-      the answer.
+      The answer.
 
     Raises:
-      ServerError: if there is none.
+      ServerError: if there is no answer.
     """
     question = {
         "model": NAME,
@@ -99,10 +99,10 @@ def check(port: int) -> str:
 
 
 def stop(port: int) -> bool:
-    """Ends the server at a port; False if none of ours is there.
+    """Ends our server at a port; returns False if there is none.
 
     Raises:
-      ServerError: if it does not end.
+      ServerError: if the server does not end.
     """
     pid = running(port)
     _note(port).unlink(missing_ok=True)
@@ -119,7 +119,7 @@ def stop(port: int) -> bool:
 
 
 def running(port: int) -> int | None:
-    """The process of our server at a port, if it lives."""
+    """Returns the process id of our server at a port, or None if it is not running."""
     try:
         pid = json.loads(_note(port).read_text())["pid"]
     except (OSError, ValueError, KeyError):
@@ -148,15 +148,15 @@ def _command(settings: Settings, model: Path) -> list[str]:
         words = {"model": model, "alias": NAME, "host": HOST, "port": settings.port}
         words |= {"ctx-size": settings.context, "parallel": settings.slots}
         words |= {"threads": settings.threads}
-        said = [word for name, value in words.items() for word in (f"--{name}", str(value))]
-        return [str(Path(found).resolve()), *own, "--jinja", *said]
+        options = [word for name, value in words.items() for word in (f"--{name}", str(value))]
+        return [str(Path(found).resolve()), *own, "--jinja", *options]
     words = {"model": model, "alias": NAME, **settings._asdict()}
     del words["program"]
     return [*_python(), _SERVE, *(f"--{name}={value}" for name, value in words.items())]
 
 
 def _python() -> list[str]:
-    """A Python with the server's package, and none of jaxret's."""
+    """Returns the command of a Python with only the server's package."""
     if shutil.which("uv") is None:
         raise ServerError("the server's environment is made by uv, which is not installed")
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -164,7 +164,7 @@ def _python() -> list[str]:
 
 
 def _wait_until_closed(port: int) -> None:
-    """Connections of a server that has ended hold its port for a minute."""
+    """Waits for a port to become free, which takes a minute after a server ends."""
     deadline = time.monotonic() + CLOSE
     while time.monotonic() < deadline:
         with socket.socket() as one, contextlib.suppress(OSError):
@@ -199,7 +199,7 @@ def _call(url: str, content: dict[str, Any] | None, timeout: float) -> Any:
 
 
 def _last(port: int) -> str:
-    """The end of the server's log, and where it is."""
+    """Returns the end of the server's log, and its path."""
     lines = [x for x in _log(port).read_text(errors="replace").splitlines() if x.strip()]
     return f"{' | '.join(lines[-3:]) or 'it said nothing'} ({_log(port)})"
 

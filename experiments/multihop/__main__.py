@@ -5,35 +5,35 @@
     uv run python -m experiments.multihop dataset=jsonl dataset.path=FOLDER seeds=1 planner=llm \\
         judge=llm answers=true llm.base_url=http://localhost:11434/v1 llm.model=qwen3:8b
 
-Each task comes once. Five documents are shown at each of its hops, a judge uses one of them, and
-whether that is right is the bit from which the next hop's embeddings are learnt:
+Each task is streamed once. Five documents are shown at each of its hops, a judge uses one of them,
+and its success is the reward from which the learner updates before the next hop:
 
     accuracy    hops where the document used was right; also of all first hops, all second ones ...
     found       the share of a task's right documents that its hops used, averaged over tasks: in
                 all of the stream, in its first quarter, in its last
-    complete    tasks of which all were used
+    complete    tasks of which all right documents were used
     final       ranking of the hops by the final embeddings; found and complete: among the first
                 five of any hop of the task
-    answer      end answers from those documents, held against the field ``answer`` of
-                ``queries.jsonl``, or of the lines of ``gold_answers``, whose tasks alone are then
-                answered; always in ``answers.jsonl``
+    answer      final answers from those documents, compared with the field ``answer`` of
+                ``queries.jsonl``, or of ``gold_answers``, in which case only its tasks are
+                answered; stored in ``answers.jsonl``
 
-Without a language model this is not the paper's pipeline. Easier: the judge knows the right
-document whenever it is shown (``accuracy`` makes it err), and MultiHop-RAG as it is at hand holds
-the facts alone, 438, no other articles. Harder, where a data set has no steps: every hop has the
-words of the whole task and wants another of its documents, so nothing tells the retriever which,
-and the others count as wrong. There a learner also gains within a task, by lowering what the hop
-before found wrong. ``planner=llm`` gives each hop words of its own, and any right document of the
-task counts.
+Without a language model this differs from the paper's pipeline. It is easier because the judge
+recognises the right document whenever it is shown (``accuracy`` adds errors), and because our copy
+of MultiHop-RAG only has the 438 facts and no other articles. It is harder for data sets without
+steps: every hop has the text of the whole task but another right document, so the retriever cannot
+know which, and the others count as wrong. There a learner also gains within a task, by lowering
+documents that were wrong at the previous hop. ``planner=llm`` gives each hop its own text, and any
+right document of the task counts.
 
 Settings are chosen with the gold judge on the validation part, by a stream of all tasks.
 
-2 cores: DeskBank 20 s, 60 s more where nothing is encoded yet. Expect there (5 seeds) found 0.562
-for frozen, 0.583 for reranked, 0.579 for reranked_greedy, and in the last quarter 0.575, 0.620,
-0.609. MultiHop-RAG: 0.600, 0.610, 0.659, and 0.612, 0.641, 0.680; the gain of reranked_greedy is
-0.02 at first and second hops, 0.19 at third and 0.34 at fourth ones, whose facts many questions
-share. A language model that judges is asked hop by hop: at a second an answer 20 minutes a learner;
-``judge=llm_each`` asks about each document alone, for one token, and about a pair once.
+2 cores: DeskBank 20 s, and 60 s for encoding. Expect there (5 seeds) found 0.562 for frozen, 0.583
+for reranked, 0.579 for reranked_greedy, and in the last quarter 0.575, 0.620, 0.609. MultiHop-RAG:
+0.600, 0.610, 0.659, and 0.612, 0.641, 0.680; the gain of reranked_greedy is 0.02 at first and
+second hops, 0.19 at third and 0.34 at fourth hops, whose facts many questions share. A language
+model as judge is asked hop by hop, which at a second per answer takes 20 minutes per learner;
+``judge=llm_each`` asks about each document separately, for one token, and about each pair once.
 """
 
 import json
@@ -49,7 +49,7 @@ import jaxret as jr
 from experiments.common.config import cache_folder, plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.learners import learner_grid
-from experiments.common.loading import drawn, encoder_of, read_dataset
+from experiments.common.loading import encoder_of, read_dataset, sample_queries
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.multihop import answers, prompts, tasks
@@ -64,20 +64,23 @@ from jaxret.retrieval.retriever import search
 from jaxret.runtime.validate import require
 from jaxret.task import encoded
 
-METRICS = ("accuracy", "recall@{k}", "ndcg@{k}")  # completeness is a matter of tasks
+METRICS = ("accuracy", "recall@{k}", "ndcg@{k}")  # completeness is measured by task
 COLUMNS = ("online/accuracy", "online/found", "online/last", "online/complete")
 COLUMNS += ("final/recall@{k}", "final/ndcg@{k}", "final/complete@{k}", "answer/exact")
-JUDGES = {"llm": prompts.by_judge, "llm_each": prompts.by_fit}  # of all shown, or one by one
+JUDGES = {
+    "llm": prompts.by_judge,
+    "llm_each": prompts.by_fit,
+}  # asked about the slate, or about each document
 WHO = {"planner": ("gold", "llm"), "judge": ("gold", *JUDGES), "bit": ("gold", "judge")}
 
 
 @experiment("multihop")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Plans, runs every learner, asks for end answers; writes curves and figures."""
+    """Plans, runs every learner, asks for final answers; writes curves and figures."""
     chat, judge = chat_of(cfg), Environment(reranker=simulated_reranker(accuracy=cfg.accuracy))
     whole, right = read_dataset(cfg), answers.gold(cfg)
     answers.refuse_unknown(right, whole.query_ids)
-    dataset, hops = planned(cfg, drawn(whole, cfg.tasks, cfg.seed), chat, run)
+    dataset, hops = planned(cfg, sample_queries(whole, cfg.tasks, cfg.seed), chat, run)
     encoder, cache = encoder_of(cfg.encoder), cache_folder(cfg)
     task = encoded(hops, encoder, document=cfg.document, cache=cache)
     print(hops.summary(), flush=True)
@@ -112,7 +115,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
     results = {"hops": np.array([len(hops.queries) / len(dataset.queries)])}
     curves: dict[str, dict[str, np.ndarray]] = {}
-    said: list[dict[str, Any]] = []
+    outputs: list[dict[str, Any]] = []
     only = None if cfg.gold_answers is None else right
     for grid in grids_of(cfg):
         name = grid.name
@@ -131,13 +134,13 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
                 run, chat, name, dataset, task.documents or (), online["items"], groups, only
             )
             ours |= answers.scores(lines, right)
-            said += lines
+            outputs += lines
         results |= {f"{name}/{key}": values for key, values in ours.items()}
         curves[name] = {"success": online["success"], "found": shares}
-        said_of = grid.said(setting[0])  # of all seeds, which share the part that chooses
-        print(f"{name}: {online['success'].mean():.3f} of hops at {said_of}")
+        label = grid.label(setting[0])  # the same for all seeds, which share the validation part
+        print(f"{name}: {online['success'].mean():.3f} of hops at {label}")
     if cfg.answers:
-        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in said)
+        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in outputs)
         (run.directory / "answers.jsonl").write_text(text)
     run.save_curves(curves)
     tasks.figures(run, {name: curve["found"] for name, curve in curves.items()})
@@ -148,7 +151,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses learners, judges and numbers that cannot be."""
+    """Checks learners, judges and numbers."""
     grids_of(cfg)
     for name, known in WHO.items():
         require(name, cfg[name], " or ".join(known), known.__contains__)
@@ -165,7 +168,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a line a learner."""
+    """Prints a line per learner."""
     names = list(cfg.learners)
     columns = [column.format(k=cfg.k) for column in COLUMNS]
     columns = [column for column in columns if f"{names[0]}/{column}" in results]
@@ -175,13 +178,13 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def grids_of(cfg: DictConfig) -> list[LearnerGrid]:
-    """The learners, each showing k documents."""
+    """Returns the learners, each showing k documents."""
     specs = plain(cfg.learners)
     return [learner_grid(name, spec | {"k": cfg.k}) for name, spec in specs.items()]
 
 
 def chat_of(cfg: DictConfig) -> Chat | None:
-    """The language model, where one is asked."""
+    """Connects to the language model, if one is used."""
     if cfg.planner == "llm" or cfg.judge in JUDGES or cfg.answers:
         return Chat(Endpoint(**plain(cfg.llm)), cache_folder(cfg) / "llm")
     return None
@@ -190,9 +193,9 @@ def chat_of(cfg: DictConfig) -> Chat | None:
 def planned(
     cfg: DictConfig, dataset: Dataset, chat: Chat | None, run: RunDirectory
 ) -> tuple[Dataset, Dataset]:
-    """The tasks and their hops; a hop's group is the row of its task.
+    """Returns the tasks and their hops; a hop's group is the row of its task.
 
-    A task for which the planner gives no valid plan is one hop: itself.
+    A task without a valid plan is a single hop.
     """
     if chat is not None and cfg.planner == "llm":
 

@@ -1,4 +1,4 @@
-"""End answers: a language model answers a task from the documents of all its hops   (ORAG C.4).
+"""Final answers: a language model answers a task from the documents of its hops   (ORAG C.4).
 
 Letters: S seeds, N hops, k documents a hop.
 """
@@ -21,13 +21,13 @@ RULES = {"exact": prompts.exact, "contains": prompts.contains}
 
 
 def gold(cfg: DictConfig) -> dict[str, list[str]]:
-    """Query id -> the ways to say the right answer; empty where none is known.
+    """Reads the right answers: query id -> equivalent texts; empty if none is known.
 
-    The field ``answer``, a text or a list of texts, in the lines of ``cfg.gold_answers``; without
-    that file in those of the data set's ``queries.jsonl``.
+    They are the field ``answer``, a text or a list of texts, in the lines of ``cfg.gold_answers``,
+    or without that file in the data set's ``queries.jsonl``.
 
     Raises:
-      FileNotFoundError: ``cfg.gold_answers`` is not there.
+      FileNotFoundError: if ``cfg.gold_answers`` does not exist.
     """
     path = None if cfg.dataset.path is None else Path(cfg.dataset.path) / "queries.jsonl"
     fields: tuple[str, ...] = ("id",)
@@ -36,13 +36,13 @@ def gold(cfg: DictConfig) -> dict[str, list[str]]:
     elif path is None or not path.is_file():
         return {}
     rows = json_lines(path, holds="one query a line", fields=fields)
-    said = {row["id"]: row["answer"] for row in rows if row.get("answer") is not None}
-    ways = {key: x if isinstance(x, list) else [x] for key, x in said.items()}
+    answers = {row["id"]: row["answer"] for row in rows if row.get("answer") is not None}
+    ways = {key: x if isinstance(x, list) else [x] for key, x in answers.items()}
     return {key: [str(text) for text in texts] for key, texts in ways.items()}
 
 
 def refuse_unknown(right: Collection[str], ids: Collection[str]) -> None:
-    """Raises ValueError where an answer belongs to no task of the data set."""
+    """Raises ValueError if an answer belongs to no task of the data set."""
     if unknown := sorted(set(right) - set(ids)):
         raise ValueError(
             f"gold_answers has {unknown[0]!r} and {len(unknown) - 1} more ids that the data set "
@@ -51,7 +51,7 @@ def refuse_unknown(right: Collection[str], ids: Collection[str]) -> None:
 
 
 def collect(items: Int[np.ndarray, "N k"], tasks: Int[np.ndarray, " N"]) -> list[list[int]]:
-    """The different items of each task's hops, in the order in which they were found."""
+    """Collects the distinct items of each task's hops, in the order in which they were found."""
     ends = np.flatnonzero(np.diff(tasks)) + 1
     return [list(dict.fromkeys(some.ravel().tolist())) for some in np.split(items, ends)]
 
@@ -66,20 +66,20 @@ def answer(
     tasks: Int[np.ndarray, " N"],
     only: Collection[str] | None = None,
 ) -> list[dict[str, Any]]:
-    """Asks for every task's answer, once a seed; the answer is empty where none came.
+    """Asks for every task's answer, once per seed; failed answers are empty.
 
     Args:
-      run: keeps the answers as a unit.
-      chat: who is asked.
-      name: of the learner.
-      dataset: the tasks, whole.
-      documents: in words.
-      items: that were found at each hop.
-      tasks: of the hops, as rows of ``dataset``; ascending.
-      only: ids of the tasks that are asked about; None is all.
+      run: run that stores the answers as a step.
+      chat: language model.
+      name: name of the learner.
+      dataset: data set of whole tasks.
+      documents: texts of the documents.
+      items: items found at each hop.
+      tasks: task of each hop, as a row of ``dataset``; ascending.
+      only: ids of the tasks to ask about; None: all tasks.
 
     Returns:
-      one object for each seed and task, as ``answers.jsonl`` holds it.
+      One object for each seed and task, as in ``answers.jsonl``.
     """
     rows, seeds = np.unique(tasks), range(len(items))
     found = [dict(zip(rows, collect(some, tasks), strict=True)) for some in items]
@@ -115,11 +115,11 @@ def answer(
 
 
 def scores(lines: Sequence[dict[str, Any]], right: dict[str, list[str]]) -> dict[str, list[float]]:
-    """The share of right answers of each seed by each of `RULES`; empty if none is known.
+    """Computes each seed's share of right answers by each of `RULES`; empty without gold answers.
 
     Args:
-      lines: from `answer`.
-      right: from `gold`; an answer that agrees with one of them is right.
+      lines: answers from `answer`.
+      right: gold answers from `gold`; an answer is right if it agrees with one of them.
     """
     known = [line for line in lines if line["id"] in right]
 

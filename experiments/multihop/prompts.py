@@ -23,7 +23,7 @@ import numpy as np
 from jaxret.llm import Chat, Malformed, Schema, object_schema
 from jaxret.types import Selector
 
-WORDS = 300  # of a document
+WORDS = 300  # most words of a document
 
 PLAN = """\
 Some facts have to be looked up before the question below can be answered. Write a short search \

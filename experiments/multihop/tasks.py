@@ -1,4 +1,4 @@
-"""What a task finds in its hops: while it is streamed, and by the final embeddings.
+"""Documents found by the hops of a task, while it is streamed and by the final embeddings.
 
 Letters: S seeds, N hops, L labels a hop, T rounds (hops in the stream), V visits (tasks in it).
 """
@@ -16,15 +16,15 @@ from jaxret.evaluation import plots
 def found(
     items: Int[np.ndarray, "N k"], labels: Int[np.ndarray, "N L"], tasks: Int[np.ndarray, " N"]
 ) -> Float[np.ndarray, " V"]:
-    """The share of each task's different labels that are among the items of any of its hops.
+    """Computes the share of each task's distinct labels among the items of its hops.
 
     Args:
-      items: of each hop, -1 pads.
-      labels: of each hop, -1 pads.
-      tasks: of each hop.
+      items: items of each hop, -1 pads.
+      labels: labels of each hop, -1 pads.
+      tasks: task of each hop.
 
     Returns:
-      the share of each task, in the order of their numbers.
+      The share of each task, in the order of their numbers.
     """
     _, number = np.unique(tasks, return_inverse=True)
     size = 1 + max(items.max(), labels.max())
@@ -33,11 +33,11 @@ def found(
 
 
 def by_visit(online: Mapping[str, np.ndarray], hops: Dataset) -> Float[np.ndarray, "S V"]:
-    """What each visit of a task found: its labels that were used at a hop which wanted them.
+    """Computes the share of a task's labels that were used at the right hops, for each visit.
 
     Args:
       online: ``order``, ``item`` and ``success``, [S, T], of a run.
-      hops: those of a task stand together and in one group.
+      hops: hops; those of a task are consecutive and in one group.
     """
     begins = numbers(hops.groups) == 0
     used = np.where(online["success"] > 0, online["item"], -1)
@@ -50,7 +50,7 @@ def by_visit(online: Mapping[str, np.ndarray], hops: Dataset) -> Float[np.ndarra
 
 
 def numbers(tasks: Int[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
-    """The place of each hop in its task, from 0; those of a task stand together."""
+    """Numbers the hops of each task from 0; the hops of a task are consecutive."""
     begins = np.append(True, tasks[1:] != tasks[:-1])
     rows = np.arange(len(tasks))
     return rows - np.maximum.accumulate(np.where(begins, rows, 0))
@@ -59,17 +59,17 @@ def numbers(tasks: Int[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
 def measured(
     online: Mapping[str, np.ndarray], shares: Float[np.ndarray, "S V"], hops: Dataset
 ) -> dict[str, Float[np.ndarray, " S"]]:
-    """Means over the stream, as results.
+    """Computes means over the stream, as results.
 
     Args:
       online: ``order``, ``success`` and ``reward``, [S, T].
-      shares: from `by_visit`.
-      hops: of the stream.
+      shares: shares from `by_visit`.
+      hops: hops of the stream.
     """
     quarter, place = max(1, shares.shape[1] // 4), numbers(hops.groups)[online["order"]]
     here = {f"online/hop{i + 1}": place == i for i in range(place.max() + 1)}
-    by_place = {key: online["success"].mean(axis=1, where=some) for key, some in here.items()}
-    return by_place | {
+    by_position = {key: online["success"].mean(axis=1, where=some) for key, some in here.items()}
+    return by_position | {
         "online/accuracy": online["success"].mean(axis=1),
         "online/bits_right": (online["reward"] == online["success"]).mean(axis=1),
         "online/misses": wrong(online, online["success"] > 0),
@@ -84,16 +84,16 @@ def measured(
 def wrong(
     online: Mapping[str, np.ndarray], where: Bool[np.ndarray, "S T"]
 ) -> Float[np.ndarray, " S"]:
-    """The share of bits that contradict the truth, of some hops; 0 where there are none."""
+    """Computes the share of wrong rewards among some hops; 0 if there are none."""
     lies = (online["reward"] != online["success"]) & where
     return lies.sum(axis=1) / np.maximum(where.sum(axis=1), 1)
 
 
 def figures(run: RunDirectory, shares: Mapping[str, Float[np.ndarray, "S V"]]) -> None:
-    """``found.png``: what tasks found, averaged over a tenth of the stream.
+    """Draws ``found.png``, the share found by tasks, averaged over a tenth of the stream.
 
-    And ``more.png``, how much more than with ``frozen`` if that is there: the same tasks come in
-    the same order to both, so what makes some of them harder falls out.
+    If ``frozen`` was run, also draws ``more.png``, the difference to it: both stream the same tasks
+    in the same order, so the difficulty of tasks cancels.
     """
     pictures = {"found": ("share of right documents found", shares)}
     if "frozen" in shares:

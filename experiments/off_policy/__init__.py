@@ -1,1 +1,1 @@
-"""Is what `jr.off_policy` and `jr.select` say of logs right, and what must a log have for it?"""
+"""Studies of the accuracy of `jr.off_policy` and `jr.select`, and of the logs they need."""

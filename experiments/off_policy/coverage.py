@@ -1,4 +1,4 @@
-"""Do intervals cover, how large are errors, and does the warning come where a bootstrap fails?
+"""Coverage of intervals, size of errors, and whether warnings predict failing bootstraps
 
     uv run python -m experiments.off_policy.coverage                                   # DeskBank
     uv run python -m experiments.off_policy.coverage dataset=ultratool dataset.path=FILE \\

@@ -1,6 +1,6 @@
-"""What the study of coverage found: tables of all cells, what they add up to, and two figures.
+"""The page of the study of coverage: tables of all cells, their sums, and two figures.
 
-A cell is a logging policy with a judged one: some hundreds of logs.
+A cell is a pair of a logging policy and a judged policy, with some hundreds of logs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,11 +13,14 @@ from experiments.off_policy.tables import markdown
 from jaxret.evaluation import plots
 from jaxret.offline.off_policy import FEW
 
-ANYTIME = ("IPS", "DR", "clipped IPS")  # the last has a lower bound alone
+ANYTIME = ("IPS", "DR", "clipped IPS")  # the last only has a lower bound
 BOOTSTRAP = ("SNIPS", "Switch-DR")
 ESTIMATORS = ("IPS", "SNIPS", "clipped IPS", "DR", "Switch-DR", "DRos", "MIPS")
 MARKS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
-LOW, OFTEN = 0.9, 0.5  # coverage that is too low; share of logs from which on a cell is warned of
+LOW, OFTEN = (
+    0.9,
+    0.5,
+)  # coverage that is too low; share of warned logs from which a cell counts as warned
 
 
 class Cell(NamedTuple):
@@ -28,11 +31,11 @@ class Cell(NamedTuple):
     values: Mapping[str, np.ndarray]  # measure -> one value a log
 
     def mean(self, name: str) -> float:
-        """Of a measure, over logs."""
+        """Returns the mean of a measure over logs."""
         return float(np.mean(self.values[name]))
 
     def root(self, estimator: str) -> float:
-        """Root mean squared error."""
+        """Returns the root mean squared error."""
         return float(np.sqrt(np.mean(self.values[f"error/{estimator}"] ** 2)))
 
 
@@ -42,7 +45,7 @@ def text(
     judged: Sequence[str],
     results: Mapping[str, Mapping[str, Any]],
 ) -> str:
-    """The page, in Markdown."""
+    """Formats the page in Markdown."""
     values = {name: np.asarray(found["values"]) for name, found in results.items()}
     each = [*cells(serving, judged, values)]
     parts = [f"# Coverage on {dataset}"]
@@ -58,7 +61,7 @@ def text(
 def cells(
     serving: Sequence[str], judged: Sequence[str], values: Mapping[str, np.ndarray]
 ) -> Iterator[Cell]:
-    """All that have logs which were not refused."""
+    """Returns all cells with accepted logs."""
     for serves in serving:
         for one in judged:
             mine = f"{serves}/{one}/"
@@ -68,18 +71,18 @@ def cells(
 
 
 def policies(serving: Sequence[str], values: Mapping[str, np.ndarray], each: Sequence[Cell]) -> str:
-    """What each logging policy earned, how many of its logs were refused, what the others cover."""
+    """Formats each logging policy's mean reward, refused logs, and coverage of accepted logs."""
     rows = []
     for name in serving:
         refused, held = values[f"{name}/refused"], together(each, name)
         earned, count = values[f"{name}/earned"].mean(), f"{refused.sum():.0f} of {len(refused)}"
         rows.append((name, f"{earned:.3f}", count, f"{held.mean():.3f}" if held.size else ""))
-    head = ("logging policy", "earned a round", "logs refused", "all anytime intervals hold")
+    head = ("logging policy", "mean reward", "logs refused", "all anytime intervals hold")
     return markdown(head, rows)
 
 
 def sums(each: Sequence[Cell]) -> str:
-    """Coverage over all cells; where the bootstrap fails, and whether a warning came."""
+    """Formats the coverage over all cells, and the failures and warnings of the bootstrap."""
     logs = [together(each, serves) for serves in dict.fromkeys(one.serves for one in each)]
     lines = [
         f"- all intervals that hold at all times, of every judged policy together: in "
@@ -118,7 +121,7 @@ def sums(each: Sequence[Cell]) -> str:
 
 
 def together(each: Sequence[Cell], serves: str) -> np.ndarray:
-    """Whether all anytime-valid intervals hold, of all that one policy's log judges.
+    """Computes whether all anytime-valid intervals from a log of one policy hold.
 
     Returns:
       [n] of the logs.
@@ -129,18 +132,18 @@ def together(each: Sequence[Cell], serves: str) -> np.ndarray:
 
 
 def share(held: np.ndarray) -> str:
-    """A mean, and of how many."""
+    """Formats a mean with its number of values."""
     return f"{held.mean():.3f} ({len(held):,})" if len(held) else "none"
 
 
 def warned(some: Sequence[Cell]) -> str:
-    """The share of the logs of some cells from which a warning came."""
+    """Formats the share of logs with a warning, over some cells."""
     return f"{np.mean([one.mean('warned') for one in some]):.3f}" if some else "none"
 
 
 def coverage(each: Sequence[Cell]) -> str:
-    """A row a cell: how often intervals hold, how wide they are."""
-    head = ("logging", "judged", "logs", "effective", "warned", *ANYTIME, *BOOTSTRAP)
+    """Formats a row per cell: coverage and width of intervals."""
+    head = ("logging", "evaluated", "logs", "effective", "warned", *ANYTIME, *BOOTSTRAP)
     rows = [
         (
             *(one.serves, one.judged, f"{len(one.values['warned'])}"),
@@ -154,19 +157,19 @@ def coverage(each: Sequence[Cell]) -> str:
 
 
 def errors(each: Sequence[Cell]) -> str:
-    """A row a cell: root mean squared error, and bias where it is more than three errors from 0."""
+    """Formats a row per cell: root mean squared error, and bias if above three standard errors."""
     return markdown(
-        ("logging", "judged", *ESTIMATORS),
+        ("logging", "evaluated", *ESTIMATORS),
         [(one.serves, one.judged, *(error(one, name) for name in ESTIMATORS)) for one in each],
     )
 
 
 def error(one: Cell, estimator: str) -> str:
-    """``root mean squared error (bias)``."""
+    """Formats ``root mean squared error (bias)``."""
     values = one.values[f"error/{estimator}"]
     bias, noise = values.mean(), values.std(ddof=1) / np.sqrt(len(values))
-    said = f" ({bias:+.3f})" if abs(bias) > 3 * noise and abs(bias) >= 0.0005 else ""
-    return f"{one.root(estimator):.3f}{said}"
+    shown_bias = f" ({bias:+.3f})" if abs(bias) > 3 * noise and abs(bias) >= 0.0005 else ""
+    return f"{one.root(estimator):.3f}{shown_bias}"
 
 
 def figures(
@@ -175,7 +178,7 @@ def figures(
     judged: Sequence[str],
     values: Mapping[str, np.ndarray],
 ) -> None:
-    """Coverage over the effective sample size, a dot a cell; errors by logging policy."""
+    """Draws coverage over effective sample size, one dot per cell, and errors by logging policy."""
     each = [*cells(serving, judged, values)]
     if not each:
         return

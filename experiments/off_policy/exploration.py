@@ -40,7 +40,7 @@ from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import cell
 from experiments.off_policy.tables import markdown
 from experiments.off_policy.worlds import learnt, policy, value
-from jaxret.offline.snapshots import with_chances
+from jaxret.offline.snapshots import with_probabilities
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 
@@ -126,7 +126,7 @@ def served(
       cfg: with ``exposures``, ``seeds`` and ``seed``.
       serves: the rule.
       task: its queries are streamed.
-      folder: of the logs.
+      folder: folder of the logs.
       policies: the judged policies, by name.
       truth: their values.
 
@@ -137,9 +137,9 @@ def served(
     played = jr.simulate(serves, task, exposures=cfg.exposures, seeds=seeds, log=folder)
     results = defaultdict(list)
     for seed in seeds:
-        log = with_chances(jr.load_log(folder / f"seed_{seed}.jsonl", task), serves)
+        log = with_probabilities(jr.load_log(folder / f"seed_{seed}.jsonl", task), serves)
         for name, one in policies.items():
-            for key, number in said(log, one, truth[name]).items():
+            for key, number in evaluated(log, one, truth[name]).items():
                 results[f"{name}/{key}"].append(number)
     found = {key: np.array(values) for key, values in results.items()}
     found["accuracy"] = played.accuracy.values
@@ -147,7 +147,7 @@ def served(
     return found
 
 
-def said(log: jr.Log, one: jr.Snapshot, truth: float) -> dict[str, float]:
+def evaluated(log: jr.Log, one: jr.Snapshot, truth: float) -> dict[str, float]:
     """Evaluates a policy by a log; ``truth`` is its value."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*effective rounds of .* are too few")

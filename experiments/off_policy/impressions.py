@@ -1,9 +1,10 @@
-"""Logs of the Open Bandit Dataset: which item was shown at which place, and whether it was clicked.
+"""Logs of the Open Bandit Dataset: the item shown at each position of a page, and its clicks.
 
 From github.com/st-tech/zr-obp, ``obd/{random,bts}/{men,women}`` (Saito, Aihara, Matsutani and
 Narita 2021, arXiv 2008.07146; CC BY 4.0), here as ``{random,bts}_{men,women}.csv`` in one folder. A
-fashion shop showed items at three places of a page, by lot or by Bernoulli Thompson sampling; each
-impression is a round of its own. No texts, so no task: users are not read, only places.
+fashion shop showed items at three places of a page, at random or by Bernoulli Thompson sampling;
+each impression is a round. There are no texts and so no task; the query is the place, and features
+of users are not used.
 
 Letters: T rounds, I items, P places.
 """
@@ -31,7 +32,7 @@ class Impressions(NamedTuple):
 
     @property
     def frequencies(self) -> Float[np.ndarray, "P I"]:
-        """How often each item was shown at each place: the policy, as far as its log says.
+        """Computes how often each item was shown at each place, an estimate of the policy.
 
         Returns:
           [P, I], rows of sum 1.
@@ -42,16 +43,16 @@ class Impressions(NamedTuple):
 
 
 def load(folder: str | Path, policy: str, campaign: str) -> Impressions:
-    """Reads a log; of the random policy also the chances of what it did not show.
+    """Reads a log; for the random policy with the probabilities of all items.
 
     Args:
-      folder: with the files.
+      folder: folder with the files.
       policy: ``random`` or ``bts``.
       campaign: ``men`` or ``women``.
 
     Raises:
-      FileNotFoundError: where there is no such file.
-      ValueError: for a file that lacks a field or is empty, and a random one that is not uniform.
+      FileNotFoundError: if there is no such file.
+      ValueError: if a file lacks a field or is empty, or the random policy is not uniform.
     """
     path = existing(Path(folder) / f"{policy}_{campaign}.csv", "a log of the Open Bandit Dataset")
     with path.open(encoding="utf-8", newline="") as file:
@@ -64,20 +65,20 @@ def load(folder: str | Path, policy: str, campaign: str) -> Impressions:
     item, place, click, propensity = np.array(rows).T
     item, place = item.astype(int), place.astype(int) - 1
     rounds, items = len(item), int(item.max()) + 1
-    chances = None
+    probabilities = None
     if policy == "random":
         if not np.allclose(propensity, 1 / items):
             raise ValueError(f"{path} is not uniform over its {items} items")
-        chances = np.full((rounds, items), 1 / items)
+        probabilities = np.full((rounds, items), 1 / items)
     log = Log(
         query=np.eye(place.max() + 1, dtype=np.float32)[place],
         slate=item[:, None],
-        by_place=propensity[:, None],
+        by_position=propensity[:, None],
         item=item,
         propensity=propensity,
         reward=click,
         version=np.full(rounds, -1),
         round=np.arange(rounds),
-        chances=chances,
+        probabilities=probabilities,
     )
     return Impressions(log, place, items)

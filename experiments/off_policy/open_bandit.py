@@ -1,18 +1,19 @@
-"""Real logs of two policies that served side by side: does each say what the other earned?
+"""Real logs of two policies that served side by side: does each estimate the other's value?
 
     uv run python -m experiments.off_policy.open_bandit dataset.path=FOLDER
 
-The Open Bandit Dataset: 10,000 impressions of a random policy and of Bernoulli Thompson sampling in
-each of two campaigns. From the log of one, the value of the other: of the policy that shows items
-with the frequencies, by place, of the other log. What that log earned is the truth, with an error
-of its own. Few impressions are clicked (46 to 69), so there is no passing and no failing, only a
-difference and its error. Of CAMPAIGN/LOG/ESTIMATOR:
+The Open Bandit Dataset has 10,000 impressions of a random policy and of Bernoulli Thompson sampling
+in each of two campaigns. From the log of one policy the experiment estimates the value of the
+other, taken as the policy with the item frequencies, by place, of the other log. The mean reward of
+the other log is the truth, with its own standard error. Few impressions are clicked (46 to 69), so
+there is no pass or fail, only a difference and its error. For CAMPAIGN/LOG/ESTIMATOR:
 
-    estimate, error    and its standard error: the deviation of its terms (of SNIPS the ratio's)
-    difference, sigma  to what the other log earned; over the error of both
+    estimate, error    with its standard error, from the deviation of its terms (for SNIPS, of the
+                       ratio)
+    difference, sigma  from the mean reward of the other log; divided by the standard error of both
 
-5 seconds. Expect differences of at most 1.6 errors of both. Thompson sampling's log of women has
-one weight of thousands: 2 effective rounds, and an interval for IPS that says nothing.
+5 seconds. Expect differences of at most 1.6 standard errors. Thompson sampling's log of women has
+one weight in the thousands: 2 effective rounds, and an uninformative interval for IPS.
 """
 
 import warnings
@@ -38,7 +39,7 @@ ESTIMATORS = ("IPS", "SNIPS", "clipped IPS", "DR", "Switch-DR", "DRos")
 
 @experiment("off_policy_open_bandit")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Both logs of each campaign, each judging the other's policy."""
+    """Evaluates each policy by the other's log, in each campaign."""
     results = {}
     for campaign in cfg.campaigns:
         both = {name: load(cfg.dataset.path, name, campaign) for name in POLICIES}
@@ -50,7 +51,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses a missing folder and campaigns that are not there."""
+    """Checks the folder and the campaigns."""
     require("dataset.path", cfg.dataset.path, "the folder of the logs", lambda x: x is not None)
     require("alpha", cfg.alpha, "in (0, 1)", lambda x: 0 < x < 1)
     for campaign in cfg.campaigns:
@@ -59,7 +60,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a row for each estimator, in clicks a thousand impressions, and keeps the table."""
+    """Prints a row per estimator, in clicks per thousand impressions, and stores the table."""
     pairs = [(campaign, log) for campaign in cfg.campaigns for log in POLICIES]
     rows = [row(f"{c}/{log}", name, results) for c, log in pairs for name in ESTIMATORS]
     text = markdown(HEAD, rows)
@@ -68,7 +69,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def row(place: str, estimator: str, results: Found) -> list[str]:
-    """What is printed of an estimator on a log; what it has no bound for stays empty."""
+    """Formats the row of an estimator on a log; missing bounds are empty."""
 
     def per_thousand(name: str, form: str = ".2f") -> str:
         found = results.get(f"{place}/{name}")
@@ -88,17 +89,17 @@ def row(place: str, estimator: str, results: Found) -> list[str]:
 
 
 def compared(mine: Impressions, other: Impressions, alpha: float) -> dict[str, float]:
-    """What one log says of the policy of another, beside what that log says itself."""
-    chances = other.frequencies[mine.place]
+    """Compares one log's estimates of another log's policy with that log's mean reward."""
+    probabilities = other.frequencies[mine.place]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*effective rounds of .* are too few")
-        found = jr.off_policy(mine.log, chances, alpha=alpha)
+        found = jr.off_policy(mine.log, probabilities, alpha=alpha)
     clicks = other.log.reward
     truth, noise = clicks.mean(), clicks.std(ddof=1) / np.sqrt(len(clicks))
     results = {"truth": truth, "truth_error": noise, "earned": found.logged}
     results |= {"effective": found.effective, "mean_weight": found.mean_weight}
     results["warned"] = float(found.few)
-    for name, error in errors(mine, chances).items():
+    for name, error in errors(mine, probabilities).items():
         value = found[name]
         gap = value.estimate - truth
         numbers = {"estimate": value.estimate, "error": error, "difference": gap}
@@ -107,9 +108,9 @@ def compared(mine: Impressions, other: Impressions, alpha: float) -> dict[str, f
     return results
 
 
-def errors(mine: Impressions, chances: np.ndarray) -> dict[str, float]:
-    """The standard error of each estimate: rounds are independent, but for what a model learnt."""
-    aim = target(mine.log, chances)
+def errors(mine: Impressions, probabilities: np.ndarray) -> dict[str, float]:
+    """Computes the standard error of each estimate, with independent rounds given the model."""
+    aim = target(mine.log, probabilities)
     w, y, m, e, *_ = go_through(mine.log, aim, truncation=TRUNCATION)
     ratio = (w * y).mean() / w.mean()
     terms = {

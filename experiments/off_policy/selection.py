@@ -1,4 +1,4 @@
-"""How often does a log identify the best of six rules, and what is lost where it does not?
+"""How often does a log identify the best of six rules, and what is the regret otherwise?
 
     uv run python -m experiments.off_policy.selection                                  # DeskBank
     uv run python -m experiments.off_policy.selection dataset=ultratool dataset.path=FILE \\
@@ -112,8 +112,8 @@ def chosen_by_values(log: Log, query: np.ndarray, frozen: Mapping[str, Judged]) 
     truth = {name: one.value for name, one in frozen.items()}
     results = {"chance": max(truth.values()) - float(np.mean([*truth.values()]))}
     for estimator in selection_page.ESTIMATORS:
-        said = {name: of(one.values, estimator).estimate for name, one in found.items()}
-        picks = [name for name, value in said.items() if value == max(said.values())]
+        estimates = {name: of(one.values, estimator).estimate for name, one in found.items()}
+        picks = [name for name, value in estimates.items() if value == max(estimates.values())]
         outcomes = [outcome(pick, truth) for pick in picks]  # the mean over equal ones
         for key in outcomes[0]:
             results[f"{estimator}/{key}"] = float(np.mean([one[key] for one in outcomes]))

@@ -1,4 +1,4 @@
-"""What the study of selection found: tables by the length of the log, and a figure."""
+"""The page of the study of selection: tables by the length of the log, and a figure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ def text(
     lengths: Sequence[int],
     results: Mapping[str, Mapping[str, Any]],
 ) -> str:
-    """The page, in Markdown."""
+    """Formats the page in Markdown."""
     truths = ", ".join(f"{name} {results[f'value/{name}']['mean']:.3f}" for name in rules)
     parts = [f"# {title}", f"Values of the frozen rules: {truths}."]
     for name in logging:
@@ -52,7 +52,7 @@ def figures(
     lengths: Sequence[int],
     values: Mapping[str, np.ndarray],
 ) -> None:
-    """What the chosen rule lacks to the best, over the length of the log."""
+    """Draws the regret of the chosen rule over the length of the log."""
     for name in logging:
         drawn, ax = plots.new_figure("rounds of the log", "success a round below the best rule's")
         for way in ("IPS", "SNIPS", "DR", "DRos", "MIPS"):

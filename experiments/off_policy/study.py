@@ -1,4 +1,4 @@
-"""How often intervals cover and how far off estimates are, over many logs with known truths.
+"""Coverage of intervals and errors of estimates, over many logs with known truths.
 
     study = compared(found, truths)
     study.coverage("IPS"), study.bias("DR"), study.mse("SNIPS"), study.warned
@@ -23,7 +23,7 @@ class Study(NamedTuple):
 
     truth: Float[np.ndarray, " n"]  # the true value, at the end of each log
     estimates: dict[str, Float[np.ndarray, " n"]]
-    covered: dict[str, Bool[np.ndarray, " n"]]  # of estimators with an interval
+    covered: dict[str, Bool[np.ndarray, " n"]]  # coverage of estimators with an interval
     widths: dict[str, Float[np.ndarray, " n"]]  # at the end; of a lower bound, truth minus bound
     effective: Float[np.ndarray, " n"]
     few: Bool[np.ndarray, " n"]  # whether the log has too few effective rounds
@@ -50,7 +50,7 @@ def compared(found: Sequence[OffPolicy], truths: Sequence[Float[np.ndarray, " T"
     """Compares estimates with their truths.
 
     Args:
-      found: of n logs, each by the same estimators.
+      found: found of n logs, each by the same estimators.
       truths: the true value of each log after 1 .. T rounds [T].
 
     Returns:

@@ -24,7 +24,7 @@ import jaxret as jr
 from experiments.common.learners import learner_grid
 from jaxret.logs import Log
 from jaxret.offline.off_policy import groups_of_rows
-from jaxret.offline.snapshots import Target, first_chances, target
+from jaxret.offline.snapshots import Target, first_probabilities, target
 
 TOGETHER = 25  # logs that a program makes at once
 
@@ -32,9 +32,9 @@ TOGETHER = 25  # logs that a program makes at once
 class Judged(NamedTuple):
     """A frozen policy on every query of a task."""
 
-    chances: Float[np.ndarray, "N I"]  # probability of each tool to be shown
+    probabilities: Float[np.ndarray, "N I"]  # probability that each tool is shown
     scores: Float[np.ndarray, "N I"]
-    groups: Int[np.ndarray, " I"]  # of its rows, for MIPS
+    groups: Int[np.ndarray, " I"]  # groups of its rows, for MIPS
     value: float  # mean success over all queries
 
 
@@ -49,7 +49,7 @@ def policy(name: str, spec: Mapping[str, Any]) -> jr.Learner:
     """Makes a learner from the settings of its preset, and two more.
 
     Args:
-      name: of the learner.
+      name: name of the learner.
       spec: ``preset`` and its settings; ``epsilon``, the share of rounds in which a uniformly drawn
         tool is shown; ``learns``, false for a learner that stays in its first state.
     """
@@ -70,7 +70,7 @@ def learnt(learner: jr.Learner, task: jr.Task, exposures: int, seed: int) -> jr.
       learner: any.
       task: its queries are streamed.
       exposures: how often each query comes; 0: the learner is in its first state.
-      seed: of the order and the draws.
+      seed: seed of the order and the draws.
     """
     if not exposures:
         return jr.Snapshot(learner, learner.init(jnp.asarray(task.theta)))
@@ -83,7 +83,7 @@ def judged(snapshot: jr.Snapshot, task: jr.Task) -> Judged:
     found = _for_every_query(snapshot, task)
     assert found.scores is not None  # a learner ranks
     return Judged(
-        chances=found.chances(slice(None)),
+        probabilities=found.probabilities(slice(None)),
         scores=found.scores(slice(None)),
         groups=groups_of_rows(np.asarray(snapshot.state.theta)),
         value=value(snapshot, task),
@@ -92,8 +92,8 @@ def judged(snapshot: jr.Snapshot, task: jr.Task) -> Judged:
 
 def value(snapshot: jr.Snapshot, task: jr.Task) -> float:
     """Returns the success of a frozen policy, the mean over all queries."""
-    chances = _for_every_query(snapshot, task).chances(slice(None))
-    return float((chances * right(task)).sum(axis=1).mean())
+    probabilities = _for_every_query(snapshot, task).probabilities(slice(None))
+    return float((probabilities * right(task)).sum(axis=1).mean())
 
 
 def _for_every_query(snapshot: jr.Snapshot, task: jr.Task) -> Target:
@@ -117,7 +117,7 @@ def aim(policy: Judged, query: Int[np.ndarray, " T"]) -> Target:
       query: the query of each round [T].
     """
     return Target(
-        chances=lambda part: policy.chances[query[part]],
+        probabilities=lambda part: policy.probabilities[query[part]],
         scores=lambda part: policy.scores[query[part]],
     )
 
@@ -134,13 +134,13 @@ def logs(
       learner: shows one tool a round and knows its probabilities.
       task: its queries are drawn independently, with replacement.
       rounds: T.
-      seeds: of the queries and of the learner's draws.
+      seeds: seeds of the queries and of the learner's draws.
 
     Yields:
       the log of each seed.
     """
     queries, labels = jnp.asarray(task.queries), jnp.asarray(task.labels)
-    chances = first_chances(learner)
+    probabilities = first_probabilities(learner)
 
     @jax.jit
     @jax.vmap
@@ -151,7 +151,7 @@ def logs(
             choice = jr.Choice(slate.items[0], slate.propensity[0])
             reward = (choice.item == labels[query]).any().astype(vector.dtype)
             new = learner.update(state, vector, choice, jr.Feedback(reward))
-            return new, (*choice, reward, chances(state, vector))
+            return new, (*choice, reward, probabilities(state, vector))
 
         return lax.scan(step, learner.init(jnp.asarray(task.theta)), order)[1]
 
@@ -169,12 +169,12 @@ def _learns_nothing(state, query, choice, feedback):
     return state._replace(t=state.t + 1)
 
 
-def _log(task: jr.Task, query, item, propensity, reward, chances) -> Log:
+def _log(task: jr.Task, query, item, propensity, reward, probabilities) -> Log:
     t = np.arange(len(query))
     return Log(
         query=task.queries[query],
         slate=item[:, None],
-        by_place=chances[t, item].astype(np.float64)[:, None],
+        by_position=probabilities[t, item].astype(np.float64)[:, None],
         item=item,
         propensity=propensity.astype(np.float64),
         reward=reward.astype(np.float64),
@@ -182,5 +182,5 @@ def _log(task: jr.Task, query, item, propensity, reward, chances) -> Log:
         round=t,
         theta=task.theta,
         available=task.available,
-        chances=chances,
+        probabilities=probabilities,
     )

@@ -1,1 +1,1 @@
-"""A rule of one's own beside the presets: `python -m experiments.race`."""
+"""Your own rule compared with the presets: `python -m experiments.race`."""

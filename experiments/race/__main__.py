@@ -1,4 +1,4 @@
-"""How does a rule of one's own do beside the presets?
+"""Compares your own rule with the presets.
 
     uv run python -m experiments.race my_rule.py                             # DeskBank, built in
     uv run python -m experiments.race my_rule.py ultratool=FILE mine=FOLDER  # and other data
@@ -11,12 +11,12 @@
     def rule():
         return jr.greedy(tau=0.05, eta=0.01)._replace(name="warmer")
 
-Every rule is first held to what every learner promises (`jaxret.check_learner`). All run on
-the same streams of four fifths of the queries, with the same seeds, and rank the last fifth. The
-table gives the paired difference, seed by seed, between the first rule of the file and each other,
-with its interval of 95 % (Student's t). Seeds differ in order and draws, not in which queries are
-held out. A data set is ``name=path`` (`jaxret.data.SOURCES`; any other name is a folder in the
-jsonl layout). Settings are the presets' own: to choose them, `jaxret.sweep`.
+Every rule is first tested by `jaxret.check_learner`. All learners run on the same streams of four
+fifths of the queries, with the same seeds, and rank the last fifth. The table gives the difference
+between the first rule of the file and each other learner, paired by seed, with its 95 % interval
+(Student's t). Seeds differ in order and draws, not in the held-out queries. A data set is
+``name=path`` (`jaxret.data.SOURCES`; any other name is a folder in the jsonl layout). Presets have
+their default settings; use `jaxret.sweep` to choose others.
 
 2 cores, busy with other work too: DeskBank 41 to 52 s, and two minutes the first time, when its
 texts are encoded. Writes ``runs/race/<file>/race.txt`` and ``race.png``.
@@ -35,7 +35,7 @@ PRESETS = ("frozen", "orag", "banditron", "greedy", "full_information")
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Parses the command line."""
     about = (__doc__ or "").splitlines()[0]
     parser = argparse.ArgumentParser(prog="python -m experiments.race", description=about)
     parser.add_argument("file", type=Path, help="with a function rule()")
@@ -49,7 +49,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; 2 where something was refused."""
+    """Runs the command; returns 2 for wrong input."""
     options = parsed(arguments)
     try:
         if options.seeds < 2 or options.exposures < 1:

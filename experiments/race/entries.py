@@ -1,4 +1,4 @@
-"""Who races on what: rules from a file, presets by name, data sets; or why not, in one sentence."""
+"""Loads the rules of a file, presets and data sets, with errors of one sentence."""
 
 import importlib.util
 from collections.abc import Sequence
@@ -10,14 +10,14 @@ from jaxret import data
 
 
 class Refused(ValueError):
-    """What cannot be raced, in one sentence."""
+    """An error about wrong input, in one sentence."""
 
 
 def rules_of(file: Path) -> list[jr.Learner]:
     """Reads the learners that ``rule()`` of a file returns, and checks each.
 
     Raises:
-      Refused: where there is no such file or function, or a rule breaks a promise.
+      Refused: if there is no such file or function, or a rule fails `check_learner`.
     """
     if not file.is_file():
         raise Refused(f"{file} does not exist")
@@ -46,16 +46,16 @@ def rules_of(file: Path) -> list[jr.Learner]:
 
 
 def first_line(error: Exception) -> str:
-    """What is wrong, in one line; a broken promise is a sentence by itself."""
+    """Formats an error as one line."""
     words = (str(error) or type(error).__name__).splitlines()[0]
     return words if isinstance(error, AssertionError) else f"{type(error).__name__}: {words}"
 
 
 def opponents(names: Sequence[str], rules: Sequence[jr.Learner]) -> list[jr.Learner]:
-    """The presets of these names; every name may occur once, among the rules too.
+    """Returns the presets of these names, which must be distinct from each other and the rules.
 
     Raises:
-      Refused: for an unknown preset, or two learners of one name.
+      Refused: if a preset is unknown, or two learners have the same name.
     """
     known = jr.learners()
     if unknown := [name for name in names if name not in known]:
@@ -70,10 +70,10 @@ def opponents(names: Sequence[str], rules: Sequence[jr.Learner]) -> list[jr.Lear
 
 
 def load(named: str, encoder: str) -> jr.Task:
-    """A data set from ``name`` or ``name=path``.
+    """Loads a data set from ``name`` or ``name=path``.
 
     Raises:
-      Refused: where it cannot be loaded.
+      Refused: if the data set cannot be loaded.
     """
     name, _, path = named.partition("=")
     try:

@@ -1,4 +1,4 @@
-"""All learners on the same streams, and by how much the first is ahead of each other."""
+"""Runs all learners on the same streams, and compares the first with each other one."""
 
 import sys
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ class Line(NamedTuple):
 
     task: str
     learner: str
-    values: dict[str, jr.Estimate]  # of each metric
-    ahead: dict[str, jr.Estimate]  # by how much the first rule leads, seed by seed
+    values: dict[str, jr.Estimate]  # values of each metric
+    ahead: dict[str, jr.Estimate]  # lead of the first rule, seed by seed
 
 
 def race(
@@ -34,11 +34,11 @@ def race(
     """Runs all learners on the same streams.
 
     Args:
-      rules: the first is held against all others.
-      others: what it is held against.
-      tasks: each is parted by question, four fifths to learn from.
-      seeds: of order and draws, 2 or more.
-      exposures: how often each query comes.
+      rules: rules, of which the first is compared with all others.
+      others: further learners to compare with.
+      tasks: tasks, each split by question, with four fifths for learning.
+      seeds: number of seeds of order and draws, at least 2.
+      exposures: number of times that each query is streamed.
     """
     lines = []
     for task in tasks:
@@ -57,13 +57,13 @@ def race(
 
 
 def interval(difference: jr.Estimate) -> tuple[float, float]:
-    """The interval of 95 % for a mean of paired differences, by Student's t."""
+    """Computes the 95 % interval for a mean of paired differences, by Student's t."""
     half = stats.t.ppf(0.975, difference.values.size - 1) * difference.error
     return difference.mean - half, difference.mean + half
 
 
 def table(lines: Sequence[Line]) -> str:
-    """A line for each learner and data set; beneath each metric what the first rule is ahead by."""
+    """Formats a line per learner and data set, with the first rule's lead for each metric."""
     first = lines[0].learner
     rows = [["data", "learner"]]
     for metric in METRICS:
@@ -81,23 +81,23 @@ def table(lines: Sequence[Line]) -> str:
 
 
 def figure(lines: Sequence[Line]) -> Figure:
-    """What the first rule is ahead by in online accuracy, with intervals, a colour a data set."""
+    """Draws the first rule's lead in online accuracy, with intervals, a colour per data set."""
     first = lines[0].learner
     names = [one.learner for one in lines if one.task == lines[0].task and one.learner != first]
     tasks = list(dict.fromkeys(line.task for line in lines))
     fig, ax = plots.new_figure(f"by how much {first} is ahead, online accuracy", "")
     fig.set_figheight(1.2 + 0.2 * len(names) * (1 + len(tasks)))
-    places = {name: -place for place, name in enumerate(names)}
+    heights_of = {name: -place for place, name in enumerate(names)}
     for number, task in enumerate(tasks):
         shift = 0.5 * ((len(tasks) - 1) / 2 - number) / len(tasks)
-        of_task = [line for line in lines if line.task == task and line.learner in places]
+        of_task = [line for line in lines if line.task == task and line.learner in heights_of]
         leads = [line.ahead["online accuracy"] for line in of_task]
         ends = np.array([interval(lead) for lead in leads])
-        heights = [places[line.learner] + shift for line in of_task]
+        heights = [heights_of[line.learner] + shift for line in of_task]
         (dots,) = ax.plot([lead.mean for lead in leads], heights, "o", label=task)
         ax.hlines(heights, ends[:, 0], ends[:, 1], color=dots.get_color(), linewidth=2)
     ax.axvline(0, color=plots.GREY, linewidth=1)
-    ax.set_yticks(list(places.values()), list(places))
+    ax.set_yticks(list(heights_of.values()), list(heights_of))
     ax.set_ylim(0.6 - len(names), 0.6)
     ax.margins(x=0.05)
     ax.grid(axis="y", visible=False)

@@ -1,1 +1,1 @@
-"""Learning from a real judge: a language model that says whether a tool fits a task."""
+"""Learning from a real judge, a language model that decides whether a tool fits a query."""

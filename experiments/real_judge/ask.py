@@ -1,15 +1,15 @@
-"""Does this tool do what the user wants? A language model is asked for every pair.
+"""Asks a language model whether a tool does what the user wants, for every pair.
 
     uv run python -m experiments.local_llm start
     OPENAI_API_KEY=local uv run python -m experiments.real_judge.ask llm.base_url=http://127.0.0.1:8077/v1
 
-One token is asked for, and its probability kept: P(yes) / (P(yes) + P(no)). The tool's text comes
-first in a question and questions go tool by tool, so that a server which keeps the beginning of a
-prompt reads little more than the query. The table is written as it grows and nothing is asked
-twice; ``minutes=30`` asks for half an hour.
+Each answer is one token, of which P(yes) / (P(yes) + P(no)) is stored. The tool's text comes first
+in a question and questions are ordered by tool, so that a server with a prompt cache reads little
+more than the query. The table is written incrementally and no pair is asked twice; ``minutes=30``
+asks for half an hour.
 
-DeskBank's four domains make 27,648 pairs; two of them, 6,912, are in the repository. 2 cores: 0.33
-s a pair with two slots of a server compiled for the processor, and beside other work up to 0.6 s.
+DeskBank's four domains have 27,648 pairs; two of them, 6,912, are in the repository. 2 cores: 0.33
+s per pair with two slots of a server compiled for the processor, up to 0.6 s beside other work.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ WORDS = ("yes", "no")
 
 @command("real_judge_ask")
 def main(cfg: DictConfig) -> JudgeTable:
-    """Asks what has not been asked; returns the table as far as it is."""
+    """Asks about the missing pairs; returns the table so far."""
     require("minutes", cfg.minutes, "> 0 or null", lambda x: x is None or x > 0)
     require("batch", cfg.batch, ">= 1", lambda x: x >= 1)
     dataset = read_dataset(cfg)
@@ -52,13 +52,13 @@ def main(cfg: DictConfig) -> JudgeTable:
 
 
 def chosen(dataset: Dataset, domains: Sequence[str]) -> tuple[dict[str, int], dict[str, int]]:
-    """The domains' tools, and the queries with one label, which is among them; domain by domain.
+    """Selects the tools of some domains, and the queries whose only label is among them.
 
     Returns:
-      id -> the place of its domain, of tools and of queries.
+      id -> position of its domain, for tools and for queries.
 
     Raises:
-      ValueError: for a domain without tools.
+      ValueError: if a domain has no tools.
     """
     found = [document.get("domain") for document in dataset.documents if isinstance(document, dict)]
     for domain in domains:
@@ -75,10 +75,10 @@ def chosen(dataset: Dataset, domains: Sequence[str]) -> tuple[dict[str, int], di
 
 
 def begun(path: Path, model: str, tools: list[str], queries: list[str]) -> JudgeTable:
-    """The table of an earlier call, or an empty one.
+    """Reads the table of an earlier call, or makes an empty one.
 
     Raises:
-      ValueError: if the earlier call asked another model, with other words or about other pairs.
+      ValueError: if the earlier call had another model, prompt or pairs.
     """
     words = "\n".join(text.template for _, text in PROMPT.parts)
     judge = {"model": model, "prompt": hashlib.sha256(words.encode()).hexdigest()[:16]}
@@ -96,7 +96,7 @@ def begun(path: Path, model: str, tools: list[str], queries: list[str]) -> Judge
 def pairs(
     dataset: Dataset, text_of: Callable[..., str], table: JudgeTable
 ) -> Callable[[int, int], Messages]:
-    """(query, tool), by their positions in the table -> the question."""
+    """Builds the questions: (query, tool), as positions in the table -> question."""
     documents = dict(zip(dataset.tool_ids, dataset.documents, strict=True))
     texts = dict(zip(dataset.query_ids, dataset.queries, strict=True))
     tools = [text_of(documents[tool]) for tool in table.tools]
@@ -114,7 +114,7 @@ def fill(
     batch: int,
     minutes: float | None,
 ) -> JudgeTable:
-    """Asks what comes earlier first, tool by tool; writes the table after each batch."""
+    """Asks in order, tool by tool; writes the table after each batch."""
     end = None if minutes is None else time.monotonic() + 60 * minutes
     yes = table.yes.copy()
     unasked = np.argwhere(np.isnan(yes)).tolist()
@@ -129,7 +129,7 @@ def fill(
             if not any(weights):
                 raise OutOfReach(
                     f"none of {len(some)} questions in a row has an answer; {path} has "
-                    f"{np.isfinite(yes).sum():,} of {yes.size:,} pairs: the same command goes on"
+                    f"{np.isfinite(yes).sum():,} of {yes.size:,} pairs: the same command continues"
                 )
             for pair, found in zip(some, weights, strict=True):
                 if found is not None:

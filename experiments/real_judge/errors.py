@@ -1,4 +1,4 @@
-"""The errors of a judge: by tool, by rank, and by how sure it was.
+"""Errors of a judge: by tool, by rank, and by its probability.
 
 Letters: N queries, I tools, B bins.
 """
@@ -13,12 +13,12 @@ class Calibration(NamedTuple):
     """Pairs by their probability of yes, in bins of equal width.
 
     Attributes:
-      believed: mean probability of yes [B]; NaN for an empty bin.
+      predicted: mean probability of yes [B]; NaN for an empty bin.
       right: share of pairs whose tool is right [B]; NaN for an empty bin.
       pairs: number of pairs [B].
     """
 
-    believed: Float[np.ndarray, " B"]
+    predicted: Float[np.ndarray, " B"]
     right: Float[np.ndarray, " B"]
     pairs: Int[np.ndarray, " B"]
 
@@ -34,7 +34,7 @@ def by_rank(
     Args:
       yes: probability of yes [N, I].
       right: whether the tool is the query's [N, I].
-      scores: of the tools [N, I]; the larger, the nearer.
+      scores: scores of the tools [N, I]; the larger, the nearer.
       ranks: number of wrong tools per query.
 
     Returns:
@@ -58,10 +58,10 @@ def by_tool(
       the share of no among the queries for which a tool is right [I], NaN for a tool that is never
       right; and the share of yes among the others [I].
     """
-    said = yes > 0.5
+    accepted = yes > 0.5
     with np.errstate(invalid="ignore"):
-        misses = (right & ~said).sum(axis=0) / right.sum(axis=0)
-    return misses, (~right & said).sum(axis=0) / (~right).sum(axis=0)
+        misses = (right & ~accepted).sum(axis=0) / right.sum(axis=0)
+    return misses, (~right & accepted).sum(axis=0) / (~right).sum(axis=0)
 
 
 def calibration(
@@ -77,9 +77,9 @@ def calibration(
     place = np.minimum((yes * bins).astype(int), bins - 1).ravel()
     pairs = np.bincount(place, minlength=bins)
     with np.errstate(invalid="ignore"):
-        believed = np.bincount(place, weights=yes.ravel(), minlength=bins) / pairs
+        predicted = np.bincount(place, weights=yes.ravel(), minlength=bins) / pairs
         share = np.bincount(place, weights=right.ravel(), minlength=bins) / pairs
-    return Calibration(believed, share, pairs)
+    return Calibration(predicted, share, pairs)
 
 
 def best_threshold(yes: Float[np.ndarray, "n I"], right: Bool[np.ndarray, "n I"]) -> float:

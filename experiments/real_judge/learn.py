@@ -1,26 +1,26 @@
-"""What do the rewards of a real judge teach?
+"""How well do learners do with the rewards of a real judge?
 
     uv run python -m experiments.real_judge.learn
 
 A language model has judged for every query and tool whether they fit
 (`experiments.real_judge.ask`). Its verdicts are often wrong, for some tools more than for others,
-and always in the same way for the same query: this is not the noise of Appendix B.4. The rewards
-of every learner are, in turn,
+and always the same for the same query, unlike the noise of Appendix B.4. Every learner runs with
+these rewards:
 
-    labels      the truth: 1 if the tool shown is right
+    labels      1 if the tool shown is right
     hard        the judge's yes or no
-    threshold   whether the judge's probability of yes is above a level, which is chosen on the
+    threshold   whether the judge's probability of yes is above a threshold, which is chosen on the
                 labels of queries that are used for nothing else (``calibration``)
-    soft        the probability itself, as a reward between 0 and 1
+    soft        the probability of yes, between 0 and 1
 
-and results are measured by the truth. Settings are chosen as in `experiments.orag`, on the labels
-of each seed's validation part; ``debiased`` is given the share of wrong verdicts.
+Results are measured by the labels. Settings are chosen as in `experiments.orag`, on the labels of
+each seed's validation part; ``debiased`` is given the share of wrong verdicts.
 
     judge/..            area under the ROC curve; share of yes for the right tool (rank 0) and the
                         nearest wrong ones; misses and false alarms, and their range over tools
     REWARD/LEARNER/..   success of the tool shown (online), nDCG@k by the last embeddings (final),
                         share of rewards that contradict the truth (wrong)
-    theory/..           what `jaxret.bounds` says of ORAG in the unit ball with hard rewards
+    theory/..           `jaxret.bounds` of ORAG in the unit ball with hard rewards
 """
 
 from functools import partial
@@ -65,7 +65,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         world = environment(pairs, kind, threshold)
         for name, spec in plain(cfg.learners).items():
             bar.set_postfix_str(f"{name}, {kind}")
-            grid = learner_grid(name, told(spec, wrong))
+            grid = learner_grid(name, with_noise_rate(spec, wrong))
             found = measure(cfg, run, pairs, grid, kind, world)
             results |= {f"{kind}/{name}/{key}": values for key, values in found.items()}
             bar.update()
@@ -106,7 +106,7 @@ def measure(
     """Chooses a learner's settings in an environment, and streams what is reported.
 
     Args:
-      cfg: of the experiment.
+      cfg: configuration of the experiment.
       run: keeps the result.
       pairs: the task.
       grid: the learner.
@@ -135,7 +135,7 @@ def measure(
     return run.result(step, learn)
 
 
-def told(spec: dict[str, Any], rate: float) -> dict[str, Any]:
+def with_noise_rate(spec: dict[str, Any], rate: float) -> dict[str, Any]:
     """Gives the share of wrong verdicts to a learner that has a noise rate, at most 0.49."""
     return spec | {"noise_rate": min(rate, 0.49)} if "noise_rate" in spec else spec
 
@@ -182,7 +182,7 @@ def figures(run: RunDirectory, pairs: Pairs) -> None:
     curve = errors.calibration(pairs.yes, pairs.right)
     figure, ax = plots.new_figure("probability of yes", "share of tools that are right")
     ax.plot([0, 1], [0, 1], "--", color=plots.GREY)
-    ax.plot(curve.believed, curve.right, "o-")
+    ax.plot(curve.predicted, curve.right, "o-")
     run.save_figure(figure, "calibration")
 
 

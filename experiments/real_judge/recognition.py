@@ -1,4 +1,4 @@
-"""How often a reranker uses the right tool where it is shown.
+"""The probability that a reranker uses the right tool if it is shown.
 
 ``reranked`` divides by pi, the probability that a tool is on the slate. On average the row of the
 right tool therefore moves by r, the probability that the tool is used once it is on the slate, and
@@ -29,7 +29,7 @@ def recognition(
     """Computes the share of slates with a right tool on which the reranker uses a right one.
 
     Args:
-      reranker: of the N queries.
+      reranker: reranker of the N queries.
       policy: draws slates of k tools.
       logits: [N, I].
       labels: [N, L], -1 pads.
@@ -47,8 +47,8 @@ def recognition(
         return right.any(), right[reranker(rerank, slate, labels[query], query)]
 
     def count(key, query):
-        there, used = jax.vmap(draw, (0, None))(jax.random.split(key, draws), query)
-        return used.sum() / there.sum()  # 0 / 0 is NaN
+        present, used = jax.vmap(draw, (0, None))(jax.random.split(key, draws), query)
+        return used.sum() / present.sum()  # 0 / 0 is NaN
 
     queries = jnp.arange(len(labels))
     return np.asarray(jax.jit(jax.vmap(count))(jax.random.split(key, len(labels)), queries))

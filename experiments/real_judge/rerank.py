@@ -1,17 +1,17 @@
-"""What does a real judge buy as a reranker, whose probabilities nobody knows? (ORAG Algorithm 2)
+"""A real judge as a reranker, with unknown probabilities                      (ORAG Algorithm 2)
 
     uv run python -m experiments.real_judge.rerank
 
-Some tools are shown, one is used, its success is the bit. Who picks:
+Some tools are shown, one is used, and its success is the reward. Rerankers:
 
-    none     nobody: the first of the slate is used
-    judge    the language model of `experiments.real_judge.ask`: what it finds most probable
-    matched  a simulated one that recognises a right tool as often as the judge does on average,
-             the same for every tool and query, and else picks any
+    none     uses the first tool of the slate
+    judge    the language model of `experiments.real_judge.ask`: uses the most probable tool
+    matched  a simulated reranker that recognises a right tool with the judge's mean probability,
+             the same for every tool and query, and otherwise picks at random
 
-No rule knows how probable it is that a tool which is shown is used. ``recognised`` is that
-probability for right tools, r, measured over slates drawn from the documents' embeddings: where it
-is the same for all queries it scales the steps of ``reranked``, where it is not it bends them.
+No learner knows the probability that a shown tool is used. ``recognised`` is this probability r for
+right tools, measured over slates drawn from the documents' embeddings: a constant r scales the
+steps of ``reranked``, an r that varies between queries biases them.
 
     recognised/..           r over queries (mean), over those of one tool (least, most), and the
                             share of queries with r below 0.1 (never) and above 0.9 (always)
@@ -42,7 +42,7 @@ from jaxret.runtime.validate import require
 
 RERANKERS = ("none", "judge", "matched")
 COLUMNS = ("online", "final")
-TAU = 0.04  # of the slates on which recognition is measured; of the learners' grids the flattest
+TAU = 0.04  # of the slates that measure recognition; the largest in the learners' grids
 
 
 @experiment("real_judge_rerank")
@@ -67,7 +67,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses rerankers and numbers that cannot be."""
+    """Checks rerankers and numbers."""
     for name in cfg.rerankers:
         require("rerankers", name, f"some of {', '.join(RERANKERS)}", RERANKERS.__contains__)
     for name in ("exposures", "seeds", "chunk", "draws"):
@@ -79,7 +79,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints how often a right tool is recognised, and a line a learner and reranker."""
+    """Prints how often a right tool is recognised, and a line per learner and reranker."""
     for name in ("mean", "least", "most", "never", "always"):
         print(f"recognised/{name:<8} {results[f'recognised/{name}']['mean']:.3f}")
     rows = [f"{name}/{learner}" for name in cfg.rerankers for learner in cfg.learners]
@@ -87,7 +87,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def recognised(pairs: Pairs, shown: int, draws: int, seed: int) -> dict[str, float]:
-    """How often the judge uses the right tool where it is shown, beside others drawn with it."""
+    """Measures how often the judge uses a shown right tool, over drawn slates."""
     task = pairs.task
     found = recognition(
         jr.judging_reranker(pairs.yes),
@@ -110,7 +110,7 @@ def recognised(pairs: Pairs, shown: int, draws: int, seed: int) -> dict[str, flo
 
 
 def environments(pairs: Pairs, recognised: float, shown: int) -> dict[str, Environment]:
-    """The rerankers; the simulated one also finds a right tool by luck, one time in ``shown``."""
+    """Makes the rerankers; the simulated one also finds a right tool by chance, 1 in ``shown``."""
     accuracy = max(0.0, (recognised - 1 / shown) / (1 - 1 / shown))
     return {
         "none": Environment(),

@@ -38,7 +38,7 @@ class JudgeTable(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The share of the pairs that have been asked."""
+        """Share of the pairs with a verdict."""
         return float(np.isfinite(self.yes).mean())
 
     def save(self, path: Path) -> None:
@@ -91,7 +91,7 @@ def load(path: Path = TABLE) -> JudgeTable:
     """Reads a table.
 
     Args:
-      path: of the file.
+      path: path of the file.
 
     Raises:
       FileNotFoundError: if there is no file yet.
@@ -118,7 +118,7 @@ def joined(task: Task, table: JudgeTable) -> Pairs:
       table: the verdicts.
 
     Returns:
-      the longest row of first tools of which every pair has been asked, and the queries that one of
+      The longest sequence of first tools with verdicts for all queries, and the queries that one of
       these tools answers.
 
     Raises:
@@ -126,14 +126,14 @@ def joined(task: Task, table: JudgeTable) -> Pairs:
     """
     if unknown := sorted(set(table.tools) - set(task.ids)):
         raise ValueError(f"the table has tools that {task.name} lacks: {', '.join(unknown[:5])}")
-    places = {query: n for n, query in enumerate(task.query_ids)}
-    rows = np.array([places[query] for query in table.queries])
+    position = {query: n for n, query in enumerate(task.query_ids)}
+    rows = np.array([position[query] for query in table.queries])
     columns = np.array([task.ids.index(tool) for tool in table.tools])
     position = np.full(len(task.ids) + 1, len(columns), np.int32)
     position[columns] = np.arange(len(columns))
     labels = position[task.labels[rows, :1]]
-    asked = np.isfinite(table.yes)
-    whole = [m for m in range(1, len(columns) + 1) if asked[labels[:, 0] < m, :m].all()]
+    known = np.isfinite(table.yes)
+    whole = [m for m in range(1, len(columns) + 1) if known[labels[:, 0] < m, :m].all()]
     tools = max(whole, default=0)
     if tools < 2:
         raise ValueError(
@@ -145,19 +145,19 @@ def joined(task: Task, table: JudgeTable) -> Pairs:
         task.select(rows[kept]),
         ids=tuple(task.ids[row] for row in columns),
         theta=task.theta[columns],
-        documents=None,  # only vectors are read from here on
+        documents=None,  # only vectors are used from here on
         labels=labels,
     )
     return Pairs(some, table.yes[kept][:, :tools], labels == np.arange(tools))
 
 
 def parted(pairs: Pairs, share: float, seed: int) -> tuple[Pairs, Pairs]:
-    """Cuts the queries by question: some choose a threshold, the others are used for all else.
+    """Splits the queries by question: some choose a threshold, the others are used otherwise.
 
     Args:
       pairs: any.
-      share: of the queries that choose a threshold, in (0, 1).
-      seed: of the cut.
+      share: share of the queries that choose a threshold, in (0, 1).
+      seed: seed of the cut.
     """
     apart = pairs.task.parts(validation=share, seeds=[seed]).validation[0]
     some, rest = (
@@ -173,7 +173,7 @@ def environment(pairs: Pairs, kind: str, threshold: float) -> Environment:
     Args:
       pairs: the verdicts.
       kind: labels, hard, threshold or soft.
-      threshold: of the probability of yes; read where the kind is threshold.
+      threshold: threshold of the probability of yes; read where the kind is threshold.
     """
     if kind == "labels":
         return Environment()

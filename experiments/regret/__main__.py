@@ -3,16 +3,16 @@
     uv run python -m experiments.regret                                       # DeskBank
     uv run python -m experiments.regret dataset=ultratool dataset.path=FILE
 
-One sequence of queries, cut at horizons T and answered by Algorithm 1 as it is analysed: items
-drawn from p, constant eta = c / sqrt(T), seeds that differ in the draws alone.
+One sequence of queries is cut at horizons T and streamed to Algorithm 1 as analysed in the paper:
+items drawn from p, constant eta = c / sqrt(T), seeds that differ only in the draws.
 
-    proximal   the whole catalogue, rows free; regret against the proximal comparator of each
-               horizon (certified in float64), beside Theorem 5.1 and Corollary 5.2
-    ball       a few tools, rows in the unit ball; regret against the best rows in it. Bits are
-               right, or wrong with probability rho: Eq. (4) as the paper feeds it and the debiased
-               rule, beside Theorems 5.1 and B.2, Corollary B.3 and the debiased bound
+    proximal   the whole catalogue, unconstrained rows; regret against the proximal comparator of
+               each horizon (certified in float64), with Theorem 5.1 and Corollary 5.2
+    ball       a few tools, rows in the unit ball; regret against the best rows in it. Rewards are
+               correct, or wrong with probability rho: Eq. (4) with noisy rewards and the debiased
+               rule, with Theorems 5.1 and B.2, Corollary B.3 and the debiased bound
 
-Only queries with one label are streamed: the theorems are about those.
+Only queries with one label are streamed, as the theorems assume.
 
 2 cores: 1 min 40 s. Expect on DeskBank (20 seeds): in the ball, slope 0.51 of log regret on log
 T with right bits and Theorem 5.1 at 1.9 to 2.4 times the regret; at rho = 0.2 slope 0.98 for
@@ -127,7 +127,7 @@ def _single_label(task: Task) -> Task:
 
 
 def _first_tools(task: Task, items: int) -> Task:
-    """The first tools of the catalogue, and their queries."""
+    """Selects the first tools of the catalogue, and their queries."""
     some = (task.labels < items)[:, 0]
     if not 2 <= items <= len(task.theta) or not some.any():
         raise ValueError(f"ball.tools must be in 2 .. {len(task.theta)}, got {items}")

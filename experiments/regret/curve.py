@@ -1,4 +1,4 @@
-"""One learner at every horizon: its regret, and what the theorems say of it.
+"""One learner at every horizon: its regret and its bounds.
 
 Letters: I items, N queries, S seeds, n horizons, T rounds.
 """
@@ -26,7 +26,7 @@ from jaxret.types import Stream, Trace
 
 
 class Curve(NamedTuple):
-    """One line of the figure: a learner whose horizon varies."""
+    """One line of the figure: a learner over horizons."""
 
     name: str
     tau: float
@@ -36,7 +36,7 @@ class Curve(NamedTuple):
     radius: float | None = None
 
     def learner(self, tau, eta) -> Learner:
-        """Algorithm 1 with this curve's estimator and projection."""
+        """Makes Algorithm 1 with this curve's estimator and projection."""
         if self.debiased:
             estimator = estimators.debiased(noise_rate=self.rho)
         else:
@@ -49,7 +49,7 @@ class Curve(NamedTuple):
         )
 
     def bounds(self, run: Evidence) -> list[bounds.Bound]:
-        """The statements that are about this learner."""
+        """Computes the bounds that apply to this learner."""
         constants = bounds.measured_constants(run)
         if self.debiased:
             return [bounds.debiased(run, noise_rate=self.rho)]
@@ -60,22 +60,22 @@ class Curve(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """What the curves of one figure share."""
+    """The task and settings that the curves of a figure share."""
 
     run: RunDirectory
     task: Task
-    order: Int[np.ndarray, " T"]  # of the longest horizon; the others are its beginnings
+    order: Int[np.ndarray, " T"]  # order of the longest horizon; the others are prefixes
     horizons: Sequence[int]
     seeds: range
     chunk: int
 
 
 class Measured(NamedTuple):
-    """A curve at every horizon."""
+    """The measurements of a curve at every horizon."""
 
     regrets: Float[np.ndarray, "S n"]
     bounds: dict[str, list[float]]  # the n values of each
-    slope: float  # of log regret on log T
+    slope: float  # slope of log regret on log T
     results: dict[str, np.ndarray]
 
 
@@ -84,12 +84,12 @@ def measure(
     curve: Curve,
     comparator: Callable[[float, Int[np.ndarray, " N"]], Comparator],
 ) -> Measured:
-    """Streams each horizon, and holds its regret against the bounds.
+    """Streams each horizon, and compares its regret with the bounds.
 
     Args:
-      stage: what the curves share.
+      stage: task and settings.
       curve: a learner.
-      comparator: eta, and how often each query came -> what regret is measured against.
+      comparator: function of eta and the number of exposures of each query to the comparator.
     """
     run, task, order, horizons, seeds, chunk = stage
     environment = Environment(noise_rate=curve.rho or None)

@@ -1,4 +1,4 @@
-"""The best rows in hindsight, found in float64 whatever the runs compute in."""
+"""The best rows in hindsight, found in float64."""
 
 import jax
 import numpy as np
@@ -11,13 +11,13 @@ from jaxret.theory.comparators import Comparator, in_ball, proximal
 def best_near_start(
     task: Task, counts: Int[np.ndarray, " N"], *, tau: float, eta: float
 ) -> Comparator:
-    """The proximal comparator of queries that came so often."""
+    """Finds the proximal comparator of queries with given numbers of exposures."""
     with jax.enable_x64(True):
         return _proximal(*_float64(task), counts.astype(np.float64), eta, tau)
 
 
 def best_in_ball(task: Task, *, tau: float) -> Comparator:
-    """The best rows in the unit ball for the queries once each."""
+    """Finds the best rows in the unit ball for each query once."""
     with jax.enable_x64(True):
         return _in_ball(*_float64(task), np.ones(len(task)), tau)
 

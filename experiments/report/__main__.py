@@ -1,13 +1,13 @@
-"""All experiments on one page, beside the paper's numbers.
+"""Reports all experiments on one page, beside the paper's numbers.
 
-    uv run python -m experiments.report                       # what has been run so far
-    uv run python -m experiments.report run=true              # runs what is missing, too
+    uv run python -m experiments.report                       # finished runs
+    uv run python -m experiments.report run=true              # also runs what is missing
     uv run python -m experiments.report run=true only=[noise,rules]
 
-``configs/report.yaml`` lists the sections: which command, on which data sets, with which sweep, and
-what the paper has there. Runs go side by side, as many as there are ``workers``. A finished run is
-read, an interrupted one goes on, so the report can be stopped and started at will. It ends in
-``runs/report/report.md``, with the figures of the runs and the time that all of them took together.
+``configs/report.yaml`` lists the sections: command, data sets, sweep, and the paper's numbers.
+``workers`` runs are executed side by side. Finished runs are read and interrupted ones resumed, so
+the report can be stopped and started at any time. It writes ``runs/report/report.md``, with the
+figures of the runs and their total time.
 """
 
 import json
@@ -70,10 +70,10 @@ def main(cfg: DictConfig) -> dict[str, int]:
 
 
 def chosen(cfg: Mapping[str, Any]) -> dict[str, Any]:
-    """The sections that are asked for.
+    """Returns the selected sections.
 
     Raises:
-      ValueError: a section, its experiment or its data set is unknown.
+      ValueError: if a section, its experiment or its data set is unknown.
     """
     sections, only = cfg["sections"], cfg["only"]
     if unknown := sorted(set(only or ()) - set(sections)):
@@ -93,7 +93,7 @@ def chosen(cfg: Mapping[str, Any]) -> dict[str, Any]:
 def run_missing(
     cfg: DictConfig, sections: Mapping[str, Any], jobs: Mapping[str, Sequence[Job]]
 ) -> None:
-    """Runs what is not done and has its data: side by side, but what is timed last and alone."""
+    """Runs unfinished jobs with data side by side; timed jobs run last and one at a time."""
     begin, tasks = time.perf_counter(), {}
     for name, section in sections.items():
         for job in jobs[name]:
@@ -106,7 +106,7 @@ def run_missing(
 
 
 def chains(tasks: Iterable[Task]) -> list[list[Task]]:
-    """One chain of those that train models, which they share; the others are free."""
+    """Puts tasks that train shared models into one chain, each other task into its own."""
     training, others = [], []
     for run, job in tasks:
         (training if "models" in job.cfg else others).append((run, job))
@@ -114,7 +114,7 @@ def chains(tasks: Iterable[Task]) -> list[list[Task]]:
 
 
 def duration(directories: Iterable[Path]) -> str:
-    """Says how long runs took, all together."""
+    """Formats the total duration of runs."""
     files = [path for folder in directories if (path := folder / "speed.json").exists()]
     minutes = sum(json.loads(path.read_text())["seconds"] for path in files) / 60
     return (

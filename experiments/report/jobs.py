@@ -1,4 +1,4 @@
-"""From a section of ``configs/report.yaml`` to runs: the command, the directory, done or not."""
+"""The runs of a section of ``configs/report.yaml``: command, directory and state."""
 
 import shlex
 from collections.abc import Iterator, Mapping
@@ -18,10 +18,10 @@ class Job(NamedTuple):
     """One run of a section."""
 
     dataset: str
-    change: str  # what its sweep changed; empty without a sweep
+    change: str  # overrides of its sweep; empty without a sweep
     command: str
     cfg: DictConfig
-    data: Path | None  # where its data are expected
+    data: Path | None  # expected path of its data
 
     @property
     def label(self) -> str:
@@ -41,10 +41,10 @@ class Job(NamedTuple):
 
 
 def plan(cfg: DictConfig, section: Mapping[str, Any]) -> Iterator[Job]:
-    """The runs of a section: its data sets times what its sweep goes through.
+    """Yields the runs of a section: its data sets times the points of its sweep.
 
     Args:
-      cfg: of the report: how data sets are named on a command line.
+      cfg: config of the report, with the overrides of each data set.
       section: ``experiment``, ``datasets``; ``config`` if it is not the experiment's own, ``sweep``
         for a preset of ``configs/sweeps.yaml``, ``with`` for more overrides.
     """
@@ -67,7 +67,7 @@ def plan(cfg: DictConfig, section: Mapping[str, Any]) -> Iterator[Job]:
 
 
 def changes_of(config: str, overrides: list[str]) -> Iterator[tuple[str, ...]]:
-    """The overrides that Hydra's sweeper goes through, for a config with a preset."""
+    """Yields the overrides of Hydra's sweeper, for a config with a preset."""
     params = plain(_compose(config, overrides).hydra.sweeper.params)
     lines = [f"{key}={values}" for key, values in params.items()]
     swept = OverridesParser.create().parse_overrides(lines)
@@ -77,7 +77,7 @@ def changes_of(config: str, overrides: list[str]) -> Iterator[tuple[str, ...]]:
 
 
 def composed(config: str, overrides: list[str]) -> DictConfig:
-    """A config as the command line would have it, with the directory that the run would get."""
+    """Composes a config as on the command line, with the directory of the run."""
     cfg = _compose(config, overrides)
     directory = cfg.hydra.run.dir
     OmegaConf.set_readonly(cfg, False)
@@ -88,6 +88,6 @@ def composed(config: str, overrides: list[str]) -> DictConfig:
 
 
 def _compose(config: str, overrides: list[str]) -> DictConfig:
-    GlobalHydra.instance().clear()  # one at a time: the report's own is read by now
+    GlobalHydra.instance().clear()  # only one at a time; the report's own is read by now
     with initialize_config_dir(CONFIGS, version_base="1.3"):
         return compose(config, overrides, return_hydra_config=True)

@@ -16,15 +16,15 @@ from jaxret.runtime import tracking
 
 
 def section(name: str, spec: Mapping[str, Any], jobs: Sequence[Job], directory: Path) -> str:
-    """One section.
+    """Formats one section.
 
     Args:
-      name: of the section.
+      name: name of the section.
       spec: ``title``, ``columns``; ``rows``, ``figures`` (of each run), ``compare`` (curves, each
-        in all runs of a data set), ``draw`` (curves together, in one figure a run), ``paper`` (its
-        numbers) and ``absent`` (which of its rows cannot be had here).
-      jobs: its runs, those of a data set together.
-      directory: of the report, where figures are copied to.
+        in all runs of a data set), ``draw`` (curves together, in one figure per run), ``paper``
+        (its numbers) and ``absent`` (rows of the paper that are not reproduced).
+      jobs: runs of the section, grouped by data set.
+      directory: directory of the report, to which figures are copied.
     """
 
     def picture(path: Path, words: str) -> str:
@@ -69,7 +69,7 @@ def section(name: str, spec: Mapping[str, Any], jobs: Sequence[Job], directory: 
 
 
 def why(job: Job) -> str:
-    """Why a run is not there."""
+    """Explains why a run is missing."""
     if job.missing_data:
         return f"Missing: its data are not at `{job.data}` (give `data=`)."
     return "Missing: not run yet (`run=true`, or the command above)."
@@ -78,12 +78,12 @@ def why(job: Job) -> str:
 def table(
     results: Mapping[str, Mapping[str, Any]], rows: Sequence[str] | None, columns: Sequence[str]
 ) -> str:
-    """Mean ± standard error of the results ``row/column``; rows without any are left out.
+    """Formats mean ± standard error of the results ``row/column``, without empty rows.
 
     Args:
-      results: of a run.
-      rows: None takes all that have one of the columns.
-      columns: second half of the names.
+      results: results of a run.
+      rows: first parts of the names; None: all that have one of the columns.
+      columns: second parts of the names.
     """
     if rows is None:
         ends = [(name, f"/{column}") for name in results for column in columns]
@@ -97,7 +97,7 @@ def table(
 
 
 def draw(curves: Mapping[str, tuple[Job, str]], path: Path) -> None:
-    """Draws curves ``learner/kind`` of runs, each under a name; all but regret as running means."""
+    """Draws named curves ``learner/kind`` of runs; all except regret as running means."""
     kinds = {curve.rpartition("/")[2] for _, curve in curves.values()}
     figure, ax = plots.new_figure("round", ", ".join(sorted(kinds)))
     for name, (job, curve) in curves.items():

@@ -1,7 +1,7 @@
-"""Several runs side by side, each in a process of its own with a share of the cores.
+"""Executes several runs side by side, each in its own process with a share of the cores.
 
-What a run prints goes to ``output.txt`` in its directory; here is said when it begins and ends. To
-stop is to ask every run to save and end, as it would alone.
+The output of a run goes to ``output.txt`` in its directory; its start and end are printed here.
+When stopped, every run saves and ends, as it would alone.
 """
 
 import multiprocessing
@@ -18,17 +18,17 @@ from omegaconf import DictConfig
 from experiments.report.jobs import Job
 from jaxret.runtime.checkpoint import interruptible
 
-Task: TypeAlias = tuple[Callable[[DictConfig], Any], Job]  # the experiment's main, what it runs
+Task: TypeAlias = tuple[Callable[[DictConfig], Any], Job]  # the experiment's main, and the run
 
 
 def side_by_side(chains: Sequence[Sequence[Task]], workers: int) -> None:
-    """Runs every chain, its tasks one after another, until none is left.
+    """Runs all chains side by side, and the tasks of a chain one after another.
 
-    A run that fails is reported and stops no other.
+    A run that fails is reported and does not stop the others.
 
     Args:
-      chains: in the order in which they are begun.
-      workers: processes, >= 1.
+      chains: chains, in the order in which they begin.
+      workers: number of processes, >= 1.
 
     Raises:
       SystemExit: 143 after SIGTERM or Ctrl-C, when all runs have saved; the same call resumes.
@@ -55,9 +55,9 @@ def side_by_side(chains: Sequence[Sequence[Task]], workers: int) -> None:
 
 
 def _work(chains: Sequence[Sequence[Task]], begun, workers: int) -> None:
-    """A worker's life: the next chain that no other has begun, until there is none."""
+    """Runs chains that no other worker has begun, until none is left."""
     flags, cores = os.environ.get("XLA_FLAGS", ""), os.cpu_count() or 1
-    if "device_count" not in flags:  # each its share of the devices that a run alone would make
+    if "device_count" not in flags:  # a share of the devices that a run alone would have
         share = f"--xla_force_host_platform_device_count={max(1, cores // workers)}"
         os.environ["XLA_FLAGS"] = f"{flags} {share}"
     while True:
@@ -70,7 +70,7 @@ def _work(chains: Sequence[Sequence[Task]], begun, workers: int) -> None:
 
 
 def _run(run: Callable[[DictConfig], Any], job: Job) -> None:
-    """One run, what it prints kept beside its results."""
+    """Executes one run, with its output stored beside its results."""
     job.directory.mkdir(parents=True, exist_ok=True)
     print(f"== {job.command}", flush=True)
     begin, failure = time.perf_counter(), ""

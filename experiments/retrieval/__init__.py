@@ -1,1 +1,1 @@
-"""Every retrieval method by name, on one data set: what several experiments share."""
+"""Retrieval methods by name, on one data set, for several experiments."""

@@ -73,8 +73,8 @@ class Bench:
         """Computes a method's ranking of a part, or reads it from the run.
 
         Args:
-          name: of the method.
-          seed: of its training.
+          name: name of the method.
+          seed: seed of its training.
           part: train, validation or test.
           compute: returns the ranking.
         """

@@ -1,18 +1,18 @@
 """Every retrieval method by name: it fills the method's Config and calls its ``fit``.
 
-    bm25, documents                 no training at all
-    tool2vec_raw, tool2vec          means of training queries, as they are and of length 1
+    bm25, documents                 no training
+    tool2vec_raw, tool2vec          means of training queries, unscaled and of length 1
     nudge_m, nudge_n                documents moved towards training queries, closed form
     query2query, query2desc         Tool2Vec, and documents, with an encoder trained for them
     dpr, tool_embed                 documents, with an encoder trained by contrast
     mlc                             multi-label classification
-    refiner_tool2vec, ...           ToolRefiner on a first stage, as its recipe says
+    refiner_tool2vec, ...           ToolRefiner on the first stage of its recipe
     cross_encoder, tool_rank        every candidate read together with the query
-    refit                           queries corrected by what a reranker says, a second search
+    refit                           queries corrected by a reranker's scores, and a second search
     greedy, orag, orag+once, ...    documents moved by an online learner; +once: each query once
 
-What needs training has a recipe of its name (`configs/methods.yaml`), an online learner a config
-in the group ``learner``. What a method was allowed to see of the training part (``sees``):
+Trained methods have a recipe of their name (`configs/methods.yaml`), online learners a config in
+the group ``learner``. The data of the training part that a method uses (``sees``):
 
     nothing   documents alone
     bits      for each query shown, whether one tool was right
@@ -56,9 +56,10 @@ def rank(bench: Bench, name: str, seed: int, part: str = "test") -> Ranking:
 
     Args:
       bench: data, parts and recipes.
-      name: of the method; ``NAME+first`` is the refiner NAME with the first stage's score added,
+      name: name of the method; ``NAME+first`` is the refiner NAME with the first stage's score
+          added,
         ``NAME+once`` the online learner NAME after a stream that shows each query once.
-      seed: of its training or stream.
+      seed: seed of its training or stream.
       part: train, validation or test.
     """
 
@@ -151,8 +152,8 @@ def second_stage(bench: Bench, name: str, seed: int, read: Read | None = None) -
 
     Args:
       bench: data, parts and recipes.
-      name: of a method that has one `before`.
-      seed: of its training.
+      name: name of a method that has one `before`.
+      seed: seed of its training.
       read: texts -> vectors, in place of the first retriever's own function.
 
     Returns:

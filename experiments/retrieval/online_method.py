@@ -19,7 +19,7 @@ def retriever(bench: Bench, name: str, seed: int) -> Retriever:
 
     Args:
       bench: data and parts.
-      name: of the learner, or ``NAME+once``.
+      name: name of the learner, or ``NAME+once``.
       seed: one of those that are streamed.
     """
     base, _, extra = name.partition("+")

@@ -1,8 +1,8 @@
-"""The group ``recipe`` of the configs: every method's Config, as `configs/methods.yaml` changes it.
+"""The config group ``recipe``: every method's Config with the changes of `configs/methods.yaml`.
 
     recipe=[mlc,refiner_mlc] recipes.mlc.epochs=6
 
-To import this file is to register them.
+Importing this file registers the recipes.
 """
 
 import re
@@ -16,7 +16,7 @@ from experiments.common.config import register, table
 from jaxret.methods import cross_encoder, encoder_tuning, mlc, refiner, refit, tool_rank
 from jaxret.training.config import from_plain, require_one_of
 
-#: What searches the catalogue, what sorts a list; by a recipe's ``model``.
+#: Retrievers and rerankers, by the ``model`` of a recipe.
 RETRIEVERS = {
     **{
         name: SimpleNamespace(Config=kind, fit=partial(encoder_tuning.fit, objective=name))
@@ -29,10 +29,10 @@ METHODS: dict[str, Any] = {**RERANKERS, **RETRIEVERS, "refit": refit}
 
 
 def config_of(name: str, recipe: Mapping[str, Any]) -> Any:
-    """The Config of a recipe.
+    """Makes the Config of a recipe.
 
     Raises:
-      ValueError: naming the recipe, the setting and what it may be.
+      ValueError: if a setting is unknown or out of range.
     """
     require_one_of(f"recipes.{name}.model", recipe["model"], METHODS)
     kind = METHODS[recipe["model"]].Config
@@ -44,7 +44,7 @@ def config_of(name: str, recipe: Mapping[str, Any]) -> Any:
 
 
 def _key(name: str) -> str:
-    """Where the settings of a recipe go: NAME_paper and NAME_tiny take the place of NAME."""
+    """Returns the config key of a recipe; NAME_paper and NAME_tiny replace NAME."""
     return f"recipes.{re.sub('_(paper|tiny)$', '', name)}"
 
 

@@ -2,11 +2,11 @@
 
     uv run python -m experiments.review_documents run=RUN reviewer=A
 
-RUN is the directory of a finished `experiments.expand_documents`. Opens a page of this machine
+RUN is the directory of a finished `experiments.expand_documents`. Opens a page on this machine
 (127.0.0.1) that shows the sampled tools, documentation beside profile, with the paper's four
-questions and a verdict; every key is named on it. Answers are appended to RUN/reviews.jsonl; close
-with Ctrl-C or SIGTERM, and the same command goes on later. With an ssh tunnel, open=false and a
-port of yours.
+questions and a verdict; the page lists its keys. Answers are appended to RUN/reviews.jsonl; close
+with Ctrl-C or SIGTERM, and continue later with the same command. For an ssh tunnel, set open=false
+and a port.
 
 The paper: 100 regenerated profiles, all of which passed.
 """

@@ -25,7 +25,7 @@ ANSWERS = ("ok", "problem")
 VERDICTS = ("pass", "fail")
 FIELDS = ("id", *QUESTIONS, "verdict", "note")
 NOTE_CHARACTERS = 2_000
-MAX_BYTES = 20_000  # of a post
+MAX_BYTES = 20_000  # most bytes of a post
 PAGE = Path(__file__).with_name("page.html")
 HEADERS = {
     "Cache-Control": "no-store",
@@ -42,7 +42,7 @@ class Review:
       sample: JSON lines of tools, each with ``id``, ``document`` and ``profile``.
       results: JSON lines; created with the first answer.
       reviewer: name stored with every answer.
-      port: of the page; 0 takes a free one.
+      port: port of the page; 0 takes a free one.
 
     Raises:
       FileNotFoundError: there is no sample.

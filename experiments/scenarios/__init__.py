@@ -1,1 +1,1 @@
-"""What happens to learners in life, and what a guard costs: `python -m experiments.scenarios`."""
+"""Learners in changing environments, and the cost of a guard: `python -m experiments.scenarios`."""

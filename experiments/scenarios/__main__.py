@@ -5,9 +5,9 @@
         document=orag_ultratool exposures=1
     uv run python -m experiments.scenarios only=[drift,delay] learner=[mixture,greedy]
 
-Every learner runs in every scenario (`worlds`; their settings are in ``configs/scenarios.yaml``),
-with a guard (`jr.guarded`) and without; also the same learner in the calm environment, and static
-retrieval, on the same streams. Results of each (`measures`):
+Every learner runs in every scenario (`worlds`; settings in ``configs/scenarios.yaml``), with and
+without a guard (`jr.guarded`), and in the calm environment; static retrieval runs on the same
+streams. Results of each (`measures`):
 
     accuracy, calm     online, in the scenario and in the calm environment
     lost               missing successes since the trouble began, in rounds of the calm environment
@@ -15,14 +15,14 @@ retrieval, on the same streams. Results of each (`measures`):
                        calm environment, and the share of seeds in which there is such a window
     worst, loss        the worst window of 200 rounds, minus static retrieval's; the largest number
                        of successes that the learner was behind static retrieval since the start
-    guard/..           accuracy that the guard costs (negative: it helps), worst and loss with it,
-                       and the share of seeds in which the guard stopped the learner
+    guard/..           accuracy that the guard costs (negative: it helps), worst and loss with the
+                       guard, and the share of seeds in which it stopped the learner
 
 ``scenarios.md`` has a table and a figure for each scenario; the figure also shows the first learner
 with its guard. Settings are chosen as in `experiments.orag`, in the calm environment, by each
-seed's validation part, which is streamed in no scenario. Where documents are rewritten, static
-retrieval ranks by the current ones. Where several tools are shown, learners that cannot show
-several are left out, and so is the guard, which needs a single one.
+seed's validation part, which is streamed in no scenario. If documents are rewritten, static
+retrieval ranks by the current ones. If several tools are shown, learners that only show one are
+left out, and so is the guard.
 """
 
 import inspect
@@ -52,7 +52,7 @@ from jaxret.learners.replay import Replay
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 
-POLICIES = {"greedy": jr.policies.greedy, "softmax": jr.policies.softmax}  # of presets
+POLICIES = {"greedy": jr.policies.greedy, "softmax": jr.policies.softmax}  # policies for presets
 
 
 @experiment("scenarios")
@@ -60,7 +60,9 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Runs every learner in every scenario; writes the page and its figures."""
     task, seeds = task_of(cfg), range(cfg.seed, cfg.seed + cfg.seeds)
     validation = task.parts(validation=cfg.validation, seeds=seeds).validation
-    rounds = cfg.exposures * int((~validation).sum(axis=1).min())  # that all seeds have
+    rounds = cfg.exposures * int(
+        (~validation).sum(axis=1).min()
+    )  # the shortest stream of all seeds
     place = Place(task=task, rounds=rounds, seed=cfg.seed, cache=cache_folder(cfg))
     windows, budget = Windows(cfg.window, cfg.within), cfg.guard.share * rounds
     guard = partial(jr.guarded, budget=budget, delta=cfg.guard.delta, epsilon=cfg.guard.epsilon)
@@ -145,10 +147,10 @@ def show(cfg: DictConfig, results: Found) -> None:
     specs, learners = plain(cfg.scenarios), [*dict.fromkeys(["frozen", *cfg.learners])]
     for name in scenarios(cfg):
         shown = [f"{name}/{one}" for one in learners if f"{name}/{one}/accuracy" in results]
-        results_table(results, shown, [*page.COLUMNS], f"{name}: {told(specs[name])}")
+        results_table(results, shown, [*page.COLUMNS], f"{name}: {describe(specs[name])}")
     rounds, budget = (results[name]["mean"] for name in ("rounds", "budget"))
     title = f"{cfg.dataset.name}: {rounds:,.0f} rounds, {cfg.seeds} seeds, a budget of {budget:.0f}"
-    about = {name: told(specs[name]) for name in scenarios(cfg)}
+    about = {name: describe(specs[name]) for name in scenarios(cfg)}
     path = Path(cfg.directory) / "scenarios.md"
     path.write_text(page.text(title, results, about, learners))
     print(f"page: {path}")
@@ -160,7 +162,7 @@ def scenarios(cfg: DictConfig) -> dict[str, Scenario]:
     return {name: scenario(name, specs[name]) for name in cfg.only or specs}
 
 
-def told(spec: Mapping[str, Any]) -> str:
+def describe(spec: Mapping[str, Any]) -> str:
     """Formats the settings of a scenario."""
     given = ", ".join(f"{key} {value}" for key, value in spec.items() if key != "name")
     return f"`{spec['name']}`: {given}."
@@ -170,7 +172,7 @@ def showing(grid: LearnerGrid, spec: Mapping[str, Any], k: int) -> LearnerGrid |
     """Returns the learners of a grid with k tools shown in a round; None where they cannot.
 
     Args:
-      grid: of learners that show one tool, with any settings.
+      grid: grid of learners that show one tool, with any settings.
       spec: the line of ``configs/learners.yaml`` that made the grid.
       k: tools in a round; at 1 the grid is returned.
     """

@@ -2,10 +2,9 @@
 
     uv run python -m experiments.scenarios.guarantee
 
-`jr.guarded` guarantees with probability 1 - delta that never more than the budget is lost against
-static retrieval, whatever the learner does and whatever the rewards are. Here a learner that always
-shows the other of two tools is guarded in `WORLDS` that try to break the guarantee. For each delta,
-epsilon and budget:
+With probability 1 - delta, a learner in `jr.guarded` never loses more than the budget against
+static retrieval, for any learner and any rewards. Here a learner that always shows the other of two
+tools is guarded, in `WORLDS` that try to break the guarantee. For each delta, epsilon and budget:
 
     WORLD/violated     share of the runs in which more than the budget was lost at some time, which
                        should be at most delta
@@ -39,7 +38,7 @@ from jaxret.types import Choice, Feedback, PRNGKey
 
 
 class Past(NamedTuple):
-    """What an adversary knows when it decides the rewards of a round.
+    """Information of an adversary when it chooses the rewards of a round.
 
     Attributes:
       lots: random numbers of the adversary in [0, 1) [2].

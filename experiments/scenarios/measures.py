@@ -1,4 +1,4 @@
-"""What a scenario costs a learner, seed by seed.
+"""The cost of a scenario for a learner, per seed.
 
 Letters: S seeds, T rounds, n windows.
 """
@@ -18,8 +18,8 @@ class Windows(NamedTuple):
     """The windows of rounds over which success is averaged.
 
     Attributes:
-      rounds: of a window.
-      within: a window whose mean success is at most this much below that of the calm environment
+      rounds: length of a window in rounds.
+      within: largest deficit of a window's mean success, compared with the calm environment, that
         counts as recovered.
     """
 
@@ -33,9 +33,9 @@ def measures(
     """Compares a learner in a scenario with the calm environment and with static retrieval.
 
     Args:
-      success: of the learner in the scenario [S, T].
-      calm: of the same learner on the same stream in the calm environment [S, T].
-      static: of static retrieval in the scenario [S, T].
+      success: success of the learner in the scenario [S, T].
+      calm: success of the same learner on the same stream in the calm environment [S, T].
+      static: success of static retrieval in the scenario [S, T].
       begins: the round in which the trouble begins.
       windows: over which success is averaged.
 
@@ -94,7 +94,7 @@ def means(values: Success, rounds: int) -> Float[np.ndarray, "S n"]:
 
     Args:
       values: [S, T].
-      rounds: of a window.
+      rounds: rounds of a window.
 
     Returns:
       [S, n], by the first round of the window.
@@ -104,11 +104,11 @@ def means(values: Success, rounds: int) -> Float[np.ndarray, "S n"]:
 
 
 def largest_loss(success: Success, static: Success) -> Float[np.ndarray, " S"]:
-    """Computes how many successes a learner was behind static retrieval at most.
+    """Computes the largest number of successes that a learner was behind static retrieval.
 
     Args:
-      success: of the learner [S, T].
-      static: of static retrieval [S, T].
+      success: success of the learner [S, T].
+      static: success of static retrieval [S, T].
 
     Returns:
       [S]; 0 for a learner that was never behind.

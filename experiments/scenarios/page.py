@@ -38,7 +38,7 @@ def text(
     """Formats the page; it links to the figures ``<scenario>.png`` in the same folder.
 
     Args:
-      title: of the page.
+      title: title of the page.
       results: ``<scenario>/<learner>/<column>`` -> mean and standard error.
       scenarios: name -> its settings in a sentence.
       learners: rows in this order; those without results are left out.

@@ -30,8 +30,8 @@ class Place:
 
     Attributes:
       task: whose queries are streamed.
-      rounds: of the stream.
-      seed: of what a scenario draws.
+      rounds: rounds of the stream.
+      seed: seed of what a scenario draws.
       cache: folder of encoded texts.
     """
 
@@ -48,7 +48,7 @@ class Place:
         """Encodes the tools by another template.
 
         Args:
-          name: of the template.
+          name: name of the template.
 
         Returns:
           [I, d].
@@ -235,7 +235,7 @@ def scenario(name: str, spec: Mapping[str, Any]) -> Scenario:
     """Reads the settings of a scenario.
 
     Args:
-      name: of the scenario, for messages.
+      name: name of the scenario, for messages.
       spec: ``name``, a key of `REGISTRY`, and the arguments of that function.
 
     Raises:

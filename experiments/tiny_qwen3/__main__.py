@@ -6,16 +6,15 @@
     uv run python -m experiments.train_retriever dataset=deskbank document=terse \\
         encoder=qwen3_tiny recipe=[tool_embed_tiny,tool_rank] seeds=3
 
-Its tokenizer learns from the data set that the config names. It stands in for the published
-encoders and rerankers where these do not fit, and runs through the same code.
+Its tokenizer is trained on the data set of the config. The network replaces the published encoders
+and rerankers on machines that are too small for them, with the same code.
 
-On DeskBank's terse documents, the third command, Tool-Embed's loss falls from 5.4 to 2.0 in 528
-steps and R@3 of 403 test queries is 0.170 ± 0.016 (3 seeds; chance is 0.018). Tool-Rank's loss
-falls from 0.70 to 0.31 in 2,644 steps, and of Tool-Embed's 32 candidates it makes R@3 0.156 ±
-0.008, R@7 0.265 ± 0.014, where a random order has 0.049 and 0.115, Tool-Embed's own 0.170 and
-0.256 ± 0.015. (2 quiet cores: 1 and 3 minutes a seed.) Both need
-`jaxret.training.word_dropout`: without it they know the training queries by heart and hardly rank
-others.
+With the third command, on DeskBank's terse documents, Tool-Embed's loss falls from 5.4 to 2.0 in
+528 steps and R@3 of 403 test queries is 0.170 ± 0.016 (3 seeds; chance is 0.018). Tool-Rank's loss
+falls from 0.70 to 0.31 in 2,644 steps, and on Tool-Embed's 32 candidates it reaches R@3 0.156 ±
+0.008, R@7 0.265 ± 0.014; a random order has 0.049 and 0.115, Tool-Embed's own order 0.170 and 0.256
+± 0.015. (2 quiet cores: 1 and 3 minutes per seed.) Both need `jaxret.training.word_dropout`:
+without it they memorise the training queries and hardly rank others.
 """
 
 from pathlib import Path

@@ -3,8 +3,8 @@
     write(folder, texts)
     encoder = load_encoder("qwen3_0_6b", folder)
 
-It replaces Qwen3's encoders and rerankers in tests and on small machines. Its vectors carry no
-meaning until it is trained.
+It replaces Qwen3's encoders and rerankers in tests and on small machines. Its vectors are
+meaningless before training.
 """
 
 import json
@@ -21,7 +21,7 @@ from jaxret.runtime.validate import require
 CLOSING = "<|endoftext|>"
 SPECIAL = (CLOSING, "<|im_start|>", "<|im_end|>", "<think>", "</think>")
 ANSWERS = ("true", "false", "yes", "no")  # a token each, as in the published vocabulary
-#: Where Qwen's tokenizer cuts texts before it joins bytes.
+#: Expression by which Qwen's tokenizer splits texts before it merges bytes.
 WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -47,7 +47,7 @@ def write(
       width: H, a multiple of 16: four heads of queries, two of keys and values.
       layers: number of blocks.
       tied: whether the embedding is also the head that predicts tokens.
-      seed: of the weights.
+      seed: seed of the weights.
 
     Raises:
       ValueError: a size is out of range.

@@ -1,1 +1,1 @@
-"""What `experiments.evaluate_toolret` is made of: ToolRet's protocol."""
+"""ToolRet's protocol, for `experiments.evaluate_toolret`."""

@@ -28,7 +28,7 @@ MEASURES = ("ndcg", "recall", "completeness")
 Rows: TypeAlias = Int[np.ndarray, " M"]  # positions of queries
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     """The queries of a task under a setting."""
 
     task: str
@@ -58,39 +58,39 @@ class World:
         return rows[np.sort(order[: self.cfg.limit])]
 
     def ids(self, rows: Rows) -> list[str]:
-        """The queries' own ids, as they stand in run files."""
+        """Returns the ids of queries, as in run files."""
         return [self.benchmark.ids[row] for row in rows]
 
     def texts(self, name: str, setting: str, rows: Rows) -> list[str]:
-        """The queries as a model reads them.
+        """Renders the queries for a model.
 
         Without an instruction the template gets the model's ``uninstructed``, as in the authors'
-        code: most models still read the words around it.
+        code, so most models still read the rest of the template.
         """
-        model, told = self.models[name], setting == "with"
+        model, instructed = self.models[name], setting == "with"
         bare = model["uninstructed"]
         bare = ENCODERS[model["encoder"]].instruction if bare is None else bare
         return [
             model["template"].format(
                 query=self.benchmark.queries[row],
-                instruction=(told and self.benchmark.instructions[row]) or bare,
+                instruction=(instructed and self.benchmark.instructions[row]) or bare,
             )
             for row in rows
         ]
 
     def pool(self, task: str) -> str | None:
-        """The category that is searched for a task; None for all tools."""
+        """Returns the category that is searched for a task; None for all tools."""
         return None if self.cfg.pool == "all" else self.benchmark.tasks[task]
 
     def members(self, pool: str | None) -> Int[np.ndarray, " P"]:
-        """The tools of a pool, as rows of the catalogue, in the order of trec_eval's ties."""
+        """Returns the tools of a pool, as catalogue rows in the order of trec_eval's ties."""
         found = np.flatnonzero([pool in (None, own) for own in self.benchmark.pools])
         if not len(found):
             raise ValueError(f"there are no tools of category {pool!r}: search pool=all")
         return found[np.argsort(self.trec_order[found])]
 
     def search(self, retriever: Retriever, texts: Texts, pool: str | None) -> Ranking:
-        """The best tools of a pool, as rows of the whole catalogue."""
+        """Finds the best tools of a pool, as rows of the whole catalogue."""
         members, cfg = self.members(pool), self.cfg
         found = search(
             retriever,
@@ -106,7 +106,7 @@ class World:
 def measured(
     ranking: Ranking, labels: Int[np.ndarray, "M L"], order: Int[np.ndarray, " I"], k: int
 ) -> dict[str, Float[np.ndarray, " M"]]:
-    """nDCG, recall and completeness at k of every query, the lists read as trec_eval reads them."""
+    """Computes nDCG, recall and completeness at k of every query, with trec_eval's ties."""
     items = in_trec_order(ranking, order).items
     items = np.pad(items, ((0, 0), (0, max(0, k - items.shape[1]))), constant_values=-1)
     values = metrics.evaluate_ranking(items, labels, [k])
@@ -114,21 +114,21 @@ def measured(
 
 
 def measures(k: int) -> tuple[str, ...]:
-    """The names of what is measured."""
+    """Returns the names of the metrics."""
     return tuple(f"{measure}@{k}" for measure in MEASURES)
 
 
 def averages(
     of_tasks: Mapping[str, Mapping[str, np.ndarray]], categories: Mapping[str, str]
 ) -> dict[str, float]:
-    """The means that `experiments.evaluate_toolret` lists.
+    """Computes the means that `experiments.evaluate_toolret` lists.
 
     Args:
-      of_tasks: task -> metric -> one value a query.
+      of_tasks: task -> metric -> one value per query.
       categories: category of each task.
 
     Returns:
-      means by ``which/metric``; no ``average`` where a category has no task.
+      Means by ``which/metric``; without ``average`` if a category has no task.
     """
     found: dict[str, float] = {}
     for metric in next(iter(of_tasks.values())):
@@ -147,7 +147,7 @@ def averages(
 
 
 def counts(benchmark: Benchmark, rows: Mapping[str, Sequence[int] | Rows]) -> str:
-    """One line: tools, tasks and queries of each category, as the copies on the hub differ."""
+    """Formats a line with the tools, tasks and queries of each category, since copies differ."""
     parts = []
     for category in CATEGORIES:
         tasks = [task for task, own in benchmark.tasks.items() if own == category]

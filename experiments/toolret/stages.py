@@ -1,4 +1,4 @@
-"""What can rank ToolRet's tools, for `experiments.evaluate_toolret`.
+"""Models that rank ToolRet's tools, for `experiments.evaluate_toolret`.
 
 A model of the config is one of
 
@@ -8,8 +8,8 @@ A model of the config is one of
     cross_encoder    a HuggingFace sequence classifier, on the list of the model ``first``
     tool_rank        a language model that says true or false, on that list likewise
 
-Documents are the strings of the data, without the encoders' own prefixes: the authors' code puts
-none, not even E5's ``passage:``. What queries begin with is the model's ``template``.
+Documents are the strings of the data without the encoders' prefixes, as in the authors' code, not
+even E5's ``passage:``. The prefix of queries is in the model's ``template``.
 """
 
 import string
@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.toolret.protocol import Asked, World
+from experiments.toolret.protocol import Request, World
 from jaxret.encoders import ENCODERS, encode, load_encoder
 from jaxret.methods import cross_encoder, tool_rank
 from jaxret.methods.tool_rank import verdict
@@ -32,21 +32,21 @@ from jaxret.retrieval.ranking import Ranking, in_trec_order
 from jaxret.retrieval.retriever import Reranker, refine
 from jaxret.runtime.files import existing
 
-Stage: TypeAlias = Callable[[Asked], Ranking]
+Stage: TypeAlias = Callable[[Request], Ranking]
 
-HOLES = ("instruction", "query")  # of a template
+HOLES = ("instruction", "query")  # holes of a template
 
 
 def stage(world: World, name: str) -> Stage:
-    """What ranks the tools for the queries of a task: found again where this run has done it.
+    """Makes the function that ranks tools for the queries of a task, or reads stored rankings.
 
     Documents are read, and weights loaded, when they are first needed.
     """
     compute = STAGES[world.models[name]["model"]](world, name)
 
-    def rank(asked):
-        unit = f"{name}-{asked.name}"
-        return Ranking(**world.run.result(unit, lambda: compute(asked)._asdict()))
+    def rank(request):
+        unit = f"{name}-{request.name}"
+        return Ranking(**world.run.result(unit, lambda: compute(request)._asdict()))
 
     return rank
 
@@ -56,9 +56,9 @@ def _bm25(world: World, name: str) -> Stage:
     def index(pool):
         return bm25.bm25([world.documents[row] for row in world.members(pool)], name=name)
 
-    def rank(asked):
-        texts = world.texts(name, asked.setting, asked.rows)
-        pool = world.pool(asked.task)
+    def rank(request):
+        texts = world.texts(name, request.setting, request.rows)
+        pool = world.pool(request.task)
         return world.search(index(pool), [text.strip() or "NONE" for text in texts], pool)
 
     return rank
@@ -78,15 +78,15 @@ def _dense(world: World, name: str) -> Stage:
         return inner_product(name, jnp.asarray(vectors))
 
     @cache
-    def queries(setting):  # of all tasks at once, so that the cache on disk is read once
+    def queries(setting):  # all tasks at once, so that the cache on disk is read once
         rows = np.concatenate(list(world.rows.values()))
         texts = world.texts(name, setting, rows)
         vectors = encode(encoder, texts, kind="query", cache=world.cache)
         return dict(zip(rows.tolist(), vectors, strict=True))
 
-    def rank(asked):
-        pool = world.pool(asked.task)
-        vectors = np.stack([queries(asked.setting)[row] for row in asked.rows.tolist()])
+    def rank(request):
+        pool = world.pool(request.task)
+        vectors = np.stack([queries(request.setting)[row] for row in request.rows.tolist()])
         return world.search(index(pool), vectors, pool)
 
     return rank
@@ -95,8 +95,8 @@ def _dense(world: World, name: str) -> Stage:
 def _run(world: World, name: str) -> Stage:
     folder = existing(world.models[name]["path"], "run files TASK-with.run and TASK-without.run")
 
-    def rank(asked):
-        path, ids = folder / f"{asked.name}.run", world.ids(asked.rows)
+    def rank(request):
+        path, ids = folder / f"{request.name}.run", world.ids(request.rows)
         found = in_trec_order(runs.load_run(path, ids, world.tool_ids), world.trec_order)
         return Ranking(*(part[:, : world.cfg.depth] for part in found))
 
@@ -104,16 +104,17 @@ def _run(world: World, name: str) -> Stage:
 
 
 def _reranked(load: Callable[[World, str], Reranker]) -> Callable[[World, str], Stage]:
-    """The stage of a reranker, on the list of another model."""
+    """Makes the stage of a reranker, on the lists of another model."""
 
     def build(world, name):
         settings = world.models[name]
         first = stage(world, settings["first"])
         reranker = cache(lambda: load(world, name))
 
-        def rank(asked):
-            texts = world.texts(name, asked.setting, asked.rows)
-            found = refine(reranker(), texts, first(asked), chunk=settings["chunk"], progress=False)
+        def rank(request):
+            texts = world.texts(name, request.setting, request.rows)
+            ranking, chunk = first(request), settings["chunk"]
+            found = refine(reranker(), texts, ranking, chunk=chunk, progress=False)
             return in_trec_order(found, world.trec_order)
 
         return rank
@@ -141,16 +142,16 @@ def _tool_rank(world: World, name: str) -> Reranker:
     model = tool_rank.load_language_model(
         settings["weights"], _path(settings), dtype=settings["dtype"]
     )
-    asked = verdict(
+    question = verdict(
         model.tokenizer,
         answers=tuple(settings["answers"]),
         instruction="",  # the template has put it in front of the query
         query_limit=settings["query_limit"],
         document_limit=settings["document_limit"],
     )
-    network, params = model.network(asked), model.params(asked)
+    network, params = model.network(question), model.params(question)
     pairs = settings["pairs"]
-    return tool_rank.reranker(network, params, asked, world.documents, pairs=pairs, name=name)
+    return tool_rank.reranker(network, params, question, world.documents, pairs=pairs, name=name)
 
 
 STAGES: dict[str, Callable[[World, str], Stage]] = {
@@ -164,10 +165,10 @@ NEED_PATH = ("run", "cross_encoder")
 
 
 def check(models: Mapping[str, Mapping[str, Any]], methods: list[str]) -> None:
-    """Refuses models that are not there or cannot be, before anything is read.
+    """Checks the models, before anything is read.
 
     Raises:
-      ValueError: naming the setting, what it is and what it may be.
+      ValueError: if a model or setting is unknown or invalid.
     """
     if not methods:
         raise ValueError(f"methods is empty; known: {', '.join(models)}")

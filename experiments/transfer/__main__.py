@@ -4,37 +4,38 @@
     uv run python -m experiments.transfer dataset=ultratool dataset.path=FILE exposures=1
     uv run python -m experiments.transfer other.name=e5_small other.path=FOLDER other.layers=null
 
-Each learner with rows that are free, in the unit ball and on the unit sphere; each seed parts the
-queries and tunes on its validation part as in `experiments.orag`:
+Each learner runs with unconstrained rows, in the unit ball and on the unit sphere; each seed splits
+the queries and tunes on its validation part as in `experiments.orag`:
 
-    online, final   as there
-    norms           of the rows afterwards: mean and standard deviation (spread) over tools, and the
-                    mean over the stream's right tools (used): larger, where tools in demand grow
-    seen, heldout   nDCG@k of the queries of a stream of the training part, and of others that need
-                    the same tools in other words; the gain of each over the documents, and the
-                    share of the first gain that the second is
+    online, final   as in `experiments.orag`
+    norms           norms of the final rows: mean and standard deviation (spread) over tools, and
+                    the mean over the stream's right tools (used), which is larger if the rows of
+                    frequently needed tools grow
+    seen, heldout   nDCG@k of the streamed training queries, and of held-out queries with the same
+                    tools in other words; the gain of each over the documents, and the ratio of the
+                    second gain to the first
 
 With the projection ``transferred``, after the stream of the training part at the same setting:
 
-    later     a fifth of the tools, drawn by each seed, was missing in the stream with all queries
-              that need one, and is added with the rows of its documents. Held-out queries that need
-              an old tool, and that need a new one: nDCG@k (old, new), and how often a tool of the
-              other kind is ranked first (new_for_old, old_for_new)
-    encoder   held-out queries come in another encoder's vectors (here fewer layers of the same):
+    later     a fifth of the tools, drawn by each seed, is missing in the stream with all queries
+              that need one, and is added afterwards with the rows of its documents. For held-out
+              queries that need an old tool, and that need a new one: nDCG@k (old, new), and how
+              often a tool of the other kind is ranked first (new_for_old, old_for_new)
+    encoder   held-out queries are encoded by another encoder (here fewer layers of the same):
                 static        its documents
                 as_they_are   the learnt rows, if the widths agree
-                rotated       the learnt rows, by the rotation that brings the two encoders closest
-                              on documents and streamed queries (`experiments.transfer.align`)
-                change        its documents and the rotated, scaled change of the rows
+                rotated       the learnt rows, rotated by the best alignment of the two encoders on
+                              documents and streamed queries (`experiments.transfer.align`)
+                change        its documents plus the rotated, scaled change of the rows
                 relearnt      learnt with the other encoder from the start, tuned for it
-              as_they_are_static and rotated_static are the first encoder's documents so rotated
+              as_they_are_static and rotated_static are the first encoder's documents, likewise
 
-2 cores: DeskBank 4 min, busy with other work too. Expect there (5 seeds): greedy ends at nDCG@10
-0.59 to 0.60 with any projection, its free rows at a mean norm of 1.13; on the sphere 0.40 ± 0.04 of
-its gain carries over to other words; tools added later are found a little better than by documents
-alone (0.371 against 0.346), and those learnt before too (0.458 against 0.396). To four of the six
-layers its rows carry over when rotated (0.322, relearnt 0.326, the first encoder's documents
-0.269), the change alone less (0.208, from 0.173).
+2 cores: DeskBank 4 min, busy with other work. Expect there (5 seeds): greedy ends at nDCG@10 0.59
+to 0.60 with any projection, its unconstrained rows at a mean norm of 1.13; on the sphere 0.40 ±
+0.04 of its gain transfers to other words; tools added later are found slightly better than by
+documents (0.371 against 0.346), and so are tools learnt before (0.458 against 0.396). To four of
+the six layers its rows transfer when rotated (0.322, relearnt 0.326, the first encoder's documents
+0.269), the change less so (0.208, from 0.173).
 """
 
 import numpy as np
@@ -76,8 +77,8 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     for seed in seeds:
         draw(task, protocol.of_seed(seed).parts, cfg.later.share, seed)  # or refuses it
     assert task.dataset is not None
-    there = encoded(task.dataset, encoder, document=cfg.document, cache=cache_folder(cfg))
-    other, cosine = other_encoder.bridge(protocol, there, projections.REGISTRY[cfg.transferred]())
+    second = encoded(task.dataset, encoder, document=cfg.document, cache=cache_folder(cfg))
+    other, cosine = other_encoder.bridge(protocol, second, projections.REGISTRY[cfg.transferred]())
     results: Results = {"encoder/cosine": cosine}
     curves: dict[str, dict[str, np.ndarray]] = {}
     pairs = [(name, kind) for name, kinds in grids.items() for kind in kinds]
@@ -108,7 +109,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses learners, shares and encoders that cannot be."""
+    """Checks learners, shares and encoders."""
     build(cfg)
     require("later.share", cfg.later.share, "in (0, 1)", lambda share: 0 < share < 1)
     encoder_of(cfg.other)
@@ -116,7 +117,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints each learner by projection, then what transfers of it."""
+    """Prints each learner by projection, then its transfer."""
     grids = build(cfg)
     rows = [f"{name}/{kind}" for name, kinds in grids.items() for kind in kinds]
     for title, names, columns in (
@@ -132,7 +133,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def build(cfg: DictConfig) -> Grids:
-    """Every learner with every projection; one that does not learn with its own alone."""
+    """Returns every learner with every projection, or its own if it does not learn."""
     projections = list(cfg.projections)
     if cfg.transferred not in projections:
         raise ValueError(
@@ -167,21 +168,21 @@ def learning(grids: Grids) -> list[str]:
 
 
 def figures(run: RunDirectory, names: list[str], results: Results, k: int) -> None:
-    """Tools added later, and the other encoder: learnt rows beside documents."""
+    """Draws tools added later, and the other encoder: learnt rows beside documents."""
 
-    def draw_dots(file, x_label, places):
-        before, after = zip(*places.values(), strict=True)
+    def draw_dots(file, x_label, groups):
+        before, after = zip(*groups.values(), strict=True)
         rows = {"documents": [results[f"{names[0]}/{file}/{key}"] for key in before]}
         rows |= {name: [results[f"{name}/{file}/{key}"] for key in after] for name in names}
         drawn, ax = plots.new_figure(x_label, f"nDCG@{k}")
-        plots.dots(ax, list(places), rows)
+        plots.dots(ax, list(groups), rows)
         run.save_figure(drawn, file)
 
     kinds = {f"{kind} tools": (f"{kind}/static", f"{kind}/learnt") for kind in KINDS[:2]}
     draw_dots("later", "held-out queries that need", kinds)
     ways = [way for way in WAYS if f"{names[0]}/encoder/{way}" in results]
-    places = {way.replace("_", " "): (WAYS[way], way) for way in ways}
-    draw_dots("encoder", "rows for another encoder's queries", places)
+    groups = {way.replace("_", " "): (WAYS[way], way) for way in ways}
+    draw_dots("encoder", "rows for another encoder's queries", groups)
 
 
 if __name__ == "__main__":

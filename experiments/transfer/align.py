@@ -1,4 +1,4 @@
-"""Rotates one encoder's space onto another's, by the same texts in both.
+"""Aligns one encoder's space with another's, by the same texts in both.
 
     W = U V^T,   s = trace(S) / ||X||^2,   U S V^T the singular value decomposition of X^T Y
 
@@ -9,8 +9,8 @@ their change:
 
     Theta W        or        Theta_B + s (Theta - Theta_1) W
 
-Centre X and Y first where an encoder's vectors share a large mean. The mean does not distinguish
-tools, and would otherwise dominate the rotation.
+Centre X and Y first if an encoder's vectors share a large mean, which does not distinguish tools
+and would otherwise dominate the rotation.
 
 Letters: n texts, a and b the widths of the two encoders.
 """
@@ -25,8 +25,8 @@ def procrustes(
 ) -> tuple[Float[Array, "a b"], Float[Array, ""]]:
     """Computes the rotation or reflection that maps ``source`` nearest to ``target``, with scale.
 
-    For different widths the narrower space is padded with zeros and the rotation cut to the real
-    axes: no vector gets longer, and with a <= b none gets shorter.
+    For different widths the narrower space is padded with zeros and the rotation is cut to the real
+    axes: no vector becomes longer, and with a <= b none becomes shorter.
 
     Args:
       source: vectors of n texts by the first encoder [n, a]; with n < a, directions without texts

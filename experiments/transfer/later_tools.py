@@ -1,7 +1,7 @@
-"""Tools that are added when a learner has learnt: does what it learnt hurt them, or they it?
+"""Tools that are added after learning: do learnt rows and new tools hurt each other?
 
-A part of the tools, drawn anew by each seed, is missing throughout the stream, and so are the
-queries that need one. Then all are there, the new ones with the rows of their documents.
+A share of the tools, drawn by each seed, and the queries that need one, are missing throughout the
+stream. Afterwards all tools are available, the new ones with the rows of their documents.
 """
 
 from typing import NamedTuple
@@ -21,9 +21,9 @@ KINDS = ("old", "new", "new_for_old", "old_for_new")
 
 
 class Draw(NamedTuple):
-    """Which tools come later, and whose query is whose."""
+    """The tools that are added later, and the queries that need old or new tools."""
 
-    environment: Environment  # in which they never come
+    environment: Environment  # without the new tools
     new: Bool[np.ndarray, " I"]
     streamed: Bool[np.ndarray, " N"]
     old_needed: Bool[np.ndarray, " N"]  # held-out queries for which old tools alone are right
@@ -31,7 +31,7 @@ class Draw(NamedTuple):
 
 
 def draw(task: Task, parts: Parts, share: float, seed: int) -> Draw:
-    """Draws a seed's new tools; ValueError where a part of its queries would be empty."""
+    """Draws a seed's new tools; raises ValueError if a part of its queries would be empty."""
     later_ones = availability.later(len(task.theta), share, at=availability.FOREVER, seed=seed)
     new = later_ones.arrives > 0
     needs_new = ((task.labels >= 0) & new[task.labels]).any(axis=1)
@@ -54,9 +54,9 @@ def later(
 ) -> Results:
     """Streams without the new tools at a setting, and measures with them: static, learnt, gain.
 
-    ``old`` and ``new`` are nDCG of held-out queries by the kind of tool that they need,
-    ``new_for_old`` the share of those in need of an old tool that a new one is ranked first for,
-    and ``old_for_new`` the reverse.
+    ``old`` and ``new`` are nDCG of held-out queries by the kind of tool that they need.
+    ``new_for_old`` is the share of queries for old tools that rank a new tool first, and
+    ``old_for_new`` the reverse.
     """
     task, found = protocol.task, []
     for seed, numbers in zip(protocol.seeds, setting, strict=True):
@@ -104,7 +104,7 @@ def measured(protocol: Protocol, drawn: Draw, ranked: jr.Run | np.ndarray) -> di
 
 
 def _first(ranked: jr.Run | np.ndarray, queries: np.ndarray) -> Int[np.ndarray, " n"]:
-    """The tool that is ranked first for each query."""
+    """Returns the tool that is ranked first for each query."""
     vectors = jnp.asarray(queries)
     if isinstance(ranked, np.ndarray):
         scores = vectors @ jnp.asarray(ranked).T

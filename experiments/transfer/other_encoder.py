@@ -16,7 +16,7 @@ from jaxret.learners.grid import LearnerGrid
 from jaxret.rules.projections import Projection, project
 from jaxret.task import Task
 
-# How rows come to serve the other encoder, and the result in which nothing was learnt.
+# Ways to use learnt rows with the other encoder, and the corresponding result without learning.
 WAYS = {
     "as_they_are": "as_they_are_static",
     "rotated": "rotated_static",
@@ -26,7 +26,7 @@ WAYS = {
 
 
 class Other(NamedTuple):
-    """The other encoder's side."""
+    """The task and the alignment of the other encoder."""
 
     protocol: Protocol
     rotation: Float[np.ndarray, "S a b"]  # a seed's, by the queries that it streams
@@ -36,11 +36,11 @@ class Other(NamedTuple):
     def aligned(
         self, theta: Float[np.ndarray, "S I a"], theta_1: Float[np.ndarray, "I a"]
     ) -> dict[str, Float[np.ndarray, "S I b"]]:
-        """Learnt rows, and the documents that they come from, as rows for this encoder's queries.
+        """Converts learnt rows and their documents to rows for this encoder's queries.
 
         Returns:
-          ``rotated``, the rows; ``change``, this encoder's documents with the rotated change; and
-          ``as_they_are`` where the widths agree. All are put where the projection wants them.
+          ``rotated``, the rotated rows; ``change``, this encoder's documents plus the rotated
+          change; and ``as_they_are`` if the widths agree. All are projected.
         """
         start = self.protocol.task.theta
         change = self.scale[:, None, None] * (theta - theta_1) @ self.rotation
@@ -53,17 +53,17 @@ class Other(NamedTuple):
     def serve(
         self, theta: Float[np.ndarray, "S I a"], theta_1: Float[np.ndarray, "I a"]
     ) -> dict[str, np.ndarray]:
-        """nDCG of this encoder's held-out queries by aligned rows, of each seed."""
+        """Computes nDCG of this encoder's held-out queries by aligned rows, per seed."""
         rows, heldout = self.aligned(theta, theta_1), self.protocol.parts.heldout
         return {way: self.protocol.ndcg(rows[way], heldout) for way in rows}
 
     def static(self, theta_1: Float[np.ndarray, "I a"]) -> dict[str, np.ndarray]:
-        """The same where nothing was learnt: by this encoder's documents, and by the first's."""
+        """Computes nDCG without learning, by this encoder's documents and by the first's."""
         found = self.serve(np.stack([theta_1] * len(self.scale)), theta_1)
         return {WAYS[way]: values for way, values in found.items()}
 
     def relearnt(self, name: str, grid: LearnerGrid) -> Float[np.ndarray, " S"]:
-        """The same by rows learnt with this encoder on the same stream, tuned for it."""
+        """Computes nDCG by rows learnt with this encoder on the same stream, tuned for it."""
         protocol, parts = self.protocol, self.protocol.parts
         step = f"{name}-relearnt"
 
@@ -82,14 +82,14 @@ class Other(NamedTuple):
 
 
 def bridge(protocol: Protocol, second: Task, projection: Projection) -> tuple[Other, np.ndarray]:
-    """The other side, its rotation fitted on documents and streamed queries.
+    """Fits the rotation to the other encoder on documents and streamed queries.
 
-    Documents and queries are centred, each kind by itself: the mean of a kind is the same for all
-    tools, and of two encoders the means can be far apart.
+    Documents and queries are centred separately: the mean of a kind does not distinguish tools, and
+    the means of two encoders can be far apart.
 
     Returns:
-      it, and ``[S]`` the mean cosine between rotated held-out queries and those of the second
-      encoder, both less the mean of the streamed ones: 1 where the rotation loses nothing.
+      The other encoder, and the mean cosine [S] between rotated held-out queries and those of the
+      second encoder, both minus the mean of streamed queries: 1 for a lossless rotation.
     """
     tasks, parts = (protocol.task, second), protocol.parts
 
@@ -113,5 +113,5 @@ def bridge(protocol: Protocol, second: Task, projection: Projection) -> tuple[Ot
         sides = one @ rotation, two
         one, two = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in sides)
         cosines.append((one * two).sum(axis=1).mean())
-    there = replace(protocol, task=second)
-    return Other(there, fitted["rotation"], fitted["scale"], projection), np.array(cosines)
+    own = replace(protocol, task=second)
+    return Other(own, fitted["rotation"], fitted["scale"], projection), np.array(cosines)

@@ -1,4 +1,4 @@
-"""One learner of `experiments.transfer`: online, and on phrasings that it never met."""
+"""Protocols of `experiments.transfer` for one learner: online, and on unseen phrasings."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -20,13 +20,13 @@ Setting = Float[np.ndarray, "S n"]
 
 @dataclass(frozen=True)
 class Protocol:
-    """What all learners share.
+    """The task, parts and seeds that all learners share.
 
     Attributes:
       cfg: settings of the experiment.
       run: the run's directory.
       task: whose queries are streamed.
-      parts: of each seed.
+      parts: parts of each seed.
       seeds: S numbers.
     """
 
@@ -38,7 +38,7 @@ class Protocol:
 
     @property
     def metric(self) -> str:
-        """nDCG at the experiment's cut."""
+        """Name of nDCG at the experiment's cut."""
         return f"ndcg@{self.cfg.k}"
 
     @property
@@ -56,7 +56,7 @@ class Protocol:
         return jr.evaluate(ranked, self.task, [self.metric], part=part)[self.metric].values
 
     def of_seed(self, seed: int) -> "Protocol":
-        """Returns the same for one seed alone."""
+        """Returns the protocol for one seed."""
         at = self.seeds.index(seed)
         parts = Parts(*(masks[at : at + 1] for masks in self.parts))
         return replace(self, seeds=range(seed, seed + 1), parts=parts)
@@ -67,8 +67,8 @@ def online(
 ) -> tuple[Results, Float[np.ndarray, "S T"]]:
     """Measures success while a learner learns, and ranking and row norms afterwards.
 
-    ``norms/used`` is the mean norm of the right tools over the queries of the stream: above
-    ``norms/mean``, the mean over tools, where tools in demand have grown longer than others.
+    ``norms/used`` is the mean norm of the right tools over the queries of the stream. It exceeds
+    ``norms/mean``, the mean over tools, if the rows of frequently needed tools are longer.
 
     Returns:
       results, and the success of every round.
@@ -113,10 +113,10 @@ def unseen(
     grid: LearnerGrid,
     more: Callable[[Float[np.ndarray, "S I d"]], Mapping[str, np.ndarray]],
 ) -> tuple[Results, Setting, dict[str, np.ndarray]]:
-    """Streams the training part alone, and ranks that and the held-out part.
+    """Streams only the training part, and ranks that and the held-out part.
 
     Args:
-      protocol: what all learners share.
+      protocol: task, parts and seeds.
       step: name of the learner.
       grid: the settings.
       more: the last rows [S, I, d] -> more to keep.
@@ -144,6 +144,6 @@ def unseen(
     }
     results = {f"{part}/{protocol.metric}": found[part] for part in gains}
     results |= {f"{part}/gain": gain for part, gain in gains.items()}
-    if gains["seen"].mean() > 0:  # of no gain there is no share
+    if gains["seen"].mean() > 0:  # the ratio needs a gain
         results["heldout/share"] = gains["heldout"] / gains["seen"].mean()
     return results, found["setting"], found

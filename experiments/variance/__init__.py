@@ -1,1 +1,1 @@
-"""Bias and variance of what one bit says: `python -m experiments.variance`."""
+"""Bias and variance of estimators from one bit: `python -m experiments.variance`."""

@@ -1,26 +1,26 @@
-"""How biased and how noisy is what one bit says, and what does that cost? (ORAG Lemma 3.1, App. B)
+"""Bias and variance of estimators from one bit, and their cost         (ORAG Lemma 3.1, App. B)
 
     uv run python -m experiments.variance                                     # DeskBank, built in
     uv run python -m experiments.variance dataset=ultratool dataset.path=FILE
 
-Every estimator, under label noise of rate rho, in a catalogue of a few tools and in the
-whole one. Only queries with one label are used: the theory is about those.
+Runs every estimator, under label noise of rate rho, in a catalogue of a few tools and in the whole
+catalogue. Only queries with one label are used, as the theory assumes.
 
     bias, variance   of the coefficients c against the gradient p - 1[i*] (`moments.py`), exact,
-                     averaged over a sample of the streamed queries: at Theta_1, one tau for
-                     all, and (final) at the embeddings and the tau that the estimator ended with.
-                     ``variance_median`` is that of the median query: the mean is made by the few
-                     whose right tool is hardly ever drawn
+                     averaged over a sample of the streamed queries: at Theta_1 with one tau for
+                     all, and (final) at the estimator's last embeddings and its tau.
+                     ``variance_median`` is that of the median query, since few queries, whose right
+                     tool is hardly ever drawn, dominate the mean
     online, final    success of the tool shown, regret, and ranking by the last embeddings, each
                      query once. tau and eta_over_tau are chosen on the validation part by the
                      rule of `experiments.orag`, from one grid for all
     gap_closed       (accuracy - frozen) / (full_information - frozen), online: 1 is as good as
-                     being told the right tool, 0 as not learning at all. Those two show the best
-                     tool and do not draw, so what drawing costs counts against the others; not
-                     so (final) in the same share of nDCG by the last embeddings
+                     learning from labels, 0 as not learning. Both references show the best tool, so
+                     the cost of drawing tools counts against the other learners; this does not
+                     apply (final) to the same ratio of nDCG by the last embeddings
 
-Exact moments count draws that no stream will see (see there): where p is sharp, an unbiased rule
-with a variance of 1e20 is in practice a biased one.
+Exact moments include draws that never occur in a stream (see `moments.py`): if p is concentrated,
+an unbiased estimator with a variance of 1e20 is biased in practice.
 
 2 cores, beside other work: UltraTool 5 min.
 """
@@ -50,7 +50,7 @@ ORACLE = "full_information"
 MOMENTS = ("bias", "variance", "variance_median", "final/bias", "final/variance_median")
 REACHED = ("online/accuracy", "final/recall@{k}", "final/ndcg@{k}")
 GAPS = {"online/accuracy": "gap_closed", "final/ndcg@{k}": "final/gap_closed"}
-AXES = ("bias", "variance_median")  # of the figure
+AXES = ("bias", "variance_median")  # axes of the figure
 MARKS = "osD^vP*X"  # by rate
 
 
@@ -97,7 +97,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses learners and numbers that cannot be."""
+    """Checks learners and numbers."""
     specs = plain(cfg.learners)
     if ORACLE not in specs:
         raise ValueError(f"learners must hold {ORACLE!r}: gaps are measured against it")
@@ -121,7 +121,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints moments and what was reached, by size of the catalogue."""
+    """Prints moments and results, by size of the catalogue."""
     for size in cfg.sizes:
         rows = [f"{name}/{size}/{rate:g}" for rate in cfg.rates for name in cfg.learners]
         title = f"{cfg.dataset.name}, {size} tools"
@@ -135,7 +135,7 @@ def learner_of(name: str, spec: dict[str, Any], cfg: DictConfig) -> Callable[...
     """Returns a function of tau, eta and the noise rate that makes a learner.
 
     Args:
-      name: of the learner.
+      name: name of the learner.
       spec: its ``policy`` and ``estimator``; an estimator with a ``noise_rate`` is given the rate.
       cfg: with ``projection`` and ``schedule``.
     """
@@ -185,7 +185,9 @@ def moments_figure(
         colours.append(line.get_color())
         ends.append(rows[-1])
         for mark, (x, y) in zip(MARKS, rows, strict=False):
-            ax.plot(x, y, mark, color=colours[-1], markersize=10 - i)  # none hides another
+            ax.plot(
+                x, y, mark, color=colours[-1], markersize=10 - i
+            )  # so that no mark hides another
     ax.set_yscale("log")
     ax.margins(0.05)
     marks = [Line2D([], [], linestyle="", marker=m, color=plots.GREY) for m in MARKS[: len(rates)]]

@@ -1,4 +1,4 @@
-"""One estimator in one catalogue: how biased and noisy it is there, and what it reaches.
+"""Bias, variance and results of one estimator in one catalogue.
 
 The noise rate is data, like tau and eta: all rates share one compiled program.
 """
@@ -30,7 +30,7 @@ class Catalogue(NamedTuple):
     """Some tools, and everything that is the same for every learner on them.
 
     Attributes:
-      size: of the catalogue, as the results name it.
+      size: size of the catalogue, as the results name it.
       task: the tools, and the queries with one label that they answer.
       validation: the queries that choose settings [N].
       sample: positions of the queries on which moments are taken [n].
@@ -52,7 +52,7 @@ def set_up(cfg: DictConfig, task: Task, size: Any) -> Catalogue:
     generator = np.random.default_rng(cfg.seed)
     kept = np.sort(generator.permutation(items)[: items if size == "all" else size])
     rows = ((task.labels >= 0).sum(axis=1) == 1) & np.isin(task.labels[:, 0], kept)
-    # The same queries whatever share is held out: here none is.
+    # No queries are held out, but they are the same as with a held-out share.
     parts = task.parts(validation=cfg.validation, heldout=0.5, seeds=[cfg.seed])
     ours = parts.validation[0][rows]
     if not ours.any() or ours.all():
@@ -81,7 +81,7 @@ def study(
     make: Callable[..., Learner],
     seeds: range,
 ) -> dict[float, dict[str, np.ndarray]]:
-    """Measures a learner at every rate: moments at the first and last rows, and what it reaches.
+    """Measures a learner at every rate: moments at the first and last rows, and results.
 
     Returns:
       rate -> name -> numbers.

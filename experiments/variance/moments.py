@@ -1,12 +1,12 @@
-"""How far a bandit's coefficients are from the gradient: on average (bias), and around that.
+"""Bias and variance of a bandit's coefficients as estimates of the gradient.
 
-    bias       || E[c] - (p - 1[i*]) ||        the gradient of Lemma 3.1 is what it should be
+    bias       || E[c] - (p - 1[i*]) ||        with the gradient of Lemma 3.1
     variance   E || c - E[c] ||^2
 
-over the item, with the policy's own chances, and over the bit, which is wrong with probability rho.
-Both are exact sums. So they count draws that no stream will see: with a right item of p* = 1e-9
-the variance of Eq. (4), 1 / p* - 1, is a billion, and a stream of a million rounds mostly meets a
-rule that is off. Call it in float64 (`jax.enable_x64`) where p is that small.
+over the item, with the policy's probabilities, and over the bit, wrong with probability rho.
+Both are exact sums, so they include draws that never occur in a stream: with p* = 1e-9 the variance
+of Eq. (4), 1 / p* - 1, is a billion, while in a stream of a million rounds the right item is hardly
+ever drawn and the estimate is biased in practice. Use float64 (`jax.enable_x64`) for such small p.
 
 One label a query. Letters: I items, d width, N queries.
 """
@@ -24,7 +24,7 @@ from jaxret.runtime import over_items
 
 
 class Moments(NamedTuple):
-    """Of one query, or of N with a leading axis."""
+    """Moments for one query, or for N queries with a leading axis."""
 
     mean: Float[Array, "*N I"]  # E[c]
     bias: Float[Array, "*N"]
@@ -38,29 +38,29 @@ def moments(
     *,
     noise_rate: float | Float[Array, ""] = 0.0,
 ) -> Moments:
-    """The moments of one round. Costs 4 I evaluations of the estimator.
+    """Computes the moments of one round, with 4 I evaluations of the estimator.
 
     Args:
-      rule: its policy and estimator are used as they stand.
+      rule: rule with the policy and the estimator.
       logits: ``theta . q / tau``, minus infinity where an item is absent.
-      label: the right item, available.
+      label: right item, which is available.
       noise_rate: rho.
 
     Raises:
-      ValueError: if the policy cannot say with which chance it shows each item.
+      ValueError: if the policy has no probabilities.
     """
-    chances = rule.policy.probabilities
-    if chances is None:
+    probabilities = rule.policy.probabilities
+    if probabilities is None:
         raise ValueError(
             f"policy {rule.policy.name!r} with k={rule.policy.k} has no probabilities: exact "
-            "averages need a policy that shows one item, and knows the probability of each"
+            "averages need a policy that shows one item with known probabilities"
         )
     probs = over_items.softmax(logits, None)
     average = partial(
         expected_coefficients,
         probs=probs,
         target=label,
-        propensity=chances(logits),
+        propensity=probabilities(logits),
         noise_rate=noise_rate,
     )
     mean = average(rule.estimator)
@@ -83,7 +83,7 @@ def over_queries(
     *,
     noise_rate: float | Float[Array, ""] = 0.0,
 ) -> Moments:
-    """The moments of a round with each query, at embeddings that stay as they are."""
+    """Computes the moments of a round with each query, at constant embeddings."""
 
     def one(query_and_label):
         query, label = query_and_label

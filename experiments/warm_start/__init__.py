@@ -1,1 +1,1 @@
-"""Where a learner starts: `python -m experiments.warm_start`."""
+"""Initial embeddings of learners: `python -m experiments.warm_start`."""

@@ -1,36 +1,36 @@
-"""Does a better start pay, and for how long?   (ORAG Theorem 5.1, first term; Tool2Vec)
+"""Do better initial embeddings help, and for how long?   (ORAG Theorem 5.1, first term; Tool2Vec)
 
     uv run python -m experiments.warm_start                                    # DeskBank, built in
     uv run python -m experiments.warm_start dataset=ultratool dataset.path=FILE exposures=1
     uv run python -m experiments.warm_start dataset=toollens dataset.path=FOLDER exposures=1
 
-The same learners from several starts Theta_1, on the same streams:
+Runs the same learners from several starts Theta_1, on the same streams:
 
-    document/<template> embeddings of the documents; those of ``document=`` are the base that the
-                        others are held against, and that usage is mixed with
+    document/<template> embeddings of the documents; those of ``document=`` are the base, with
+                        which the other starts are compared and usage is mixed
     tool2vec            means of the queries that used a tool, from a tenth of the queries; a tool
                         without usage keeps its document
     mixture             both, with the weight that ranks the validation part best
 
-The queries are parted once, by question: usage (no start streams it), validation (chooses the
-weight and, for each start, the setting, by the rule of `experiments.orag`), held-out (never
-streamed) and the stream. Seeds differ in the order of the stream and in the draws.
+The queries are split once, by question: usage (never streamed), validation (chooses the weight
+and, for each start, the setting, by the rule of `experiments.orag`), held-out (never streamed)
+and the stream. Seeds differ in the order of the stream and in the draws.
 
-Every start serves at its own setting (static, online, final, heldout):
+Each start runs at its own setting (static, online, final, heldout):
 
     rounds_to_match
-             how long the base has to learn before it serves as well as the start does untouched
-             (`leads`). Negative for a start worse than the base: how long it has to learn.
-             Blank where the stream ends first.
-    lead     success above that of the base, both learning, in the first and the last quarter
+             rounds that the base must learn to become as accurate as the start is without
+             learning (`leads`). Negative for a start worse than the base: the rounds that it
+             must learn. Blank if the stream ends first.
+    lead     success minus that of the base, both learning, in the first and the last quarter
 
-and once more at the setting of the base (shared), because regret depends on tau and eta too:
+and again at the setting of the base (shared), because regret depends on tau and eta too:
 
-    regret   against one comparator for all, the proximal one of the base; ``saved`` is what a
-             start has less than the base after a quarter, a half and the whole of the stream
+    regret   against one comparator for all, the proximal one of the base; ``saved`` is the
+             difference from the base after a quarter, a half and the whole of the stream
     first_term   ||Theta_1 - U||^2 / (2 eta) of Theorem 5.1, U the start's own proximal
-             comparator. The theorem wants unbiased rules, convex sets and one label a query:
-             where it is void (`describe` is printed) the term is a distance, not part of a bound.
+             comparator. The theorem assumes unbiased rules, convex sets and one label a query:
+             if it is void (`describe` is printed) the term is a distance, not part of a bound.
 
 2 cores: DeskBank and UltraTool 1 min 40 s each, ToolLens 5 min, where all texts are encoded.
 Expect of greedy on DeskBank (5 seeds): online accuracy 0.389 from full documents, 0.467 from
@@ -118,7 +118,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses learners without the step size of Theorem 5.1, and a base that is no start."""
+    """Checks that learners have the step size of Theorem 5.1, and that the base is a start."""
     for grid in learner_grids(cfg):
         stepped = grid.names == ("tau", "eta") and grid.settings.all()
         if rule_of(grid.learner(0)) is None or not stepped:
@@ -148,7 +148,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def templates(cfg: DictConfig) -> list[str]:
-    """Those of the documents' starts."""
+    """Returns the templates of the documents' starts."""
     if cfg.dataset.name not in cfg.templates:
         known = ", ".join(map(str, cfg.templates))
         raise ValueError(f"templates has none for {cfg.dataset.name!r}, only for {known}")
@@ -171,7 +171,7 @@ def build(
 ) -> tuple[float, dict[str, Float[np.ndarray, "I d"]]]:
     """Returns the weight of the mixture, and the starts from usage.
 
-    As a setting is, the weight is chosen by nDCG + accuracy on the validation part.
+    Like a setting, the weight is chosen by nDCG + accuracy on the validation part.
     """
     metrics = ("accuracy", f"ndcg@{cfg.k}")
 
@@ -193,7 +193,7 @@ def figures(
     learnt: Mapping[str, FromStart],
     regrets: Mapping[str, np.ndarray],
 ) -> None:
-    """Regret with the first terms in brackets; success, with the static levels dotted."""
+    """Draws regret with the first terms in brackets; success, with the static levels dotted."""
     rounds = 1 + np.arange(len(next(iter(regrets.values())).T))
     window = len(rounds) // 10
     of_regret, ax = plots.new_figure("round", "regret")

@@ -1,7 +1,7 @@
-"""One learner from one start, and what that is worth beside another start.
+"""Runs one learner from one start, and compares starts.
 
-It streams twice: at its own setting, where success and rankings are compared, and at one setting
-that all starts share, where regret is: that depends on tau and eta as well as on Theta_1.
+A learner streams twice: at its own setting, for success and rankings, and at one setting that all
+starts share, for regret, which depends on tau and eta as well as on Theta_1.
 """
 
 from dataclasses import dataclass, replace
@@ -30,13 +30,13 @@ Setting = tuple[float, float]  # tau, eta
 
 @dataclass(frozen=True)
 class Starts:
-    """Everything that all starts share.
+    """The task, parts and settings that all starts share.
 
     Attributes:
       cfg: settings of the experiment.
       run: the run's directory.
       task: the base.
-      parts: of its queries, masks [N].
+      parts: parts of its queries, masks [N].
     """
 
     cfg: DictConfig
@@ -52,13 +52,13 @@ class Starts:
 
 
 class FromStart(NamedTuple):
-    """A learner from one start."""
+    """The results of a learner from one start."""
 
     setting: Setting  # its own
     success: Float[np.ndarray, "S T"]
-    static: Float[np.ndarray, "S T"]  # success in the same rounds if Theta_1 were kept
+    static: Float[np.ndarray, "S T"]  # success in the same rounds with constant Theta_1
     rankings: dict[str, Float[np.ndarray, "S 4"]]  # means of `METRICS`
-    loss: Float[np.ndarray, "S T"]  # from here on at the setting of the base
+    loss: Float[np.ndarray, "S T"]  # this and below: at the setting of the base
     order: Int[np.ndarray, "S T"]
     comparator: Float[np.ndarray, " N"]  # losses
     bound: bounds.Bound
@@ -71,7 +71,7 @@ def learn_from_start(
     theta_1: Float[np.ndarray, "I d"],
     shared: Setting | None,
 ) -> FromStart:
-    """Streams at the start's own setting and at the shared one; None: its own is the shared one."""
+    """Streams at the start's own setting and at the shared one; None: both are the same."""
     run, parts, stream = starts.run, starts.parts, starts.stream
     task, step = replace(starts.task, theta=theta_1), f"{grid.name}-{start}".replace("/", "-")
     metrics = [name.format(k=starts.cfg.k) for name in METRICS]
@@ -136,7 +136,7 @@ def learn_from_start(
 
 
 def levels(ours: FromStart, k: int) -> dict[str, np.ndarray]:
-    """What a learner reached from one start, as results."""
+    """Names the accuracy and rankings from one start, as results."""
     found = {
         f"{protocol}/{metric.format(k=k)}": values[:, i]
         for protocol, values in ours.rankings.items()
@@ -151,11 +151,11 @@ def levels(ours: FromStart, k: int) -> dict[str, np.ndarray]:
 
 
 def leads(ours: FromStart, base: FromStart) -> dict[str, np.ndarray]:
-    """What a start is worth in rounds and in success beside the base, as results.
+    """Computes the lead of a start over the base, in rounds and in success, as results.
 
-    The rounds: of the two, the one that is worse untouched learns, the other does not; counted is
-    until, for good, success is no longer below (`rounds_until`; same queries, means of the last
-    tenth of the stream). Negative where the start is the worse one.
+    The lead in rounds is the number of rounds that the statically worse of the two must learn until
+    its success is never again below that of the other without learning (`rounds_until`; same
+    queries, running means over a tenth of the stream). It is negative if the start is worse.
     """
     gain = ours.success - base.success
     quarter = gain.shape[1] // 4
@@ -172,9 +172,9 @@ def leads(ours: FromStart, base: FromStart) -> dict[str, np.ndarray]:
 
 
 def rounds_until(difference: Float[np.ndarray, "S T"], window: int) -> int | None:
-    """The rounds after which a difference is never negative again, to the end of the stream.
+    """Returns the rounds after which a difference is never negative again; None if it ends so.
 
-    It is averaged over the seeds and the last ``window`` rounds. None if it ends negative.
+    The difference is averaged over the seeds and the last ``window`` rounds.
     """
     negative = plots.running_mean(difference, window).mean(axis=0) < 0
     if negative[-1]:
@@ -183,7 +183,7 @@ def rounds_until(difference: Float[np.ndarray, "S T"], window: int) -> int | Non
 
 
 def saved(less: Float[np.ndarray, "S T"]) -> dict[str, np.ndarray]:
-    """Regret of the base less that of a start, at three points of the stream, as results."""
+    """Computes the base's regret minus a start's, at three points of the stream, as results."""
     rounds = less.shape[1]
     points = {"quarter": rounds // 4, "half": rounds // 2, "whole": rounds}
     return {f"saved/{name}": less[:, point - 1] for name, point in points.items()}

@@ -96,6 +96,6 @@ def _known(name: str, source: Callable[..., Dataset], options: dict[str, Any]) -
     """Returns the options, or raises ValueError for one that the source does not have."""
     has = [option for option in inspect.signature(source).parameters if option not in FIXED]
     if unknown := [option for option in options if option not in has]:
-        there = f"it has {', '.join(has)}" if has else "it has none"
-        raise ValueError(f"data set {name!r} has no option {unknown[0]!r}; {there}")
+        offered = f"it has {', '.join(has)}" if has else "it has none"
+        raise ValueError(f"data set {name!r} has no option {unknown[0]!r}; {offered}")
     return options

@@ -19,16 +19,17 @@ HEADER = ["query-id", "corpus-id", "score"]
 def load(path: str | Path, *, name: str | None = None) -> Dataset:
     """Loads a folder of the BEIR layout; 464 tools and 18,770 queries for ToolLens.
 
-    A document is its title and its text, joined by a newline. Labels are the documents that
-    are judged with a score above 0; the split is the name of the judgements' file. Queries
-    that no file judges so are left out, as BEIR does.
+    A document is its title and its text, joined by a newline. Labels are the documents that are
+    judged with a score above 0; the split is the name of the judgements' file. Queries without a
+    label are left out, as in BEIR.
 
     Args:
-      path: the folder.
-      name: name of the data set; None: that of the folder.
+      path: folder of the data set.
+      name: name of the data set; None: name of the folder.
 
     Raises:
-      ValueError: also when a query is judged in two files, or a judged query is not there.
+      ValueError: if a line is damaged, a query is judged in two files, or a judged query does not
+        exist.
     """
     folder = existing(path, "a folder with corpus.jsonl, queries.jsonl and qrels/*.tsv")
     queries = folder / "queries.jsonl"
@@ -53,7 +54,7 @@ def _tools(corpus: Path) -> Iterator[tuple[str, Document]]:
 
 
 def _judgements(folder: Path) -> dict[str, tuple[str, list[str]]]:
-    """Query id to (split, the ids of its documents)."""
+    """Reads the judgements: query id -> (split, ids of its documents)."""
     judged: dict[str, tuple[str, list[str]]] = {}
     files = sorted(folder.glob("*.tsv"))
     if not files:

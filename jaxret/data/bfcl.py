@@ -1,8 +1,8 @@
 """Loads BFCL: single-turn questions of the Berkeley Function-Calling Leaderboard.
 
 From github.com/ShishirPatil/gorilla, ``berkeley-function-call-leaderboard/bfcl_eval/data``
-(Patil et al. 2025; Apache-2.0). It offers a few functions with each question; here all
-functions of all questions are one catalogue, which makes it a retrieval task.
+(Patil et al. 2025; Apache-2.0). BFCL offers a few functions with each question; here all functions
+of all questions form one catalogue, which makes it a retrieval task.
 """
 
 import json
@@ -25,39 +25,39 @@ CATEGORIES = (
     "live_multiple",
     "live_parallel",
     "live_parallel_multiple",
-)  # those that ask once and have a right function
+)  # single-turn categories with a right function
 
 
 def load(path: str | Path) -> Dataset:
     """Loads the single-turn categories whose files are in the folder.
 
-    A query is what the user says; system messages are left out. Its labels are the functions
-    named in the possible answer, with that question's own documentation. Functions of one
-    name and equal JSON are one tool; further documentations of a name are ``name#2``, ... in
-    order of appearance. The split is the category. A question that recurs in a second
-    category is merged, with the labels of both, as both are right answers.
+    A query is the user's messages, without system messages. Its labels are the functions in the
+    possible answer, with the documentation of that question. Functions of one name with equal JSON
+    are one tool; further documentations of a name are ``name#2``, ... in order of appearance. The
+    split is the category. A question that occurs in two categories is merged, with the labels of
+    both, since both are right answers.
 
     Args:
       path: a folder with ``BFCL_v4_<category>.json`` and the same under ``possible_answer/``.
 
     Returns:
-      the data set.
+      The data set.
 
     Raises:
-      FileNotFoundError: where there is no such folder, it holds no category, or a category has no
-        possible answers.
-      ValueError: where a line is damaged, a question has no answer, or an answer calls a function
+      FileNotFoundError: if the folder is missing or has no category, or a category has no possible
+        answers.
+      ValueError: if a line is damaged, a question has no answer, or an answer calls a function
         that its question does not offer.
     """
     folder = existing(path, "a folder with BFCL_v4_*.json and possible_answer/")
     present = [c for c in CATEGORIES if (folder / _file(c)).exists()]
     if not present:
         raise FileNotFoundError(f"{folder} holds none of {[_file(c) for c in CATEGORIES]}")
-    asked = [(c, row) for c in present for row in _questions(folder / _file(c))]
+    questions = [(c, row) for c in present for row in _questions(folder / _file(c))]
     answers = {c: _answers(folder / "possible_answer" / _file(c)) for c in present}
-    ids = _number(function for _, row in asked for function in row["function"])
-    tools = ((ids[_key(f)], f) for _, row in asked for f in row["function"])
-    return build("bfcl", tools, (_query(row, c, answers[c], ids) for c, row in asked))
+    ids = _number(function for _, row in questions for function in row["function"])
+    tools = ((ids[_key(f)], f) for _, row in questions for f in row["function"])
+    return build("bfcl", tools, (_query(row, c, answers[c], ids) for c, row in questions))
 
 
 def _query(
@@ -70,7 +70,7 @@ def _query(
     if unknown := [name for name in called if name not in offered]:
         raise ValueError(f"the answer to {row['id']!r} calls {unknown}; offered: {list(offered)}")
     labels = tuple(offered[name] for name in called)
-    return Query(id=row["id"], text=_said(row["question"]), labels=labels, split=category)
+    return Query(id=row["id"], text=_user_text(row["question"]), labels=labels, split=category)
 
 
 def _key(function: dict[str, Any]) -> str:
@@ -78,7 +78,7 @@ def _key(function: dict[str, Any]) -> str:
 
 
 def _number(functions: Iterable[dict[str, Any]]) -> dict[str, str]:
-    """Key of each different function to its id: ``name``, ``name#2``, ..."""
+    """Maps the key of each distinct function to its id: ``name``, ``name#2``, ..."""
     ids: dict[str, str] = {}
     seen: Counter[str] = Counter()
     for function in functions:
@@ -98,11 +98,11 @@ def _questions(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def _answers(file: Path) -> dict[str, list[str]]:
-    """Question id to the names of the functions in its answer."""
+    """Reads the answers: question id -> names of the functions."""
     rows = json_lines(file, holds="one answer a line", fields=("id", "ground_truth"))
     return {row["id"]: [name for call in row["ground_truth"] for name in call] for row in rows}
 
 
-def _said(question: list[list[dict[str, str]]]) -> str:
+def _user_text(question: list[list[dict[str, str]]]) -> str:
     turns = (message for turn in question for message in turn)
     return "\n".join(turn["content"] for turn in turns if turn["role"] == "user")

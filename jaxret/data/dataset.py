@@ -1,6 +1,6 @@
 """Defines a data set for tool retrieval: a catalogue of documents, and labelled queries.
 
-Every loader calls `build`, the one place that treats duplicates, unknown labels and groups.
+Every loader calls `build`, which handles duplicates, unknown labels and groups.
 
 Documents are stored as in the source: a dict of top-level fields under the source's names
 (``name``, ``description``, ``parameters``, ...), or a string of running text.
@@ -24,7 +24,7 @@ PART_NAMES = {
     "val": "validation",
     "dev": "validation",
     "test": "test",
-}  # a split of one of these names is a part; others name tasks or categories
+}  # names of parts; other values of a split are tasks or categories
 
 
 class Step(NamedTuple):
@@ -40,7 +40,7 @@ class Query(NamedTuple):
     id: str
     text: str
     labels: tuple[str, ...]  # in order of use, if the source states an order
-    group: Hashable = None  # its question; None: the text is the question
+    group: Hashable = None  # identifies the question; None: the text does
     split: str | None = None
     steps: tuple[tuple[str, str], ...] = ()  # (sub-query, tool id)
 
@@ -84,14 +84,14 @@ def build(name: str, tools: Iterable[tuple[str, Document]], queries: Iterable[Qu
     split are not merged, so that `jaxret.data.split` can refuse them.
 
     Args:
-      name: of the data set.
+      name: name of the data set.
       tools: (id, document) pairs, in the order of the rows.
-      queries: in the order of the source.
+      queries: queries in the order of the source.
 
     Raises:
-      ValueError: no tools or no queries; one id with two documents; a query without id, text
-        or labels, with the id of another, or with labels or steps that name unknown tools; a
-        split for some queries only.
+      ValueError: if there are no tools or no queries, an id has two documents, a query lacks id,
+        text or labels, has a repeated id, or names unknown tools, or only some queries have a
+        split.
     """
     documents, merged_tools = _merge_tools(name, tools)
     rows = {tool: row for row, tool in enumerate(documents)}
@@ -129,7 +129,7 @@ def build(name: str, tools: Iterable[tuple[str, Document]], queries: Iterable[Qu
 
 
 def select(dataset: Dataset, indices: np.ndarray) -> Dataset:
-    """Selects queries; the catalogue stays whole.
+    """Selects queries, with the whole catalogue.
 
     Args:
       dataset: the data set.
@@ -165,7 +165,7 @@ def split_by_group(
     Args:
       groups: question of each query [N] (``dataset.groups``).
       fractions: share of the queries in each part, positive, with sum 1.
-      seed: of the shuffle.
+      seed: seed of the shuffle.
 
     Returns:
       Positions [M] of the queries of each part, ascending.
@@ -180,7 +180,7 @@ def split_by_group(
     ends = np.append(0, np.cumsum(sizes[order]))  # the boundaries, in queries
     targets = np.cumsum(fractions)[:-1] * len(groups)
     cuts = np.abs(ends[:, None] - targets).argmin(axis=0)
-    place = np.argsort(order)  # of each group in the shuffled row
+    place = np.argsort(order)  # position of each group after the shuffle
     part = np.searchsorted(cuts, place, side="right")[group]
     parts = tuple(np.flatnonzero(part == i) for i in range(len(fractions)))
     if not all(map(len, parts)):

@@ -26,10 +26,10 @@ def load(part: str = "single") -> Dataset:
       part: "single" (2,016 queries of one tool), "multi" (336 of 2 to 5 tools) or "all".
 
     Returns:
-      the data set.
+      The data set.
 
     Raises:
-      ValueError: where ``part`` is none of these.
+      ValueError: if ``part`` is unknown.
     """
     if part not in PARTS:
         raise ValueError(f"part must be one of {', '.join(PARTS)}, got {part!r}")

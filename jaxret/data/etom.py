@@ -10,8 +10,8 @@ From github.com/snooow1029/ETOM, ``data`` (Dong et al. 2025, arXiv 2510.19423; i
 or the same in the general layout (`jaxret.data.jsonl`), its queries with ``level`` and
 ``alternatives``, lists of the ids of tools that serve equally:
 
-    level 1    one tool, mostly asked for by the name of its server        781 queries
-    level 2    any one of the labels serves; 166 queries have several      772
+    level 1    one tool, whose server is mostly named in the query         781 queries
+    level 2    any one of the labels is right; 166 queries have several    772
     level 3    a plan: several tools of one server, in order               327
     level 4    a plan: several tools of several servers, as a graph        103
 
@@ -28,23 +28,23 @@ from jaxret.data.jsonl import read_tools
 from jaxret.runtime.files import existing, json_lines
 
 ANY_SERVES, PLAN = (1, 2), (3, 4)  # what several labels mean, by level
-MISNAMED = "l2_42"  # names its one tool by an id that is not the registry's
-OF_SCHEMAS = ("$schema", "additionalProperties")  # they say nothing of a tool
+MISNAMED = "l2_42"  # query whose tool id is not in the registry
+OF_SCHEMAS = ("$schema", "additionalProperties")  # fields about the schema, not the tool
 
 
 def load(path: str | Path, *, levels: Sequence[int] = ANY_SERVES) -> Dataset:
-    """Loads the queries of some levels and, always, all 2,375 tools; the split is the level.
+    """Loads the queries of some levels and all 2,375 tools; the split is the level.
 
-    Labels are all the tools that a query names, blanks at the ends of their ids left out. At
-    levels 1 and 2 each of them is a right answer. At levels 3 and 4 each is one tool of the plan:
-    their order and what depends on what are not read, and a plan's data set has a name of its own.
+    Labels are all tools that a query names, with blanks stripped from their ids. At levels 1 and 2
+    each label is a right answer. At levels 3 and 4 the labels are the tools of a plan, whose order
+    and dependencies are not read; the data set then has another name.
 
     Args:
-      path: the folder ``data``, or one of the general layout.
-      levels: of 1 and 2, or of 3 and 4.
+      path: the folder ``data``, or a folder of the general layout.
+      levels: some of 1 and 2, or some of 3 and 4.
 
     Raises:
-      ValueError: also for levels of both kinds, whose labels mean different things.
+      ValueError: if a file is damaged, or levels of both kinds are mixed.
     """
     kind = next((k for k in (ANY_SERVES, PLAN) if levels and set(levels) <= set(k)), None)
     if kind is None:
@@ -62,7 +62,7 @@ def load(path: str | Path, *, levels: Sequence[int] = ANY_SERVES) -> Dataset:
 
 
 def _document(fields: Document) -> Document:
-    """Without what is said of the JSON schema of the parameters, not of the parameters."""
+    """Removes fields about the JSON schema of the parameters."""
     if not isinstance(fields, dict) or not isinstance(fields.get("parameters"), dict):
         return fields
     schema = {key: x for key, x in fields["parameters"].items() if key not in OF_SCHEMAS}

@@ -24,15 +24,15 @@ def as_hops(dataset: Dataset, *, template: str = TEMPLATE) -> Dataset:
     """Makes a query of every step; the steps of a query are successive and form one group.
 
     Args:
-      dataset: queries without steps are left out.
-      template: of a hop's text, with the placeholders ``query`` and ``step``.
+      dataset: data set, of which queries without steps are left out.
+      template: template of a hop's text, with the placeholders ``query`` and ``step``.
 
     Raises:
-      ValueError: no query has steps.
+      ValueError: if no query has steps.
     """
     steps = dataset.steps or ()
-    places = ((row, place) for row, one in enumerate(steps) for place in range(len(one)))
-    hops = [(row, place, *steps[row][place]) for row, place in places]
+    pairs = ((row, place) for row, one in enumerate(steps) for place in range(len(one)))
+    hops = [(row, place, *steps[row][place]) for row, place in pairs]
     if not hops:
         raise ValueError(f"{dataset.name} has no queries with steps: there is nothing to plan")
     rows, numbers, texts, labels = zip(*hops, strict=True)
@@ -53,14 +53,14 @@ def as_hops(dataset: Dataset, *, template: str = TEMPLATE) -> Dataset:
 def by_evidence(dataset: Dataset) -> Dataset:
     """Makes one hop for each label of a query, in the order of the labels.
 
-    For data sets without steps. All hops of a query have the text of the query, and differ in their
-    label only.
+    This is for data sets without steps. All hops of a query have the text of the query, and differ
+    only in their label.
 
     Args:
-      dataset: queries with one or several labels.
+      dataset: data set of queries with one or several labels.
 
     Raises:
-      ValueError: no query has two labels.
+      ValueError: if no query has two labels.
     """
     if dataset.labels.shape[1] < 2:
         raise ValueError(f"{dataset.name} has one label a query: there is nothing to plan")
@@ -79,12 +79,12 @@ def by_plan(
     It is unknown which label of a query answers a sub-question, so every hop has all labels.
 
     Args:
-      dataset: with N queries.
+      dataset: data set of N queries.
       plans: N lists of at least one sub-question.
-      template: of a hop's text, with the placeholders ``query`` and ``step``.
+      template: template of a hop's text, with the placeholders ``query`` and ``step``.
 
     Raises:
-      ValueError: the number of plans is not N, or a plan is empty.
+      ValueError: if the number of plans is not N, or a plan is empty.
     """
     lengths = [len(plan) for plan in plans]
     if len(lengths) != len(dataset.queries) or not all(lengths):

@@ -23,7 +23,7 @@ def load(path: str | Path, *, name: str | None = None, extra: Sequence[str] = ()
 
     Args:
       path: the folder.
-      name: of the data set; None: that of the folder.
+      name: name of the data set; None: that of the folder.
       extra: more files of tools in the folder, such as distractors; their tools come last.
     """
     folder = existing(path, "a folder with tools.jsonl and queries.jsonl")

@@ -1,10 +1,10 @@
-"""Finds queries that are nearly the same as another query, by the words that they share.
+"""Finds queries that are nearly the same as another query, by their shared words.
 
-A held-out query that is near a streamed one is partly a repetition, so `near` divides a held-out
-part in two. A hop or a sub-task is quoted with its whole task; only the words of the sub-task
-count, the number of its step among them. By this measure 27.5 % of UltraTool's held-out sub-tasks
-in `experiments.orag` (seed=0) are near a training one, and 28.7 % of the test part of
-`jaxret.data.split.own_split`. `NearDuplicates` compares generated queries one by one as they come.
+A held-out query near a streamed query is partly a repetition, so `near` divides a held-out part in
+two. The text of a hop or sub-task quotes its whole task; only the words of the sub-task count,
+including the number of its step. By this measure 27.5 % of UltraTool's held-out sub-tasks in
+`experiments.orag` (seed=0) are near a training one, and 28.7 % of the test part of
+`jaxret.data.split.own_split`. `NearDuplicates` compares generated queries one by one.
 """
 
 import re
@@ -24,7 +24,7 @@ _SUB_TASK = re.compile(r'(?:substep:"(.*)"\.|\| Focus: (.*))$', re.DOTALL)  # Ul
 
 
 def own_words(text: str) -> frozenset[str]:
-    """Returns the words of a query in lower case; those of the sub-task alone if it has one."""
+    """Returns the words of a query, or of its sub-task if it has one, in lower case."""
     if sub_task := _SUB_TASK.search(text):
         text = sub_task[1] or sub_task[2] or ""
     return frozenset(re.findall(r"\w+", text.lower()))
@@ -49,20 +49,20 @@ def shared_words(texts: Sequence[str], others: Sequence[str]) -> Float[np.ndarra
 
 
 def near(
-    texts: Sequence[str], asked: Bool[np.ndarray, " N"], known: Bool[np.ndarray, " N"]
+    texts: Sequence[str], part: Bool[np.ndarray, " N"], other: Bool[np.ndarray, " N"]
 ) -> Bool[np.ndarray, " N"]:
     """Marks the queries of one part that are near a query of another part.
 
     Args:
       texts: all N queries.
-      asked: mask [N] of the part to mark.
-      known: mask [N] of the part to compare with.
+      part: mask [N] of the part to mark.
+      other: mask [N] of the part to compare with.
 
     Returns:
-      A mask [N], False outside of ``asked``.
+      A mask [N], False outside of ``part``.
     """
-    rows = np.flatnonzero(asked)
-    shares = shared_words([texts[row] for row in rows], [texts[i] for i in np.flatnonzero(known)])
+    rows = np.flatnonzero(part)
+    shares = shared_words([texts[row] for row in rows], [texts[i] for i in np.flatnonzero(other)])
     marked = np.zeros(len(texts), bool)
     marked[rows[shares >= NEAR]] = True
     return marked
@@ -79,7 +79,7 @@ def near_another(texts: Sequence[str]) -> Bool[np.ndarray, " N"]:
     """
     marked = np.zeros(len(texts), bool)
     for rows, shares in _shares(texts, texts):
-        shares[np.arange(len(rows)), rows] = 0.0  # each with itself
+        shares[np.arange(len(rows)), rows] = 0.0  # ignores each text's similarity with itself
         marked[rows] = (shares >= NEAR).any(axis=1)
     return marked
 
@@ -95,7 +95,7 @@ class NearDuplicates:
       threshold: similarity from which two texts are nearly the same, in (0, 1].
 
     Raises:
-      ValueError: the threshold is out of range.
+      ValueError: if the threshold is out of range.
     """
 
     def __init__(self, threshold: float):
@@ -139,9 +139,9 @@ def _shares(
     ends = np.append(0, np.cumsum(sizes, dtype=np.int64))
     ones = np.ones(len(columns), np.float32)
     holds = sparse.csr_array((ones, columns, ends), shape=(len(words), len(column)))
-    mine, theirs = holds[: len(texts)], holds[len(texts) :].T.tocsr()
+    own, others = holds[: len(texts)], holds[len(texts) :].T.tocsr()
     for start in range(0, len(texts), BLOCK):
         rows = np.arange(start, min(start + BLOCK, len(texts)))
-        both = (mine[rows] @ theirs).toarray()
+        both = (own[rows] @ others).toarray()
         either = sizes[rows][:, None] + sizes[len(texts) :] - both
         yield rows, np.divide(both, either, out=np.zeros_like(both), where=either > 0)

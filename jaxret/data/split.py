@@ -34,7 +34,7 @@ def own_split(
       dataset: the data set.
       validation: share of train, or of all queries where there is no split.
       test: share of all queries where there is no split; unused otherwise.
-      seed: of the random division.
+      seed: seed of the random division.
 
     Returns:
       Positions [A], [B] and [C] of the queries of the three parts.

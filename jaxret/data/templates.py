@@ -1,12 +1,12 @@
 """Renders a document as the text that is encoded.
 
     orag_ultratool     name, description, arguments, results        ORAG C.1.1
-    orag_toolret       name, description and what stands for it     ORAG C.1.2
-    raw                the documentation as its source wrote it     ToolRet's evaluation
-    name_description   the least that a tool has
+    orag_toolret       name, and the describing fields              ORAG C.1.2
+    raw                the documentation as in its source           ToolRet's evaluation
+    name_description   name and description only
     terse              name and the one-line documentation          DeskBank's bad documents
     full               every field of the documentation
-    functionality      the field of that name alone                 ORAG C.4: the bad documents
+    functionality      only the field of that name                  ORAG C.4: the bad documents
     expanded           full, and the tool profile                   Tool-REX
 
 All templates end with `normalise`. A string that holds a JSON object or a Python dict, the form in
@@ -28,7 +28,7 @@ PROFILE_FIELDS = ("function", "tags", "when_to_use", "limitation")
 READERS = {
     "json": json.loads,
     "python": ast.literal_eval,
-}  # of strings
+}  # parsers of strings
 
 
 def normalise(text: str) -> str:
@@ -127,7 +127,7 @@ def with_profile(
     An empty profile, as after a failed expansion, adds nothing.
 
     Args:
-      fields: of the profile, in this order; missing ones are left out.
+      fields: fields of the profile, in this order; missing ones are left out.
       base: the template of the document without its profile.
 
     Raises:
@@ -159,7 +159,7 @@ NEEDING = ("terse", "functionality", "expanded")  # a field that not every data 
 
 
 def _fields(document: Document) -> dict[str, Any]:
-    """The named fields; running text is the one field ``documentation``."""
+    """Returns the named fields; running text is the field ``documentation``."""
     if isinstance(document, str):
         document = {"documentation": document}
     parsed = parse(document.get("documentation"))

@@ -34,23 +34,23 @@ INSTRUCTIONS = ("refined_instruction", "instruction")
 def load(
     path: str | Path, *, bank: str = "numpy", refined: bool = True, unknown: str = "refuse"
 ) -> Dataset:
-    """Loads the parts of one bank that are there.
+    """Loads the available parts of one bank.
 
-    Tools go by the invented names (``new_func``) that the queries use. Where several functions
-    were given one name they are one tool, since no query says which of them it means; it has
-    the description that comes first in the file, as in the authors' description baseline
-    (NumPy: 527 functions, 513 names; sine and cosine are one).
+    Tools have the invented names (``new_func``) that the queries use. Functions with the same
+    invented name are one tool, since queries do not distinguish them; it has the first description
+    in the file, as in the authors' description baseline (NumPy: 527 functions, 513 names; sine and
+    cosine are one).
 
     Args:
-      path: the folder.
+      path: folder of the data.
       bank: "numpy", "pandas" or "aws".
-      refined: take the refined instruction where there is one; otherwise the raw one always.
-      unknown: "refuse" queries that call a function without a description, or "drop" them, as
-        the authors' generator does.
+      refined: whether to use the refined instruction if there is one, instead of the raw one.
+      unknown: "refuse" queries that call a function without a description, or "drop" them, as in
+        the authors' generator.
 
     Raises:
-      ValueError: also for a tool that is described twice, or a query without text.
-      ImportError: the files are parquet and pyarrow is not installed.
+      ValueError: if a file is damaged, a tool is described twice, or a query has no text.
+      ImportError: if the files are parquet and pyarrow is not installed.
     """
     if bank not in BANKS:
         raise ValueError(f"bank must be one of {', '.join(BANKS)}, got {bank!r}")
@@ -158,7 +158,7 @@ def _json(file: Path, kind: type) -> Any:
 
 
 def _unique(pairs: Iterable[tuple[str, Any]], file: Path) -> dict[str, Any]:
-    """A dict in which no later value overwrites an earlier one."""
+    """Builds a dict, and refuses repeated keys."""
     values: dict[str, Any] = {}
     for key, value in pairs:
         if values.setdefault(key, value) != value:

@@ -6,9 +6,9 @@ From github.com/OpenBMB/ToolBench, ``data/retrieval/`` (Qin et al. 2024, 'ToolLL
     train.query.txt, test.query.txt        qid, query
     qrels.train.tsv, qrels.test.tsv        qid, 0, docid, 1
 
-separated by tabs, quoted as CSV, with a header in the corpus alone. The files list an API once
-for every query that offers it and a query once for every API that answers it: in G1 87,322
-queries fill 432,394 rows.
+separated by tabs, quoted as CSV, with a header only in the corpus. The files list an API once for
+every query that offers it and a query once for every API that answers it: in G1 87,322 queries take
+432,394 rows.
 """
 
 import csv
@@ -30,16 +30,15 @@ LONGEST = 2**24  # characters in a cell; the csv module stops at 2**17
 def load(path: str | Path) -> Dataset:
     """Loads one of the folders; repeated rows are merged and counted.
 
-    The id of a query is its part and its qid (``train_17``), since the two files number a text
-    that is in both. Such a text stays in both parts, where `jaxret.data.split` finds it.
-    Documents are the objects that the JSON texts hold, or the texts where they hold none.
+    The id of a query is its part and its qid (``train_17``), since both files number their queries.
+    A text in both parts is kept in both, where `jaxret.data.split` finds it. Documents are the
+    objects in the JSON texts, or the texts themselves if they have none.
 
     Args:
       path: the folder G1, G2 or G3.
 
     Raises:
-      ValueError: also for a row that is cut short, or a judgement of an unknown query; names
-        file and line.
+      ValueError: if a row is incomplete, or a judgement is of an unknown query.
     """
     folder = existing(path, "a folder G1, G2 or G3 with corpus.tsv, *.query.txt and qrels.*.tsv")
     tools = _tools(folder / "corpus.tsv")
@@ -72,7 +71,7 @@ def _document(text: str) -> Document:
 
 
 def _queries(folder: Path, part: str) -> tuple[list[Query], int]:
-    """The different queries of a part, and the number of rows that they filled."""
+    """Reads the distinct queries of a part, and their number of rows."""
     file, judgements = folder / f"{part}.query.txt", folder / f"qrels.{part}.tsv"
     rows, texts = 0, {}
     for line, (query, text) in _rows(file, QUERIES):
@@ -100,7 +99,7 @@ def _rows(file: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, list[str]
     try:
         with existing(file, f"rows of {columns}").open(encoding="utf-8", newline="") as lines:
             rows = csv.reader(lines, delimiter="\t", strict=True)
-            line = 1  # where a row begins: a quoted text may run over several lines
+            line = 1  # the line where a row begins, since quoted texts may have several lines
             try:
                 for row in rows:
                     if row and (len(row) != len(columns) or not all(map(str.strip, row))):

@@ -8,8 +8,8 @@ documentation.
     queries/<task>/*        id, query, instruction, labels: JSON of [{id, relevance, ...}]; category
     tools/<category>/*      id, documentation
 
-as ``.jsonl`` or ``.parquet``; the folders ``queries`` and ``tools`` are the two repositories
-as they come. `load` gives a data set like any other, `benchmark` what the authors' protocol needs.
+as ``.jsonl`` or ``.parquet``; the folders ``queries`` and ``tools`` are the two repositories.
+`load` returns an ordinary data set, `benchmark` the inputs of the authors' protocol.
 """
 
 import json
@@ -23,7 +23,7 @@ from jaxret.runtime.files import existing, json_lines, parquet_rows
 
 REPOSITORIES = {"queries": "mangopy/ToolRet-Queries", "tools": "mangopy/ToolRet-Tools"}
 
-#: As the code of ToolRet and Tool-REX has them; Tool-REX's Appendix A.1 sorts some otherwise.
+#: Categories in the code of ToolRet and Tool-REX; Tool-REX's Appendix A.1 differs for some tasks.
 CATEGORIES = {
     "web": (
         *("apibank", "apigen", "autotools-food", "autotools-music", "autotools-weather", "mnms"),
@@ -43,10 +43,10 @@ CATEGORIES = {
 
 
 class Benchmark(NamedTuple):
-    """Every query as it stands, for the authors' protocol; N queries, I tools."""
+    """All queries unmerged, for the authors' protocol; N queries, I tools."""
 
     dataset: Dataset  # nothing is merged; ``split`` names the task
-    ids: tuple[str, ...]  # N, as the source has them: those of one task differ
+    ids: tuple[str, ...]  # N, the ids of the source, distinct within a task
     queries: tuple[str, ...]  # N, without instruction
     instructions: tuple[str, ...]  # N, empty where there is none
     tasks: dict[str, str]  # category of each task
@@ -54,19 +54,19 @@ class Benchmark(NamedTuple):
 
 
 def load(path: str | Path | None = None, *, tasks: Sequence[str] | None = None) -> Dataset:
-    """Loads the queries of some tasks and, always, all tools.
+    """Loads the queries of some tasks and all tools.
 
     The text of a query is ``{instruction}\\n{query}`` (ORAG C.1.2); its split is its task.
-    Documents stay the strings that they are; the templates read the fields inside.
+    Documents remain strings, whose fields the templates parse.
 
     Args:
-      path: a folder with ``queries/`` and ``tools/``; without it, the hub.
-      tasks: names of tasks; all without it.
+      path: a folder with ``queries/`` and ``tools/``; None: the hub.
+      tasks: names of tasks; None: all tasks.
 
     Raises:
-      ValueError: also for tasks that are not there, by name.
-      ImportError: the files are parquet and pyarrow is not installed.
-      OSError: no path was given and the hub cannot be reached.
+      ValueError: if a file is damaged, or a task is unknown.
+      ImportError: if the files are parquet and pyarrow is not installed.
+      OSError: if no path was given and the hub cannot be reached.
     """
     queries, tools = _folders(path, tasks)
     kept = (
@@ -83,15 +83,15 @@ def load(path: str | Path | None = None, *, tasks: Sequence[str] | None = None) 
 
 
 def benchmark(path: str | Path | None = None, *, tasks: Sequence[str] | None = None) -> Benchmark:
-    """Loads queries and tools with all that the authors' protocol needs.
+    """Loads the queries and tools of the authors' protocol.
 
-    Queries are counted as often as they occur; in ``dataset`` the task stands before their ids.
+    Repeated queries are kept; in ``dataset`` the ids of queries begin with their task.
 
     Raises:
-      ValueError: also for a task of unknown category, and a label whose relevance is neither 0
-        nor 1, as the gains of `jaxret.evaluation.metrics` are.
-      ImportError: the files are parquet and pyarrow is not installed.
-      OSError: no path was given and the hub cannot be reached.
+      ValueError: if a file is damaged, a task has an unknown category, or a label has a relevance
+        other than 0 or 1, the gains of `jaxret.evaluation.metrics`.
+      ImportError: if the files are parquet and pyarrow is not installed.
+      OSError: if no path was given and the hub cannot be reached.
     """
     queries, tools = _folders(path, tasks)
     pools: dict[str, str] = {}
@@ -123,7 +123,7 @@ def benchmark(path: str | Path | None = None, *, tasks: Sequence[str] | None = N
 
 
 def _folders(path, tasks) -> tuple[dict[str, Path], dict[str, Path]]:
-    """The folders of the chosen tasks and of all parts of the tools, by name."""
+    """Returns the folders of the chosen tasks and of all tool categories, by name."""
     if path is None:
         folders = {part: _download(part) for part in REPOSITORIES}
     else:
@@ -148,7 +148,7 @@ def _query_rows(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _labels(folder: Path, row: dict[str, Any], *, binary: bool = False) -> tuple[str, ...]:
-    """The relevant tools; of a tool that is named twice, the last relevance counts."""
+    """Returns the relevant tools; the last relevance of a repeated tool counts."""
     try:
         relevance = {one["id"]: int(one.get("relevance", 1)) for one in json.loads(row["labels"])}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -165,7 +165,7 @@ def _labels(folder: Path, row: dict[str, Any], *, binary: bool = False) -> tuple
 
 
 def _category(task: str, rows: list[dict[str, Any]]) -> str:
-    """Of the table, or of the rows for a task that is not ToolRet's."""
+    """Returns the category by the table, or by the rows for tasks outside ToolRet."""
     listed = {name: category for category, names in CATEGORIES.items() for name in names}
     own = {row.get("category") for row in rows}
     category = listed.get(task) or (own.pop() if len(own) == 1 else own)

@@ -1,9 +1,10 @@
 """Loads UltraTool: the plan steps of 1,000 questions, each with one tool.
 
 From github.com/JoeYing1019/UltraTool, ``data/English-dataset/test.json`` (Huang et al. 2024,
-arXiv 2401.17167). The repository states no licence: for research, not to be passed on.
+arXiv 2401.17167). The repository states no licence, so the data is not distributed
+here.
 
-The steps are made into queries as ORAG does (Appendix C.1.1).
+Steps become queries as in ORAG (Appendix C.1.1).
 """
 
 import re

@@ -3,18 +3,18 @@
     expand    a first model writes the tool profile of each document
     check     `jaxret.documents.tool_profile.violations`, without a model
     judge     a second model says whether the documentation supports all of the profile: true, false
-    refine    a third model rewrites profiles that failed. It sees every earlier attempt and what is
-              wrong with the last one; at temperature 0 the same question would give the same
-              answer. The new profile is checked and judged again. Where the only fault is that
-              texts are too long, the model gets each text alone: small models repeat a whole
-              profile that they are asked to correct, but do shorten a single sentence
+    refine    a third model rewrites profiles that failed. It gets all earlier attempts and the
+              fault of the last one (at temperature 0 the same question would give the same answer).
+              The new profile is checked and judged again. If the only fault is that texts are too
+              long, the model gets each text alone: small models repeat a whole profile instead of
+              correcting it, but do shorten a single sentence
     confirm   (optional, not in the paper) the second model is asked about single fields of an
-              accepted profile; fields that it does not confirm are removed. A small judge says yes
-              to every whole profile, but rejects many invented sentences when it reads them alone
+              accepted profile; fields that it does not confirm are removed. A small judge accepts
+              every whole profile, but rejects many invented sentences in isolation
 
-A profile is accepted if it keeps the rules and the judge says true, and in no other case. A judge
-that says neither is asked once more, with its first answer in the conversation. A document without
-an accepted profile has one of these problems, beside those of `jaxret.llm.Stage`:
+A profile is accepted only if it keeps the rules and the judge says true. A judge that says neither
+true nor false is asked again, with its first answer in the conversation. A document without an
+accepted profile has one of these problems, beside those of `jaxret.llm.Stage`:
 
     unreadable     the document has no content
     refusal        the model apologised instead of writing an object
@@ -57,7 +57,7 @@ PROMPTS = {  # files by stage
     "refine": ("expand.txt", "refine.txt", "shorten.txt"),
 }
 CONFIRMABLE = ("when_to_use", "limitation")  # optional fields of one sentence each
-MAX_CHARACTERS = 16_000  # of a document or an answer, about 4,000 tokens
+MAX_CHARACTERS = 16_000  # most characters of a document or an answer, about 4,000 tokens
 REPAIRABLE = ("refusal", "bad_json", "rules", "judged_false")  # a better answer may follow
 UNSUPPORTED = Problem(
     kind="judged_false",
@@ -82,7 +82,7 @@ class Outcome(NamedTuple):
 
     profile: dict[str, Any] | None  # accepted; with example_usage, where the model wrote some
     problem: Problem | None  # None if there is a profile
-    rounds: int  # of refinement
+    rounds: int  # rounds of refinement
 
 
 class Long(NamedTuple):
@@ -297,8 +297,8 @@ def _refined(
     for i in whole:
         again[i] = _refine_question(questions[i], drafts[i])
     if whole:
-        written = _drafts(stage, [again[i] for i in whole], rules, title)
-        for i, draft in zip(whole, written, strict=True):
+        new = _drafts(stage, [again[i] for i in whole], rules, title)
+        for i, draft in zip(whole, new, strict=True):
             refined[i] = draft
     long = {i: draft.long for i, draft in enumerate(drafts) if draft.long is not None}
     most = longest(rules)
@@ -320,10 +320,10 @@ def _refined(
     return again, refined
 
 
-def _refine_question(asked: Messages, draft: Draft) -> Messages:
+def _refine_question(question: Messages, draft: Draft) -> Messages:
     assert draft.problem is not None
     answer = {"role": "assistant", "content": draft.answer[:MAX_CHARACTERS] or "(no answer)"}
-    return [*asked, answer, *REFINE.messages(problem=draft.problem.reason)]
+    return [*question, answer, *REFINE.messages(problem=draft.problem.reason)]
 
 
 def _judged(
@@ -331,24 +331,24 @@ def _judged(
 ) -> list[Draft]:
     """Returns the drafts, with a problem where the judge does not accept a profile."""
     judged = list(drafts)
-    asked = {
+    questions = {
         row: judge_question(documents[row], draft.profile)
         for row, draft in enumerate(drafts)
         if draft.profile is not None
     }
-    for number in range(verdicts if asked else 0):
-        answers = stage.ask(list(asked.values()), "judge again" if number else "judge")
+    for number in range(verdicts if questions else 0):
+        answers = stage.ask(list(questions.values()), "judge again" if number else "judge")
         silent = {}
-        for row, answer in zip(asked, answers, strict=True):
+        for row, answer in zip(questions, answers, strict=True):
             problem = answer if isinstance(answer, Problem) else _objection(answer)
             judged[row] = drafts[row]._replace(problem=problem)
             if problem is not None and not isinstance(answer, Problem):
                 stage.noted(problem)
                 if problem.kind == "no_verdict":
-                    said = without_thoughts(answer)[:MAX_CHARACTERS] or "..."
-                    before = [*asked[row], {"role": "assistant", "content": said}]
+                    reply = without_thoughts(answer)[:MAX_CHARACTERS] or "..."
+                    before = [*questions[row], {"role": "assistant", "content": reply}]
                     silent[row] = [*before, *JUDGE_AGAIN.messages()]
-        if not (asked := silent):
+        if not (questions := silent):
             break
     return judged
 
@@ -372,12 +372,12 @@ def _confirmed(
         for row, one in outcomes.items()
         if one.profile is not None
     }
-    asked = [
+    questions = [
         claim_question(documents[row], profile[field])
         for row, (profile, fields) in claimed.items()
         for field in fields
     ]
-    answers = iter(stage.ask(asked, "confirm") if asked else [])
+    answers = iter(stage.ask(questions, "confirm") if questions else [])
     kept = {}
     for row, (profile, fields) in claimed.items():
         left = dict(profile)

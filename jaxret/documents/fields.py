@@ -1,4 +1,4 @@
-"""Reads tool documents into named fields, and groups the names that data sets give to one thing.
+"""Parses tool documents into named fields, and groups the raw names of equivalent fields.
 
 A document comes in one of six forms (`KINDS`):
 
@@ -9,21 +9,21 @@ A document comes in one of six forms (`KINDS`):
     text       any other text, read as the one field ``documentation``
     broken     text that begins like an object but cannot be parsed; kept as text
 
-A string may also stand under ``documentation`` beside other fields, as in the data sets of
+The string may also be the value of ``documentation`` beside other fields, as in the data sets of
 `jaxret.data`. OpenAI's wrapper ``{"type": "function", "function": {...}}`` is removed.
 
-Canonical fields (Tool-REX, A.2, Table 4). The paper names its eight groups twice, and differently.
-Table 4 says tags, function, when-to-use and limitations where the list below it says category,
-method, example usage and limitations. The list fits the raw names: ``category_name`` is a category,
-``api_call`` and ``path`` say how a tool is called, ``example_code`` is an example. The table's four
-are fields of the *tool profile* that expansion adds, where ``function`` is a statement of purpose.
-So the groups here bear the list's names, `Group.table` keeps the table's, and the fields of a
-profile are assigned to groups separately (`Group.profile`).
+Canonical fields (Tool-REX, A.2, Table 4). The paper names its eight groups twice, and differently:
+Table 4 has tags, function, when-to-use and limitations, the list below it category, method, example
+usage and limitations. The list fits the raw names: ``category_name`` is a category, ``api_call``
+and ``path`` describe how a tool is called, ``example_code`` is an example. The four names of the
+table are fields of the *tool profile* that expansion adds, in which ``function`` is a statement of
+purpose. The groups here therefore have the list's names, `Group.table` has the table's, and the
+fields of a profile are assigned to groups separately (`Group.profile`).
 
 Two more statements of the paper contradict each other. Section 2.3 drops ``example_usage`` because
 of an ablation "removing when_to_use"; Section 2.4 shows that ``example_usage`` was meant. The text
-writes ``function_description`` and ``limitations`` where prompts and examples (Figures 6, 9-11)
-have ``function`` and ``limitation``; published data use the latter, and both are read.
+has ``function_description`` and ``limitations``, the prompts and examples (Figures 6, 9-11)
+``function`` and ``limitation``; published data use the latter, and both are supported.
 """
 
 import json
@@ -35,7 +35,7 @@ from jaxret.data.templates import READERS, parse
 
 KINDS = ("object", *READERS, "labelled", "text", "broken")
 ADDED = ("terse", "tool_profile")  # fields that are not part of the original documentation
-LABELS = (  # of ToolLens, in its order
+LABELS = (  # labels of ToolLens, in its order
     "category_name",
     "tool_name",
     "api_name",
@@ -48,7 +48,7 @@ _LABEL = re.compile(rf"(?:^|, )({'|'.join(LABELS)}):\s*")
 
 
 class Reading(NamedTuple):
-    """A document that was read."""
+    """A parsed document."""
 
     kind: str  # one of `KINDS`
     fields: dict[str, Any]  # under the names that the source gives them
@@ -64,14 +64,14 @@ class Group(NamedTuple):
 
 
 class Audit(NamedTuple):
-    """Which criteria of completeness a document meets (Tool-REX, A.3)."""
+    """Criteria of completeness that a document meets (Tool-REX, A.3)."""
 
     states_function: bool
     guides_use: bool
 
     @property
     def complete(self) -> bool:
-        """Whether the document meets both criteria."""
+        """True if the document meets both criteria."""
         return self.states_function and self.guides_use
 
 

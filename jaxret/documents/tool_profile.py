@@ -1,7 +1,7 @@
 """Defines the tool profile that expansion adds to a document, and its rules (Tool-REX, 2.3).
 
     function        what the tool does                       required
-    tags            words to find it by                      required
+    tags            search terms                             required
     when_to_use     in which situations
     limitation      what it cannot do, or needs
     example_usage   queries with the calls that answer them

@@ -1,9 +1,9 @@
-"""Texts -> unit vectors, by published encoders or any callable.
+"""Encoders of texts as vectors: published ones, or any callable.
 
     encoder = load_encoder("minilm")
     theta = encode(encoder, documents, kind="document", cache=cache_directory())
 
-The boundary between text and arrays: everything past it sees ``[n, d]``.
+Encoders are the boundary between texts and arrays ``[n, d]``.
 """
 
 import lazy_loader

@@ -1,7 +1,7 @@
-"""Vectors on disk: hash -> float32 vector, in files that are never changed.
+"""A cache of vectors on disk: hash -> float32 vector, in immutable files.
 
-A folder holds shards, each written under another name and then renamed. So there is nothing to
-lock, several processes may write at once, and an interruption leaves no half of a shard behind.
+A folder holds shards, each written under a temporary name and then renamed. Several processes can
+therefore write at once without locks, and an interruption leaves no partial shard.
 """
 
 import os
@@ -13,19 +13,19 @@ import numpy as np
 
 
 def cache_directory() -> Path:
-    """``$JAXRET_CACHE``, or ``~/.cache/jaxret``."""
+    """Returns ``$JAXRET_CACHE``, or ``~/.cache/jaxret``."""
     return Path(os.environ.get("JAXRET_CACHE") or Path.home() / ".cache" / "jaxret")
 
 
 def read_vectors(folder: Path, width: int | None) -> dict[str, np.ndarray]:
-    """All vectors ``[width]`` of a folder, by hash; none if there is no such folder.
+    """Reads all vectors ``[width]`` of a folder by hash; none if there is no such folder.
 
     Args:
       folder: of the shards.
       width: of the vectors; None: any, the same in all shards.
 
     Raises:
-      ValueError: naming the shard that is damaged, which can be deleted.
+      ValueError: if a shard is damaged, which can then be deleted.
     """
     by_hash = {}
     for path in folder.glob("*.npy"):

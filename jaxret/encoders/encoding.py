@@ -1,7 +1,6 @@
-"""Encodes texts into unit vectors, and keeps them on disk.
+"""Encodes texts as unit vectors, with a cache on disk.
 
-Each vector is kept under the hash of all that decides it: the encoder's fingerprint, and the text
-with its prefix.
+The key of a vector is the hash of the encoder's fingerprint and of the text with its prefix.
 
 Letters: n texts, B texts in a batch, L tokens a text, d embedding width.
 """
@@ -22,8 +21,8 @@ from jaxret.encoders.text_encoder import TextEncoder, digest, with_prefix
 from jaxret.runtime import distributed
 from jaxret.runtime.progress import Progress
 
-SHARD = 512  # texts between two writes to the cache: what an interruption can lose
-MANY = 16_384  # texts from which on finer lengths save more than their programs take to compile
+SHARD = 512  # texts between two writes to the cache
+MANY = 16_384  # number of texts from which finer lengths are worth their compilation
 
 
 def encode(
@@ -35,27 +34,27 @@ def encode(
     batch_tokens: int = 512,
     progress: bool = True,
 ) -> Float32[np.ndarray, "n d"]:
-    """Encodes texts into unit vectors, in their order; equal texts are encoded once.
+    """Encodes texts as unit vectors, in the same order; equal texts are encoded once.
 
-    Of several processes the first encodes, and all get its vectors.
+    With several processes only the first encodes, and all get its vectors.
 
     Args:
-      encoder: from `load_encoder`; or any callable ``list[str] -> [n, d]``, whose vectors are
-        checked and used as they are (`jaxret.encoders.callables`).
-      texts: longer ones than the encoder's ``max_tokens`` are cut.
-      kind: which prefix the texts get; a callable gets them without a prefix.
-      cache: where vectors are kept, `cache_directory` or any other folder; None keeps nothing.
-        Nothing is kept either of a callable without a ``cache_name``. Several processes may share
-        the folder, and an interrupted call loses at most `SHARD` texts.
-      batch_tokens: padded tokens a batch. 512 is best on 2 CPU cores; accelerators want more.
+      encoder: encoder from `load_encoder`; or any callable ``list[str] -> [n, d]``, whose vectors
+        are checked and not changed (`jaxret.encoders.callables`).
+      texts: n texts, which are cut at the encoder's ``max_tokens``.
+      kind: kind of text, which selects the prefix; a callable gets texts without a prefix.
+      cache: folder of cached vectors, such as `cache_directory()`; None: no cache. Vectors of a
+        callable are cached only if it has a ``cache_name``. Processes may share the folder, and an
+        interrupted call loses at most `SHARD` texts.
+      batch_tokens: padded tokens per batch; 512 is best on 2 CPU cores, accelerators need more.
       progress: whether to show a bar.
 
     Returns:
-      the vectors [n, d], float32; of length 1, unless a callable made them.
+      The vectors [n, d], float32, of length 1 unless a callable made them.
 
     Raises:
-      TypeError, ValueError: for a text that is no string or is blank, by its position, for a
-        damaged cache file, by its name, or for an output of a callable that is not [n, d].
+      TypeError, ValueError: if a text is not a string or is blank, a cache file is damaged, or the
+        output of a callable is not [n, d].
     """
     if not isinstance(encoder, TextEncoder):
         return encode_with(encoder, texts, cache=cache, progress=progress)
@@ -67,7 +66,9 @@ def encode(
     folder = None if cache is None else Path(cache) / encoder.fingerprint
     vectors = {} if folder is None else read_vectors(folder, encoder.width)
     todo = {key: text for key, text in zip(keys, prefixed, strict=True) if key not in vectors}
-    names = sorted(todo, key=lambda key: -len(todo[key]))  # so that a shard's lengths are close
+    names = sorted(
+        todo, key=lambda key: -len(todo[key])
+    )  # so that the texts of a shard have similar lengths
     lengths = FINE if len(names) >= MANY else LENGTHS
     total = len(set(keys))
     with Progress(
@@ -93,10 +94,10 @@ def encode(
 def forward(
     encoder: TextEncoder, work: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]
 ) -> Iterator[tuple[Int[np.ndarray, "b"], Float32[np.ndarray, "b d"]]]:
-    """The positions and vectors of each batch of `batches`, in order.
+    """Yields the positions and vectors of each batch of `batches`, in order.
 
-    Two batches are computed side by side: on 2 CPU cores that is 1.1 times as fast as one after the
-    other, since a small matrix product does not fill both.
+    Two batches run concurrently, which is 1.1 times as fast on 2 CPU cores, since a small matrix
+    product does not use both.
     """
     params, compiled = encoder.params, encoder.compiled
 

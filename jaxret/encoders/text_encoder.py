@@ -1,7 +1,7 @@
-"""A checkpoint ready for use: its tokenizer, its network, its weights.
+"""Text encoders: a checkpoint's tokenizer, network and weights.
 
-Unlike the rest of the library it holds compiled code: one program an encoder, because texts are
-padded to a few lengths so that few shapes compile, and those must outlive a call.
+Unlike the rest of the library an encoder holds a compiled function, so that the programs for its
+few padded lengths outlive a call.
 
 Letters: n texts, B texts in a batch, L tokens a text, H hidden width, d width of the vectors.
 """
@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int
-from tokenizers import Tokenizer  # AutoTokenizer: the same tokens, after seconds of imports
+from tokenizers import Tokenizer  # the same tokens as AutoTokenizer, which takes seconds to import
 
 from jaxret.encoders.fetch import ARCHIVES, fetched_folder
 from jaxret.encoders.specs import ENCODERS, EncoderSpec, Kind
@@ -38,28 +38,28 @@ DType: TypeAlias = Literal["float32", "bfloat16"]
 
 @dataclass(frozen=True, kw_only=True)
 class TextEncoder:
-    """A checkpoint ready for use. What is heavy is read when it is first needed."""
+    """A checkpoint with its pooling and prefixes; weights are read when first needed."""
 
     spec: EncoderSpec
     backbone: Backbone
     directory: Path
-    sha256: str | None  # of the weights, where they are published ones
-    weights: Params | None = None  # in place of the checkpoint's; see `with_weights`
-    cut: int | None = None  # d, where it is less than the network's width
-    dtype: DType = "float32"  # of parameters and matrix products
-    mesh: Mesh | None = None  # over whose axis 'model' the parameters of a Qwen3 are split
+    sha256: str | None  # hash of published weights; None: other weights
+    weights: Params | None = None  # replaces the checkpoint's weights; see `with_weights`
+    cut: int | None = None  # d, if less than the network's width
+    dtype: DType = "float32"  # type of parameters and matrix products
+    mesh: Mesh | None = None  # splits the parameters of a Qwen3 over its axis 'model'
 
     def with_weights(self, weights: Params) -> Self:
-        """The same encoder with other parameters, such as trained ones; nothing is recompiled."""
+        """Returns the encoder with other parameters, such as trained ones, without recompiling."""
         other = replace(self, weights=weights, sha256=None)
-        other.__dict__["compiled"] = self.compiled  # parameters are an argument of it
+        other.__dict__["compiled"] = self.compiled  # takes the parameters as an argument
         return other
 
     def shallow(self, layers: int) -> Self:
-        """The encoder with the first few blocks of its network, a weaker one; reads the weights.
+        """Returns the encoder with only the first blocks of its network; reads the weights.
 
         Raises:
-          ValueError: if the network has fewer.
+          ValueError: if the network has fewer blocks.
         """
         backbone, weights = shallow(self.backbone, self.params, layers)
         return replace(self, backbone=backbone, weights=weights, sha256=None)
@@ -67,24 +67,24 @@ class TextEncoder:
     def embed(
         self, params: Params, ids: Int[Array, "B L"], mask: Bool[Array, "B L"]
     ) -> Float[Array, "B d"]:
-        """Embeds tokens: pure, differentiable, not compiled.
+        """Embeds tokens, as a pure, differentiable function that is not compiled.
 
         Args:
-          params: the parameters of the network.
+          params: parameters of the network.
           ids: token numbers [B, L], padded.
-          mask: [B, L], true where there is a token.
+          mask: [B, L], False for padding.
 
         Returns:
-          unit vectors [B, d].
+          Unit vectors [B, d].
         """
         pooled = self.pool(self.network.apply(params, ids, mask), mask)
         return pooled / jnp.linalg.norm(pooled, axis=-1, keepdims=True)
 
     def pool(self, hidden: Float[Array, "B L H"], mask: Bool[Array, "B L"]) -> Float[Array, "B d"]:
-        """Pools hidden states, and cuts them to their first d numbers.
+        """Pools hidden states, and cuts the vectors to width d.
 
         Returns:
-          vectors [B, d], not yet of length 1.
+          Vectors [B, d], not yet of length 1.
         """
         return POOLINGS[self.spec.pooling](hidden, mask)[:, : self.width]
 
@@ -94,12 +94,12 @@ class TextEncoder:
 
     @property
     def width(self) -> int:
-        """d, the length of its vectors."""
+        """Width d of the vectors."""
         return self.backbone.config.hidden if self.cut is None else self.cut
 
     @cached_property
     def params(self) -> Params:
-        """The weights of the checkpoint; published ones are checked against their hash."""
+        """Weights of the checkpoint; the hash of published weights is checked."""
         if self.weights is not None:
             return self.weights
         if self.sha256 is not None:
@@ -110,14 +110,14 @@ class TextEncoder:
 
     @property
     def rules(self) -> Rules:
-        """Where the parameters go on the mesh."""
+        """Sharding rules of the parameters on the mesh."""
         config = self.backbone.config
         if self.mesh is None or not isinstance(config, qwen3.Qwen3Config):
             return ()
         return qwen3.tensor_parallel(config, self.mesh)
 
     def memory(self) -> str:
-        """What the parameters will take, or take, in words; reads none."""
+        """Describes the memory that the parameters take, without reading them."""
         return memory_report(
             self.backbone.shapes(dtype=self.dtype, mesh=self.mesh, rules=self.rules)
         )
@@ -128,11 +128,11 @@ class TextEncoder:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """Reads the tokenizer, which cuts texts at ``max_tokens`` tokens and does not pad them.
+        """Reads the tokenizer, which cuts texts at ``max_tokens`` tokens and does not pad.
 
         Raises:
-          ValueError: where it has more tokens than the network, or does not append the closing
-            token that the encoder needs.
+          ValueError: if the tokenizer has more tokens than the network, or does not append the
+            closing token that the encoder needs.
         """
         tokenizer = Tokenizer.from_file(str(self.directory / "tokenizer.json"))
         if (size := tokenizer.get_vocab_size()) > self.backbone.config.vocab_size:
@@ -153,12 +153,12 @@ class TextEncoder:
     def tokens(
         self, texts: Sequence[str], *, kind: Kind, limit: int | None = None
     ) -> list[list[int]]:
-        """Token numbers of each text, with its prefix and special tokens, not padded.
+        """Tokenises texts with their prefix and special tokens, without padding.
 
         Args:
-          texts: not empty.
-          kind: which prefix they get.
-          limit: cuts texts further than the encoder's ``max_tokens`` does; the closing token stays.
+          texts: nonempty texts.
+          kind: kind of text, which selects the prefix.
+          limit: largest number of tokens, if below ``max_tokens``; the closing token is kept.
         """
         prefixed = with_prefix(texts, self.spec.prefix(kind))
         numbers = [text.ids for text in self.tokenizer.encode_batch(prefixed)]
@@ -168,7 +168,7 @@ class TextEncoder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of all that decides a vector but for the text and its prefix."""
+        """Hashes everything that determines a vector, except the text with its prefix."""
         weights = self.sha256 or self._hash_weights()
         words = checkpoints.sha256(self.directory / "tokenizer.json")
         parts = (weights, words, self.backbone.config, self.spec.pooling, self.spec.max_tokens)
@@ -193,24 +193,23 @@ def load_encoder(
     dtype: DType = "float32",
     mesh: Mesh | None = None,
 ) -> TextEncoder:
-    """Finds one of `ENCODERS`.
+    """Loads one of `ENCODERS`.
 
     Args:
-      name: which encoder; it decides pooling, prefixes and the length of texts.
-      path: a checkpoint of one's own in place of the published weights.
-      instruction: the task that queries are told, in place of the encoder's own; empty for queries
-        as they are.
-      width: d, fewer numbers than the network gives: the first ones, of length 1 again. Qwen3's
-        encoders are trained for that, from 32 on (Kusupati et al. 2022).
-      layers: of the network, the first ones, where not all are wanted.
-      dtype: of parameters and matrix products; bfloat16 halves the memory. (Not float16, in which
+      name: name of the encoder, which determines pooling, prefixes and the length of texts.
+      path: your own checkpoint, to use instead of the published weights.
+      instruction: instruction in the prefix of queries; None: the encoder's default; empty: none.
+      width: d, if less than the network's width: the first d numbers, scaled to length 1. Qwen3's
+        encoders are trained for this, from 32 (Kusupati et al. 2022).
+      layers: number of first blocks to use; None: all blocks.
+      dtype: dtype of parameters and matrix products; bfloat16 halves the memory. (In float16
         Qwen3's 8B overflows.)
-      mesh: has an axis ``model`` over which the parameters of a Qwen3 are split.
+      mesh: mesh with an axis ``model``, over which the parameters of a Qwen3 are split.
 
     Raises:
-      ValueError: for an unknown name, a checkpoint of another kind, a width or layers that it does
-        not have, or an instruction to an encoder that takes none.
-      FileNotFoundError: if the weights are nowhere; the message lists where they were sought.
+      ValueError: if the name is unknown, the checkpoint is of another kind or lacks the width or
+        layers, or the encoder takes no instruction.
+      FileNotFoundError: if the weights are not found.
     """
     if name not in ENCODERS:
         raise ValueError(f"encoder must be one of {sorted(ENCODERS)}, got {name!r}")
@@ -244,18 +243,18 @@ def load_encoder(
 
 
 def with_prefix(texts: Sequence[str], prefix: str) -> list[str]:
-    """Puts a prefix in front of each text.
+    """Adds a prefix to each text.
 
     Args:
       texts: n strings.
-      prefix: what each of them begins with from then on; may be empty.
+      prefix: the prefix; may be empty.
 
     Returns:
-      the n longer strings.
+      The n strings with the prefix.
 
     Raises:
-      TypeError: where ``texts`` is a single string, or one of them is no string.
-      ValueError: where a text is empty or blank; names its position.
+      TypeError: if ``texts`` is a single string, or a text is not a string.
+      ValueError: if a text is empty or blank.
     """
     if isinstance(texts, str):
         raise TypeError(f"texts must be a list of strings, got the single string {texts[:40]!r}")
@@ -268,5 +267,5 @@ def with_prefix(texts: Sequence[str], prefix: str) -> list[str]:
 
 
 def digest(text: str) -> str:
-    """A name for a text."""
+    """Hashes a text."""
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,10 +1,10 @@
-"""What surrounds a learner: queries, tools that come and go, feedback, and interventions.
+"""Environments: queries, changing catalogues, feedback, and interventions on the learner.
 
     environment    `Environment`: all effects together, and the response to a slate
     availability   tools arrive, leave, or are absent for a while
-    drift          other tools become right, or queries turn slowly
-    feedback       false bits of an attacker, rounds without an answer, clicks on a slate
-    interventions  late answers, rewritten documents, a restart from a snapshot
+    drift          other tools become right, or queries rotate slowly
+    feedback       false rewards of an attacker, rounds without feedback, clicks on a slate
+    interventions  delayed feedback, rewritten documents, a restart from a snapshot
 
 Effects are combined in one `Environment`:
 
@@ -13,8 +13,8 @@ Effects are combined in one `Environment`:
         delay=interventions.geometric_delay(mean=50),
     )
 
-Interventions change the learner itself, so they run in the plain scan only. How to write an effect
-of one's own is described in `jaxret.environments.environment`.
+Interventions change the learner itself, so they run in the plain scan only.
+`jaxret.environments.environment` explains how to write a new effect.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""Tools that come and go: a share of the catalogue arrives late, leaves, or is absent for a while.
+"""Changing catalogues: a share of the tools arrives late, leaves, or is absent for a while.
 
     later(I, share, at=t)              the whole share at once (ORAG, Figure 5)     Algorithm 3
     one_by_one(I, share, first, last)  one tool after the other
@@ -9,8 +9,8 @@ Each returns the ``arrives`` and ``leaves`` of an `jaxret.environments.environme
 
     Environment(**later(items, 0.5, at=900)._asdict())
 
-A seed draws the tools of the share. The row of an absent tool does not move, so a tool starts (and
-continues after an absence) with the row that it had: in the beginning that of Theta_1.
+A seed draws the tools of the share. The row of an absent tool is not updated: a new tool starts
+from its row of Theta_1, and a tool that returns continues from its last row.
 
 Letters: I items, P tools of the share.
 """
@@ -26,8 +26,8 @@ from jaxret.runtime.validate import require
 class Availability(NamedTuple):
     """The rounds in which tools are available.
 
-    Tool i is available in the rounds ``arrives_i <= t < leaves_i``. Where ``leaves_i < arrives_i``
-    it is absent in the rounds ``leaves_i <= t < arrives_i`` and available in all others.
+    Tool i is available in the rounds ``arrives_i <= t < leaves_i``. If ``leaves_i < arrives_i``, it
+    is absent in the rounds ``leaves_i <= t < arrives_i`` and available in all others.
     """
 
     arrives: Int[np.ndarray, " I"]
@@ -51,12 +51,12 @@ def later(items: int, share: float, *, at: int, seed: int = 0) -> Availability:
 
     Args:
       items: I, the size of the catalogue.
-      share: of the tools that arrive late, in [0, 1).
+      share: share of the tools that arrive late, in [0, 1).
       at: the first round in which they are available, >= 0.
       seed: draws the tools.
 
     Raises:
-      ValueError: for numbers out of range.
+      ValueError: if a number is out of range.
     """
     require("at", at, ">= 0", lambda t: t >= 0)
     availability = always(items)
@@ -69,13 +69,13 @@ def one_by_one(items: int, share: float, *, first: int, last: int, seed: int = 0
 
     Args:
       items: I, the size of the catalogue.
-      share: of the tools that arrive late, in [0, 1).
+      share: share of the tools that arrive late, in [0, 1).
       first: the round in which the first of them arrives, in 0 .. ``last``.
       last: the round in which the last of them arrives.
       seed: draws the tools and their order.
 
     Raises:
-      ValueError: for numbers out of range.
+      ValueError: if a number is out of range.
     """
     require("first", first, f"in 0 .. last={last}", lambda t: 0 <= t <= last)
     availability = always(items)
@@ -89,12 +89,12 @@ def leaving(items: int, share: float, *, at: int, seed: int = 0) -> Availability
 
     Args:
       items: I, the size of the catalogue.
-      share: of the tools that leave, in [0, 1).
+      share: share of the tools that leave, in [0, 1).
       at: the first round without them, >= 0.
       seed: draws the tools.
 
     Raises:
-      ValueError: for numbers out of range.
+      ValueError: if a number is out of range.
     """
     require("at", at, ">= 0", lambda t: t >= 0)
     availability = always(items)
@@ -107,13 +107,13 @@ def away(items: int, share: float, *, leaves: int, back: int, seed: int = 0) -> 
 
     Args:
       items: I, the size of the catalogue.
-      share: of the tools that are absent for a while, in [0, 1).
+      share: share of the tools that are absent for a while, in [0, 1).
       leaves: the first round without them, in 0 .. ``back`` - 1.
       back: the round in which they are available again.
       seed: draws the tools.
 
     Raises:
-      ValueError: for numbers out of range.
+      ValueError: if a number is out of range.
     """
     require("leaves", leaves, f"in 0 .. back - 1 = {back - 1}", lambda t: 0 <= t < back)
     availability, part = always(items), _part(items, share, seed)
@@ -122,7 +122,7 @@ def away(items: int, share: float, *, leaves: int, back: int, seed: int = 0) -> 
 
 
 def _part(items: int, share: float, seed: int) -> Int[np.ndarray, " P"]:
-    """Draws a share of the items, in random order; never all of them."""
+    """Draws a share of the items in random order, but never all of them."""
     require("share", share, "in [0, 1)", lambda x: 0 <= x < 1)
     return np.random.default_rng(seed).permutation(items)[: round(share * items)]
 

@@ -1,9 +1,9 @@
-"""Drift: other tools become right for the same queries, or the queries turn slowly.
+"""Drift: other tools become right for the same queries, or the queries rotate slowly.
 
     swapped(labels, share=0.3, at=900)            tools exchange their queries from a round on
-    turning(queries, angle=1.0, rounds=1800)      every query turns by the same angle per round
+    turning(queries, angle=1.0, rounds=1800)      every query rotates by the same angle per round
 
-A learner is not told of drift; it sees other bits, or other queries.
+A learner is not informed of drift; it only receives other rewards or other queries.
 
 Letters: N queries, L labels, d width, t a round.
 """
@@ -19,7 +19,7 @@ from jaxret.runtime.validate import label_rows, matrix_of, require
 
 
 class Drift(NamedTuple):
-    """Other right labels from one round on: an effect of the environment."""
+    """An effect that replaces the right labels from one round on."""
 
     labels: Int[Array, "N L"]  # right from round ``at`` on, -1 pads
     at: Int[Array, ""]  # the first round of these labels
@@ -41,7 +41,7 @@ class Drift(NamedTuple):
 
 
 class Rotation(NamedTuple):
-    """Queries that turn: query n of round t is ``cos(t rate) q_n + sin(t rate) turned_n``."""
+    """An effect that rotates queries: ``cos(t rate) q_n + sin(t rate) turned_n`` in round t."""
 
     turned: Float[Array, "N d"]  # each query, turned by a right angle
     rate: Float[Array, ""]  # radians per round
@@ -65,16 +65,16 @@ class Rotation(NamedTuple):
 
 
 def swapped(labels: Int[ArrayLike, "N L"], *, share: float = 0.3, at: int, seed: int = 0) -> Drift:
-    """Gives the queries of some tools to other tools: each takes those of the next in a cycle.
+    """Permutes the labels of some tools: each tool takes the queries of the next in a cycle.
 
     Args:
-      labels: [N, L], the right labels of the queries, -1 pads.
-      share: of the tools that are a label at all, in (0, 1]; two tools at least.
-      at: the first round in which the other tools are right, >= 0.
-      seed: draws the cycle.
+      labels: right labels of the queries [N, L], -1 pads.
+      share: share of the labelled tools that are permuted, in (0, 1]; at least two tools.
+      at: first round with the permuted labels, >= 0.
+      seed: seed of the cycle.
 
     Raises:
-      ValueError: for labels of one tool alone, or numbers out of range.
+      ValueError: if only one tool is labelled, or a number is out of range.
     """
     require("share", share, "in (0, 1]", lambda x: 0 < x <= 1)
     require("at", at, ">= 0", lambda t: t >= 0)
@@ -91,19 +91,19 @@ def swapped(labels: Int[ArrayLike, "N L"], *, share: float = 0.3, at: int, seed:
 def turning(
     queries: Float[ArrayLike, "N d"], *, angle: float, rounds: int, seed: int = 0
 ) -> Rotation:
-    """Turns all queries by the same angle, in d / 2 random planes.
+    """Rotates all queries by the same angle, in d / 2 random planes.
 
     After t rounds the cosine between a query and its original is ``cos(angle t / rounds)``. The
     cosines between queries do not change.
 
     Args:
-      queries: [N, d], those of the stream; d is even.
-      angle: in radians, reached after ``rounds`` rounds.
-      rounds: >= 1.
-      seed: draws the planes.
+      queries: queries of the stream [N, d]; d is even.
+      angle: angle in radians, reached after ``rounds`` rounds.
+      rounds: number of rounds, >= 1.
+      seed: seed of the planes.
 
     Raises:
-      ValueError: for an odd width, or no rounds.
+      ValueError: if the width is odd, or ``rounds`` is below 1.
     """
     rows = matrix_of("queries", queries)
     width = rows.shape[1]

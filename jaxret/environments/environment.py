@@ -1,29 +1,29 @@
 """The environment: everything outside the learner (queries, feedback, availability, interventions).
 
     success: the item that is used is one of the labels
-    noise_rate rho: the learner sees the bit inverted with probability rho               B.4
-    verdicts: a judge rewards item i for query n with verdicts[n, i], whatever the labels say
-    reranker: which of the k items shown is used: simulated, or a judge's        Algorithm 2
+    noise_rate rho: the reward is inverted with probability rho                          B.4
+    verdicts: a judge rewards item i for query n with verdicts[n, i], regardless of the labels
+    reranker: chooses which of the k items shown is used                         Algorithm 2
     arrives, leaves: item i is available in the rounds arrives_i <= t < leaves_i Algorithm 3
-                     and absent in between where leaves_i < arrives_i
-    rotation, drift: queries turn, other tools become right      `jaxret.environments.drift`
-    poison, censoring: false bits, missing answers            `jaxret.environments.feedback`
+                     and absent in between if leaves_i < arrives_i
+    rotation, drift: queries rotate, other tools become right    `jaxret.environments.drift`
+    poison, censoring: false rewards, missing feedback        `jaxret.environments.feedback`
     delay, restart, rewriting: interventions on the learner
                                                          `jaxret.environments.interventions`
 
 All can be combined; ``Environment()`` has none of them.
 
-**An effect of one's own** is a NamedTuple in one file, given as ``Environment(effects=(it,))``. It
-has one or more of these methods, which are called wherever rounds are run (scan, blocks, mesh):
+**A new effect** is a NamedTuple in one file, given as ``Environment(effects=(effect,))``. It has
+one or more of these methods, which all forms of the simulation call (scan, blocks, mesh):
 
     available_at(t, available [I]) -> [I]            removes items in round t
     queries_at(t, query, vector [d]) -> [d]          changes the vector of a query in round t
     labels_at(t, query, labels [L]) -> [L]           changes the right labels in round t
     reward_of(key, item, query, reward) -> []        changes the reward that the learner sees
-    is_observed(key, success) -> []                  whether an answer arrives
-    deliver(memory, t, key, state, answer, learn) -> (state, memory)     when answers arrive
-    change(memory, t, learner, state) -> (state, memory)    what happens before round t begins
-    memory(learner, state, answer) -> memory         what the two before start from; () without it
+    is_observed(key, success) -> []                  decides whether feedback arrives
+    deliver(memory, t, key, state, answer, learn) -> (state, memory)    decides when it arrives
+    change(memory, t, learner, state) -> (state, memory)    changes the learner before round t
+    memory(learner, state, answer) -> memory         initial memory of these two; default ()
 
 Three declarations are part of the type itself, and no other file needs to know the effect:
 
@@ -32,11 +32,11 @@ Three declarations are part of the type itself, and no other file needs to know 
 - Interventions: an effect with ``deliver`` or ``change`` intervenes on the learner. Only the plain
   scan can run it.
 - Devices: ``SHARDED = ("field", ..)`` names the arrays that are split over the mesh axis of the
-  items, along their axis I, and padded with zeros where the catalogue is padded (a padding item is
-  never available). Their local part belongs to the local items, as ``available`` does in
+  items, along their axis I, and padded with zeros like the catalogue (padding items are never
+  available). On a device they hold the entries of the local items, like ``available`` in
   ``available_at``. All other arrays are replicated, and indexed by catalogue positions.
 
-Its fields are arrays and numbers, as a mesh needs them; those of an intervention may be others.
+The fields must be arrays and numbers, except those of an intervention.
 
 Letters: N queries, I items, d width, k items shown, L labels, t a round.
 """
@@ -81,12 +81,11 @@ class Reranker(Protocol):
 
 
 class Environment(NamedTuple):
-    """All effects on what a learner is asked, shown and answered; None is an absent effect.
+    """The effects of an environment on queries, items and feedback; None is an absent effect.
 
-    The order of the effects from ``rotation`` on is the order in which they apply, and numbers
-    their draws: effect n draws with ``fold_in(respond key of the round, n)``. The numbers 0 and 1
-    are those of the halves of that key, which noise and reranker draw with: rotation and drift do
-    not draw.
+    From ``rotation`` on, effects apply in the order of the fields, and effect n draws with
+    ``fold_in(respond key of the round, n)``. The numbers 0 and 1 would collide with the two halves
+    of that key, which noise and reranker use; they belong to rotation and drift, which do not draw.
     """
 
     SHARDED = ("arrives", "leaves")
@@ -103,14 +102,14 @@ class Environment(NamedTuple):
     poison: Poison | None = None
     restart: Restart | None = None
     rewriting: Rewriting | None = None
-    effects: tuple[Any, ...] = ()  # of one's own, after those above
+    effects: tuple[Any, ...] = ()  # further effects, applied after those above
 
 
 class Effect(NamedTuple):
-    """An effect that occurs in an environment."""
+    """An effect that is present in an environment."""
 
     name: str  # the field, or ``effects[i]``
-    number: int  # of its draws
+    number: int  # number that keys its draws
     effect: Any
 
 
@@ -144,7 +143,7 @@ def _are_noise_rates(rates: float | Float[ArrayLike, "*n"]) -> bool:
 def judged(verdicts: Float[ArrayLike, "N I"]) -> Environment:
     """Makes an environment in which a judge gives the rewards.
 
-    A judge is consistent: a query that comes back meets the same mistakes.
+    A judge is consistent: a repeated query gets the same verdicts, mistakes included.
 
     Args:
       verdicts: [N, I], the reward of item i for query n, a bit or a probability in [0, 1].
@@ -168,14 +167,14 @@ def judged(verdicts: Float[ArrayLike, "N I"]) -> Environment:
 def simulated_reranker(*, accuracy: float) -> Reranker:
     """Makes a reranker that picks a right item of the slate with a given probability.
 
-    Otherwise, and where no item of the slate is right, it picks uniformly from the whole slate, so
-    its mistakes may still be right.
+    Otherwise, and if no item of the slate is right, it picks uniformly from the whole slate, which
+    may still give a right item.
 
     Args:
-      accuracy: the probability of recognising a right item, in [0, 1].
+      accuracy: probability of recognising a right item, in [0, 1].
 
     Raises:
-      ValueError: for an accuracy out of range.
+      ValueError: if the accuracy is out of range.
     """
     require("accuracy", accuracy, "in [0, 1]", lambda x: 0 <= x <= 1)
 
@@ -191,7 +190,7 @@ def simulated_reranker(*, accuracy: float) -> Reranker:
 
 
 class JudgingReranker(NamedTuple):
-    """Picks the item of the slate with the largest verdict. Made by `judging_reranker`."""
+    """A reranker that picks the item with the largest verdict, from `judging_reranker`."""
 
     verdicts: Float[Array, "N I"]
 
@@ -205,8 +204,8 @@ class JudgingReranker(NamedTuple):
 def judging_reranker(verdicts: Float[ArrayLike, "N I"]) -> JudgingReranker:
     """Makes a reranker that picks the item of the slate with the largest verdict of a judge.
 
-    It is deterministic, but the probability that it uses a given item is not known: a propensity
-    is that with which an item came onto the slate (Algorithm 2, line 8).
+    The propensity of a choice remains the probability that the item is on the slate (Algorithm 2,
+    line 8); the probability that the judge picks it is unknown.
 
     Args:
       verdicts: [N, I], the value of item i for query n, in [0, 1].
@@ -220,23 +219,23 @@ def judging_reranker(verdicts: Float[ArrayLike, "N I"]) -> JudgingReranker:
 def available_at(
     environment: Environment, t: Int[Array, ""], available: Bool[Array, " I"]
 ) -> Bool[Array, " I"]:
-    """Returns which items are available in a round.
+    """Returns the mask of the items that are available in a round.
 
     Args:
-      environment: its times, and its effects with ``available_at``.
-      t: the round.
-      available: [I], the items that the catalogue holds at all.
+      environment: environment, of which times and effects with ``available_at`` are used.
+      t: number of the round.
+      available: mask of the items of the catalogue [I], False for padding.
 
     Returns:
       [I].
     """
     arrives, leaves = environment.arrives, environment.leaves
     arrived = True if arrives is None else arrives <= t
-    stays = True if leaves is None else t < leaves
+    not_left = True if leaves is None else t < leaves
     if arrives is None or leaves is None:
-        available = available & arrived & stays
+        available = available & arrived & not_left
     else:
-        available = available & jnp.where(leaves < arrives, arrived | stays, arrived & stays)
+        available = available & jnp.where(leaves < arrives, arrived | not_left, arrived & not_left)
     for one in effects_with(environment, "available_at"):
         available = available & one.effect.available_at(t, available)
     return available
@@ -245,23 +244,23 @@ def available_at(
 def always_available(
     environment: Environment, rounds: int, available: Bool[Array, " I"]
 ) -> Bool[Array, " I"]:
-    """Returns which items are available in every round of a run.
+    """Returns the mask of the items that are available in every round of a run.
 
     Args:
-      environment: its times, and its effects with ``available_at``.
+      environment: environment, of which times and effects with ``available_at`` are used.
       rounds: T; the rounds are 0 .. T - 1.
-      available: [I], the items that the catalogue holds at all.
+      available: mask of the items of the catalogue [I], False for padding.
 
     Returns:
       [I].
     """
     arrives, leaves = environment.arrives, environment.leaves
     arrived = True if arrives is None else arrives <= 0
-    stays = True if leaves is None else rounds <= leaves
+    not_left = True if leaves is None else rounds <= leaves
     if arrives is None or leaves is None:
-        available = available & arrived & stays
+        available = available & arrived & not_left
     else:
-        available = available & jnp.where(leaves < arrives, arrived | stays, arrived & stays)
+        available = available & jnp.where(leaves < arrives, arrived | not_left, arrived & not_left)
     if effects_with(environment, "available_at"):
         return lax.fori_loop(
             0, rounds, lambda t, always: available_at(environment, t, always), available
@@ -275,10 +274,10 @@ def queries_at(
     """Returns the vector of a query in a round.
 
     Args:
-      environment: its effects with ``queries_at``.
-      t: the round.
-      query: the position of the query among the N queries.
-      vector: [d], the query in the stream.
+      environment: environment, of which effects with ``queries_at`` are used.
+      t: number of the round.
+      query: position of the query among the N queries.
+      vector: query of the stream [d].
 
     Returns:
       [d].
@@ -294,10 +293,10 @@ def labels_at(
     """Returns the right labels of a query in a round.
 
     Args:
-      environment: its effects with ``labels_at``.
-      t: the round.
-      query: the position of the query among the N queries.
-      labels: [L], its labels in the stream, -1 pads.
+      environment: environment, of which effects with ``labels_at`` are used.
+      t: number of the round.
+      query: position of the query among the N queries.
+      labels: labels of the query in the stream [L], -1 pads.
 
     Returns:
       [L], -1 pads.
@@ -314,18 +313,18 @@ def respond(
     labels: Int[Array, " L"],
     query: Int[Array, ""],
 ) -> tuple[Choice, Feedback, Float[Array, ""]]:
-    """Uses one item of a slate and returns the feedback.
+    """Picks the used item of a slate and returns the feedback.
 
     Args:
-      environment: what responds.
-      key: of the round; consumed.
+      environment: environment of the round.
+      key: random key of the round; consumed.
       slate: the k items shown.
-      labels: [L], the right labels of this round, -1 pads.
-      query: the position of the query among the N queries.
+      labels: right labels of this round [L], -1 pads.
+      query: position of the query among the N queries.
 
     Returns:
-      the choice; the feedback, without labels, and with reward 0 where no answer arrives; and the
-      success [], which a noisy reward may contradict.
+      The choice; the feedback, without labels, and with reward 0 if unobserved; and the success [],
+      which a noisy reward may contradict.
     """
     coin, lot = jax.random.split(key)
     if environment.reranker is None:
@@ -359,9 +358,9 @@ def with_interventions(
     """Wraps a learner so that its updates include the interventions of an environment.
 
     Args:
-      learner: any learner; returned as it is where nothing intervenes.
-      environment: its effects with ``deliver`` or ``change``.
-      key: of the whole run.
+      learner: any learner; returned unchanged if there are no interventions.
+      environment: environment, of which effects with ``deliver`` or ``change`` are used.
+      key: random key of the whole run.
       labels: L, the length of the labels that an oracle is given.
 
     Raises:
@@ -381,10 +380,10 @@ def with_interventions(
 
 
 def effects_with(environment: Environment, *methods: str) -> list[Effect]:
-    """Lists the effects that have one of some methods, in the order in which they apply.
+    """Lists the effects that have any of the given methods, in the order in which they apply.
 
     Args:
-      environment: the effects that occur.
+      environment: environment with the effects.
       methods: names of methods of an effect.
     """
     found = [(name, getattr(environment, name)) for name in _BUILT_IN]
@@ -397,19 +396,19 @@ def effects_with(environment: Environment, *methods: str) -> list[Effect]:
 
 
 def intervenes(environment: Environment) -> bool:
-    """Returns whether an effect changes the learner itself, which only the plain scan can run.
+    """Returns whether an effect intervenes on the learner, which only the plain scan supports.
 
     Args:
-      environment: any.
+      environment: any environment.
     """
     return bool(effects_with(environment, "deliver", "change"))
 
 
 def tools_change(environment: Environment) -> bool:
-    """Returns whether tools come and go.
+    """Returns whether the available tools change over time.
 
     Args:
-      environment: any.
+      environment: any environment.
     """
     times = environment.arrives, environment.leaves
     return any(time is not None for time in times) or bool(
@@ -420,18 +419,18 @@ def tools_change(environment: Environment) -> bool:
 def require_environment(
     environment: Environment, *, queries: int, items: int, width: int, labels: int
 ) -> None:
-    """Refuses an environment that does not fit a task; traced values pass.
+    """Checks that an environment fits a task; traced values are not checked.
 
     Args:
-      environment: any.
-      queries: N, of the task.
-      items: I, of the task.
-      width: d, of the task.
-      labels: L, of the task.
+      environment: any environment.
+      queries: N of the task.
+      items: I of the task.
+      width: d of the task.
+      labels: L of the task.
 
     Raises:
-      ValueError: for an array of another shape than its type declares, noise out of range, or an
-        entry of ``effects`` that is no NamedTuple with a method of an effect.
+      ValueError: if an array has another shape than its type declares, the noise is out of range,
+        or an entry of ``effects`` is not a NamedTuple with a method of an effect.
     """
     sizes = {"N": queries, "I": items, "d": width, "L": labels}
     parts = {name: value for name, value in environment._asdict().items() if name != "effects"}
@@ -454,8 +453,8 @@ def padded(environment: Environment, items: int) -> Environment:
     """Pads the arrays that are declared ``SHARDED`` with zeros, along their axis of items.
 
     Args:
-      environment: of a catalogue with fewer items, or as many.
-      items: I, of the padded catalogue.
+      environment: environment of a catalogue with at most ``items`` items.
+      items: I of the padded catalogue.
     """
 
     def pad(value, axes):
@@ -471,11 +470,11 @@ def partition_specs(environment: Environment, axis: str) -> Environment:
     """Returns the PartitionSpec of each array of an environment, for `jax.shard_map`.
 
     Args:
-      environment: without a reranker; the fields of its effects are arrays and numbers.
-      axis: of the mesh, over which the items are split.
+      environment: environment without a reranker; the fields of its effects are arrays and numbers.
+      axis: mesh axis over which the items are split.
 
     Returns:
-      an environment of specs.
+      An environment of specs.
     """
 
     def spec(value, axes):
@@ -489,9 +488,8 @@ def _map_arrays(one: Any, change: Callable[[Any, tuple[str, ...]], Any]) -> Any:
     """Changes each array of an environment, an effect, or a tuple of effects.
 
     Args:
-      one: the environment, effect or tuple; None stays None.
-      change: takes an array and, where it is declared ``SHARDED``, the letters of its axes; ()
-        where it is not.
+      one: environment, effect or tuple; None stays None.
+      change: function of an array and the letters of its axes, () unless declared ``SHARDED``.
     """
     if not hasattr(one, "_fields"):
         return tuple(_map_arrays(part, change) for part in one)
@@ -536,7 +534,7 @@ def _fits(shape: tuple[int | str, ...], found: tuple[int, ...]) -> bool:
 
 
 def _require_shapes(prefix: str, one: Any, sizes: Mapping[str, int]) -> None:
-    """Refuses an effect (or environment) with an array of a shape that its type does not allow."""
+    """Raises ValueError if an array of an effect or environment has an undeclared shape."""
     words = {"N": "N queries", "I": "I items", "d": "width d", "L": "L labels"}
     for name, allowed in _declared_shapes(type(one)).items():
         if (value := getattr(one, name)) is None:
@@ -552,17 +550,17 @@ def _require_shapes(prefix: str, one: Any, sizes: Mapping[str, int]) -> None:
 
 
 def environment_from(spec: Mapping[str, Any], *, items: int, rounds: int, seed: int) -> Environment:
-    """Makes an environment from plain settings, as configuration files have them.
+    """Makes an environment from the settings of a configuration file.
 
     Args:
       spec: ``noise_rate``, a number; ``reranker`` and ``availability``, each None, a name, or a
         mapping of ``name`` and settings. Times are shares of the stream, in [0, 1].
       items: I, the size of the catalogue.
       rounds: T, the length of the stream.
-      seed: draws the tools that come and go.
+      seed: seed of the tools that arrive or leave.
 
     Raises:
-      ValueError: for unknown settings, or values out of range.
+      ValueError: if a setting is unknown, or a value is out of range.
     """
     if unknown := sorted(set(spec) - set(_SETTINGS)):
         raise ValueError(f"environment: unknown {unknown}; known: {', '.join(_SETTINGS)}")

@@ -1,12 +1,12 @@
-"""Feedback that is not the plain truth: false bits, missing answers, and clicks.
+"""Imperfect feedback: false rewards, missing feedback, and clicks.
 
-    poisoned(items=168, queries=1613, tool=7, says=1.0)         an attacker praises tool 7
-    poisoned(items=168, queries=1613, share=0.1)                a tenth of the users invert each bit
+    poisoned(items=168, queries=1613, tool=7, says=1.0)         an attacker promotes tool 7
+    poisoned(items=168, queries=1613, share=0.1)                a tenth of the users invert rewards
     censored_by_success(after_success=0.2, after_failure=0.6)   users leave after a failure
-    position_biased_clicks(bias=1.0, lure=0.2)                  users click, rather near the top
+    position_biased_clicks(bias=1.0, lure=0.2)                  users prefer items near the top
 
-Poison is applied after label noise, and censoring after both. A round without an answer is not a
-failure: nothing is learnt from it. Bits that do arrive are then a biased sample of what happened.
+Poison is applied after label noise, and censoring after both. A round without feedback is not a
+failure: it changes nothing. The observed rewards are then a biased sample of the outcomes.
 
 Letters: I items, N queries, k items shown, L labels.
 """
@@ -23,11 +23,11 @@ from jaxret.types import PRNGKey, Slate
 
 
 class Poison(NamedTuple):
-    """False bits of an attacker, for some tools and queries: an effect of the environment."""
+    """An effect by which an attacker gives false rewards for some tools and queries."""
 
-    tools: Bool[Array, " I"]  # whose bits are false, where the query's are too
+    tools: Bool[Array, " I"]  # tools whose rewards are false for the attacker's queries
     queries: Bool[Array, " N"]
-    says: float | Float[Array, ""] | None = None  # the false reward; None: the inverted bit
+    says: float | Float[Array, ""] | None = None  # the false reward; None: the inverted reward
 
     def reward_of(
         self,
@@ -40,9 +40,9 @@ class Poison(NamedTuple):
 
         Args:
           key: unused.
-          item: the item that was used.
-          query: the position of the query among the N queries.
-          reward: before the attack, in [0, 1].
+          item: item that was used.
+          query: position of the query among the N queries.
+          reward: reward before the attack, in [0, 1].
 
         Returns:
           [].
@@ -53,17 +53,17 @@ class Poison(NamedTuple):
 
 
 class Censoring(NamedTuple):
-    """Rounds without an answer: an effect of the environment."""
+    """An effect that withholds the feedback of some rounds."""
 
-    after_success: float | Float[Array, ""]  # share of successes without an answer
-    after_failure: float | Float[Array, ""]  # share of failures without an answer
+    after_success: float | Float[Array, ""]  # share of successes without feedback
+    after_failure: float | Float[Array, ""]  # share of failures without feedback
 
     def is_observed(self, key: PRNGKey, success: Bool[Array, ""]) -> Bool[Array, ""]:
-        """Draws whether an answer arrives.
+        """Draws whether feedback arrives.
 
         Args:
           key: consumed.
-          success: whether a right item was used, whatever the reward says.
+          success: whether a right item was used; the reward may differ.
 
         Returns:
           [].
@@ -81,20 +81,20 @@ def poisoned(
     says: float | None = None,
     seed: int = 0,
 ) -> Poison:
-    """Makes the bits of some users false, for one tool or for all.
+    """Makes the rewards of some users false, for one tool or for all.
 
-    A user comes back with the same queries, so the attacker's users are a set of queries.
+    The users of the attacker are represented by a set of queries.
 
     Args:
       items: I, the size of the catalogue.
-      queries: N, the number of the task's queries.
-      tool: the row of the one tool under attack; None: all tools.
-      share: of the users who are the attacker's, in [0, 1].
-      says: the reward that they give, in [0, 1]: 1 praises, 0 slanders; None inverts each bit.
-      seed: draws the users.
+      queries: N, the number of queries of the task.
+      tool: row of the tool under attack; None: all tools.
+      share: share of the queries that belong to the attacker, in [0, 1].
+      says: false reward, in [0, 1]: 1 promotes, 0 demotes; None: inverts each reward.
+      seed: seed of the attacker's queries.
 
     Raises:
-      ValueError: for a tool that is not in the catalogue, or numbers out of range.
+      ValueError: if the tool is not in the catalogue, or a number is out of range.
     """
     require("tool", tool, f"None or in 0 .. {items - 1}", lambda i: i is None or 0 <= i < items)
     require("share", share, "in [0, 1]", lambda x: 0 <= x <= 1)
@@ -107,14 +107,14 @@ def poisoned(
 
 
 def censored_by_success(*, after_success: float, after_failure: float) -> Censoring:
-    """Withholds the answers of a share of the rounds, which depends on what happened.
+    """Withholds the feedback of a share of the rounds, which depends on the outcome.
 
     Args:
-      after_success: the share of successes without an answer, in [0, 1].
-      after_failure: the share of failures without an answer, in [0, 1].
+      after_success: share of successes without feedback, in [0, 1].
+      after_failure: share of failures without feedback, in [0, 1].
 
     Raises:
-      ValueError: for shares out of range.
+      ValueError: if a share is out of range.
     """
     for name, share in (("after_success", after_success), ("after_failure", after_failure)):
         require(name, share, "in [0, 1]", lambda x: 0 <= x <= 1)
@@ -122,7 +122,7 @@ def censored_by_success(*, after_success: float, after_failure: float) -> Censor
 
 
 def position_biased_clicks(*, bias: float = 1.0, lure: float = 0.2):
-    """Makes a user who clicks one of the items shown, by position and by whether it is right.
+    """Makes a reranker that simulates clicks, by position and by whether an item is right.
 
     In the position-based model (Richardson et al. 2007; Craswell et al. 2008) position j is clicked
     with probability examination times attractiveness. Here exactly one item is clicked per round,
@@ -130,19 +130,19 @@ def position_biased_clicks(*, bias: float = 1.0, lure: float = 0.2):
 
         P(j) = v_j / (sum of v),    v_j = j^-bias (1 if the item is right, else lure),  j = 1 .. k
 
-    So a right item low on the slate is clicked less often than it deserves, and a click need not be
-    a success. The learner is not told these probabilities: the propensity of a choice is that with
-    which the item came onto the slate.
+    A right item low on the slate is therefore clicked too rarely, and a click need not be a
+    success. The learner does not know these probabilities: the propensity of a choice is the
+    probability that the item is on the slate.
 
     Args:
       bias: >= 0; with 0 all positions are examined equally.
       lure: attractiveness of a wrong item relative to that of a right one, in (0, 1].
 
     Returns:
-      a `jaxret.environments.environment.Reranker`.
+      A `jaxret.environments.environment.Reranker`.
 
     Raises:
-      ValueError: for numbers out of range.
+      ValueError: if a number is out of range.
     """
     require("bias", bias, ">= 0", lambda x: x >= 0)
     require("lure", lure, "in (0, 1]", lambda x: 0 < x <= 1)
@@ -157,7 +157,7 @@ def position_biased_clicks(*, bias: float = 1.0, lure: float = 0.2):
 def click_probabilities(
     slate: Slate, labels: Int[Array, " L"], bias: float, lure: float
 ) -> Float[Array, " k"]:
-    """Computes the probability that each position of a slate is the one that is clicked.
+    """Computes the probability that each position of a slate is clicked.
 
     Args:
       slate: the k items shown.

@@ -1,19 +1,19 @@
-"""Interventions on the learner: late answers, rewritten documents, a restart from a snapshot.
+"""Interventions on the learner: delayed feedback, rewritten documents, a restart from a snapshot.
 
-    geometric_delay(mean=50)                 answers arrive some rounds later, out of order
+    geometric_delay(mean=50)                 feedback arrives some rounds later, out of order
     rewritten_documents(before, after, at=900, how="carry")
     restart_from_snapshot(saved=800, at=1000)
 
-These effects change what happens to the learner, not what it is asked or answered. `intervened`
-wraps a learner so that each of its updates includes them; only the plain scan can run it.
+These effects change the learner's state or the time of its updates. `intervened` wraps a learner so
+that each update includes them; only the plain scan can run it.
 
-Two counts of rounds then differ. The environment's round counts queries, and decides what is drawn,
-which tools are available and when an effect happens. The learner's own ``t`` counts the answers
-that it received, as in a live index; its step sizes and its draws from a replay buffer follow that
-count. What an intervention remembers (answers on their way, a snapshot) is carried around the
-learner's state, and `learner_state` removes it.
+There are then two counts of rounds. The environment's round counts queries; it determines random
+draws, available tools and the time of an effect. The learner's own ``t`` counts the feedback that
+it received, as in a live index; its step sizes and replay samples depend on that count. The memory
+of an intervention (feedback in transit, a snapshot) is stored with the learner's state, and
+`learner_state` removes it.
 
-Letters: I items, d width, L labels, C the longest delay + 1 (slots of the ring of late answers).
+Letters: I items, d width, L labels, C the longest delay + 1 (slots of the ring buffer).
 """
 
 from collections.abc import Callable, Sequence
@@ -36,13 +36,13 @@ How: TypeAlias = Literal["keep", "reset", "carry"]
 
 
 class Answer(NamedTuple):
-    """The answer to one round, with the query and the choice that it is about."""
+    """The feedback of one round, with its query and choice."""
 
     query: Float[Array, " d"]
     choice: Choice
     reward: Float[Array, ""]
-    observed: Bool[Array, ""] | None = None  # None: an answer always arrives
-    labels: Int[Array, " L"] | None = None  # the right items, for oracles alone
+    observed: Bool[Array, ""] | None = None  # None: always observed
+    labels: Int[Array, " L"] | None = None  # the right items, only for oracles
 
 
 #: Updates a learner's state by one answer.
@@ -50,21 +50,20 @@ Learn: TypeAlias = Callable[[State, Answer], State]
 
 
 class Pending(NamedTuple):
-    """A ring of answers on their way; the leaves of ``answers`` start with the axis C."""
+    """A ring buffer of answers in transit; the leaves of ``answers`` have a leading axis C."""
 
-    due: Int[Array, " C"]  # the round in which an answer arrives, -1 where a slot is empty
+    due: Int[Array, " C"]  # round in which the answer arrives, -1 for an empty slot
     answers: Answer
 
 
 class Delay(NamedTuple):
-    """Answers that arrive some rounds after their query: an effect of the environment.
+    """An effect that delays answers by some rounds.
 
-    The answer of round t waits in slot ``t mod C`` of a ring, which is empty again before round
-    ``t + C`` writes it. Answers that are due in the same round are learnt from one by one, the
-    oldest first.
+    The answer of round t waits in slot ``t mod C`` of a ring buffer, which is empty again before
+    round ``t + C``. Answers due in the same round update the learner one by one, oldest first.
     """
 
-    probabilities: Float[Array, " C"]  # of a delay of 0, 1, .., C - 1 rounds; sum 1
+    probabilities: Float[Array, " C"]  # probabilities of a delay of 0, 1, .., C - 1 rounds; sum 1
 
     def memory(self, learner: Learner, state: State, answer: Answer) -> Pending:
         """Makes an empty ring.
@@ -91,15 +90,15 @@ class Delay(NamedTuple):
         """Sends the answer of round t, and learns from all answers that are due.
 
         Args:
-          memory: the answers on their way.
-          t: the round, a count of queries.
+          memory: answers in transit.
+          t: number of the round, counted in queries.
           key: consumed.
-          state: of the learner.
-          answer: of round t.
+          state: state of the learner.
+          answer: answer of round t.
           learn: updates a state by one answer.
 
         Returns:
-          the learner's new state, and the answers that are still on their way.
+          The learner's new state, and the answers still in transit.
         """
         slots = len(memory.due)
         rounds = over_items.draw(self.probabilities, jax.random.uniform(key), None)
@@ -122,21 +121,21 @@ class Delay(NamedTuple):
 
 
 class Restart(NamedTuple):
-    """A learner that is reset to an earlier state of its own: an effect of the environment.
+    """An effect that resets the learner to an earlier state.
 
-    Answers on their way are not lost: they reach the learner that was reset. A snapshot from before
+    Answers in transit are not lost: they reach the learner after the reset. A snapshot taken before
     documents were rewritten has the rows of the old documents.
     """
 
-    saved: int | Int[Array, ""]  # the round before which the state is copied
-    at: int | Int[Array, ""]  # the round before which the copy is put back
+    saved: int | Int[Array, ""]  # the round before which the state is saved
+    at: int | Int[Array, ""]  # the round before which the state is restored
 
     def memory(self, learner: Learner, state: State, answer: Answer) -> State:
         """Takes the snapshot of round 0.
 
         Args:
           learner: unused.
-          state: of the learner, as it starts.
+          state: state of the learner, as it starts.
           answer: unused.
         """
         del learner, answer
@@ -145,16 +144,16 @@ class Restart(NamedTuple):
     def change(
         self, memory: State, t: Int[Array, ""], learner: Learner, state: State
     ) -> tuple[State, State]:
-        """Takes a snapshot, or puts it back, where round t is the one for it.
+        """Takes or restores a snapshot, if it is due in round t.
 
         Args:
           memory: the snapshot.
-          t: the round that is about to begin.
+          t: number of the round that is about to begin.
           learner: unused.
-          state: of the learner.
+          state: state of the learner.
 
         Returns:
-          the learner's state, and the snapshot.
+          The learner's state, and the snapshot.
         """
         del learner
         state, memory = _once(t == self.saved, lambda now, _: (now, now), state, memory)
@@ -162,17 +161,16 @@ class Restart(NamedTuple):
 
 
 class Rewriting(NamedTuple):
-    """Documents that are rewritten before one round: an effect of the environment.
+    """An effect that rewrites documents before one round.
 
-    ``how`` says what becomes of a row theta that was learnt from the old document:
+    ``how`` determines the new row of a tool whose row theta was learnt from the old document:
 
-        keep      it stays as it is
-        reset     it starts again from the new document
-        carry     what was learnt is added to the new document: after + (theta - before)
+        keep      theta
+        reset     the new document
+        carry     the new document plus the learnt change: after + (theta - before)
 
-    This holds for all rows that stand for the tool (`jaxret.learners.learner.change_rows`). Rows of
-    documents that did not change are left alone. A live index does the same tool by tool
-    (`jaxret.serving.catalogue`).
+    It applies to all rows of the tool (`jaxret.learners.learner.change_rows`). Rows of unchanged
+    documents do not change. A live index does the same tool by tool (`jaxret.serving.catalogue`).
     """
 
     before: Float[Array, "I d"]
@@ -183,16 +181,16 @@ class Rewriting(NamedTuple):
     def change(
         self, memory: tuple, t: Int[Array, ""], learner: Learner, state: State
     ) -> tuple[State, tuple]:
-        """Moves the rows to the new documents, where round t is the one for it.
+        """Changes the rows to the new documents, if this is due in round t.
 
         Args:
           memory: unused.
-          t: the round that is about to begin.
-          learner: projects the new rows as it projects its first ones.
-          state: of the learner.
+          t: number of the round that is about to begin.
+          learner: learner whose projection is applied to the new rows.
+          state: state of the learner.
 
         Returns:
-          the learner's state, and the memory.
+          The learner's state, and the memory.
         """
         (state,) = _once(t == self.at, lambda state: (self._moved(learner, state),), state)
         return state, memory
@@ -219,10 +217,10 @@ def fixed_delay(rounds: int) -> Delay:
     """Delays each answer by the same number of rounds.
 
     Args:
-      rounds: >= 0; with 0 answers arrive at once, as without a delay.
+      rounds: delay in rounds, >= 0; 0 means no delay.
 
     Raises:
-      ValueError: for a negative number.
+      ValueError: if ``rounds`` is negative.
     """
     require("rounds", rounds, ">= 0", lambda n: n >= 0)
     return Delay(jnp.asarray(np.arange(rounds + 1) == rounds, jnp.float32))
@@ -232,25 +230,24 @@ def uniform_delay(*, longest: int) -> Delay:
     """Delays each answer by 0 to ``longest`` rounds, all equally likely.
 
     Args:
-      longest: in rounds, >= 0.
+      longest: longest delay in rounds, >= 0.
 
     Raises:
-      ValueError: for a negative number.
+      ValueError: if ``longest`` is negative.
     """
     require("longest", longest, ">= 0", lambda n: n >= 0)
     return Delay(jnp.full(longest + 1, 1 / (longest + 1), jnp.float32))
 
 
 def geometric_delay(*, mean: float, longest: int | None = None) -> Delay:
-    """Delays answers so that each arrives with the same probability in every round that it waits.
+    """Delays answers by a truncated geometric distribution.
 
     Args:
-      mean: in rounds, >= 0, of the distribution before it is cut at ``longest``.
-      longest: in rounds, >= 0; the probabilities up to it are rescaled to sum 1. None: ten times
-        the mean.
+      mean: mean delay in rounds before truncation, >= 0.
+      longest: longest delay in rounds, >= 0; None: ten times the mean.
 
     Raises:
-      ValueError: for negative numbers.
+      ValueError: if a number is negative.
     """
     require("mean", mean, ">= 0", lambda x: x >= 0)
     require("longest", longest, "None or >= 0", lambda n: n is None or n >= 0)
@@ -260,14 +257,14 @@ def geometric_delay(*, mean: float, longest: int | None = None) -> Delay:
 
 
 def restart_from_snapshot(*, saved: int, at: int) -> Restart:
-    """Resets the learner to an earlier state: what it learnt in between is lost.
+    """Resets the learner to an earlier state, which undoes the updates in between.
 
     Args:
-      saved: the round before which the state is copied, >= 0.
-      at: the round before which the copy is put back, > ``saved``.
+      saved: round before which the state is saved, >= 0.
+      at: round before which the state is restored, > ``saved``.
 
     Raises:
-      ValueError: for other rounds.
+      ValueError: if a round is out of range.
     """
     require("saved", saved, ">= 0", lambda t: t >= 0)
     require("at", at, f"> saved={saved}", lambda t: t > saved)
@@ -284,13 +281,13 @@ def rewritten_documents(
     """Rewrites the documents of tools while the learner serves.
 
     Args:
-      before: [I, d], the embeddings of the documents, as the task has them.
-      after: [I, d], those of the new documents.
-      at: the round before which the documents change, >= 1.
-      how: ``keep``, ``reset`` or ``carry`` what was learnt (`Rewriting`).
+      before: embeddings of the task's documents [I, d].
+      after: embeddings of the new documents [I, d].
+      at: round before which the documents change, >= 1.
+      how: ``keep``, ``reset`` or ``carry`` the learnt change of a row (`Rewriting`).
 
     Raises:
-      ValueError: for matrices of different shapes, an early round, or another ``how``.
+      ValueError: if the shapes differ, ``at`` is below 1, or ``how`` is unknown.
     """
     old, new = matrix_of("before", before), matrix_of("after", after)
     require("the shape of after", new.shape, f"{old.shape}, that of before", old.shape.__eq__)
@@ -300,11 +297,11 @@ def rewritten_documents(
 
 
 class Intervened(NamedTuple):
-    """`State.extra` of a learner under interventions, whose state's ``t`` counts queries."""
+    """`State.extra` of a learner under interventions, whose ``State.t`` counts queries."""
 
-    extra: Any  # the learner's own `State.extra`
-    t: Int[Array, ""]  # the learner's own: answers that it received
-    memories: tuple[Any, ...]  # one per intervention, () where it remembers nothing
+    extra: Any  # `State.extra` of the learner without interventions
+    t: Int[Array, ""]  # `State.t` of the learner without interventions: answers received
+    memories: tuple[Any, ...]  # one per intervention, () without memory
 
 
 def intervened(
@@ -320,15 +317,15 @@ def intervened(
 
     Args:
       learner: any learner.
-      interventions: the number by which the draws of an effect are keyed, and the effect; answers
-        are delivered first, then each effect changes the learner, in this order.
-      key: of the whole run.
+      interventions: pairs of the number that keys an effect's draws, and the effect; answers are
+        delivered first, then each effect changes the learner, in this order.
+      key: random key of the whole run.
       labels: L, the length of the labels that an oracle is given.
-      always_observed: whether every round has an answer.
-      tools_change: whether tools come and go; of an absent tool nothing is learnt.
+      always_observed: whether feedback is observed in every round.
+      tools_change: whether the available tools change; answers about absent tools are dropped.
 
     Raises:
-      ValueError: if several effects deliver answers, or for a state of the learner alone.
+      ValueError: if several effects deliver answers, or a state lacks the interventions' memory.
     """
     carriers = [place for place, (_, one) in enumerate(interventions) if hasattr(one, "deliver")]
     changes = [place for place, (_, one) in enumerate(interventions) if hasattr(one, "change")]
@@ -383,10 +380,10 @@ def intervened(
 
 
 def learner_state(state: State) -> State:
-    """Returns the learner's own state, without what interventions remember.
+    """Returns the state of the learner, without the memory of interventions.
 
     Args:
-      state: of one run or of many, under interventions or not.
+      state: state of one run or of many, with or without interventions.
     """
     if not isinstance(state.extra, Intervened):
         return state
@@ -399,7 +396,7 @@ def _around(own: State, available, t, memories: tuple) -> State:
 
 
 def _once(when: Bool[Array, ""], change: Callable[..., tuple], *states: Any) -> tuple:
-    """Changes the states where ``when`` holds; `lax.cond` would copy them in every other round."""
+    """Changes the states if ``when`` holds; `lax.cond` would copy them if it does not."""
 
     def run(carry):
         return change(*carry[0]), jnp.asarray(False)

@@ -1,1 +1,1 @@
-"""How good a ranking or a run is: metrics, evaluation, comparison, statistics, figures."""
+"""Evaluation of rankings and runs: metrics, comparisons, statistics, figures."""

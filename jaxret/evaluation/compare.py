@@ -5,10 +5,10 @@
     print(compare(retriever, run, on=test))           anything that `evaluate` takes
     print(compare_all([a, b, c], against=base))       p-values corrected by Holm's procedure
 
-The difference is taken query by query and seed by seed, which needs runs that met the same queries
-in the same order. The interval and the p-value come from a crossed bootstrap: each resample draws
-seeds and questions with replacement, independently of each other, and queries of one question stay
-together. The bootstrap estimates the variance between S seeds as (S - 1) / S of its value, so
+Differences are paired by query and seed, so two runs must have streamed the same queries in the
+same order. The interval and the p-value come from a crossed bootstrap: each resample draws seeds
+and questions with replacement, independently of each other, and keeps the queries of a question
+together. The bootstrap underestimates the variance between S seeds by a factor (S - 1) / S, so
 intervals from few seeds are slightly too short.
 
 Letters: S seeds, N queries, T rounds, B resamples, C questions.
@@ -40,7 +40,7 @@ class Comparison:
     low: float  # end of the interval
     high: float  # end of the interval
     p: float  # two-sided, of the hypothesis that there is no difference
-    confidence: float = 0.95  # of the interval
+    confidence: float = 0.95  # confidence of the interval
 
     def __str__(self) -> str:
         interval = f"({self.low:+.3f} to {self.high:+.3f})"
@@ -51,7 +51,7 @@ class Comparison:
 
 
 class Comparisons(tuple[Comparison, ...]):
-    """Several comparisons; prints one a line."""
+    """Several comparisons, which print as one line each."""
 
     def __str__(self) -> str:
         return "\n".join(map(str, self))
@@ -70,25 +70,25 @@ def compare(
     resamples: int = 2_000,
     seed: int = 0,
 ) -> Comparison:
-    """Compares two runs, or two things that rank.
+    """Compares two runs or two rankings.
 
     Args:
       run: a run; with ``on``, anything that `evaluate` takes. Two runs must share task, seeds and
-        order of queries. What is not a run has the same ranking for every seed.
-      other: is subtracted from ``run``.
+        order of queries. Anything else has the same ranking for every seed.
+      other: run or ranking that is subtracted from ``run``.
       metric: ``accuracy``, or with ``on`` any ranking metric of `evaluate`.
-      on: the queries to rank; None compares the accuracy of two runs while they learned.
-      first: the `Ranking` of a first stage on the queries of ``on``, for rerankers.
-      confidence: of the interval, in (0, 1).
+      on: queries to rank; None: compares the accuracy of two runs while they learned.
+      first: `Ranking` of a first stage on the queries of ``on``, for rerankers.
+      confidence: confidence level of the interval, in (0, 1).
       resamples: B, >= 100.
-      seed: of the resamples.
+      seed: seed of the resamples.
 
     Returns:
-      the comparison.
+      The comparison.
 
     Raises:
-      ValueError: for runs that cannot be paired, for a ranking metric without ``on``, and without
-        ``on`` for what is not a run.
+      ValueError: if runs cannot be paired, a ranking metric comes without ``on``, or something
+        other than a run comes without ``on``.
     """
     pair: tuple[Any, Any] = (run, other)
     both_run = is_run(run) and is_run(other)
@@ -124,26 +124,26 @@ def paired(
     """Tests whether paired differences have the mean 0.
 
     Args:
-      values: differences of each seed and query [S, N]; NaN where a query has none.
-      groups: the question of each query [N].
-      name: of what is better where values are above 0.
-      other: of what was subtracted.
-      metric: that was measured.
-      confidence: of the interval, in (0, 1).
+      values: differences of each seed and query [S, N]; NaN for missing ones.
+      groups: question of each query [N].
+      name: name of the first side, which is better where values are above 0.
+      other: name of the side that was subtracted.
+      metric: metric that was measured.
+      confidence: confidence level of the interval, in (0, 1).
       resamples: B, >= 100.
-      seed: of the resamples.
+      seed: seed of the resamples.
 
     Returns:
-      the comparison.
+      The comparison.
 
     Raises:
-      ValueError: for a confidence or a number of resamples out of its range.
+      ValueError: if the confidence or the number of resamples is out of its range.
     """
     require("confidence", confidence, "in (0, 1)", lambda x: 0 < x < 1)
     require("resamples", resamples, ">= 100", lambda n: n >= 100)
-    drawn = _resampled(values, groups, resamples, seed)
-    low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
-    below, above = (drawn <= 0).sum(), (drawn >= 0).sum()
+    resampled = _resampled(values, groups, resamples, seed)
+    low, high = np.quantile(resampled, [(1 - confidence) / 2, (1 + confidence) / 2])
+    below, above = (resampled <= 0).sum(), (resampled >= 0).sum()
     return Comparison(
         name=name,
         other=other,
@@ -167,17 +167,18 @@ def compare_all(
     """Compares several runs with one and corrects the p-values for their number (Holm 1979).
 
     Args:
-      runs: one or more; ``against`` itself is left out.
-      against: is subtracted from each of ``runs``.
+      runs: one or more runs; ``against`` itself is left out.
+      against: run that is subtracted from each of ``runs``.
       metric: ``accuracy``, or with ``on`` any ranking metric of `evaluate`.
-      on: the queries to rank; None compares accuracy while learning.
-      **more: ``first``, ``confidence``, ``resamples`` and ``seed``; intervals are not corrected.
+      on: queries to rank; None: compares accuracy while learning.
+      **more: ``first``, ``confidence``, ``resamples`` and ``seed`` of `compare`; intervals are not
+        corrected.
 
     Returns:
-      a comparison for each run.
+      A comparison for each run.
 
     Raises:
-      ValueError: where no run is left, or two of them cannot be compared.
+      ValueError: if no run is left, or two runs cannot be compared.
     """
     others = [run for run in runs if run is not against]
     require("runs", len(others), "one or more beside the one they are held against", bool)
@@ -191,7 +192,7 @@ def success_by_query(run: RunLike) -> Float[np.ndarray, "S N"]:
     """Computes the share of each query's exposures that succeeded, before the round's update.
 
     Args:
-      run: with S seeds on N queries.
+      run: run with S seeds on N queries.
 
     Returns:
       [S, N]; NaN for queries that were not streamed.
@@ -208,7 +209,7 @@ def success_by_query(run: RunLike) -> Float[np.ndarray, "S N"]:
 def _resampled(
     values: Float[np.ndarray, "S N"], groups: Int[np.ndarray, " N"], resamples: int, seed: int
 ) -> Float[np.ndarray, " B"]:
-    """Means of B resamples, each of seeds and questions drawn with replacement."""
+    """Computes the means of B resamples of seeds and questions, drawn with replacement."""
     seeds = len(values)
     questions, place = np.unique(groups, return_inverse=True)
     finite = np.isfinite(values)

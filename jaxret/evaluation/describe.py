@@ -1,11 +1,11 @@
-"""Describes a task in a few numbers, to be read with every table of results.
+"""Describes a task in a few numbers, as context for its results.
 
     print(describe(task))
     deskbank: 168 tools, 168 of them labels, 2,016 queries (1.00 labels each, 12 a tool), ..
 
-Online accuracy depends on these numbers. Where static retrieval is accurate, little is left to
-learn; where tools have few queries, there are few rewards to learn from; and where queries nearly
-repeat one another, memory is enough.
+Online accuracy depends on these numbers: if static retrieval is accurate, little is left to learn;
+if tools have few queries, there are few rewards to learn from; and if queries nearly repeat one
+another, memorising them is enough.
 
 Letters: I items, N queries, L labels a query (padded with -1).
 """
@@ -20,17 +20,17 @@ from jaxret.task import Task
 
 
 class Description(NamedTuple):
-    """The numbers of a task; prints as one line."""
+    """Numbers that describe a task, which print as one line."""
 
     name: str
-    tools: int  # I, absent ones too
-    labelled_tools: int  # those that are a label of a query or more
+    tools: int  # I, including absent tools
+    labelled_tools: int  # tools that are a label of at least one query
     queries: int  # N
     labels_per_query: float  # mean
     queries_per_tool: float  # median over the labelled tools
     near_duplicates: float | None  # share of the queries, in [0, 1]; None: the task has no texts
-    accuracy: float | None  # of ranking by the task's rows, in [0, 1]; None: no vectors
-    ndcg_at_10: float | None  # of the same ranking
+    accuracy: float | None  # accuracy of static retrieval, in [0, 1]; None: the task has no vectors
+    ndcg_at_10: float | None  # nDCG@10 of the same ranking
 
     def __str__(self) -> str:
         near, right, ndcg = map(_three, (self.near_duplicates, self.accuracy, self.ndcg_at_10))
@@ -52,10 +52,10 @@ def describe(task: Task) -> Description:
     same words (`jaxret.data.near_duplicates`), whatever their labels.
 
     Args:
-      task: a whole task, or the part that results are reported for.
+      task: a whole task, or the part on which results are reported.
 
     Returns:
-      the description.
+      The description.
     """
     queries_of = np.bincount(task.labels[task.labels >= 0], minlength=len(task.ids))
     ranked = {}

@@ -10,9 +10,9 @@ from jaxtyping import Float
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Estimate:
-    """Values of several seeds; prints mean and standard error, as in ``0.402 ± 0.002``."""
+    """Values of several seeds, which print as mean and standard error: ``0.402 ± 0.002``."""
 
-    values: Float[np.ndarray, " S"]  # one of each seed
+    values: Float[np.ndarray, " S"]  # one value per seed
 
     @classmethod
     def of(cls, values: ArrayLike) -> "Estimate":
@@ -30,7 +30,7 @@ class Estimate:
         return float(self.values.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
 
     def __sub__(self, other: "Estimate") -> "Estimate":
-        """Subtracts seed by seed; raises ValueError for different numbers of seeds."""
+        """Subtracts seed by seed; raises ValueError if the numbers of seeds differ."""
         if self.values.shape != other.values.shape:
             n, m = self.values.size, other.values.size
             raise ValueError(f"a paired difference needs equal seeds, got {n} and {m}")

@@ -1,4 +1,4 @@
-"""Evaluates rankings of a task's tools, whatever makes them.
+"""Evaluates rankings of a task's tools, by learners, retrievers, rerankers, rows or lists.
 
     evaluate(run, test)["ndcg@10"]                  0.490 ± 0.003, over the seeds of a run
     evaluate(task.theta, test)                      rows [I, d], as one seed
@@ -8,8 +8,8 @@
     evaluate(run, test, by=test.groups)             each group of queries by itself
     evaluate(run, task, part=parts.heldout)         a part of the queries, one row per seed
 
-Runs, retrievers and rerankers are known by the attributes that are read of them (`RunLike`,
-`Searches`, `Refines`): this package imports none of the packages that make them.
+Runs, retrievers and rerankers are recognised by their attributes (`RunLike`, `Searches`,
+`Refines`), since this package does not import the packages that define them.
 
 Letters: I items, d width, N queries, S seeds, k cut.
 """
@@ -37,7 +37,7 @@ _FEW_SIZES = 64  # parts are padded to multiples, so that few sizes are compiled
 
 
 class Scorer(Protocol):
-    """A learner, of which only ``scores(state, queries)`` -> [N, I] is used."""
+    """The part of a learner that is evaluated: ``scores(state, queries)`` -> [N, I]."""
 
     @property
     def scores(self) -> Callable[..., Any]: ...
@@ -84,8 +84,8 @@ class Searches(Protocol):
         """Finds the k best items of every query.
 
         Args:
-          texts: the N queries, as strings, or as vectors [N, d] where a task has no texts.
-          k: how many items are listed for a query, at most I.
+          texts: the N queries, as strings, or as vectors [N, d] if the task has no texts.
+          k: length of the lists, at most I.
           progress: whether to show a bar.
 
         Returns:
@@ -100,11 +100,11 @@ class Refines(Protocol):
     @property
     def name(self) -> str: ...
     def refine(self, texts: Any, ranking: Any, *, progress: bool) -> Lists:
-        """Sorts the candidates that a first stage has found.
+        """Reranks the candidates of a first stage.
 
         Args:
-          texts: the N queries, as strings, or as vectors [N, d] where a task has no texts.
-          ranking: the candidates of every query [N, k] and their scores.
+          texts: the N queries, as strings, or as vectors [N, d] if the task has no texts.
+          ranking: candidates of every query [N, k] and their scores.
           progress: whether to show a bar.
 
         Returns:
@@ -153,32 +153,32 @@ def evaluate(
 ) -> dict[Any, Any]:
     """Averages ranking metrics over the queries of a task.
 
-    Absent tools are not ranked. A run and embeddings have their own absent tools; everything else
-    takes the absent tools of the task.
+    Absent tools are not ranked. Runs and embeddings have their own masks of absent tools; for
+    everything else the task's mask is used.
 
     Args:
       ranked: one of
-        a run, whose last states rank, one seed each;
+        a run, which ranks by its last states, one per seed;
         `Embeddings`;
         rows of floats [I, d], which rank by inner product;
         a retriever (`jaxret.retrieval`, `jaxret.methods`), given the texts of the task, or its
-        vectors where the task has no texts;
+        vectors if the task has no texts;
         a reranker, given ``first``;
         lists of tools, best first: a `Ranking`, or integers [N, k] that are positions in
         ``task.ids``, -1 pads; lists may differ in length.
-      task: the queries and their labels; its tools must be those that are ranked.
+      task: task with the queries and labels, and with the ranked tools.
       metrics: ``accuracy``, or ``recall@k``, ``ndcg@k`` and ``completeness@k`` for any k.
-      by: the group of each query [N]; None: all queries together.
-      part: the queries that are ranked: a mask [N], or one row per seed [S, N] (`Task.parts`);
-        None: all of them.
-      first: the `Ranking` of a first stage on the same queries, for a reranker.
+      by: group of each query [N]; None: all queries together.
+      part: mask of the queries to rank, [N], or one row per seed [S, N] (`Task.parts`); None: all
+        queries.
+      first: `Ranking` of a first stage on the same queries, for a reranker.
 
     Returns:
       metric -> `Estimate`; with ``by``, group -> metric -> `Estimate`.
 
     Raises:
-      ValueError: for an unknown metric, a task with other tools, an object that does not rank, a
-        reranker without ``first``, or lists that are too short for a metric.
+      ValueError: if a metric is unknown, the task has other tools, the object cannot be ranked by,
+        a reranker comes without ``first``, or lists are too short for a metric.
     """
     values = evaluate_each(ranked, task, metrics, part=part, first=first)
     if by is None:
@@ -204,17 +204,18 @@ def evaluate_each(
 
     Args:
       ranked: a run, embeddings, rows, a retriever, a reranker or lists.
-      task: the queries and their labels.
-      names: of the metrics.
-      part: the queries that are ranked [N] or [S, N]; None: all of them.
-      first: the `Ranking` of a first stage, for a reranker.
+      task: task with the queries and labels.
+      names: names of the metrics.
+      part: mask of the queries to rank, [N] or [S, N]; None: all queries.
+      first: `Ranking` of a first stage, for a reranker.
 
     Returns:
-      metric -> values [S, N], NaN outside of the part. Without a part S is 1 for everything but a
+      metric -> values [S, N], NaN outside the part. Without a part S is 1 for everything but a
       run.
 
     Raises:
-      ValueError: for an unknown metric, a task with other tools, or an object that does not rank.
+      ValueError: if a metric is unknown, the task has other tools, or the object cannot be ranked
+        by.
     """
     if isinstance(names, str):
         raise ValueError(f"metrics must be a list of names, got the single string {names!r}")
@@ -233,7 +234,7 @@ def evaluate_each(
 
 
 def name_of(ranked: Ranked) -> str:
-    """Returns the name that tables show for something that ranks."""
+    """Returns the name of a ranked object for tables."""
     if isinstance(ranked, Embeddings):
         return str(ranked.facts.get("learner", "embeddings"))
     name = getattr(ranked, "name", None)
@@ -243,7 +244,7 @@ def name_of(ranked: Ranked) -> str:
 
 
 def is_run(ranked: Any) -> bool:
-    """Returns whether an object is a run: it has a learner and that learner's last states."""
+    """Returns whether an object is a run, with a learner and its last states."""
     return hasattr(ranked, "states") and hasattr(ranked, "family")
 
 
@@ -256,7 +257,7 @@ def _each_cut(of_cut: Callable, cuts: Sequence[int]) -> dict[str, Any]:
 
 
 def _masks(part: Bool[np.ndarray, "*S N"], task: Task) -> Bool[np.ndarray, "S N"]:
-    """A part as one row per seed, or a single row for all."""
+    """Converts a part to one row per seed, or a single row for all seeds."""
     masks = np.atleast_2d(np.asarray(part, bool))
     if masks.ndim != 2 or masks.shape[1] != len(task) or not masks.any(axis=1).all():
         raise ValueError(
@@ -267,7 +268,7 @@ def _masks(part: Bool[np.ndarray, "*S N"], task: Task) -> Bool[np.ndarray, "S N"
 
 
 def _of_run(run: Any, task: Task, masks: Bool[np.ndarray, "S N"] | None) -> Callable:
-    """Metrics [S, N] of a run's last states, NaN outside of the masks."""
+    """Computes metrics [S, N] of a run's last states, NaN outside the masks."""
     _require_ids(run.task.ids, task)
     _require_shape(run.task.theta.shape, task)
     seeds, queries = len(run.seeds), len(task)
@@ -304,14 +305,14 @@ def _of_embeddings(found: Embeddings, task: Task) -> Callable:
 
 
 def _of_rows(theta, queries, task: Task, available) -> Callable:
-    """Metrics [1, N] of rows."""
+    """Computes metrics [1, N] of rows."""
     _require_shape(theta.shape, task)
     arrays = (jnp.asarray(theta), jnp.asarray(queries), task.labels, available)
     return partial(_rank_by_rows, *arrays)
 
 
 def _of_others(ranked: Any, task: Task, cuts: Sequence[int], first: Lists | None) -> dict[str, Any]:
-    """Metrics [1, N] of retrievers, rerankers, lists and rows."""
+    """Computes metrics [1, N] of retrievers, rerankers, lists and rows."""
     texts = task.queries_for(ranked)
     items, longest = len(task.ids), cuts[-1]
     if callable(getattr(ranked, "search", None)):
@@ -371,7 +372,7 @@ def _integers(array: np.ndarray) -> bool:
 
 
 def _checked(lists: Int[np.ndarray, "N k"], task: Task, longest: int) -> Int[np.ndarray, "N k"]:
-    """Lists without absent tools; those of the whole catalogue are padded to the longest cut."""
+    """Removes absent tools from lists, and pads lists of the whole catalogue to the longest cut."""
     items = len(task.ids)
     if len(lists) != len(task):
         raise ValueError(
@@ -398,7 +399,7 @@ def _checked(lists: Int[np.ndarray, "N k"], task: Task, longest: int) -> Int[np.
 
 
 def _mesh_of(theta: Float[jax.Array | np.ndarray, "S I d"]) -> Mesh | None:
-    """The devices that rank the seeds side by side; None where rows lie over other devices."""
+    """Returns a mesh that ranks the seeds side by side; None if rows are on other devices."""
     mesh = sharding.run_mesh(len(theta))
     if isinstance(theta, jax.Array) and theta.sharding.device_set != set(mesh.devices.flat):
         return None

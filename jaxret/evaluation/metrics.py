@@ -1,9 +1,9 @@
 """Ranking metrics as trec_eval computes them: accuracy, recall, nDCG and completeness.
 
-The rank of a label is the number of items that it does not beat, so ranks are computed by a
-comparison and a sum, without sorting the catalogue. Of equal scores the earlier row of the
-catalogue ranks first, as in `jax.lax.top_k` and in every simulation. trec_eval orders them by
-descending document id instead (`jaxret.retrieval.ranking.in_trec_order`).
+The rank of a label is the number of items that score higher, so ranks are computed by a comparison
+and a sum, without sorting the catalogue. Of equal scores the earlier row of the catalogue ranks
+first, as in `jax.lax.top_k` and in every simulation. trec_eval orders ties by descending document
+id instead (`jaxret.retrieval.ranking.in_trec_order`).
 
 With ``rank`` counted from zero and L labels:
 
@@ -30,7 +30,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
-UNRANKED = np.iinfo(np.int32).max  # the rank of a padded or absent label: beyond every cut
+UNRANKED = np.iinfo(np.int32).max  # rank of a padded or absent label, beyond every cut
 
 
 def ranks(
@@ -40,21 +40,23 @@ def ranks(
 ) -> Int[Array, "L"]:
     """Ranks the labels of one query among the available items, counted from zero.
 
-    A NaN score beats nothing and is not beaten, so that a diverged model ranks labels last.
+    A label with a NaN score is ranked last, so that a diverged model gets the worst metrics.
 
     Args:
-      scores: of all items [I].
+      scores: scores of all items [I].
       labels: [L], -1 pads.
       available: mask of the items [I]; None: all are available.
 
     Returns:
       the rank of each label [L]; `UNRANKED` for padded and absent labels.
     """
-    mine, row = scores[labels][:, None], jnp.arange(len(scores))
-    beats = (mine > scores[None]) | ((mine == scores[None]) & (labels[:, None] < row[None]))
+    score, row = scores[labels][:, None], jnp.arange(len(scores))
+    beats = (score > scores[None]) | ((score == scores[None]) & (labels[:, None] < row[None]))
     available = jnp.ones(scores.shape, bool) if available is None else jnp.asarray(available)
     not_beaten = (available[None] & ~beats).sum(axis=1, dtype=jnp.int32)
-    return jnp.where((labels >= 0) & available[labels], not_beaten - 1, UNRANKED)  # -1: itself
+    return jnp.where(
+        (labels >= 0) & available[labels], not_beaten - 1, UNRANKED
+    )  # -1 for the label itself
 
 
 def ranks_in(items: Int[ArrayLike, "*N k"], labels: Int[ArrayLike, "*N L"]) -> Int[Array, "*N L"]:
@@ -77,7 +79,7 @@ def accuracy(ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"]) -> Float[Arr
     """Computes whether the first-ranked item is a label.
 
     Args:
-      ranks: of the labels [N, L].
+      ranks: ranks of the labels [N, L].
       labels: [N, L], -1 pads.
 
     Returns:
@@ -92,7 +94,7 @@ def recall_at_k(
     """Computes the share of the labels that are among the first k items.
 
     Args:
-      ranks: of the labels [N, L].
+      ranks: ranks of the labels [N, L].
       labels: [N, L], -1 pads.
       k: cut.
 
@@ -103,12 +105,12 @@ def recall_at_k(
 
 
 def ndcg_at_k(ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"], k: int) -> Float[Array, "*N"]:
-    """Computes the discounted gain of the labels among the first k items, over the best possible.
+    """Computes the discounted gain of the labels among the first k items, over the ideal gain.
 
-    Gains are 0 or 1. Absent labels count in the best order, so they are missed.
+    Gains are 0 or 1. Absent labels count in the ideal gain, as missed labels.
 
     Args:
-      ranks: of the labels [N, L].
+      ranks: ranks of the labels [N, L].
       labels: [N, L], -1 pads.
       k: cut.
 
@@ -127,7 +129,7 @@ def completeness_at_k(
     """Computes whether every label is among the first k items.
 
     Args:
-      ranks: of the labels [N, L].
+      ranks: ranks of the labels [N, L].
       labels: [N, L], -1 pads.
       k: cut.
 
@@ -197,7 +199,7 @@ def evaluate_scores(
 
     def of_chunk(queries_and_labels):
         queries, labels = queries_and_labels
-        # One query at a time: its I x L comparisons stay in cache, those of a chunk do not.
+        # One query at a time, so that its I x L comparisons fit in the cache.
         by_query = (scores(queries), labels)
         rank = jax.lax.map(lambda one: ranks(*one, available), by_query)
         return _measured(rank, labels, (k,))
@@ -220,8 +222,8 @@ def evaluate_ranking(
       ``accuracy``, and ``recall@k``, ``ndcg@k`` and ``completeness@k`` for each of ``ks``, [N].
 
     Raises:
-      ValueError: where there are more or fewer lists than rows of labels, or a cut is below 1 or
-        beyond the length of the lists.
+      ValueError: if the numbers of lists and rows of labels differ, or a cut is below 1 or beyond
+        the length of the lists.
     """
     items, labels = jnp.asarray(items), jnp.asarray(labels)
     if len(items) != len(labels):

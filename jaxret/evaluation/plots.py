@@ -61,8 +61,8 @@ def curve_with_band(
     Args:
       ax: the axes.
       x: [T].
-      values: of each seed [S, T].
-      label: of the curve.
+      values: values of each seed [S, T].
+      label: label of the curve.
       **style: of the line; by default solid, in the next colour.
 
     Returns:
@@ -80,13 +80,13 @@ def curve_with_band(
 
 
 def dots(
-    ax: Axes, places: Sequence[str], rows: Mapping[str, Sequence[Float[np.ndarray, "_"]]]
+    ax: Axes, positions: Sequence[str], rows: Mapping[str, Sequence[Float[np.ndarray, "_"]]]
 ) -> None:
     """Draws means over seeds as dots at named positions, with one standard error to each side.
 
     Args:
       ax: the axes, whose x axis gets the positions.
-      places: names of the positions.
+      positions: names of the positions.
       rows: name -> for each position the values of its seeds; the names form a legend.
     """
     shifts = 0.16 * (np.arange(len(rows)) - (len(rows) - 1) / 2)
@@ -97,11 +97,11 @@ def dots(
         error = [
             np.std(seeds, ddof=many[i]) / np.sqrt(len(seeds)) for i, seeds in enumerate(values)
         ]
-        x = np.arange(len(places)) + shift
+        x = np.arange(len(positions)) + shift
         (line,) = ax.plot(x, mean, "o", markersize=6, label=name)
         ax.vlines(x, mean - error, mean + error, color=line.get_color(), linewidth=1.6)
-    ax.set_xticks(range(len(places)), places)
-    ax.set_xlim(-0.5, len(places) - 0.5)
+    ax.set_xticks(range(len(positions)), positions)
+    ax.set_xlim(-0.5, len(positions) - 0.5)
     ax.legend(
         loc="lower left", bbox_to_anchor=(0, 1), ncols=len(rows), frameon=False, handletextpad=0
     )
@@ -124,7 +124,7 @@ def label_curves(ax: Axes) -> None:
     lines.sort(key=lambda line: ends[line][1])
     figure = ax.get_figure(root=True)
     assert figure is not None
-    figure.draw_without_rendering()  # settles the axes, on which heights in points depend
+    figure.draw_without_rendering()  # fixes the axes, which determine heights in points
     pixels = ax.transData.transform([ends[line] for line in lines])
     wanted = pixels[:, 1] * 72 / figure.dpi
     for line, shift in zip(lines, _spread(wanted, gap=14.0) - wanted, strict=True):
@@ -154,8 +154,8 @@ def label_points(
     Args:
       ax: the axes.
       points: in data coordinates [n, 2].
-      names: of the points.
-      colours: of the names.
+      names: names of the points.
+      colours: colours of the names.
     """
     figure = ax.get_figure(root=True)
     assert figure is not None
@@ -241,18 +241,18 @@ def save(figure: Figure, path: str | Path) -> None:
 
 
 def _spread(wanted: Float[np.ndarray, "n"], gap: float) -> Float[np.ndarray, "n"]:
-    """Returns the heights nearest to ascending ``wanted`` ones with ``gap`` between neighbours.
+    """Returns the heights nearest to ascending ``wanted`` heights with ``gap`` between neighbours.
 
-    Solves least squares by isotonic regression: heights minus their positions in the row must not
-    fall, so neighbours that do are pooled at their mean.
+    Solves least squares by isotonic regression: heights minus ``gap`` times their index must be
+    nondecreasing, so neighbours that violate this are pooled at their mean.
     """
-    places = gap * np.arange(len(wanted))
+    positions = gap * np.arange(len(wanted))
     pools: list[tuple[float, int]] = []
-    for mean in wanted - places:
+    for mean in wanted - positions:
         size = 1
         while pools and pools[-1][0] > mean:
             below, count = pools.pop()
             mean = (below * count + mean * size) / (count + size)
             size += count
         pools.append((mean, size))
-    return np.repeat([mean for mean, _ in pools], [size for _, size in pools]) + places
+    return np.repeat([mean for mean, _ in pools], [size for _, size in pools]) + positions

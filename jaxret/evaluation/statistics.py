@@ -1,7 +1,7 @@
 """Statistical tests for clustered and repeated comparisons, and agreement of judges.
 
-Values of one tool are correlated: its queries share one document and one learned row. `per_tool`
-aggregates paired differences tool by tool, so that standard errors hold for other tools too.
+Values of queries of one tool are correlated, since they share a document and a learnt row.
+`per_tool` aggregates paired differences by tool, so that standard errors generalise to other tools.
 
 Letters: N queries, C tools with a query, m tests, n verdicts.
 """
@@ -21,12 +21,12 @@ def per_tool(
     """Aggregates the values of queries tool by tool without changing their mean.
 
     Args:
-      values: of the queries [N], usually paired differences.
-      tools: the tool of each query [N]; for several, the first.
+      values: values of the queries [N], usually paired differences.
+      tools: tool of each query [N]; the first of several.
 
     Returns:
-      one value a tool [C], whose mean is that of the queries and whose standard error (sample
-      deviation over sqrt(C)) is that of clustered queries.
+      One value per tool [C], whose mean equals the mean over queries and whose standard error
+      (sample deviation over sqrt(C)) accounts for the clusters.
     """
     values = np.asarray(values, np.float64)
     _, cluster = np.unique(tools, return_inverse=True)
@@ -39,8 +39,9 @@ def sign_flips(values: Float[np.ndarray, " C"], *, draws: int = 9_999, seed: int
 
     Args:
       values: independent values [C], such as those of `per_tool`.
-      draws: of all signs; the observed signs count as one more, so p >= 1 / (draws + 1).
-      seed: of the draws.
+      draws: number of random sign vectors; the observed signs count as one more, so
+        p >= 1 / (draws + 1).
+      seed: seed of the draws.
 
     Returns:
       the p-value.
@@ -50,9 +51,9 @@ def sign_flips(values: Float[np.ndarray, " C"], *, draws: int = 9_999, seed: int
     """
     require("draws", draws, ">= 1", lambda n: n >= 1)
     signs = np.random.default_rng(seed).integers(0, 2, (draws, len(values))) * 2.0 - 1.0
-    observed, drawn = abs(np.sum(values)), np.abs(signs @ values)
+    observed, permuted = abs(np.sum(values)), np.abs(signs @ values)
     slack = 1e-9 * np.abs(values).sum()  # rounding of equal sums in another order
-    return float((1 + (drawn >= observed - slack).sum()) / (1 + draws))
+    return float((1 + (permuted >= observed - slack).sum()) / (1 + draws))
 
 
 def holm(p: Sequence[float]) -> Float[np.ndarray, " m"]:
@@ -76,7 +77,7 @@ def area_under_roc(scores: Float[np.ndarray, "*N"], right: Bool[np.ndarray, "*N"
     """Computes the probability that a right item scores above a wrong one; ties count half.
 
     Args:
-      scores: of any shape.
+      scores: scores of any shape.
       right: in the shape of ``scores``.
 
     Returns:

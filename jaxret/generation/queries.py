@@ -80,9 +80,9 @@ class Settings(NamedTuple):
     offered: int = 10  # T, tools in a question
     fewest: int = 2  # smallest number M of functions in a query
     most: int = 5  # largest number M
-    examples: int = 5  # in a question
-    coverage: float = 0.0  # of `draw_tools`
-    near: float = 0.6  # of `NearDuplicates`
+    examples: int = 5  # examples in a question
+    coverage: float = 0.0  # parameter of `draw_tools`
+    near: float = 0.6  # threshold of `NearDuplicates`
     attempts: int = 3  # largest number of answers to a question
     seed: int = 0
 
@@ -100,7 +100,7 @@ class Accepted(NamedTuple):
     query: str
     draft: Draft  # before the polish
     iteration: int
-    slot: int  # of its question, in the iteration
+    slot: int  # position of its question, in the iteration
 
 
 class Iteration(NamedTuple):
@@ -124,9 +124,9 @@ def generate(
     Args:
       writers: the models.
       tools: I descriptions by id, from `descriptions`.
-      settings: of the run.
+      settings: settings of the run.
       examples: the pool of examples in the first iteration.
-      folder: of the files; empty, or of a run with the same tools and settings.
+      folder: folder of the files; empty, or of a run with the same tools and settings.
 
     Raises:
       ValueError: a setting is out of range, or a file of an iteration is damaged.
@@ -170,7 +170,7 @@ def batch_questions(
 
     Args:
       tools: I descriptions by id.
-      settings: of the run.
+      settings: settings of the run.
       examples: the pool of examples in the first iteration.
       before: the iterations so far.
 
@@ -182,7 +182,7 @@ def batch_questions(
     names = list(tools)
     used = Counter(tool for one in accepted for tool in one.draft.functions)
     counts = np.array([used[name] for name in names])
-    asked = []
+    questions = []
     for slot in range(settings.batch):
         random = np.random.default_rng([settings.seed, len(before), slot])
         rows = draw_tools(random, counts, settings.offered, coverage=settings.coverage)
@@ -193,8 +193,8 @@ def batch_questions(
             fewest=settings.fewest,
             most=settings.most,
         )
-        asked.append((offered, messages))
-    return asked
+        questions.append((offered, messages))
+    return questions
 
 
 def seed_examples(library: str, path: Path = SEEDS) -> list[Draft]:
@@ -393,18 +393,18 @@ def _iterate(
     near: NearDuplicates,
 ) -> Iteration:
     number, spent = len(before), _tokens(writers)
-    asked = batch_questions(tools, settings, examples, before)
+    questions = batch_questions(tools, settings, examples, before)
     bounds = {"fewest": settings.fewest, "most": settings.most}
     drafts = ask_checked(
         writers.write,
-        [messages for _, messages in asked],
+        [messages for _, messages in questions],
         [
             partial(read_draft, offered=offered, known=tools.keys(), **bounds)
-            for offered, _ in asked
+            for offered, _ in questions
         ],
         attempts=settings.attempts,
         title=f"iteration {number}: write",
-        schemas=[write_schema(offered, **bounds) for offered, _ in asked],
+        schemas=[write_schema(offered, **bounds) for offered, _ in questions],
     )
     failures = _under("write", drafts.failures)
     kept = [(slot, draft) for slot, draft in enumerate(drafts.values) if draft is not None]

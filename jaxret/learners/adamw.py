@@ -1,11 +1,11 @@
 """The trainer of ORAG's experiments: mini-batches, AdamW, 1/sqrt(t)   (ORAG C.2).
 
-The text of the paper does stochastic gradient descent; its experiments use this trainer. Within a
+The paper's text describes stochastic gradient descent; its experiments use this trainer. Within a
 batch of B rounds Theta is constant and the B gradients are averaged; then AdamW moves every
 coordinate by about the learning rate.
 
 AdamW keeps moments for every entry of Theta, so its update is not linear in the gradient and
-has no blocked form: the simulation takes the plain scan.
+has no blocked form: the simulation uses the plain scan.
 
 Letters: I items, d width, B rounds a batch.
 """
@@ -33,7 +33,7 @@ class OpenBatch(NamedTuple):
       coefficients: c of each round of the batch [B, I].
       queries: q / tau of each round of the batch [B, d].
       count: rounds observed so far [].
-      optimiser: moments of AdamW.
+      optimiser: state of AdamW.
     """
 
     coefficients: Float[Array, "B I"]
@@ -58,13 +58,13 @@ def minibatch_adamw(
       eta: initial learning rate per coordinate, >= 0; the paper searches 1e-8 to 1e-5.
       batch: B >= 1, rounds between two updates; the paper searches 5 to 50.
       schedule: factor of eta by update (not by round); None: 1/sqrt(t).
-      estimator: from one reward to coefficients; None: Eq. (4).
-      policy: from logits to the items shown; None: draws from p.
+      estimator: maps one reward to coefficients; None: Eq. (4).
+      policy: maps logits to the items shown; None: draws from p.
 
     Raises:
-      ValueError: for a number out of its range.
+      ValueError: if a number is out of its range.
     """
-    import optax  # half a second, which no other learner needs
+    import optax  # takes half a second, and no other learner needs it
 
     require("tau", tau, "> 0", lambda x: x > 0)
     require("eta", eta, ">= 0", lambda x: x >= 0)

@@ -1,4 +1,4 @@
-"""Families of learners that differ in numbers alone, and grids of their settings.
+"""Families of learners that differ only in numbers, and grids of their settings.
 
     grid(greedy, tau=[0.02, 0.04], eta=[0.003, 0.01])       the product of the lists: four settings
     paired(greedy, tau=[0.02, 0.04], eta=[0.003, 0.01])     element by element: two
@@ -25,12 +25,12 @@ from jaxret.learners.replay import Replay, with_experience_replay
 
 
 class Family:
-    """A function from numbers to a learner; equal keys make equal learners of equal numbers.
+    """A function from numbers to a learner, compared by a key.
 
     Args:
-      key: has a hash, and decides whether two families are equal, and so share compiled programs.
-      make: n numbers, which may be traced -> learner.
-      names: of the numbers.
+      key: hashable; families with equal keys are equal and share compiled programs.
+      make: function from n numbers, which may be traced, to a learner.
+      names: names of the numbers.
     """
 
     __slots__ = ("key", "make", "names")
@@ -52,10 +52,10 @@ class LearnerGrid(NamedTuple):
     """A family of learners, and the settings among which a sweep chooses.
 
     Attributes:
-      name: of the learners.
-      make: numbers of a setting -> learner.
+      name: name of the learners.
+      make: function from the numbers of a setting to a learner.
       settings: [G, n].
-      names: of the n numbers.
+      names: names of the n numbers.
     """
 
     name: str
@@ -84,13 +84,13 @@ class LearnerGrid(NamedTuple):
         """Returns a grid with the same settings whose learners are wrapped.
 
         Args:
-          wrap: learner -> learner; the same function makes the same family.
+          wrap: function from a learner to a learner; the same function gives the same family.
         """
         family = Family((self.make.key, wrap), lambda *x: wrap(self.make(*x)))
         return self._replace(make=family)
 
     def columns(self, settings: Float[np.ndarray, "S n"]) -> dict[str, Float[np.ndarray, " S"]]:
-        """Returns the settings that S seeds chose, number by number.
+        """Returns the settings of S seeds as one array per number.
 
         Args:
           settings: [S, n].
@@ -100,7 +100,7 @@ class LearnerGrid(NamedTuple):
         """
         return dict(zip(self.names, settings.T, strict=True))
 
-    def said(self, setting: Float[np.ndarray, " n"]) -> str:
+    def label(self, setting: Float[np.ndarray, " n"]) -> str:
         """Formats a setting: ``tau=0.02, eta=0.003``."""
         return ", ".join(f"{name}={x:.3g}" for name, x in zip(self.names, setting, strict=True))
 
@@ -109,27 +109,28 @@ def grid(preset: Callable[..., Learner], **settings: Any) -> LearnerGrid:
     """Makes a grid of every combination of settings.
 
     Args:
-      preset: makes the learner: ``jr.greedy``, or a function of your own.
-      **settings: of the preset; a list is an axis of the grid (of numbers such as tau and eta),
-        everything else is the same for all.
+      preset: function that makes the learner, such as ``jr.greedy``.
+      **settings: settings of the preset; a list of numbers (tau, eta, ..) is an axis of the grid,
+        any other value is the same for all.
 
     Raises:
-      ValueError: for a setting that the preset refuses, or one that cannot vary within a program.
+      ValueError: if the preset refuses a setting, or a setting cannot vary within a program.
     """
     axes = _axes(preset, settings)
     return _made(preset, settings, axes, list(itertools.product(*axes.values())))
 
 
 def paired(preset: Callable[..., Learner], **settings: Any) -> LearnerGrid:
-    """Makes a grid of the first numbers of all lists, the second numbers of all lists, and so on.
+    """Makes a grid that pairs the lists element by element.
 
     Args:
-      preset: makes the learner: ``jr.greedy``, or a function of your own.
-      **settings: of the preset; lists of one length, and settings that are the same for all.
+      preset: function that makes the learner, such as ``jr.greedy``.
+      **settings: settings of the preset: lists of equal length, and values that are the same for
+        all.
 
     Raises:
-      ValueError: for a setting that the preset refuses, one that cannot vary within a program, and
-        for lists of several lengths.
+      ValueError: if the preset refuses a setting, a setting cannot vary within a program, or the
+        lists differ in length.
     """
     axes = _axes(preset, settings)
     if len({len(values) for values in axes.values()}) != 1:
@@ -141,12 +142,12 @@ def paired(preset: Callable[..., Learner], **settings: Any) -> LearnerGrid:
 def traced(learner: Learner) -> tuple[Family, tuple[float, ...]]:
     """Splits a learner into its family and its numbers.
 
-    The numbers of a preset are its settings with a decimal default (tau, eta, rate, ..); those of
-    another rank-one learner are tau and eta. Any other learner is a family of its own, without
-    numbers.
+    The numbers of a preset are its settings with a decimal default (tau, eta, rate, ..); the
+    numbers of any other rank-one learner are tau and eta. Any other learner is a family of its own,
+    without numbers.
 
     Args:
-      learner: any.
+      learner: any learner.
     """
     if learner.facts.origin is not None:
         return _preset_family(learner)
@@ -169,7 +170,7 @@ def traced(learner: Learner) -> tuple[Family, tuple[float, ...]]:
 
 
 def _preset_family(learner: Learner) -> tuple[Family, tuple[float, ...]]:
-    """The family of a preset: what has a decimal default is a number, all else is in the key."""
+    """Returns the family of a preset: its numbers are the settings with a decimal default."""
     assert learner.facts.origin is not None
     preset, settings = learner.facts.origin
     factory = registry.factories()[preset]
@@ -201,7 +202,7 @@ def _made(
     def make(*values) -> Learner:
         return preset(**same, **dict(zip(axes, values, strict=True)))
 
-    learners = [make(*point) for point in points]  # refuses what is out of range
+    learners = [make(*point) for point in points]  # raises if a setting is out of range
     numbers = np.array(points, np.float64).reshape(len(points), len(axes))
     return LearnerGrid(
         learners[0].name, Family(_key(preset, same, axes), make), numbers, tuple(axes)
@@ -209,7 +210,7 @@ def _made(
 
 
 def _key(preset: Callable, same: Mapping[str, Any], axes: Iterable[str]) -> Hashable:
-    """Equal for the same preset with the same settings; of its own where one has no hash."""
+    """Returns a key equal for equal presets and settings, unique if a setting is not hashable."""
     key = (preset, tuple(sorted(same.items())), tuple(axes))
     try:
         hash(key)
@@ -221,7 +222,7 @@ def _key(preset: Callable, same: Mapping[str, Any], axes: Iterable[str]) -> Hash
 def _axes(
     preset: Callable[..., Learner], settings: Mapping[str, Any]
 ) -> dict[str, tuple[float, ...]]:
-    """The settings that vary, each with its values."""
+    """Returns the settings that vary, each with its values."""
     return {
         name: _axis(preset, name, values)
         for name, values in settings.items()
@@ -230,7 +231,7 @@ def _axes(
 
 
 def _axis(preset: Callable[..., Learner], name: str, values: Sequence) -> tuple[float, ...]:
-    """The values of a setting that is data to the compiled program."""
+    """Returns the values of a setting that is data to the compiled program."""
     parameter = inspect.signature(preset).parameters.get(name)
     whole = parameter is not None and isinstance(parameter.default, int)
     try:

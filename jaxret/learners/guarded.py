@@ -1,50 +1,50 @@
-"""A guard: nearly surely, and in every round at once, little is lost against static retrieval.
+"""A guard that bounds, at all times and with high probability, the loss against static retrieval.
 
     learner = guarded(greedy(), budget=100)
 
-It may cost the users of static retrieval ``budget`` successes, and with probability 1 - delta no
-more, however long it runs and whatever the learner does. In each round the guard tosses a coin:
-with probability epsilon the tool of static retrieval is shown, b_t, else the learner's. The bits of
-both say how much may have been lost; where that is more than the budget the learner must go, and
-from then on b_t is shown, for ever.
+With probability 1 - delta the learner costs at most ``budget`` successes compared with static
+retrieval, for any learner and any number of rounds. In each round the guard shows b_t,
+the tool of static retrieval, with probability epsilon, else the learner's tool. From the rewards of
+both it computes an upper bound on the loss; once the bound exceeds the budget, the learner is
+stopped and b_t is shown in every later round.
 
-**What is guaranteed.** Let y_t(i) in [0, 1] be the bit that tool i would get in round t: any
-numbers that are settled before the round's draws, by chance or by an adversary who knows the past.
-With i_t the tool that is shown, the loss so far is
+**Guarantee.** Let y_t(i) in [0, 1] be the reward that tool i would get in round t, fixed before the
+draws of the round, at random or by an adversary who knows the past. With i_t the tool that is
+shown, the loss so far is
 
     L_t = sum_{s <= t} y_s(b_s) - y_s(i_s)
 
-the realised number of successes that the tools of static retrieval would have had in these very
-rounds, less those that there were. Then ``P(some t: L_t > budget) <= delta``, over the guard's and
-the learner's draws alone. Where what is shown does not change what is asked and what is right, the
-first sum is what static retrieval would have had if it had served alone.
+the number of successes that the tools of static retrieval would have had in these rounds, minus the
+observed successes. Then ``P(some t: L_t > budget) <= delta``, over the draws of the guard and the
+learner only. If the tools shown do not influence queries and right tools, the first sum is the
+number of successes of static retrieval serving alone.
 
 **Proof.** Let rho_t >= epsilon be the probability that b_t is shown, 0 < lambda < -ln(1 - epsilon),
 
     kappa_t = -ln[(1 - (1 - rho_t) e^lambda) / rho_t],        f_t = -lambda y_t   if i_t is not b_t
                                                                     kappa_t y_t   if it is
 
-Where i_t is not b_t, y_t(i_t) cancels in ``lambda [y_t(b_t) - y_t(i_t)] - f_t``. So, given the
-past, the mean of its exponential is ``(1 - rho_t) e^(lambda y) + rho_t e^(-kappa_t y)``, with
+If i_t is not b_t, y_t(i_t) cancels in ``lambda [y_t(b_t) - y_t(i_t)] - f_t``. So, given the past,
+the mean of its exponential is ``(1 - rho_t) e^(lambda y) + rho_t e^(-kappa_t y)``, with
 y = y_t(b_t): convex in y, and 1 at y = 0 and at y = 1, hence at most 1 in between. Therefore
 ``exp(lambda L_t - f_1 - .. - f_t)`` is a supermartingale that starts at 1. By Ville's inequality,
 
-    L_t <= U_t = [ln(1 / delta) + f_1 + .. + f_t] / lambda     for all t, but for probability delta
+    L_t <= U_t = [ln(1 / delta) + f_1 + .. + f_t] / lambda     for all t, with probability 1 - delta
 
-which the guard can compute: it lets the learner serve while ``U_t <= budget``. L_t grows only where
-i_t is not b_t, and there U_t does not. So at the first t with L_t > budget, U_t is at most the
-budget still, and below L_t: that has probability at most delta.
+and the guard can compute U_t: it lets the learner serve while ``U_t <= budget``. L_t grows only in
+rounds with i_t other than b_t, and U_t does not grow in these. So at the first t with L_t > budget,
+U_t is still at most the budget, and below L_t, which has probability at most delta.
 
-It is a bet against "more than that was lost" (Shafer 2021; Waudby-Smith and Ramdas 2024), with
-static retrieval as the rule that conservative bandits fall back on (Wu et al. 2016; Kazerouni et
-al. 2017), without their model of rewards. lambda is chosen so that U_0, the doubt before anything
-is known, is half of the budget.
+The supermartingale is the wealth of a bet against a larger loss (Shafer 2021; Waudby-Smith and
+Ramdas 2024). Static retrieval is the fallback, as in conservative bandits (Wu et al. 2016;
+Kazerouni et al. 2017), but without their model of rewards. lambda is chosen so that U_0, the bound
+before the first round, is half of the budget.
 
-**Limits.** y_t is the bit that a user reports, false bits included, and 0 where no answer comes.
-Where answers are delayed by a time that is independent of the draws, and the catalogue does not
-change meanwhile, the guarantee covers the rounds whose answers have come; successes of the rounds
-that are open when the learner is stopped may be lost in addition. The budget is for the whole run:
-a learner that has earned much may lose it again.
+**Limits.** y_t is the reward that a user reports, errors included, and 0 without feedback. If
+feedback is delayed by a time that is independent of the draws, and the catalogue does not change
+meanwhile, the guarantee covers the rounds whose feedback has arrived; rounds still open when the
+learner is stopped may add to the loss. The budget is for the whole run: successes gained earlier
+may be lost again.
 
 Letters: I items, d width.
 """
@@ -62,38 +62,38 @@ from jaxret.runtime import over_items
 from jaxret.runtime.validate import require
 from jaxret.types import Slate, State
 
-LARGEST = 0.9  # lambda, as a share of -ln(1 - epsilon): there kappa has no end
+LARGEST = 0.9  # largest lambda, as a share of -ln(1 - epsilon), where kappa is infinite
 
 
 class Guard(NamedTuple):
     """`State.extra` of a guarded learner."""
 
-    extra: Any  # the learner's own
-    static: Float[Array, "I d"]  # the rows of static retrieval, which stay
-    bound: Float[Array, ""]  # U_t: what may have been lost so far
-    stopped: Bool[Array, ""]  # static retrieval serves from now on
+    extra: Any  # `State.extra` of the guarded learner
+    static: Float[Array, "I d"]  # rows of static retrieval, constant
+    bound: Float[Array, ""]  # U_t, upper bound on the loss so far
+    stopped: Bool[Array, ""]  # whether static retrieval serves from now on
 
 
 def guarded(
     learner: Learner, budget: float, *, delta: float = 0.05, epsilon: float = 0.2
 ) -> Learner:
-    """A learner that must go before it has cost more than a budget against static retrieval.
+    """Stops a learner before it has lost more than a budget against static retrieval.
 
-    What it costs where the learner is good: static retrieval's tool in a share epsilon of the
-    rounds in which the two differ, and the chance that it must go all the same. It takes the plain
-    scan.
+    With a good learner the guard costs the difference to static retrieval in a share epsilon of the
+    rounds, and the risk that the learner is stopped nonetheless. A guarded learner is simulated by
+    the plain scan.
 
     Args:
-      learner: any that shows one tool a round and knows the chance of each.
-      budget: successes that may be lost in all, as the bits count them; at least
-        ``ln(1 / delta) / (-0.9 ln(1 - epsilon))``, and the sooner too small for a good learner the
-        nearer it is to that.
-      delta: the probability with which more may be lost, in (0, 1).
-      epsilon: share of the rounds in which static retrieval is asked, in (0, 1): the larger, the
-        sooner the guard knows, and the more it costs.
+      learner: any learner that shows one tool a round and has `Learner.probabilities`.
+      budget: successes that may be lost in total, by the reported rewards; at least
+        ``ln(1 / delta) / (-0.9 ln(1 - epsilon))``. Near this minimum even a good learner is likely
+        to be stopped.
+      delta: probability with which more may be lost, in (0, 1).
+      epsilon: probability of showing static retrieval's tool, in (0, 1); larger values detect a
+        loss sooner and cost more.
 
     Raises:
-      ValueError: for a learner without the probability of each tool, or a budget that is too small.
+      ValueError: if the learner has no `Learner.probabilities`, or the budget is too small.
     """
     require("delta", delta, "in (0, 1)", lambda x: 0 < x < 1)
     require("epsilon", epsilon, "in (0, 1)", lambda x: 0 < x < 1)
@@ -164,20 +164,20 @@ def guarded(
 
 
 def static_choice(state: State, query: Float[Array, " d"]) -> Int[Array, ""]:
-    """The tool that static retrieval shows, of those that are there.
+    """Returns the available tool that static retrieval ranks first.
 
     Args:
-      state: of a guarded learner.
-      query: as it is asked.
+      state: state of a guarded learner.
+      query: embedding [d], not mapped.
 
     Returns:
-      its row [].
+      The row of the tool [].
     """
     scores = over_items.masked(state.extra.static @ query, state.available)
     return over_items.argmax(scores, None)
 
 
 def _kappa(stake: float, propensity: Float[Array, ""], epsilon: float) -> Float[Array, ""]:
-    """What a success of b_t counts, where b_t was shown with this probability; 0 at 1."""
+    """Computes kappa_t for the probability with which b_t was shown; 0 at probability 1."""
     rho = jnp.clip(propensity, epsilon, 1.0)
     return jnp.log(rho) - jnp.log1p(-(1 - rho) * jnp.exp(stake))

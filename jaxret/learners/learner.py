@@ -3,7 +3,7 @@
     slate <- act(state, query, key)                  chooses the items to show
     state <- update(state, query, choice, feedback)  learns from the feedback
 
-A learner that learns from bits is never given labels: loss and regret are measured outside of it
+Only oracles are given labels: loss and regret are measured outside the learner
 (`jaxret.simulation.scan`). Most learners are rank one and are built by `jaxret.learners.rank_one`;
 `jr.check_learner` tests any learner against this contract.
 
@@ -25,7 +25,7 @@ class Init(Protocol):
 
     Args:
       theta: item embeddings [I, d].
-      available: [I], which items can be shown; None: all of them.
+      available: mask of the items that can be shown [I]; None: all items.
     """
 
     def __call__(
@@ -37,7 +37,7 @@ class Act(Protocol):
     """Chooses the items to show, with their propensities.
 
     Args:
-      state: of the learner.
+      state: state of the learner.
       query: embedding [d].
       key: consumed.
     """
@@ -46,13 +46,13 @@ class Act(Protocol):
 
 
 class Update(Protocol):
-    """Returns the next state; ``t`` grows by one, also where no feedback was observed.
+    """Returns the next state; ``t`` grows by one even if no feedback was observed.
 
     Args:
-      state: the state in which the slate was shown.
+      state: state in which the slate was shown.
       query: embedding [d].
-      choice: the item that was used, and its propensity.
-      feedback: the reward, whether it was observed, and the labels where the learner is an oracle.
+      choice: item that was used, and its propensity.
+      feedback: reward, whether it was observed, and the labels if the learner is an oracle.
     """
 
     def __call__(
@@ -64,7 +64,7 @@ class PerItem(Protocol):
     """Returns one number per item, [I]: its logit, or the probability that it is shown.
 
     Args:
-      state: of the learner.
+      state: state of the learner.
       query: embedding [d].
     """
 
@@ -75,7 +75,7 @@ class Scores(Protocol):
     """Returns the scores [N, I] that rank items, minus infinity where an item is absent.
 
     Args:
-      state: of the learner.
+      state: state of the learner.
       queries: embeddings [N, d].
     """
 
@@ -86,11 +86,11 @@ ChangeRows = Callable[[Float[Array, "I d"]], Float[Array, "I d"]]
 
 
 class Structure(Protocol):
-    """How a learner is built, for code that can use more than its functions.
+    """The construction of a learner, for code that uses more than its functions.
 
     Structures are `jaxret.learners.rank_one.Rule`, `jaxret.learners.replay.Replay`,
     `jaxret.learners.mixture.Blend` and `jaxret.learners.wrappers.Wrapped`. Two learners of equal
-    structure that differ in numbers alone share a compiled program.
+    structure that differ only in numbers share a compiled program.
     """
 
     def change_rows(self, state: State, change: ChangeRows, /) -> State:
@@ -98,7 +98,7 @@ class Structure(Protocol):
         ...
 
     def map_queries(self, state: State, queries: Float[Array, "N d"], /) -> Float[Array, "N d"]:
-        """Maps queries to the vectors that the rows are compared with.
+        """Maps queries to the vectors that are multiplied with the rows.
 
         Returns:
           [N, d].
@@ -107,11 +107,11 @@ class Structure(Protocol):
 
 
 class CustomStructure(NamedTuple):
-    """The structure of a learner that keeps rows beside Theta, or maps queries.
+    """The structure of a learner with rows beside Theta, or a map of queries.
 
     Attributes:
-      change_rows: (state, change) -> the state with the change applied to every matrix of rows.
-      map_queries: (state, queries [N, d]) -> the mapped queries [N, d].
+      change_rows: (state, change) -> state with the change applied to every matrix of rows.
+      map_queries: (state, queries [N, d]) -> mapped queries [N, d].
     """
 
     change_rows: Callable[[State, ChangeRows], State] = lambda s, change: s._replace(
@@ -121,12 +121,12 @@ class CustomStructure(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What holds of a learner whatever its state.
+    """Facts about a learner that do not depend on its state.
 
     Attributes:
       oracle: whether `update` is given the labels.
-      origin: the preset that made the learner, and the settings of the call as JSON; None for a
-        learner that no preset made. `jaxret.serving.files` makes a learner again from it.
+      origin: name of the preset that made the learner, and the settings as JSON, from which
+        `jaxret.serving.files` restores the learner; None if no preset made it.
     """
 
     oracle: bool = False
@@ -149,20 +149,20 @@ FUNCTIONS = ("init", "act", "update", "scores", "logits", "probabilities")
 
 
 class Learner(_Fields):
-    """A learner: its functions, and what is known of them.
+    """A learner: pure functions, and facts about them.
 
     Attributes:
-      name: shown in tables and figures.
+      name: name in tables and figures.
       init: (theta [I, d], available [I] or None) -> the first `State`.
       act: (state, query [d], key) -> the `Slate` to show.
       update: (state, query [d], choice, feedback) -> the next `State`, with ``t + 1``.
       scores: (state, queries [N, d]) -> scores [N, I] that rank items.
-      logits: (state, query [d]) -> logits [I] of the softmax that the learner believes in; None
-        for a learner without a softmax, which then has no loss, regret or bounds.
-      probabilities: (state, query [d]) -> the probability [I] that `act` shows each item first;
-        None where it is not known, and then off-policy evaluation and guards refuse the learner.
-      structure: how the functions are built, for the blocked form of a simulation, which runs the
-        same rounds faster; None: only the functions are known, and a simulation takes the scan.
+      logits: (state, query [d]) -> logits [I] of the learner's softmax model; None for a learner
+        without a softmax, which has no loss, regret or bounds.
+      probabilities: (state, query [d]) -> probability [I] that `act` shows each item first; None if
+        unknown, in which case off-policy evaluation and guards refuse the learner.
+      structure: construction of the functions, for the blocked form of a simulation, which runs the
+        same rounds faster; None: unknown, and the simulation uses the plain scan.
       facts: whether `update` is given the labels (``oracle``), and the preset and settings that
         made the learner (``origin``).
     """
@@ -172,9 +172,9 @@ class Learner(_Fields):
     def _replace(self, **changes: Any) -> "Learner":
         """Returns a copy with some fields replaced.
 
-        A copy with another function is no longer what `structure` describes, and loses it unless
-        ``structure`` is given too. A copy with another function or structure is no longer what the
-        preset made, and loses ``facts.origin``.
+        A copy with another function loses `structure`, which no longer describes it, unless
+        ``structure`` is given too. A copy with another function or structure also loses
+        ``facts.origin``.
         """
         if any(name in changes for name in (*FUNCTIONS, "structure")):
             facts = changes.get("facts", self.facts)
@@ -186,9 +186,9 @@ def change_rows(learner: Learner, state: State, change: ChangeRows) -> State:
     """Applies a function to every matrix of item rows in a state.
 
     Args:
-      learner: whose state it is.
-      state: any.
-      change: [I, d] -> [I', d].
+      learner: learner of the state.
+      state: any state of the learner.
+      change: function from rows [I, d] to rows [I', d].
     """
     if learner.structure is None:
         return state._replace(theta=change(state.theta))
@@ -198,15 +198,15 @@ def change_rows(learner: Learner, state: State, change: ChangeRows) -> State:
 def map_queries(
     learner: Learner, state: State, queries: Float[Array, "N d"]
 ) -> Float[Array, "N d"]:
-    """Maps queries to the vectors that the rows are compared with.
+    """Maps queries to the vectors that are multiplied with the rows.
 
     Args:
-      learner: whose state it is.
-      state: any.
+      learner: learner of the state.
+      state: any state of the learner.
       queries: [N, d].
 
     Returns:
-      [N, d]; the queries themselves where the learner has no query map.
+      [N, d]; the queries themselves if the learner has no query map.
     """
     if learner.structure is None:
         return queries
@@ -214,12 +214,12 @@ def map_queries(
 
 
 def where_observed(feedback: Feedback, state: State, new: State) -> State:
-    """Selects the new state where feedback was observed, else the old one; ``t + 1`` either way.
+    """Selects the new state if feedback was observed, else the old one; ``t + 1`` either way.
 
     Args:
-      feedback: of the round.
-      state: before the round.
-      new: after an update by the feedback.
+      feedback: feedback of the round.
+      state: state before the round.
+      new: state after an update by the feedback.
     """
     after = state._replace(t=state.t + 1)
     new = new._replace(t=after.t)

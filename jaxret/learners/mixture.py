@@ -1,10 +1,10 @@
-"""A mixture of experts: which learner and which settings are right is learnt from the rewards, too.
+"""A mixture of experts, which learns from the rewards which learner and settings to use.
 
     mixture()                                                       no settings to choose
     mixture([grid(frozen, tau=[0.01, 0.04]), grid(centred, tau=[0.02, 0.04])])
 
-Each of G experts is a learner of its own, started from the documents. From its softmax p_g it
-predicts the probability that item a works for query q, P_g(a). With weights w_g:
+Each of G experts is a learner that begins at the documents. Its softmax p_g gives P_g(a), the
+predicted probability that item a is right for query q. With weights w_g:
 
     calibrate   P_g(a) = sigmoid(u_g logit p_g(a) + v_g)            u = 1, v = 0 at first
     show        argmax_a  sum_g w_g P_g(a)                          or a draw, by another policy
@@ -12,14 +12,14 @@ predicts the probability that item a works for query q, P_g(a). With weights w_g
                 w <- (1 - alpha) w + alpha prior                    the fixed share
     learn       every expert from the same reward, and its u and v
 
-No label chooses anything. Only the likelihood of the reward of the item shown is used: nothing is
-divided by a propensity, and an expert is also judged on items that it would not have shown. u and v
-are needed because the softmax of an expert depends on its temperature, and an expert that ranks
-well must not lose to one that is well calibrated. Where a query has L right items, all of which
-have reward 1, a softmax, which sums to one, can give at most 1 / L to each: v corrects that too,
-and the P_g of a query need not sum to one.
+No labels are used, only the likelihood of the reward of the item shown: nothing is divided by a
+propensity, and an expert is also judged on items that it would not have shown. The calibration u
+and v is needed because the softmax of an expert depends on its temperature, and an expert that
+ranks well must not lose to one that is merely well calibrated. If a query has L right items, each
+with reward 1, a softmax can assign them at most 1 / L on average: v corrects that too, and the P_g
+of a query need not sum to one.
 
-Where all experts have a blocked form the mixture has one, too:
+If all experts have a blocked form the mixture has one, too:
 ``mixture(default_experts(map_every=32))`` (`jaxret.simulation.blocked.mixture`).
 
 Sources: mixtures under log loss, Vovk (1990); the fixed share, Herbster and Warmuth (1998);
@@ -53,9 +53,9 @@ from jaxret.runtime.over_items import Axis
 from jaxret.runtime.validate import require
 from jaxret.types import State
 
-SMALLEST = 1e-30  # a probability whose logarithm is finite in every precision
-SOFTMAX_RANGE = (1e-12, 1 - 1e-6)  # to which an expert's softmax is clipped: its logit is finite
-LEAST = np.array([0.1, -np.inf], np.float32)  # of u: the order of an expert is never reversed
+SMALLEST = 1e-30  # smallest probability whose logarithm is taken
+SOFTMAX_RANGE = (1e-12, 1 - 1e-6)  # clips an expert's softmax, to keep its logit finite
+LEAST = np.array([0.1, -np.inf], np.float32)  # minima of u and v; u > 0 preserves the ranking
 
 
 class Calibration(NamedTuple):
@@ -63,7 +63,7 @@ class Calibration(NamedTuple):
 
     Attributes:
       line: u and v of each expert [G, 2].
-      precision: of a Gaussian belief about u and v [G, 2, 2]; it grows with each reward.
+      precision: precision of a Gaussian posterior of u and v [G, 2, 2]; it grows with each reward.
     """
 
     line: Float[Array, "G 2"]
@@ -71,11 +71,11 @@ class Calibration(NamedTuple):
 
 
 class ExpertRows(NamedTuple):
-    """What the experts of one form have learnt; every leaf has a leading axis [g].
+    """Rows and extra state of the experts of one form; every leaf has a leading axis [g].
 
     Attributes:
       theta: [g, I, d]; () for experts that stay at the documents.
-      extra: their ``State.extra``.
+      extra: ``State.extra`` of the experts.
     """
 
     theta: Any
@@ -86,13 +86,13 @@ class MixtureExtra(NamedTuple):
     """``State.extra`` of a mixture.
 
     Attributes:
-      log_weights: [G], of weights that sum to 1.
+      log_weights: logarithms of weights that sum to 1 [G].
       losses: sums of -ln P(y | q, a), of the mixture and then of each expert [1 + G].
-      rounding: what the sums have lost to rounding so far (Kahan) [1 + G].
-      calibration: of the experts.
-      sure: rounds in which the item shown was predicted to work; and those of them in which it did
-        not [2].
-      rows: of each form.
+      rounding: rounding errors of the sums so far (Kahan) [1 + G].
+      calibration: calibration of the experts.
+      sure: number of rounds in which the item shown was predicted to be right, and number of those
+        in which it was wrong [2].
+      rows: `ExpertRows` of each form.
     """
 
     log_weights: Float[Array, " G"]
@@ -107,8 +107,8 @@ class Blend(NamedTuple):
     """The structure of a mixture of G experts.
 
     Attributes:
-      forms: a `LearnerGrid` per kind of expert; G settings together.
-      policy: from the mixed probabilities to the items shown.
+      forms: a `LearnerGrid` per kind of expert, with G settings in total.
+      policy: maps the mixed probabilities to the items shown.
       log_prior: [G]; a tuple, so that a learner can be hashed.
       alpha: share of the weights that returns to the prior each round.
       beta: power of the likelihood.
@@ -124,18 +124,20 @@ class Blend(NamedTuple):
 
     @property
     def experts(self) -> tuple[str, ...]:
-        """The experts' names and settings."""
+        """Names and settings of the experts."""
         return tuple(
-            f"{form.name}({form.said(setting)})" for form in self.forms for setting in form.settings
+            f"{form.name}({form.label(setting)})"
+            for form in self.forms
+            for setting in form.settings
         )
 
     @property
     def prior(self) -> tuple[float, ...]:
-        """Weights of the experts at the start; they sum to 1."""
+        """Initial weights of the experts, which sum to 1."""
         return tuple(np.exp(self.log_prior).tolist())
 
     def expert(self, state: State, g: int) -> tuple[Learner, State]:
-        """Returns the g-th expert, and its own state."""
+        """Returns the g-th expert and its state."""
         positions = [(f, i) for f, form in enumerate(self.forms) for i in range(len(form.settings))]
         f, i = positions[g]
         rows = jax.tree.map(lambda x: x[i], state.extra.rows[f])
@@ -153,7 +155,7 @@ class Blend(NamedTuple):
         return state._replace(theta=change(state.theta), extra=state.extra._replace(rows=rows))
 
     def map_queries(self, state: State, queries: Float[Array, "N d"]) -> Float[Array, "N d"]:
-        """Returns the queries as they are: every expert has a map of its own.
+        """Returns the queries unchanged: every expert has its own map.
 
         Returns:
           [N, d].
@@ -175,21 +177,20 @@ def mixture(
     """Mixes experts by Bayes, from rewards alone.
 
     Args:
-      experts: learners with a softmax, those of one form together (`grid`); each form is one
-        compiled program, and experts that never move share the documents. None:
-        `default_experts`.
+      experts: learners with a softmax, grouped by form (`grid`); each form is one compiled
+        program, and experts that never move share the documents. None: `default_experts`.
       alpha: share of the weights that returns to the prior each round, in [0, 1); 0 is Bayes.
       beta: power of the likelihood, > 0; the bounds need it to be at most 1.
       floor: every P_g is clipped to [floor, 1 - floor], in (0, 0.5), so that one confident error
         does not remove an expert for good.
-      trust: precision of the Gaussian prior at u = 1 and v = 0, > 0; a million leaves the experts
-        uncalibrated.
-      prior: weights of the G experts at the start, > 0; None: equal ones.
-      policy: from the mixed probabilities to the items shown; None: greedy.
+      trust: precision of the Gaussian prior at u = 1 and v = 0, > 0; a million effectively turns
+        calibration off.
+      prior: initial weights of the G experts, > 0; None: equal weights.
+      policy: maps the mixed probabilities to the items shown; None: greedy.
 
     Raises:
-      ValueError: for an expert that is an oracle or has no softmax, for a prior of another length,
-        and for a number out of its range.
+      ValueError: if an expert is an oracle or has no softmax, the prior has another length, or a
+        number is out of its range.
     """
     forms = default_experts() if experts is None else list(experts)
     require("experts", forms, "one grid or more", len)
@@ -249,7 +250,7 @@ def mixture(
         return mixed_logits(state.extra, all_logits(state, query), state.available)
 
     def scores(state, queries):
-        def add(form, total, line):  # expert by expert: all at once would hold [G, N, I]
+        def add(form, total, line):  # one expert at a time, to avoid an array [G, N, I]
             weight, uv, numbers, row = line
             learner, own = form.make(*numbers), expert_state(state, row)
             z = jax.vmap(partial(learner.logits, own))(queries)
@@ -304,10 +305,10 @@ def mixture(
 
 
 def default_experts(*, map_every: int = 1) -> list[LearnerGrid]:
-    """Returns the experts of `mixture`, the same for every data set and encoder.
+    """Returns the default experts of `mixture`, the same for every data set and encoder.
 
     Args:
-      map_every: rounds between two moves of the experts' query maps; with a multiple of 8 the
+      map_every: rounds between two updates of the experts' query maps; with a multiple of 8 the
         mixture has a blocked form (`jaxret.simulation.blocked.simulate`).
     """
     replayed = {"tau": [0.02], "eta": [6e-4], "map_every": map_every}
@@ -323,7 +324,7 @@ def blend_of(learner: Learner) -> Blend | None:
     """Returns the structure of a mixture, also inside wrappers; None for any other learner.
 
     Args:
-      learner: any.
+      learner: any learner.
     """
     structure = learner.structure
     while structure is not None and not isinstance(structure, Blend):
@@ -333,16 +334,16 @@ def blend_of(learner: Learner) -> Blend | None:
 
 
 def heaviest(learner: Learner, state: State) -> tuple[Learner, State]:
-    """Returns the expert with the largest weight, and its own state.
+    """Returns the expert with the largest weight, and its state.
 
-    One matrix of rows and one query map can describe an expert, never the mixture.
+    One matrix of rows and one query map can represent an expert, but not the mixture.
 
     Args:
-      learner: a mixture, or wrappers around one.
-      state: its state.
+      learner: mixture, possibly wrapped.
+      state: state of the mixture.
 
     Raises:
-      ValueError: for a learner that is no mixture.
+      ValueError: if the learner is not a mixture.
     """
     if (blend := blend_of(learner)) is None:
         raise ValueError(f"learner {learner.name!r} is no mixture: it has no experts")
@@ -356,7 +357,7 @@ def expert_logits(logits: Float[Array, "G I"], axis: Axis) -> Float[Array, "G I"
     """Returns ``logit p_g(a)`` of every expert and item, with p_g the softmax of an expert.
 
     Args:
-      logits: of the experts [G, I].
+      logits: softmax logits of the experts [G, I].
       axis: the mesh axis of the items, or None.
 
     Returns:
@@ -371,7 +372,7 @@ def mixed_logits(
     """Returns ``ln sum_g w_g P_g(a)`` of every item.
 
     Args:
-      extra: of the mixture.
+      extra: extra state of the mixture.
       predicted: `expert_logits` [G, I].
       available: [I].
 
@@ -385,13 +386,13 @@ def mixed_logits(
 def update_weights(
     blend: Blend, extra: MixtureExtra, predicted: Float[Array, "G *k"], y: Float[Array, "*k"]
 ) -> MixtureExtra:
-    """Updates weights, losses and calibration by the reward of a round; rows stay as they are.
+    """Updates weights, losses and calibration by the reward of a round, but not the rows.
 
     Args:
-      blend: alpha, beta, floor and the prior.
-      extra: before the round.
+      blend: structure with alpha, beta, floor and the prior.
+      extra: extra state before the round.
       predicted: `expert_logits` of the item shown [G], or of each of k items [G, k].
-      y: the rewards [] or [k].
+      y: rewards [] or [k].
     """
     floor = blend.floor
     p = jnp.clip(jax.vmap(calibrate)(extra.calibration.line, predicted), floor, 1 - floor)
@@ -414,11 +415,11 @@ def update_weights(
 
 
 def expert_state(state: State, rows: ExpertRows) -> State:
-    """Returns the state of one expert: its own rows, and the items and round of the mixture.
+    """Returns the state of one expert, with the available items and round of the mixture.
 
     Args:
-      state: of the mixture.
-      rows: of the expert, without the axis [g].
+      state: state of the mixture.
+      rows: rows and extra state of the expert, without the axis [g].
     """
     theta = state.theta if isinstance(rows.theta, tuple) else rows.theta
     return State(theta=theta, available=state.available, t=state.t, extra=rows.extra)
@@ -428,7 +429,7 @@ def is_frozen(form: LearnerGrid) -> bool:
     """Returns whether no expert of a form ever moves from the documents.
 
     Args:
-      form: of a mixture.
+      form: form of a mixture.
     """
     rules = [rule_of(form.learner(g)) for g in range(len(form.settings))]
     return all(
@@ -454,12 +455,12 @@ def masked_log(p: Float[Array, "*n I"], available: Bool[Array, " I"]) -> Float[A
 
 
 def first_calibration(experts: int, trust: float, dtype: Any) -> Calibration:
-    """Returns u = 1 and v = 0 of every expert.
+    """Returns the initial calibration, u = 1 and v = 0 for every expert.
 
     Args:
       experts: G.
       trust: precision of the Gaussian prior.
-      dtype: of the arrays.
+      dtype: dtype of the arrays.
     """
     line = jnp.tile(jnp.array([1.0, 0.0], dtype), (experts, 1))
     precision = jnp.tile(trust * jnp.eye(2, dtype=dtype), (experts, 1, 1))
@@ -472,9 +473,9 @@ def newton_step(
     """Moves u and v of one expert by a Newton step of the logistic loss.
 
     Args:
-      calibration: of one expert: line [2], precision [2, 2].
-      predicted: its logits of the items shown [] or [k].
-      y: their rewards [] or [k].
+      calibration: calibration of one expert: line [2], precision [2, 2].
+      predicted: the expert's logits of the items shown [] or [k].
+      y: rewards of the items shown [] or [k].
     """
     line, precision = calibration
     x = jnp.stack([predicted, jnp.ones_like(predicted)], axis=-1).reshape(-1, 2)  # [k, 2]

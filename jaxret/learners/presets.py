@@ -3,9 +3,9 @@
     learner = greedy()                       every setting has a default
     learner = orag(tau=0.05, eta=1e-3)
 
-The defaults are for rows and queries of length 1 and some hundreds of items. The paper's own
-settings (tau = 1, eta from 1e-8 to 1e-5) are `paper_sgd` and `paper_adamw`; they need thousands of
-updates. The same settings give the same object, and other numbers compile nothing.
+The defaults are for rows and queries of length 1 and some hundreds of items. The paper's settings
+(tau = 1, eta from 1e-8 to 1e-5) are `paper_sgd` and `paper_adamw`; they need thousands of updates.
+Equal settings give the same object, and other numbers compile nothing.
 """
 
 from typing import Any
@@ -31,7 +31,7 @@ def frozen(*, tau: float = 0.02, k: int = 1) -> Learner:
     """Static retrieval: shows the best item by Theta_1 and learns nothing.
 
     Args:
-      tau: temperature of the softmax that is reported, > 0.
+      tau: temperature of the reported softmax, > 0.
       k: items shown to the environment's reranker, >= 1.
     """
     none, policy = estimators.none(), policies.greedy(k=k)
@@ -55,7 +55,7 @@ def orag(
       eta: step size, >= 0.
       k: items shown to the environment's reranker, >= 1.
       divide_by: 'propensity', or 'model' for Algorithm 2 as the paper writes it.
-      projection: of the rows, after each step.
+      projection: projection of the rows, after each step.
       schedule: factor of eta by round; None: constant.
     """
     return _softmax(
@@ -82,7 +82,7 @@ def chosen_only(
     Args:
       tau: temperature, > 0.
       eta: step size, >= 0.
-      projection: of the rows, after each step.
+      projection: projection of the rows, after each step.
       schedule: factor of eta by round; None: constant.
     """
     return _softmax("chosen_only", estimators.chosen_only(), tau, eta, projection, schedule)
@@ -97,13 +97,13 @@ def clipped(
     projection: Projection = SPHERE,
     schedule: Schedule | None = None,
 ) -> Learner:
-    """ORAG with max(pi, floor) in the denominator: a small bias for much less variance.
+    """ORAG with max(pi, floor) in the denominator: some bias, much less variance.
 
     Args:
       tau: temperature, > 0.
       eta: step size, >= 0.
       floor: smallest denominator, in (0, 1].
-      projection: of the rows, after each step.
+      projection: projection of the rows, after each step.
       schedule: factor of eta by round; None: constant.
     """
     return _softmax("clipped", estimators.clipped(floor=floor), tau, eta, projection, schedule)
@@ -124,7 +124,7 @@ def debiased(
       noise_rate: probability that a reward is flipped, in [0, 0.5).
       tau: temperature, > 0.
       eta: step size, >= 0.
-      projection: of the rows, after each step.
+      projection: projection of the rows, after each step.
       schedule: factor of eta by round; None: constant.
     """
     estimator = estimators.debiased(noise_rate=noise_rate)
@@ -146,7 +146,7 @@ def implicit_exploration(
       gamma: added to the propensity, >= 0.
       tau: temperature, > 0.
       eta: step size, >= 0.
-      projection: of the rows, after each step.
+      projection: projection of the rows, after each step.
       schedule: factor of eta by round; None: constant.
     """
     estimator = estimators.implicit_exploration(gamma=gamma)
@@ -170,7 +170,7 @@ def greedy(
       eta: step size, >= 0.
       k: items shown to the environment's reranker, >= 1.
       estimator: None: `estimators.bandit_likelihood`.
-      projection: of the rows, after each step.
+      projection: projection of the rows, after each step.
       schedule: factor of eta by round; None: constant.
     """
     return rank_one(
@@ -192,12 +192,12 @@ def full_information(
     projection: Projection = SPHERE,
     schedule: Schedule | None = None,
 ) -> Learner:
-    """An oracle: shows the best item, is given the labels, and follows the gradient itself.
+    """An oracle: shows the best item, is given the labels, and follows the exact gradient.
 
     Args:
       tau: temperature, > 0.
       eta: step size, >= 0.
-      projection: of the rows, after each step.
+      projection: projection of the rows, after each step.
       schedule: factor of eta by round; None: constant.
     """
     return rank_one(
@@ -232,7 +232,7 @@ def mapped_full_information(
 def mapped(
     *, tau: float = 0.02, eta: float = 6e-4, rate: float = 3.0, map_every: int = 1
 ) -> Learner:
-    """`greedy` with a linear map of the queries that all items learn together.
+    """`greedy` with a learnt linear map of the queries, shared by all items.
 
     Args:
       tau: temperature, > 0.
@@ -273,7 +273,7 @@ def low_rank(
       tau: temperature, > 0.
       eta: step size of the rows, >= 0.
       rate: step size of the map relative to that of the rows, > 0.
-      rank: of the map, >= 1.
+      rank: rank of the map, >= 1.
       map_every: rounds between two moves of the map; multiples of 8 have a blocked form.
     """
     return _mapped("low_rank", query_maps.low_rank(rate=rate, rank=rank), tau, eta, map_every)
@@ -281,7 +281,7 @@ def low_rank(
 
 @preset
 def whitened(*, tau: float = 0.02, eta: float = 2e-3, ridge: float = 1000.0) -> Learner:
-    """`greedy`, with steps along A q, A the inverse second moment of the queries so far.
+    """`greedy`, with steps along A q, where A is the inverse second moment of past queries.
 
     Args:
       tau: temperature, > 0.
@@ -350,10 +350,10 @@ def centred_replayed(
 
 @preset
 def paper_sgd(*, tau: float = 1.0, eta: float = 1e-5) -> Learner:
-    """ORAG with the settings of its text: no temperature, no projection, 1/sqrt(t).
+    """ORAG with the settings of the paper's text: no temperature, no projection, 1/sqrt(t).
 
     Args:
-      tau: temperature; the paper has none, which is 1.
+      tau: temperature; the paper has none, which means 1.
       eta: step size, >= 0.
     """
     none, schedule = projections.none(), schedules.inverse_sqrt()
@@ -365,7 +365,7 @@ def paper_adamw(*, tau: float = 1.0, eta: float = 1e-5, batch: int = 40) -> Lear
     """The trainer of ORAG's experiments (C.2): AdamW over batches, 1/sqrt(t).
 
     Args:
-      tau: temperature; the paper has none, which is 1.
+      tau: temperature; the paper has none, which means 1.
       eta: initial learning rate per coordinate, >= 0.
       batch: rounds between two updates, >= 1.
     """
@@ -381,14 +381,14 @@ def _softmax(
     schedule: Schedule | None,
     k: int = 1,
 ) -> Learner:
-    """A learner that draws items from its softmax."""
+    """Builds a learner that draws items from its softmax."""
     parts: dict[str, Any] = {"projection": projection, "schedule": schedule}
     policy: Policy = policies.softmax(k=k)
     return rank_one(name, estimator=estimator, policy=policy, tau=tau, eta=eta, **parts)
 
 
 def _mapped(name: str, query_map: QueryMap, tau: float, eta: float, map_every: int) -> Learner:
-    """`greedy` with a query map."""
+    """Builds `greedy` with a query map."""
     learner = with_query_map(greedy(tau=tau, eta=eta), query_map, map_every=map_every)
     return learner._replace(name=name)
 

@@ -41,15 +41,15 @@ class Rule(NamedTuple):
     """The parts of a rank-one learner.
 
     Attributes:
-      policy: from logits to the items shown.
-      estimator: from one reward to the coefficients c [I].
-      projection: of the rows, after each step.
+      policy: maps logits to the items shown.
+      estimator: maps one reward to the coefficients c [I].
+      projection: constraint on the rows, applied after each step.
       schedule: factor of ``eta`` by round.
       tau: temperature, > 0.
       eta: step size, >= 0.
-      query_map: learnt by all items together; None: queries are used as they are.
-      map_every: rounds between two moves of the query map.
-      preconditioner: of the rows' steps; None: none.
+      query_map: learnt map of the queries, shared by all items; None: no map.
+      map_every: rounds between two updates of the query map.
+      preconditioner: preconditioner of the rows' steps; None: none.
     """
 
     policy: Policy
@@ -64,12 +64,12 @@ class Rule(NamedTuple):
 
     @property
     def rows_alone(self) -> bool:
-        """Whether the rows are all that is learnt, along the queries as they are."""
+        """True if the rows are the only learnt parameters, without map and preconditioner."""
         return self.query_map is None and self.preconditioner is None
 
     @property
     def blocked(self) -> bool:
-        """Whether the exact blocked form exists: a map has to be constant for whole tiles."""
+        """True if the exact blocked form exists: a map must be constant for whole tiles."""
         constant = self.query_map is None or self.map_every % TILE == 0
         return constant and (self.preconditioner is None or self.preconditioner.by_row)
 
@@ -78,7 +78,7 @@ class Rule(NamedTuple):
         return state._replace(theta=change(state.theta))
 
     def map_queries(self, state: State, queries: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
-        """Maps queries to the vectors that the rows are compared with.
+        """Maps queries to the vectors that are multiplied with the rows.
 
         Returns:
           [..., d].
@@ -91,7 +91,7 @@ class Rule(NamedTuple):
         """Maps queries by the query map of round t.
 
         Args:
-          state: of the learner, which holds the parameters of the map.
+          state: state of the learner, which holds the parameters of the map.
           queries: embeddings [..., d].
           t: number of the round [], from 0; a map may stay the same for several rounds.
 
@@ -117,16 +117,16 @@ def rank_one(
     """Builds a learner from its parts.
 
     Args:
-      name: shown in tables.
-      estimator: from one reward to the coefficients c [I].
-      policy: from logits to the items shown.
-      projection: of the rows, after each step; None: none.
+      name: name of the learner in tables.
+      estimator: maps one reward to the coefficients c [I].
+      policy: maps logits to the items shown.
+      projection: constraint on the rows, applied after each step; None: none.
       schedule: factor of ``eta`` by round; None: constant.
       tau: temperature, > 0; may be traced.
       eta: step size, >= 0; may be traced.
 
     Raises:
-      ValueError: for a temperature or step size out of its range.
+      ValueError: if a temperature or step size is out of its range.
     """
     require("tau", tau, "> 0", lambda x: x > 0)
     require("eta", eta, ">= 0", lambda x: x >= 0)
@@ -144,12 +144,12 @@ def rank_one(
 def from_rule(name: str, rule: Rule) -> Learner:
     """Builds the learner of a rule.
 
-    ``State.extra`` is (query map, memory of the preconditioner), or () where the rows are all that
-    is learnt. The query map is a `jaxret.rules.query_maps.Tile` where it moves once per tile.
+    ``State.extra`` is (query map, memory of the preconditioner), or () if only rows are learnt. The
+    query map is a `jaxret.rules.query_maps.Tile` if it is updated once per tile.
 
     Args:
-      name: shown in tables.
-      rule: its parts.
+      name: name of the learner in tables.
+      rule: parts of the learner.
     """
     policy_probabilities = rule.policy.probabilities
 
@@ -193,7 +193,7 @@ def from_rule(name: str, rule: Rule) -> Learner:
         init=init,
         act=act,
         update=update,
-        scores=scores_by_rows if rule.query_map is None else scores,  # one program for all such
+        scores=scores_by_rows if rule.query_map is None else scores,  # one program for all of these
         logits=logits,
         probabilities=None if policy_probabilities is None else probabilities,
         structure=rule,
@@ -221,12 +221,12 @@ def relearn(
     """Replays n past rounds at the current parameters; does not advance ``t``.
 
     Args:
-      rule: of the learner.
-      state: after the update of the round that has just ended.
-      queries: of the past rounds [n, d].
-      choices: of the past rounds, fields [n].
-      rewards: of the past rounds [n].
-      counts: [n], 1 for a round that is replayed and 0 for one that is skipped.
+      rule: rule of the learner.
+      state: state after the update of the round that has just ended.
+      queries: queries of the past rounds [n, d].
+      choices: choices of the past rounds, fields [n].
+      rewards: rewards of the past rounds [n].
+      counts: [n], 1 for a round to replay and 0 for a round to skip.
     """
     t = jnp.maximum(state.t - 1, 0)  # the query map of the round that has just ended
     u = rule.queries_at(state, queries, t)
@@ -247,12 +247,12 @@ def step(
     u: Float[Array, "*n d"],
     c: Float[Array, "*n I"],
 ) -> State:
-    """Moves the query map, then the rows, by one round or by n rounds at once.
+    """Updates the query map, then the rows, by one round or by n rounds at once.
 
     Args:
-      rule: of the learner.
-      state: before the step.
-      t: the round whose query map made ``u`` [].
+      rule: rule of the learner.
+      state: state before the step.
+      t: round whose query map gave ``u`` [].
       queries: [d] or [n, d].
       u: the mapped queries [d] or [n, d].
       c: coefficients [I] or [n, I].
@@ -275,7 +275,7 @@ def scores_by_rows(state: State, queries: Float[Array, "n d"]) -> Float[Array, "
     """Returns ``Theta q``, minus infinity where an item is absent.
 
     Args:
-      state: of any learner; its ``extra`` is not read.
+      state: state of any learner; ``extra`` is not read.
       queries: [n, d].
 
     Returns:
@@ -292,7 +292,7 @@ def masked_logits(
     """Returns ``Theta q / tau``, minus infinity where an item is absent.
 
     Args:
-      state: of any learner; its ``extra`` is not read.
+      state: state of any learner; ``extra`` is not read.
       query: [d].
       tau: temperature.
 
@@ -307,23 +307,22 @@ def coefficients(
 ) -> Float[Array, " I"]:
     """Computes the coefficients c of a round from its logits and feedback.
 
-    Where each item of a slate has a reward of its own, the contributions of the rewards are added;
-    the part of an estimator that does not depend on the item shown (the ``p`` of Eq. 4) counts
-    once.
+    If each item of a slate has its own reward, the contributions of the rewards are added; the part
+    of an estimator that does not depend on the item shown (the ``p`` of Eq. 4) counts once.
 
     Args:
-      estimator: from a reward to coefficients.
+      estimator: maps a reward to coefficients.
       z: logits [I], minus infinity where an item is absent.
-      choice: of one item, or fields [k].
-      feedback: its reward has the shape of the choice; it has labels where the estimator is an
-        oracle.
+      choice: choice of one item, or fields [k].
+      feedback: feedback whose reward has the shape of the choice, with labels if the estimator is
+        an oracle.
       axis: the mesh axis of the items, or None.
 
     Returns:
       c [I].
 
     Raises:
-      ValueError: for an oracle without labels.
+      ValueError: if an oracle gets no labels.
     """
     probs = over_items.softmax(z, axis)
     target = None
@@ -360,11 +359,11 @@ def coefficients(
 
 
 def step_length(rule: Rule, t: Int[Array, ""]) -> Float[Array, ""]:
-    """Returns ``eta_t / tau``, how far one unit of coefficient moves a row in round t.
+    """Returns ``eta_t / tau``, the step of a row per unit of coefficient in round t.
 
     Args:
-      rule: of the learner.
-      t: the round [].
+      rule: rule of the learner.
+      t: number of the round [].
 
     Returns:
       [].
@@ -378,16 +377,16 @@ def conditioned(
     c: Float[Array, "*n I"],
     u: Float[Array, "*n d"],
 ) -> tuple[Any, Float[Array, "*n I"], Float[Array, "*n d"]]:
-    """Preconditions the step ``c u^T`` of one round, or of n rounds one after the other.
+    """Preconditions the step ``c u^T`` of one round, or of n rounds in sequence.
 
     Args:
-      preconditioner: of the rule.
-      memory: of the preconditioner.
+      preconditioner: preconditioner of the rule.
+      memory: memory of the preconditioner.
       c: coefficients [I] or [n, I].
       u: directions [d] or [n, d].
 
     Returns:
-      the new memory, coefficients [I] or [n, I], and directions [d] or [n, d].
+      The new memory, coefficients [I] or [n, I], and directions [d] or [n, d].
     """
     if c.ndim == 1:
         return preconditioner.apply(memory, c, u)
@@ -403,16 +402,16 @@ def conditioned(
 def position_probabilities(
     learner: Learner, state: State, query: Float[Array, " d"], slate: Slate
 ) -> Float[Array, " k"]:
-    """Returns the probability of each position of a slate, given the positions above it.
+    """Returns the probability of each item of a slate, given the items at the positions above.
 
     Args:
-      learner: that showed the slate.
-      state: in which it was shown.
+      learner: learner that showed the slate.
+      state: state in which the slate was shown.
       query: [d].
-      slate: of k items.
+      slate: slate of k items.
 
     Returns:
-      [k]; NaN where the learner does not draw a slate position by position (`Policy.drawn_from`).
+      [k]; NaN if the learner does not draw slates position by position (`Policy.drawn_from`).
     """
     if len(slate.items) == 1:
         return slate.propensity

@@ -3,9 +3,9 @@
     learners()                  the presets, each with the first line of its docstring
     factories()["greedy"](tau=.05)
 
-A preset returns the same object for the same settings, and knows the name and the settings it was
-made with: an index on disk holds these in place of functions (`jaxret.serving.files`), and learners
-that differ in numbers alone share a compiled program (`jaxret.learners.grid.traced`).
+A preset returns the same object for the same settings. Its learners store the preset's name and the
+settings: an index on disk saves these in place of functions (`jaxret.serving.files`), and learners
+that differ only in numbers share a compiled program (`jaxret.learners.grid.traced`).
 """
 
 import functools
@@ -22,17 +22,17 @@ from jaxret.runtime.memo import memoized
 
 P = ParamSpec("P")
 REGISTRY: dict[str, Callable[..., Learner]] = {}  # name -> factory, filled by `preset`
-MODULES = ("presets", "mixture", "bandits")  # of jaxret.learners, whose presets have a name
+MODULES = ("presets", "mixture", "bandits")  # modules of jaxret.learners that register presets
 
 
 def preset(factory: Callable[P, Learner]) -> Callable[P, Learner]:
     """Registers a factory of learners under its name.
 
     Args:
-      factory: settings, as keywords with defaults -> learner.
+      factory: function from settings, as keywords with defaults, to a learner.
 
     Returns:
-      the factory; its learners have ``facts.origin``, and equal settings give the same object.
+      The factory; its learners have ``facts.origin``, and equal settings give the same object.
     """
     name, signature = getattr(factory, "__name__", ""), inspect.signature(factory)
 
@@ -56,7 +56,7 @@ def factories() -> dict[str, Callable[..., Learner]]:
 
 
 class Listing(dict[str, str]):
-    """Names, each with a line of description; prints itself as a table."""
+    """Names, each with a line of description, that print as a table."""
 
     def __repr__(self) -> str:
         width = max(map(len, self), default=0)
@@ -71,14 +71,14 @@ def learners() -> Listing:
 
 
 def made_again(name: str, origin: tuple[str, str] | None) -> Learner:
-    """Makes a learner from its origin.
+    """Restores a learner from its origin.
 
     Args:
-      name: of the learner.
-      origin: its ``facts.origin``.
+      name: name of the learner.
+      origin: ``facts.origin`` of the learner.
 
     Raises:
-      ValueError: where no preset makes a learner of this name.
+      ValueError: if no preset makes a learner of this name.
     """
     preset, settings = origin or ("", "{}")
     if preset in factories():
@@ -89,7 +89,7 @@ def made_again(name: str, origin: tuple[str, str] | None) -> Learner:
 
 
 def _origin(name: str, settings: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The settings as JSON; None where JSON cannot hold one. Text can be hashed, a dict cannot."""
+    """Returns the settings as hashable JSON; None if a setting is not representable in JSON."""
     words: dict[str, Any] = {}
     for key, value in settings.items():
         if isinstance(value, Projection):
@@ -102,7 +102,7 @@ def _origin(name: str, settings: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def revived(settings: str) -> dict[str, Any]:
-    """The settings of an origin as arguments of the preset."""
+    """Parses the settings of an origin into arguments of the preset."""
 
     def argument(value):
         if not isinstance(value, Mapping):

@@ -2,16 +2,16 @@
 
     with_experience_replay(greedy(), per_round=8)
 
-A reward is expensive and a gradient step is cheap. A learner whose estimator is a likelihood may
+Rewards are expensive and gradient steps are cheap. A learner whose estimator is a likelihood can
 learn from a reward any number of times: the gradient of ``-log P(y | q, a)`` at the current Theta
-needs no new feedback, and vanishes where the model has come to agree with the reward. (Eq. (4) does
-not: after a success it is ``p - 1 / pi`` however large p has grown, and unprojected rows diverge.)
+needs no new feedback, and vanishes once the model agrees with the reward. (The gradient of Eq. (4)
+does not vanish: after a success it is ``p - 1 / pi`` however large p is, and unprojected rows
+diverge.)
 
-The buffer holds the last C rounds. The slots that a round draws depend on its number and on how
-many rounds were observed before it, never on what was learnt. Where every round is observed, the
-draws of a block are therefore known before its first round, and so are their queries, also those of
-rounds in the block itself; the rewards of these arrive one by one
-(`jaxret.simulation.blocked.rank_one`).
+The buffer holds the last C rounds. The slots that a round samples depend only on the round's number
+and on the number of rounds observed before. If every round is observed, the samples of a block are
+therefore known before its first round, and so are the sampled queries, including queries of the
+block itself, whose rewards arrive during the block (`jaxret.simulation.blocked.rank_one`).
 
 Letters: C rounds in the buffer, d width, B rounds a block, n past rounds a round.
 """
@@ -50,12 +50,12 @@ class Slots(NamedTuple):
     """Slots of the buffer.
 
     Attributes:
-      own: the slot into which each round is written [B].
-      drawn: the slots that each round replays [B, n].
+      own: slot into which each round is written [B].
+      sampled: slots that each round replays [B, n].
     """
 
     own: Int[Array, " B"]
-    drawn: Int[Array, "B n"]
+    sampled: Int[Array, "B n"]
 
 
 class Replay(NamedTuple):
@@ -64,10 +64,10 @@ class Replay(NamedTuple):
     ``State.extra`` is (the extra of the rule, `ReplayBuffer`, the number of observed rounds []).
 
     Attributes:
-      rule: of the learner.
+      rule: rule of the learner.
       per_round: n, past rounds a round.
       capacity: C, rounds in the buffer.
-      seed: of the draws.
+      seed: seed of the samples.
     """
 
     rule: Rule
@@ -80,7 +80,7 @@ class Replay(NamedTuple):
         return state._replace(theta=change(state.theta))
 
     def map_queries(self, state: State, queries: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
-        """Maps queries to the vectors that the rows are compared with.
+        """Maps queries to the vectors that are multiplied with the rows.
 
         Returns:
           [..., d].
@@ -93,17 +93,16 @@ def with_experience_replay(
 ) -> Learner:
     """Replays ``per_round`` past rounds after each new one.
 
-    The past rounds are replayed together, at the Theta that the new round has left: they cost one
-    more step.
+    The past rounds are replayed together, in one more step at Theta as it is after the new round.
 
     Args:
-      learner: a rank-one learner that learns from rewards, best by a likelihood.
+      learner: rank-one learner that learns from rewards, preferably by a likelihood.
       per_round: n >= 1, past rounds a round, drawn uniformly from the buffer.
       capacity: C >= 1, rounds in the buffer.
-      seed: of the draws.
+      seed: seed of the samples.
 
     Raises:
-      ValueError: for an oracle, and for a learner that is not rank one.
+      ValueError: if the learner is an oracle or not rank one.
     """
     if learner.facts.oracle:
         raise ValueError(f"learner {learner.name!r} is an oracle, and the buffer holds no labels")
@@ -130,7 +129,7 @@ def with_experience_replay(
         buffer, count = push(*state.extra[1:], query, choice, feedback.reward)
         known = jnp.minimum(count, capacity)
         drawn = jax.random.randint(draw_key(seed, state.t), (per_round,), 0, known)
-        # A loop: XLA would fuse a gather with the writing above, and copy the whole buffer for it.
+        # Loop, because XLA would fuse a gather with the write above and copy the whole buffer.
         old = lax.map(lambda i: jax.tree.map(lambda x: x[i], buffer), drawn)
         available = state.available[old.item]  # rounds of items that are absent are skipped
         choices = Choice(item=old.item, propensity=old.propensity)
@@ -154,10 +153,10 @@ def with_experience_replay(
 
 
 def without_buffer(state: State) -> State:
-    """Returns the state of the learner inside.
+    """Returns the state of the inner learner.
 
     Args:
-      state: of a learner with experience replay.
+      state: state of a learner with experience replay.
     """
     return state._replace(extra=state.extra[0])
 
@@ -172,14 +171,14 @@ def push(
     """Writes a round into the buffer, or one entry per item of a slate.
 
     Args:
-      buffer: before the round.
+      buffer: buffer before the round.
       count: entries written so far [].
       query: [d].
-      choice: of one item, or fields [k].
-      reward: in the shape of the choice.
+      choice: choice of one item, or fields [k].
+      reward: reward in the shape of the choice.
 
     Returns:
-      the buffer, and the new count [].
+      The buffer, and the new count [].
     """
     capacity, k = len(buffer.item), choice.item.size
     require("capacity", capacity, f">= {k}, the items of a slate", lambda x: x >= k)
@@ -194,14 +193,14 @@ def push(
 
 
 def draw_key(seed: int, t: Int[Array, ""]) -> PRNGKey:
-    """Returns the key of round t's draws, which do not depend on the key of the policy.
+    """Returns the key of round t's samples, which is independent of the policy's key.
 
     Args:
-      seed: of the draws.
-      t: the round [].
+      seed: seed of the samples.
+      t: number of the round [].
 
     Returns:
-      the key [].
+      The key [].
     """
     return jax.random.fold_in(jax.random.key(seed), t)
 
@@ -214,18 +213,18 @@ def sample_block(
     real: Bool[Array, " B"],
     queries: Float[Array, "B d"],
 ) -> tuple[Slots, Float[Array, "B n d"]]:
-    """Draws what the rounds of a block replay, before the block is simulated.
+    """Samples the rounds that a block replays, before the block is simulated.
 
     Args:
       replay: structure of the learner.
-      past: the queries in the buffer before the block [C, d].
+      past: queries in the buffer before the block [C, d].
       count: rounds observed before the block [].
-      t: the number of each round [B].
-      real: [B], False where a block is padded; real rounds are contiguous.
-      queries: of the rounds [B, d].
+      t: number of each round [B].
+      real: [B], False for padding; real rounds are contiguous.
+      queries: queries of the rounds [B, d].
 
     Returns:
-      the slots of each round, and the queries that it replays [B, n, d].
+      The slots of each round, and the queries that it replays [B, n, d].
     """
     before = jnp.cumsum(real, dtype=count.dtype) - real  # rounds of the block
     counts, capacity = count + before, replay.capacity
@@ -239,7 +238,7 @@ def sample_block(
     position = jnp.argmax(real) + before[:, None] - ago  # in the block
     in_block = (ago <= before[:, None])[..., None]
     old = jnp.where(in_block, queries[jnp.maximum(position, 0)], past[slots])
-    return Slots(own=counts % capacity, drawn=slots), old
+    return Slots(own=counts % capacity, sampled=slots), old
 
 
 def push_reward(
@@ -252,11 +251,11 @@ def push_reward(
     """Writes the reward of one round of a block.
 
     Args:
-      rewards: so far.
-      slot: into which the round is written [].
-      real: whether it is a round at all [].
-      choice: of the round.
-      reward: of the round [].
+      rewards: rewards so far.
+      slot: slot into which the round is written [].
+      real: False for padding [].
+      choice: choice of the round.
+      reward: reward of the round [].
     """
     new = Rewards(choice.item, choice.propensity, reward)
     return jax.tree.map(lambda x, y: x.at[slot].set(jnp.where(real, y, x[slot])), rewards, new)
@@ -269,17 +268,17 @@ def push_block(
     real: Bool[Array, " B"],
     queries: Float[Array, "B d"],
 ) -> tuple[ReplayBuffer, Int[Array, ""]]:
-    """Writes the queries of a block whose rewards are written already.
+    """Writes the queries of a block whose rewards have been written.
 
     Args:
-      buffer: before the block.
-      rewards: after the block.
+      buffer: buffer before the block.
+      rewards: rewards after the block.
       count: rounds observed before the block [].
-      real: [B], False where a block is padded.
-      queries: of the rounds [B, d].
+      real: [B], False for padding.
+      queries: queries of the rounds [B, d].
 
     Returns:
-      the buffer, and the new count [].
+      The buffer, and the new count [].
     """
     capacity, new = len(buffer.item), real.sum(dtype=count.dtype)
     before = jnp.cumsum(real, dtype=count.dtype) - real

@@ -1,13 +1,13 @@
-"""Learners made of other learners.
+"""Wrappers: learners made from other learners.
 
     with_query_map(greedy(), rate=3.0)                  also learns a map of the queries
     with_preconditioner(greedy(), by_row())             changes the length or direction of steps
     with_exploration(greedy(), epsilon=0.05)            shows a random item in a share of the rounds
 
 `jaxret.learners.replay.with_experience_replay` and `jaxret.learners.guarded.guarded` are wrappers
-too. They compose; experience replay comes after a query map or a preconditioner, since it needs a
-rank-one learner. A query map that moves once in B rounds (``map_every``, a multiple of 8) keeps
-the blocked form, and so do preconditioning by row and experience replay
+too. Wrappers compose; experience replay must come after a query map or a preconditioner, which need
+a rank-one learner. A query map that is updated once in B rounds (``map_every``, a multiple of 8)
+keeps the blocked form, and so do preconditioning by row and experience replay
 (`jaxret.simulation.blocked.simulate`).
 
 Letters: I items, d width.
@@ -33,11 +33,11 @@ class Wrapped(NamedTuple):
     """The structure of a learner around another one.
 
     Attributes:
-      inner: the learner inside.
-      unwrap: state -> the state of the inner learner.
-      rewrap: (state, new state of the inner learner) -> the new state.
-      own_rows: (state, change) -> the state with the change applied to rows that the wrapper keeps
-        beside those of the inner learner; None: it keeps none.
+      inner: inner learner.
+      unwrap: state -> state of the inner learner.
+      rewrap: (state, new state of the inner learner) -> new state.
+      own_rows: (state, change) -> state with the change applied to the wrapper's own rows; None:
+        the wrapper has none.
     """
 
     inner: Learner
@@ -52,7 +52,7 @@ class Wrapped(NamedTuple):
         return self.rewrap(state, new)
 
     def map_queries(self, state: State, queries: Float[Array, "N d"]) -> Float[Array, "N d"]:
-        """Maps queries to the vectors that the rows of the inner learner are compared with.
+        """Maps queries to the vectors that are multiplied with the inner learner's rows.
 
         Returns:
           [N, d].
@@ -69,14 +69,15 @@ def wrap(
     own_rows: Callable[[State, ChangeRows], State] | None = None,
     **changes: Any,
 ) -> Learner:
-    """Builds a learner that calls another one for everything that is not changed.
+    """Builds a learner that forwards to another learner all fields that are not replaced.
 
     Args:
-      inner: the learner inside.
-      name: shown in tables.
-      unwrap: state -> the state of the inner learner.
-      rewrap: (state, new state of the inner learner) -> the new state.
-      own_rows: applies a change to rows that the wrapper keeps itself; None: it keeps none.
+      inner: inner learner.
+      name: name of the learner in tables.
+      unwrap: state -> state of the inner learner.
+      rewrap: (state, new state of the inner learner) -> new state.
+      own_rows: (state, change) -> state with the change applied to the wrapper's own rows; None:
+        the wrapper has none.
       **changes: fields of the new learner (``init``, ``act``, ``update``, ..).
     """
 
@@ -102,11 +103,11 @@ def wrap(
 
 
 def innermost(learner: Learner, state: State) -> tuple[Learner, State]:
-    """Takes all wrappers off a learner and its state.
+    """Removes all wrappers from a learner and its state.
 
     Args:
-      learner: any.
-      state: its state.
+      learner: any learner.
+      state: state of the learner.
     """
     while isinstance(learner.structure, Wrapped):
         learner, state = learner.structure.inner, learner.structure.unwrap(state)
@@ -123,10 +124,10 @@ def with_query_map(
     """Adds a query map to a rank-one learner.
 
     Args:
-      learner: from `rank_one` or a preset; not yet with experience replay.
-      query_map: from `jaxret.rules.query_maps`; None: `query_maps.linear`.
-      rate: of the linear map, > 0; not read where a map is given.
-      map_every: B >= 1, rounds between two moves of the map; rows move every round.
+      learner: learner from `rank_one` or a preset, without experience replay.
+      query_map: map from `jaxret.rules.query_maps`; None: `query_maps.linear`.
+      rate: relative step size of the linear map, > 0; ignored if a map is given.
+      map_every: B >= 1, rounds between two updates of the map; rows are updated every round.
 
     Raises:
       ValueError: if the learner is not rank one, or has a query map.
@@ -146,8 +147,8 @@ def with_preconditioner(learner: Learner, preconditioner: Preconditioner) -> Lea
     """Preconditions the steps of a rank-one learner.
 
     Args:
-      learner: from `rank_one` or a preset; not yet with experience replay.
-      preconditioner: from `jaxret.rules.preconditioners`.
+      learner: learner from `rank_one` or a preset, without experience replay.
+      preconditioner: preconditioner from `jaxret.rules.preconditioners`.
 
     Raises:
       ValueError: if the learner is not rank one, or has a preconditioner.
@@ -164,15 +165,15 @@ def with_preconditioner(learner: Learner, preconditioner: Preconditioner) -> Lea
 def with_exploration(learner: Learner, epsilon: float = 0.05) -> Learner:
     """Shows a uniformly drawn item in a share of the rounds, with exact propensities.
 
-    Without exploration, the log of a policy that always shows its best item cannot evaluate another
-    policy.
+    The log of a policy that always shows its best item cannot be used to evaluate other policies;
+    exploration makes this possible.
 
     Args:
-      learner: any that shows one item a round and has `Learner.probabilities`.
+      learner: any learner that shows one item a round and has `Learner.probabilities`.
       epsilon: share of the rounds, in [0, 1].
 
     Raises:
-      ValueError: for a learner without `Learner.probabilities`.
+      ValueError: if the learner has no `Learner.probabilities`.
     """
     require("epsilon", epsilon, "in [0, 1]", lambda x: 0 <= x <= 1)
     name = f"{learner.name}+exploration"

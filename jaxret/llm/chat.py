@@ -64,11 +64,11 @@ class Endpoint(NamedTuple):
     base_url: str | None = None  # None: OpenAI's
     key_variable: str = "OPENAI_API_KEY"  # environment variable; a local server accepts any text
     temperature: float = 0.0
-    max_tokens: int | None = None  # of an answer
+    max_tokens: int | None = None  # most tokens of an answer
     format: Literal["text", "json", "schema"] = "text"
     timeout: float = 60.0  # seconds an attempt
     retries: int = 4  # after time-outs and server errors
-    attempts: int = 3  # at an answer that parses
+    attempts: int = 3  # number of attempts to get an answer that parses
     concurrency: int = 8  # questions at a time
 
     def options(self, schema: Schema | None) -> dict[str, Any]:
@@ -144,7 +144,7 @@ class Connection:
 
         Args:
           messages: the conversation.
-          options: of the request, from `Endpoint.options`.
+          options: options of the request, from `Endpoint.options`.
 
         Raises:
           Unanswered: the endpoint refuses or fails.
@@ -212,14 +212,14 @@ class Chat:
         Args:
           messages: the question.
           parse: turns the text of an answer into a value, or raises `Malformed`.
-          schema: of the answer, used if `Endpoint.format` is ``"schema"``.
+          schema: schema of the answer, used if `Endpoint.format` is ``"schema"``.
 
         Raises:
           Unanswered: no attempt gave an answer that parses, or the endpoint refuses or fails. The
             message states the last error.
         """
         options = self.endpoint.options(schema)
-        return self._remembered(messages, options, lambda answer: parse(answer.text))
+        return self._cached(messages, options, lambda answer: parse(answer.text))
 
     def weigh(self, messages: Messages, words: Sequence[str]) -> dict[str, float]:
         """Returns the probabilities of a few words as the first token of the answer.
@@ -237,7 +237,7 @@ class Chat:
         """
         options = self.endpoint.options(None)
         options |= {"max_tokens": 1, "logprobs": True, "top_logprobs": LIKELIEST}
-        return self._remembered(messages, options, partial(_weights, words=words))
+        return self._cached(messages, options, partial(_weights, words=words))
 
     def ask_all(
         self,
@@ -256,9 +256,9 @@ class Chat:
           questions: n questions.
           parse: turns the text of an answer into a value, or raises `Malformed`; one function for
             all questions, or n functions.
-          schema: of the answers, used if `Endpoint.format` is ``"schema"``; one for all questions,
-            or n schemas.
-          title: of the progress bar.
+          schema: schema of the answers, used if `Endpoint.format` is ``"schema"``; one for
+              all questions, or n schemas.
+          title: title of the progress bar.
           progress: whether to show the progress bar.
           before: called before each question; an exception that it raises stops all questions.
           failed: returns the value for a question without a valid answer, or raises to stop all
@@ -293,7 +293,7 @@ class Chat:
         Args:
           questions: n questions.
           words: lower-case words.
-          title: of the progress bar.
+          title: title of the progress bar.
           progress: whether to show the progress bar.
           before: called before each question; an exception that it raises stops all questions.
 
@@ -327,7 +327,7 @@ class Chat:
                 pool.shutdown(cancel_futures=True)
                 raise
 
-    def _remembered(
+    def _cached(
         self, messages: Messages, options: dict[str, Any], parse: Callable[[Answer], T]
     ) -> T:
         """Returns the cached answer if it parses, and asks otherwise."""
@@ -344,7 +344,7 @@ class Chat:
                 path.unlink()  # damaged, or written for an older parser
         last: Exception | None = None
         for _ in range(self.endpoint.attempts):
-            answer = self._asked(messages, options)
+            answer = self._fresh(messages, options)
             try:
                 parsed = parse(answer)
             except Malformed as error:
@@ -366,7 +366,7 @@ class Chat:
             f"{self.endpoint.model}: no valid answer in {self.endpoint.attempts} attempts: {last}"
         ) from last
 
-    def _asked(self, messages: Messages, options: dict[str, Any]) -> Answer:
+    def _fresh(self, messages: Messages, options: dict[str, Any]) -> Answer:
         self._count(asked=1)
         try:
             answer = self._call(messages, options)
@@ -379,8 +379,8 @@ class Chat:
         return answer
 
     def _name(self, messages: Messages, options: dict[str, Any]) -> str:
-        asked = [self.endpoint.model, self.endpoint.base_url, options, list(messages)]
-        return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+        request = [self.endpoint.model, self.endpoint.base_url, options, list(messages)]
+        return hashlib.sha256(json.dumps(request).encode()).hexdigest()
 
     def _count(self, **more: int) -> None:
         with self._lock:

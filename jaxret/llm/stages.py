@@ -26,7 +26,7 @@ from jaxret.runtime.validate import require
 
 T = TypeVar("T")
 RETRY = load_prompt(Path(__file__).parent / "retry.txt", ("reason",))
-CHARACTERS = 4  # of a token in English, on average
+CHARACTERS = 4  # characters of a token in English, on average
 KINDS = {  # by the cause of an `Unanswered`
     "APITimeoutError": "timeout",
     "RateLimitError": "rate_limit",
@@ -91,9 +91,9 @@ class Stage:
 
         Args:
           questions: n questions.
-          title: of the progress bar.
-          schema: of the answers, used if `Endpoint.format` is ``"schema"``; one for all questions,
-            or n schemas, equal for equal questions.
+          title: title of the progress bar.
+          schema: schema of the answers, used if `Endpoint.format` is ``"schema"``; one for
+              all questions, or n schemas, equal for equal questions.
 
         Returns:
           n answers or problems, in order.
@@ -109,7 +109,7 @@ class Stage:
             schema = list(dict(zip(keys, schema, strict=True)).values())
         replies = self.chat.ask_all(
             list(different.values()),
-            self._heard,
+            self._nonempty,
             schema=schema,
             title=title,
             before=self._before,
@@ -124,7 +124,7 @@ class Stage:
             self.problems[answer.kind] += 1
         return answer
 
-    def _heard(self, text: str) -> str | Problem:
+    def _nonempty(self, text: str) -> str | Problem:
         if not text.strip():
             raise Malformed("an empty answer")
         with self._lock:
@@ -140,8 +140,8 @@ class Stage:
             silent = self._silent
         if silent > self._patience:
             raise OutOfReach(
-                f"{silent} questions in a row have no answer; the last: {error}. What was answered "
-                "is kept: the same command goes on"
+                f"{silent} questions in a row have no answer; the last: {error}. Earlier "
+                "answers are stored: the same command continues"
             ) from error
         return Problem(kind=KINDS.get(cause, "other"), reason=str(error))
 
@@ -178,7 +178,7 @@ def ask_checked(
       questions: n questions.
       checks: n functions, each of which turns the text of an answer into a value or raises `Wrong`.
       attempts: largest number of answers to a question.
-      title: of the progress bar.
+      title: title of the progress bar.
       schemas: n schemas of the answers, used if `Endpoint.format` is ``"schema"``.
       retry: the prompt that states why an answer cannot be used.
 
@@ -202,8 +202,8 @@ def ask_checked(
         if attempt == 0 and questions and len(problems) == len(questions):
             raise OutOfReach(
                 f"{stage.chat.endpoint.model} answered none of {len(questions)} questions "
-                f"({title}); the last: {problems[-1].reason}. What it said before is kept: the "
-                "same command goes on"
+                f"({title}); the last: {problems[-1].reason}. Earlier answers are stored: the "
+                "same command continues"
             )
         wrong = []
         for i, text in zip(waiting, replies, strict=True):

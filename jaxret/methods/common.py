@@ -23,16 +23,16 @@ from jaxret.training.loop import Objective
 from jaxret.training.store import Hooks, fitted
 from jaxret.types import Params
 
-CUTS = (3, 5, 7)  # of validation metrics, whatever is reported, so that stored models are found
+CUTS = (3, 5, 7)  # ranks of the validation metrics; fixed, so that stored models are found
 KEPT = 128  # length of a ranking
 
 
 class Words(NamedTuple):
     """What a method trains on besides vectors; None where the method does not need it."""
 
-    texts: list[str]  # of the N queries
-    documents: list[str]  # of the I tools
-    encoder: TextEncoder  # whose weights are trained further
+    texts: list[str]  # texts of the N queries
+    documents: list[str]  # documents of the I tools
+    encoder: TextEncoder  # encoder whose weights are trained further
 
 
 #: What a method may need of a task, and what gives it.
@@ -151,13 +151,13 @@ def trained(
     """Trains a model, or reads the parameters of the same model from its folder.
 
     Args:
-      name: of the method.
-      config: of the method.
+      name: name of the method.
+      config: configuration of the method.
       task: the training queries.
       validation: the queries on which the best step is chosen. Of a reranker's, only the first
         ``config.validated`` are used where the config has this field.
-      seed: of weights, order and dropout.
-      folder: of all models; None keeps nothing.
+      seed: seed of weights, order and dropout.
+      folder: folder of all models; None keeps nothing.
       hooks: the observers.
       start: the parameters before training.
       objective: makes loss and batches.

@@ -52,7 +52,7 @@ class Config(TrainingConfig):
 
     candidates: int = 8  # N, the right one among them; as many are reranked
     leave_out: bool = False  # leaves each training query out of Tool2Vec's means of its tools
-    layers: int | None = 3  # of the backbone; None: all
+    layers: int | None = 3  # number of layers of the backbone; None: all
     pool: Pool = "mean"  # context: first token, dense layer, activation
     document_limit: int = 64  # tokens
     size: int = 8
@@ -88,7 +88,7 @@ def fit(
       config: the settings.
       validation: the queries on which the best step is chosen.
       first: the stage whose candidates are reranked; None: Tool2Vec of the task.
-      seed: of weights, order and dropout.
+      seed: seed of weights, order and dropout.
       name: shown in the progress bar and in errors.
       folder: where models are kept, found again and resumed; None keeps nothing.
       hooks: the observers.
@@ -254,7 +254,7 @@ def judgement(
       candidates: tools found by a first stage [n, N], best first, padded with -1; right ones are
         removed.
       size: examples a batch; a batch has size x N pairs.
-      seed: of the order.
+      seed: seed of the order.
 
     Returns:
       the objective.

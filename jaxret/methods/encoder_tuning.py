@@ -91,7 +91,7 @@ class Query2Query(EncoderConfig):
     window: int = 100  # nearest training queries to choose triplets from
     per_anchor: int | None = 1  # triplets a query; None: all of up to 25
     allow_self: bool = False  # whether a query may be its own positive, as in the reference
-    margin: float = 0.5  # of distances between unit vectors, which are at most 2
+    margin: float = 0.5  # margin of distances between unit vectors, which are at most 2
     unit: bool = True  # compares unit vectors, as retrieval does
     epochs: float = 0.5
     validate: float = 0.125
@@ -106,7 +106,7 @@ class Query2Desc(EncoderConfig):
     """
 
     negatives: int = 1  # drawn a query; each of its tools meets each of them
-    margin: float = 0.5  # of distances between unit vectors, which are at most 2
+    margin: float = 0.5  # margin of distances between unit vectors, which are at most 2
     unit: bool = True  # compares unit vectors, as retrieval does
     epochs: float = 0.1
     validate: float = 0.025
@@ -121,7 +121,7 @@ class DPR(EncoderConfig):
     """
 
     negatives: int = 1  # the first stage's best wrong tools
-    temperature: float = 0.05  # of the cosines
+    temperature: float = 0.05  # temperature of the cosines
     mask_false: bool = True  # False: a query's other tools are negatives, as in the reference
     epochs: float = 0.1
     validate: float = 0.025
@@ -136,7 +136,7 @@ class ToolEmbed(EncoderConfig):
     """
 
     negatives: int = 5  # tools drawn at random for each pair
-    temperature: float = 0.05  # of the cosines
+    temperature: float = 0.05  # temperature of the cosines
     in_batch: bool = True  # whether the documents of other rows are negatives too
     mask_false: bool = True  # False: a query's other tools are negatives
     drop_words: float = 0.0  # the largest share of a query's words that is dropped; ours
@@ -170,11 +170,11 @@ def fit(
 
     Args:
       task: with texts, documents and the encoder to tune.
-      config: of the objective's class in `CONFIGS`; None: its defaults.
+      config: configuration of the objective's class in `CONFIGS`; None: its defaults.
       objective: "query2query", "query2desc", "dpr" or "tool_embed".
       validation: the queries on which the best step is chosen.
       first: for "dpr" alone, the stage whose best wrong tools are negatives; None: BM25.
-      seed: of draws, order and dropout.
+      seed: seed of draws, order and dropout.
       name: shown in the progress bar and in errors; None: the objective.
       folder: where models are kept, found again and resumed; None keeps nothing.
       hooks: the observers.
@@ -316,10 +316,10 @@ def contrast(
       anchors: texts that the first column of ``triplets`` indexes.
       others: texts that the second and third column index.
       triplets: anchor, positive, negative [M, 3], from `jaxret.training.negatives`.
-      margin: of the distances.
+      margin: margin of the distances.
       unit: compares unit vectors, as retrieval does; the reference compares raw ones.
       size: triplets a batch; a batch has 3 times as many texts.
-      seed: of the order.
+      seed: seed of the order.
 
     Returns:
       the objective.
@@ -369,13 +369,13 @@ def matching(
       documents: the documents of the I tools.
       labels: all tools of each query [n, L].
       pairs: query, right tool, wrong tools [M, 2 + m], from `jaxret.training.negatives`.
-      temperature: of the cosines.
+      temperature: temperature of the cosines.
       in_batch: whether rows serve each other as negatives.
       mask_false: whether documents of a query's other tools are left out of its negatives. The
         references keep them, so that a query repels right tools.
       drop_words: the largest share of a query's words that is dropped, anew in each batch. Ours.
       size: pairs a batch; a batch has 2 + m times as many texts.
-      seed: of the order.
+      seed: seed of the order.
 
     Returns:
       the objective.

@@ -40,7 +40,7 @@ from jaxret.types import Params, PRNGKey
 LOSSES = {"softmax_ce": losses.softmax_ce, "bce": losses.multi_label_bce}
 HEADS = ("tool2vec", "random")
 POOLS = ("mean", "context")
-SCALE = 20.0  # of the first logits, as multiples of the cosine
+SCALE = 20.0  # scale of the first logits, as multiples of the cosine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,7 @@ def fit(
       task: the training queries, with texts and an encoder, whose backbone is trained further.
       config: the settings.
       validation: the queries on which the best step is chosen.
-      seed: of weights, order and dropout.
+      seed: seed of weights, order and dropout.
       name: shown in the progress bar and in errors.
       folder: where models are kept, found again and resumed; None keeps nothing.
       hooks: the observers.
@@ -135,7 +135,7 @@ def start(
     Args:
       network: from `jaxret.nn.classifier.classifier`.
       encoder: the encoder whose backbone the network has.
-      key: of the weights that no checkpoint has.
+      key: key of the weights that no checkpoint has.
       tools: vectors [I, H] that the head starts from, usually Tool2Vec's; with the mean pool MLC
         then starts as that retriever. None draws a random head, as the reference does.
       length: the approximate length of queries' pooled vectors, by which the first logits are
@@ -166,7 +166,7 @@ def build(config: Config, params: Params, encoder: TextEncoder, name: str = "mlc
 
     Args:
       config: that the classifier is trained with.
-      params: of the network, from `start` or after training.
+      params: parameters of the network, from `start` or after training.
       encoder: the encoder that the classifier is trained from.
       name: shown in the progress bar and in errors.
 
@@ -214,7 +214,7 @@ def classification(
       labels: their tools [n, L], padded with -1.
       loss: maps logits [B, I] and labels [B, L] to the mean loss.
       size: queries a batch.
-      seed: of the order.
+      seed: seed of the order.
 
     Returns:
       the objective.

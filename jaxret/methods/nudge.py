@@ -38,7 +38,7 @@ from jaxret.runtime.validate import require
 from jaxret.task import Task
 from jaxret.training.config import require_one_of
 
-GRID = tuple(0.02 * step for step in range(25))  # of gamma, for NUDGE-N
+GRID = tuple(0.02 * step for step in range(25))  # values of gamma, for NUDGE-N
 _BATCH = 16  # validation queries at a time: 16 x L x I numbers
 
 
@@ -173,7 +173,7 @@ def nudge_n(
         return (first[:, None] == right[None]).any(axis=1)
 
     hits = jax.lax.map(first_is_right, (val_queries, val_labels), batch_size=_BATCH)
-    best = hits.sum(axis=0).argmax()  # of equals the smallest gamma
+    best = hits.sum(axis=0).argmax()  # the smallest gamma in a tie
     return a[best][:, None] * theta + b[best][:, None] * towards, grid[best]
 
 

@@ -57,7 +57,7 @@ class Config(TrainingConfig):
     places: Places = "shared"  # rank: the refiner sees the first stage's order; reference: the code
     leave_out: bool = True  # leaves each training query out of the means of its own tools
     inject_missing: bool = False  # right tools that were missed replace the last candidates
-    layers: int | None = 3  # of the backbone; None: all
+    layers: int | None = 3  # number of layers of the backbone; None: all
     projection: Projection = "identity"  # initial projection; normal: N(0, 0.2^2), as the code
     limit: int = 96
     epochs: float = 2
@@ -89,7 +89,7 @@ def fit(
       config: the settings.
       validation: the queries on which the best step is chosen.
       first: the stage whose candidates are refined; None: Tool2Vec of the task.
-      seed: of weights, order and dropout.
+      seed: seed of weights, order and dropout.
       name: shown in the progress bar and in errors.
       folder: where models are kept, found again and resumed; None keeps nothing.
       hooks: the observers.
@@ -252,7 +252,7 @@ def refinement(
         changes no ranking, and the read-out's bias need not learn it. Ours.
       inject_missing: replaces the last candidates by right tools that were missed.
       size: queries a batch.
-      seed: of the order.
+      seed: seed of the order.
 
     Returns:
       the objective.
@@ -273,8 +273,8 @@ def refinement(
         some, right = shown[rows], labels[rows]
         vectors = tools[np.maximum(some, 0)]
         if own is not None:
-            mine = (some[:, :, None] == right[:, None, :]) & (right >= 0)[:, None, :]
-            query, column, label = np.nonzero(mine)
+            matches = (some[:, :, None] == right[:, None, :]) & (right >= 0)[:, None, :]
+            query, column, label = np.nonzero(matches)
             vectors[query, column] = own(rows)[query, label]
         return {
             "ids": ids,

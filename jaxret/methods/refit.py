@@ -149,8 +149,8 @@ def refit(
       queries: vectors that found the candidates [N, d].
       theta: tool embeddings [I, d].
       items: candidates [N, K], padded with -1; a query without any stays as it is.
-      reranker_scores: of the candidates [N, K], as logits.
-      steps: of gradient descent.
+      reranker_scores: reranker scores of the candidates [N, K], as logits.
+      steps: steps of gradient descent.
       learning_rate: size of a step.
       tau: temperature of ``q . theta``.
       reranker_tau: temperature of the scores.

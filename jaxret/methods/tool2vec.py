@@ -76,7 +76,7 @@ def build(config: Any, params: Params, encoder: Encoder | None, name: str) -> Re
     Args:
       config: the settings, Tool2Vec's or NUDGE's.
       params: the tools' vectors [I, d].
-      encoder: of the queries; None where they are vectors.
+      encoder: encoder of the queries; None where they are vectors.
       name: shown in the progress bar and in errors.
 
     Returns:
@@ -235,8 +235,9 @@ def left_out(
 def _left_out_scores(params, features):
     scores = jnp.matmul(features["query"], params["theta"].T, precision=Precision.HIGHEST)
     own = jnp.einsum("bld,bd->bl", features["own"], features["query"], precision=Precision.HIGHEST)
-    mine = params["row"][None, :, None] == features["labels"][:, None, :]  # [B, I, L]
-    return jnp.where(mine.any(axis=2), jnp.where(mine, own[:, None], -jnp.inf).max(axis=2), scores)
+    right = params["row"][None, :, None] == features["labels"][:, None, :]  # [B, I, L]
+    best = jnp.where(right, own[:, None], -jnp.inf).max(axis=2)
+    return jnp.where(right.any(axis=2), best, scores)
 
 
 def tool2vec_stage(task: Task, leave_out: bool) -> FirstStage:

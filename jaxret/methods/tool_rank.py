@@ -5,8 +5,8 @@
 Published weights, and weights that are trained further:
 
     model = load_language_model("tool_rank_4b")
-    asked = verdict(model.tokenizer)
-    published = reranker(model.network(asked), model.params(asked), asked, documents)
+    question = verdict(model.tokenizer)
+    published = reranker(model.network(question), model.params(question), question, documents)
 
     trained = fit(train, Config(path=folder), validation=validation, first=first)
     final = refine(trained, texts, search(first, texts, k=32))
@@ -99,10 +99,10 @@ class Config(TrainingConfig):
     weights: str = "qwen3_reranker_0_6b"  # initial weights, one of `RERANKERS`
     path: str | None = None  # a folder in HuggingFace layout; None: the hub
     answers: tuple[str, str] = ("true", "false")
-    place: Place = "query"  # of the instruction: in front of the query, or on a line of its own
+    place: Place = "query"  # of the instruction: before the query, or on its own line
     instruction: str = ""  # none, as in the paper's figure
-    prompt: str | None = None  # a file with another wording and the placeholders of ours
-    candidates: int = 32  # of the first stage, reranked
+    prompt: str | None = None  # file of another prompt with the same placeholders
+    candidates: int = 32  # candidates of the first stage, reranked
     leave_out: bool = False  # leaves each training query out of Tool2Vec's means of its tools
     hard: Literal["candidates", "random"] = "random"  # wrong tools: the first stage's best, or any
     negatives: int = 1
@@ -148,7 +148,7 @@ def fit(
       config: the model and the settings.
       validation: the queries on which the best step is chosen.
       first: the stage whose candidates are reranked; None: Tool2Vec of the task.
-      seed: of the adapter, draws and order.
+      seed: seed of the adapter, draws and order.
       name: shown in the progress bar and in errors.
       folder: where models are kept, found again and resumed; None keeps nothing.
       hooks: the observers.
@@ -164,12 +164,12 @@ def fit(
     if first is None:
         task.require_vectors()
     stage = tool2vec_stage(task, config.leave_out) if first is None else FirstStage.of(first)
-    model, asked = _model(config)
+    model, question = _model(config)
     hooks.say(f"{config.weights}: {model.memory()}")  # before anything is loaded
-    params = model.params(asked)
-    part = trainable(model.network(asked, config.compute), params, config.lora, seed)
-    network = model.network(asked)
-    untrained = reranker(network, params, asked, documents, pairs=config.pairs, name=name)
+    params = model.params(question)
+    part = trainable(model.network(question, config.compute), params, config.lora, seed)
+    network = model.network(question)
+    untrained = reranker(network, params, question, documents, pairs=config.pairs, name=name)
     untrained = untrained._replace(config=config)
     table = untrained.params[1]
 
@@ -179,8 +179,8 @@ def fit(
     def objective():
         return verdicts(
             part.apply,
-            asked.heads(texts),
-            asked.tails(documents),
+            question.heads(texts),
+            question.tails(documents),
             _pairs(task, config, stage, seed),
             drop_words=config.drop_words,
             size=config.size,
@@ -218,15 +218,15 @@ def build(config: Config, params: Params, encoder: TextEncoder | None, name: str
     Raises:
       FileNotFoundError: if the checkpoint that training started from is not found.
     """
-    model, asked = _model(config)
-    read, score = _reader(asked), _scorer(model.network(asked), config.pairs)
+    model, question = _model(config)
+    read, score = _reader(question), _scorer(model.network(question), config.pairs)
     return Reranker(name=name, read=read, params=params, score=score, config=config)
 
 
 def _model(config: Config) -> "tuple[LanguageModel, Verdict]":
     path = None if config.path is None else Path(config.path)
     model = load_language_model(config.weights, path, dtype=config.dtype)
-    asked = verdict(
+    question = verdict(
         model.tokenizer,
         answers=config.answers,
         place=config.place,
@@ -235,7 +235,7 @@ def _model(config: Config) -> "tuple[LanguageModel, Verdict]":
         query_limit=config.limit,
         document_limit=config.document_limit,
     )
-    return model, asked
+    return model, question
 
 
 def _pairs(task: Task, config: Config, stage: FirstStage, seed: int) -> Int[np.ndarray, "P 2+m"]:
@@ -274,7 +274,7 @@ def verdicts(
         `jaxret.training.negatives`; a row gives up to 1 + m examples.
       drop_words: the largest share of a query's words that is dropped, anew in each batch. Ours.
       size: examples a batch.
-      seed: of the order.
+      seed: seed of the order.
 
     Returns:
       the objective.
@@ -373,7 +373,7 @@ def verdict(
     """Makes the question.
 
     Args:
-      tokenizer: of the model.
+      tokenizer: tokenizer of the model.
       answers: for a tool that fits and for one that does not, one token each.
       place: position of the instruction, a key of `PLACES`.
       instruction: the task in words. With place "query" it may be empty and is then left out.
@@ -397,7 +397,7 @@ def verdict(
         require(name, limit, ">= 1", lambda n: n >= 1)
     holes = ("instruction", "query", "document", "yes", "no")
     file = PROMPTS / PLACES[place] if prompt is None else prompt
-    asked = Verdict(
+    question = Verdict(
         tokenizer=tokenizer,
         prompt=load_prompt(file, holes if place == "line" else holes[1:]),
         answers=answers,
@@ -405,12 +405,12 @@ def verdict(
         query_limit=query_limit,
         document_limit=document_limit,
     )
-    if len(set(answers)) < 2 or any(len(ids) != 1 for ids in asked.tokens(answers)):
+    if len(set(answers)) < 2 or any(len(ids) != 1 for ids in question.tokens(answers)):
         raise ValueError(f"answers must be two words that are a token each, got {answers}")
-    before, _, after = asked.text(_QUERY, _HOLE).partition(_HOLE)
+    before, _, after = question.text(_QUERY, _HOLE).partition(_HOLE)
     if _QUERY not in before or _QUERY in after or _HOLE in after:
         raise ValueError(f"{file}: the document must come once, and after the query")
-    return asked
+    return question
 
 
 class LanguageModel(NamedTuple):
@@ -422,22 +422,22 @@ class LanguageModel(NamedTuple):
     dtype: DType
     mesh: Mesh | None
 
-    def network(self, asked: Verdict, compute: Compute | None = None) -> Module:
+    def network(self, question: Verdict, compute: Compute | None = None) -> Module:
         """Makes the network whose outputs are the logits of the two answers.
 
         Args:
-          asked: the question.
+          question: question about a query and a document.
           compute: dropout and precision; None: no dropout, the model's precision.
 
         Returns:
           a network with ``apply(params, ids, mask, key=None) -> logits [B, 2]``.
         """
         compute = Compute(dtype=self.dtype) if compute is None else compute
-        return token_classifier(self.backbone, asked.words, compute)
+        return token_classifier(self.backbone, question.words, compute)
 
-    def params(self, asked: Verdict) -> Params:
+    def params(self, question: Verdict) -> Params:
         """Reads the parameters of the network for a question from the checkpoint."""
-        return load_token_classifier(self.backbone, self.directory, asked.words, **self._where())
+        return load_token_classifier(self.backbone, self.directory, question.words, **self._where())
 
     def memory(self) -> str:
         """Describes the memory of the parameters without the two answers' rows; reads none."""
@@ -458,7 +458,7 @@ def load_language_model(
     Args:
       name: a key of `RERANKERS`.
       path: a local checkpoint to use instead of the published weights.
-      dtype: of the parameters and the matrix products.
+      dtype: type of the parameters and the matrix products.
       mesh: devices with an axis ``model``, over which the parameters are split; None: one device.
 
     Returns:
@@ -483,7 +483,7 @@ def load_language_model(
 def reranker(
     network: Module,
     params: Params,
-    asked: Verdict,
+    question: Verdict,
     documents: Sequence[str],
     *,
     pairs: int = 16,
@@ -494,7 +494,7 @@ def reranker(
     Args:
       network: from `LanguageModel.network`.
       params: its parameters.
-      asked: the question.
+      question: question about a query and a document.
       documents: the documents of the I tools.
       pairs: pairs that run through the model together.
       name: shown in the progress bar and in errors.
@@ -502,18 +502,18 @@ def reranker(
     Returns:
       the reranker.
     """
-    ids, mask = pad(asked.tails(documents), COARSE)
+    ids, mask = pad(question.tails(documents), COARSE)
     table = (jnp.asarray(ids), jnp.asarray(mask))
     return Reranker(
-        name=name, read=_reader(asked), params=(params, table), score=_scorer(network, pairs)
+        name=name, read=_reader(question), params=(params, table), score=_scorer(network, pairs)
     )
 
 
-def _reader(asked: Verdict) -> Callable[[Sequence[str]], dict[str, np.ndarray]]:
+def _reader(question: Verdict) -> Callable[[Sequence[str]], dict[str, np.ndarray]]:
     """Makes the function from queries to ``ids [B, L]`` and ``mask [B, L]`` of their heads."""
 
     def read(texts):
-        ids, mask = pad(asked.heads(texts), COARSE)
+        ids, mask = pad(question.heads(texts), COARSE)
         return {"ids": ids, "mask": mask}
 
     return read

@@ -1,4 +1,4 @@
-"""Networks in Flax: BERT, MPNet, DeBERTa and Qwen3 with their published weights, and heads on them.
+"""Networks in Flax: BERT, MPNet, DeBERTa and Qwen3 with their published weights, and their heads.
 
 A network is a `Module`, two pure functions: ``init(key) -> params`` and ``apply(params, ...)``.
 """

@@ -1,6 +1,6 @@
 """One interface for the networks that read text: BERT, MPNet, DeBERTa and Qwen3.
 
-MLC, ToolRefiner, the cross-encoder and the encoder take any (`jaxret.nn.network.Network`).
+MLC, ToolRefiner, the cross-encoder and the encoder work with any `jaxret.nn.network.Network`.
 """
 
 import json
@@ -22,18 +22,18 @@ Config = bert.BertConfig | mpnet.MPNetConfig | deberta.DebertaConfig | qwen3.Qwe
 
 
 class Backbone(NamedTuple):
-    """A network for text: its sizes, how to build it, and how its weights are published."""
+    """A network for text: its sizes, its constructor, and the layout of its published weights."""
 
     config: Config
     module: type[Network]
     keys: checkpoints.KeyTable
-    prefix: str  # of its names in a checkpoint that holds more than the backbone
+    prefix: str  # prefix of tensor names in a checkpoint that holds more than the backbone
 
     def build(self, compute: Compute, rngs: nnx.Rngs) -> Network:
         return self.module(self.config, compute, rngs=rngs)
 
     def network(self, compute: Compute = Compute()) -> Module:
-        """``apply(params, ids, mask, key=None) -> hidden states [B, L, H]``."""
+        """Builds ``apply(params, ids, mask, key=None) -> hidden states [B, L, H]``."""
         return functionalize(lambda rngs: self.build(compute, rngs))
 
     def shapes(
@@ -43,18 +43,19 @@ class Backbone(NamedTuple):
         mesh: Mesh | AbstractMesh | None = None,
         rules: Rules = (),
     ) -> Params:
-        """Computes the shapes of the parameters, their dtype and their places, without any numbers.
+        """Computes shapes, dtypes and shardings of the parameters, without allocating them.
 
         Args:
-          dtype: of all parameters.
-          mesh: the devices that they go to; None is the default device.
-          rules: where on the mesh, by path, such as `qwen3.tensor_parallel`; copied if not said.
+          dtype: dtype of all parameters.
+          mesh: devices of the parameters; None: the default device.
+          rules: sharding rules by path, such as `qwen3.tensor_parallel`; other parameters are
+            replicated.
 
         Returns:
-          a tree of ``jax.ShapeDtypeStruct``, as `jaxret.nn.placement.memory_report` takes it.
+          A tree of ``jax.ShapeDtypeStruct``, for `jaxret.nn.placement.memory_report`.
 
         Raises:
-          ValueError: where there are rules but no mesh, or a rule splits more axes than a parameter
+          ValueError: if there are rules but no mesh, or a rule splits more axes than a parameter
             has.
         """
         return placement.placed(self.network().shapes(), dtype=dtype, mesh=mesh, rules=rules)
@@ -67,18 +68,19 @@ class Backbone(NamedTuple):
         mesh: Mesh | None = None,
         rules: Rules = (),
     ) -> Params:
-        """Reads the weights of a checkpoint, a tensor at a time.
+        """Reads the weights of a checkpoint, one tensor at a time.
 
         Args:
-          path: the checkpoint's directory, or its file: see `tensor_files.load_safetensors`.
-          dtype: of the parameters, whatever the file has. bfloat16 halves the memory, for use
-            and for LoRA; training all of a network wants float32.
-          mesh: where each parameter goes as soon as it is read; None is the default device.
-          rules: where on the mesh, by path, such as `qwen3.tensor_parallel`; copied if not said.
+          path: directory or file of the checkpoint (`tensor_files.load_safetensors`).
+          dtype: dtype of the parameters, for any dtype of the file. bfloat16 halves the memory, for
+            inference and LoRA; training all parameters needs float32.
+          mesh: devices of the parameters; None: the default device.
+          rules: sharding rules by path, such as `qwen3.tensor_parallel`; other parameters are
+            replicated.
 
         Raises:
-          ValueError: naming every tensor that does not fit, or the file that is damaged.
-          FileNotFoundError: naming the files that are missing.
+          ValueError: if tensors do not fit, or a file is damaged.
+          FileNotFoundError: if files are missing.
         """
         tensors = tensor_files.load_safetensors(path)
         shapes = self.shapes(dtype=dtype, mesh=mesh, rules=rules)
@@ -97,7 +99,7 @@ def read_backbone(path: Path) -> Backbone:
     """Reads a ``config.json``.
 
     Raises:
-      ValueError: if it describes a network that is none of BERT, MPNet, DeBERTa-V3 and Qwen3.
+      ValueError: if the network is not a BERT, MPNet, DeBERTa-V3 or Qwen3.
     """
     kind = json.loads(path.read_text()).get("model_type", "bert")
     if kind not in _KINDS:
@@ -107,18 +109,18 @@ def read_backbone(path: Path) -> Backbone:
 
 
 def shallow(backbone: Backbone, params: Params, layers: int) -> tuple[Backbone, Params]:
-    """Cuts a backbone to its first few blocks: a smaller network that starts from the same weights.
+    """Cuts a backbone to its first blocks, with the same weights.
 
     Args:
       backbone: the whole network.
-      params: its parameters.
-      layers: how many blocks stay.
+      params: parameters of the network.
+      layers: number of blocks to keep.
 
     Returns:
-      the smaller network and its parameters; those that stay are not copied.
+      The smaller network and its parameters, which are not copied.
 
     Raises:
-      ValueError: where ``layers`` is not in 1 .. the blocks of the backbone.
+      ValueError: if ``layers`` is not in 1 .. the number of blocks.
     """
     smaller = shallower(backbone, layers)
     blocks = {str(i): params["blocks"][str(i)] for i in range(layers)}
@@ -126,7 +128,7 @@ def shallow(backbone: Backbone, params: Params, layers: int) -> tuple[Backbone, 
 
 
 def shallower(backbone: Backbone, layers: int | None) -> Backbone:
-    """The network of `shallow` without weights; None leaves it whole.
+    """Cuts a backbone to its first blocks, without weights; None keeps all blocks.
 
     Raises:
       ValueError: if the backbone has fewer blocks.

@@ -45,7 +45,7 @@ KEYS: KeyTable = {
 
 @dataclass(frozen=True, kw_only=True)
 class BertConfig:
-    """The sizes of a BERT, named as in the paper's text rather than as in config.json."""
+    """The sizes of a BERT, with the names of the paper rather than of config.json."""
 
     vocab_size: int
     hidden: int  # H
@@ -61,8 +61,8 @@ class BertConfig:
         """Reads a HuggingFace ``config.json``, or the dict that it holds.
 
         Raises:
-          ValueError: if a size is missing, the heads do not divide the width, or the network is
-            one that this file does not compute (another activation or kind of position).
+          ValueError: if a size is missing, the heads do not divide the width, or the network has an
+            unsupported activation or kind of position.
         """
         return cls(**read_sizes(source, kind="a BERT", names=_JSON_NAMES, computed=_COMPUTED))
 
@@ -85,12 +85,11 @@ _COMPUTED = {
 
 
 def bert(config: BertConfig, compute: Compute = Compute()) -> Module:
-    """The encoder as pure functions: ``apply(params, ids, mask, key=None) -> hidden states``.
+    """Builds the encoder: ``apply(params, ids, mask, key=None) -> hidden states``.
 
-    ``ids [B, L]`` are token numbers below ``vocab_size``, ``mask [B, L]`` is true where there is a
-    token, and ``L <= max_positions``. The result ``[B, L, H]`` means nothing where the mask is
-    false. With a key there is dropout. Parameters are float32; a fresh ``init`` draws them from
-    N(0, 0.02^2).
+    ``ids [B, L]`` are token numbers below ``vocab_size``, ``mask [B, L]`` is False for padding, and
+    ``L <= max_positions``. The result ``[B, L, H]`` is undefined for padding. With a key there is
+    dropout. Parameters are float32; ``init`` draws them from N(0, 0.02^2).
     """
     return functionalize(lambda rngs: Bert(config, compute, rngs=rngs))
 
@@ -125,15 +124,15 @@ class Bert(Network):
         positions: Int[Array, "B L"] | None,
         types: Int[Array, "B L"] | None = None,
     ) -> Float[Array, "B L H"]:
-        """Adds the embeddings of places and types to vectors, and normalises the sums.
+        """Adds the embeddings of positions and types to vectors, and normalises the sums.
 
         Args:
-          vectors: of tokens or from elsewhere [B, L, H].
-          positions: places in the sequence [B, L], from 0; None adds no embedding of a place.
-          types: [B, L], 0, and 1 in the second text of a pair; None is 0 everywhere.
+          vectors: token embeddings or other vectors [B, L, H].
+          positions: positions in the sequence [B, L], from 0; None: no embedding of positions.
+          types: [B, L], 0, and 1 in the second text of a pair; None: 0.
 
         Returns:
-          what enters the first block [B, L, H].
+          Inputs of the first block [B, L, H].
         """
         fixed = self.token_type.embedding[:1][None] if types is None else self.token_type(types)
         if positions is not None:
@@ -144,11 +143,11 @@ class Bert(Network):
         self,
         x: Float[Array, "B L H"],
         mask: Bool[Array, "B L"],
-        positions: Int[Array, "B L"] | None = None,  # are in x already
+        positions: Int[Array, "B L"] | None = None,  # contained in x already
         *,
         key: PRNGKey | None = None,
     ) -> Float[Array, "B L H"]:
         length, limit = x.shape[1], self.position.num_embeddings
-        if length > limit:  # whose embeddings would be NaN
+        if length > limit:  # embeddings beyond the limit would be NaN
             raise ValueError(f"a sequence may have {limit} places (max_positions), got {length}")
         return run_blocks(self.blocks, x, mask, self.compute, key=key)

@@ -1,9 +1,9 @@
-"""The block of BERT, MPNet and DeBERTa: attention and a perceptron, each added, then normalised.
+"""The post-norm block of BERT, MPNet and DeBERTa: attention and a perceptron.
 
     x = LN(x + W_o attention(x));  x = LN(x + W_2 gelu(W_1 x))
 
-They differ in the scores of the attention alone: the method to override. Tokens come as one long
-list, [B*L, H], because on CPU its gradients are a sixth faster than those of [B, L, H].
+The networks differ only in the attention scores, the method to override. Tokens have the shape
+[B*L, H], because on CPU gradients are a sixth faster than with [B, L, H].
 
 Letters: B texts, L tokens a text, H hidden width, e width of a head.
 """
@@ -22,7 +22,7 @@ Context: TypeAlias = tuple[Any, ...]  # arrays, or None
 
 
 class Sizes(Protocol):
-    """What a block needs of a configuration."""
+    """The sizes that a block reads from a configuration."""
 
     @property
     def hidden(self) -> int: ...
@@ -35,7 +35,7 @@ class Sizes(Protocol):
 
 
 class Block(nnx.Module):
-    """With a key there is dropout."""
+    """A block, with dropout if it gets a key."""
 
     def __init__(self, config: Sizes, compute: Compute, *, rngs: nnx.Rngs):
         width = config.hidden
@@ -69,16 +69,16 @@ class Block(nnx.Module):
         context: Context,
         key: PRNGKey | None = None,
     ) -> Float[Array, "B heads L L"]:
-        """Computes q k^T / sqrt(e); blocks of other networks add what the context says.
+        """Computes q k^T / sqrt(e), to which other networks add terms from the context.
 
         Args:
           q: queries [B, L, heads, e].
           k: keys [B, L, heads, e].
-          context: what a network looks at besides, such as distances; empty in BERT.
-          key: of the dropout on the context; None for none.
+          context: further inputs, such as distances; empty in BERT.
+          key: random key of the dropout on the context; None: no dropout.
 
         Returns:
-          a score for each pair of tokens [B, heads, L, L].
+          A score for each pair of tokens [B, heads, L, L].
         """
         return jnp.einsum("bqhe,bkhe->bhqk", q * q.shape[-1] ** -0.5, k)
 
@@ -100,19 +100,19 @@ def run_blocks(
     *,
     key: PRNGKey | None = None,
 ) -> Float[Array, "B L H"]:
-    """Runs a stack of blocks of one kind, one after another.
+    """Runs a stack of blocks.
 
     Args:
-      blocks: the blocks by number, "0", "1", ..; each is called with tokens, mask, context and key.
-      x: what enters the first block [B, L, H].
-      mask: [B, L], true where there is a token.
-      compute: the rate of the dropout before the first block, and whether a block is computed again
-        in the backward pass.
-      context: what every block looks at besides, such as distances.
-      key: of the dropout; None for none.
+      blocks: blocks by number, "0", "1", ..; each is called with tokens, mask, context and key.
+      x: inputs of the first block [B, L, H].
+      mask: [B, L], False for padding.
+      compute: rate of the dropout before the first block, and whether to recompute blocks in the
+        backward pass.
+      context: further inputs of every block, such as distances.
+      key: random key of the dropout; None: no dropout.
 
     Returns:
-      hidden states [B, L, H].
+      Hidden states [B, L, H].
     """
     x, shape = dropout(x, compute.dropout, fold(key, len(blocks))), x.shape
     x = x.reshape(-1, shape[-1])

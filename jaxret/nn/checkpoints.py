@@ -1,8 +1,8 @@
-"""Weights as others publish them: find the files, read them, give them our names.
+"""Published checkpoints: locates the files, reads them, and renames the tensors.
 
 A checkpoint is a directory with ``config.json``, ``tokenizer.json`` and ``model.safetensors``, or
-shards in place of the last (`jaxret.nn.tensor_files`). Everything that can be wrong with one is
-said there and here, at once and by file or by tensor name.
+shards in place of the last (`jaxret.nn.tensor_files`). Errors list all problems at once, by file or
+tensor name.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ KeyTable: TypeAlias = Mapping[str, tuple[str, bool] | None]
 
 
 def linear_keys(published: str, own: str) -> KeyTable:
-    """The two tensors of a linear map: PyTorch keeps the matrix as [out, in], we as [in, out]."""
+    """Returns the keys of a linear layer; PyTorch stores the matrix as [out, in], not [in, out]."""
     return {
         rf"{published}\.weight": (f"{own}/kernel", True),
         rf"{published}\.bias": (f"{own}/bias", False),
@@ -36,7 +36,7 @@ def linear_keys(published: str, own: str) -> KeyTable:
 
 
 def norm_keys(published: str, own: str) -> KeyTable:
-    """The two tensors of a layer norm."""
+    """Returns the keys of a layer norm."""
     return {
         rf"{published}\.weight": (f"{own}/scale", False),
         rf"{published}\.bias": (f"{own}/bias", False),
@@ -50,19 +50,19 @@ def locate(
     fetched: Path | None = None,
     hub_id: str | None = None,
 ) -> Path:
-    """The directory of a checkpoint.
+    """Finds the directory of a checkpoint.
 
-    An explicit ``directory`` is taken or refused, never passed over. Without one, the installed
-    weights package is tried, then what was fetched, then the HuggingFace hub (or its local cache).
+    An explicit ``directory`` is used or refused. Otherwise the installed weights package is tried,
+    then the downloads of `jaxret.encoders.fetch`, then the HuggingFace hub (or its local cache).
 
     Args:
       directory: a local checkpoint.
-      package: ``'top_level_package/sub/folder'``; it is looked up and not imported.
-      fetched: where `jaxret.encoders.fetch` puts them, under the encoder's name.
+      package: ``'top_level_package/sub/folder'``; it is located but not imported.
+      fetched: folder to which `jaxret.encoders.fetch` downloads the encoder.
       hub_id: ``'owner/name'`` on the hub.
 
     Raises:
-      FileNotFoundError: naming the files that are missing, or each place that was tried.
+      FileNotFoundError: if files are missing, or the checkpoint is not found.
     """
     if directory is not None:
         return _complete(Path(directory))
@@ -102,14 +102,14 @@ def convert(
 
     Args:
       tensors: published name -> array.
-      keys: how the names translate; an expression must match a whole name.
-      shapes: the parameters that are wanted, as `Module.shapes` or `Backbone.shapes` gives them.
-        Arrays are cast to their dtypes and put where their shardings say, one at a time.
-      prefix: dropped from the names that begin with it, e.g. ``'bert.'`` in a checkpoint that
-        holds the encoder as a part.
+      keys: translation of the names; an expression must match a whole name.
+      shapes: required parameters, from `Module.shapes` or `Backbone.shapes`. Arrays are cast to
+        their dtypes and placed by their shardings, one at a time.
+      prefix: prefix to drop from names, e.g. ``'bert.'`` in a checkpoint that contains the encoder
+        as a part.
 
     Raises:
-      ValueError: listing all tensors that are missing, left over or of another shape.
+      ValueError: if tensors are missing, left over or of another shape.
     """
     leaves, tree = jax.tree.flatten_with_path(shapes)
     wanted = {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
@@ -138,16 +138,16 @@ def convert(
 
 
 def sha256(path: Path) -> str:
-    """The hash of a file, in hexadecimal."""
+    """Computes the hash of a file, in hexadecimal."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def verify_sha256(path: Path, expected: str) -> None:
-    """Refuses a file that is not the published one.
+    """Checks the hash of a file.
 
     Raises:
-      ValueError: naming the file and both hashes.
+      ValueError: if the hashes differ.
     """
     if (actual := sha256(path)) != expected:
         raise ValueError(
@@ -157,7 +157,7 @@ def verify_sha256(path: Path, expected: str) -> None:
 
 
 def _translate(name, keys):
-    """Our path of a published name, and whether to transpose: None if unused, '' if unknown."""
+    """Returns the path of a name, and whether to transpose: None if unused, '' if unknown."""
     for pattern, target in keys.items():
         if match := re.fullmatch(pattern, name):
             return (None, False) if target is None else (match.expand(target[0]), target[1])
@@ -165,9 +165,9 @@ def _translate(name, keys):
 
 
 def _put(tensor, transpose, leaf):
-    """Waits for the devices, so that the host never holds two tensors."""
-    copy, where = np.array(tensor, leaf.dtype), leaf.sharding  # JAX may keep what it is given
-    if transpose:  # on the devices: NumPy takes several times as long, minutes for an 8B
+    """Copies a tensor to the devices, and waits so that the host never holds two tensors."""
+    copy, where = np.array(tensor, leaf.dtype), leaf.sharding  # JAX may alias its input
+    if transpose:  # on the devices, since NumPy takes several times as long, minutes for an 8B
         if isinstance(where, NamedSharding):
             rows, columns = (*where.spec, None, None)[:2]
             where = NamedSharding(where.mesh, P(columns, rows))
@@ -176,7 +176,7 @@ def _put(tensor, transpose, leaf):
 
 
 def _complete(directory):
-    """The directory, if it has all files."""
+    """Returns the directory if it has all files."""
     missing = [name for name in FILES if not (directory / name).is_file()]
     if missing == [WEIGHTS] and (directory / INDEX).is_file():
         weight_files(directory)

@@ -1,12 +1,12 @@
-"""A backbone and a linear head: one logit a tool (MLC), or one logit a text (cross-encoder).
+"""A backbone with a linear head: one logit per tool (MLC), or one per text (cross-encoder).
 
     logits = W dropout(pool(hidden)) + b
 
 Pools:
-    context   the first token through a dense layer and an activation: the head that HuggingFace's
-              sequence classifiers have (gelu in DeBERTa, else tanh), and the reference's MLC;
-    mean      the average of the tokens, as sentence encoders such as MiniLM and E5 are trained.
-              Their first token was never asked to say anything.
+    context   the first token through a dense layer and an activation (gelu in DeBERTa, else tanh),
+              as in HuggingFace's sequence classifiers and the reference's MLC;
+    mean      the average of the tokens, as in sentence encoders such as MiniLM and E5, whose first
+              token is not trained.
 
 Letters: B texts, L tokens, H hidden width, I classes.
 """
@@ -32,9 +32,9 @@ Pool = Literal["context", "mean"]
 
 
 class Context(NamedTuple):
-    """How the context pool of a sequence classifier is published."""
+    """The published layout of a sequence classifier's context pool."""
 
-    dense: str  # its layers' names; {prefix} is the backbone's
+    dense: str  # names of the layers; {prefix} is the backbone's
     head: str
     activation: Callable[[Array], Array]
 
@@ -49,42 +49,43 @@ CONTEXTS: dict[type[Network], Context] = {
 def classifier(
     backbone: Backbone, classes: int, *, pool: Pool = "context", compute: Compute = Compute()
 ) -> Module:
-    """Builds a network that gives a text, or a pair of texts, one logit a class.
+    """Builds a network that computes one logit per class from a text or a pair of texts.
 
-    It is called as ``apply(params, ids, mask, types=None, key=None)`` and gives float32 logits
-    [B, I]. ``ids``, ``mask`` and ``types`` are [B, L]; types are for pairs of texts. Parameters:
-    ``backbone/..`` as the backbone has them, ``dense`` (context pool), ``head``.
+    ``apply(params, ids, mask, types=None, key=None)`` returns float32 logits [B, I]. ``ids``,
+    ``mask`` and ``types`` are [B, L]; types are for pairs of texts. Parameters: ``backbone/..``,
+    ``dense`` (context pool) and ``head``.
 
     Args:
-      backbone: reads the text.
+      backbone: network that reads the text.
       classes: I, the number of logits.
-      pool: "context" takes the first token through a dense layer, "mean" averages the tokens.
-      compute: type of the matrix products, checkpointing and dropout.
+      pool: "context" passes the first token through a dense layer, "mean" averages the tokens.
+      compute: dtype of the matrix products, checkpointing and dropout.
 
     Returns:
-      the network as pure functions.
+      The network as pure functions.
 
     Raises:
-      ValueError: where the pool is unknown, or it is "context" and the backbone reads from left to
-        right, as Qwen3 does.
+      ValueError: if the pool is unknown, or "context" with a causal backbone such as Qwen3.
     """
     if pool not in ("context", "mean"):
         raise ValueError(f"pool must be 'context' or 'mean', got {pool!r}")
     if pool == "context" and backbone.module not in CONTEXTS:
         kind = backbone.module.__name__
-        raise ValueError(f"{kind} reads from left to right, so its first token says nothing")
+        raise ValueError(
+            f"{kind} reads from left to right, so its first token does not represent the text"
+        )
     return functionalize(lambda rngs: Classifier(backbone, classes, pool, compute, rngs=rngs))
 
 
 def classifier_keys(backbone: Backbone) -> KeyTable:
-    """Names of a HuggingFace sequence classifier with the context pool."""
+    """Returns the keys of a HuggingFace sequence classifier with the context pool."""
     prefix = backbone.prefix.replace(".", r"\.")
     published = CONTEXTS[backbone.module]
     body = {
         prefix + pattern: None if target is None else (f"backbone/{target[0]}", target[1])
         for pattern, target in backbone.keys.items()
     }
-    return {  # heads before the backbone's table, which leaves them out
+    return {  # heads come first, since the backbone's table ignores them
         **linear_keys(published.dense.format(prefix=prefix), "dense"),
         **linear_keys(published.head, "head"),
         **body,

@@ -1,4 +1,4 @@
-"""What a HuggingFace ``config.json`` says of a network: its sizes, and that it is computed here."""
+"""Reads the sizes of a network from a HuggingFace ``config.json``, and checks its settings."""
 
 import json
 from collections.abc import Mapping
@@ -13,20 +13,20 @@ def read_sizes(
     names: Mapping[str, str],
     computed: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Reads the sizes of a network with heads of attention.
+    """Reads the sizes of a network with attention heads.
 
     Args:
-      source: the file, or the dict that it holds.
-      kind: of network, for the message.
-      names: our name of a size -> the published one; ``hidden`` and ``heads`` are among them.
-      computed: settings that may say one thing only, or nothing.
+      source: the file, or its content as a dict.
+      kind: kind of network, for the message.
+      names: our name of a size -> published name; includes ``hidden`` and ``heads``.
+      computed: supported value of each setting, which may also be missing.
 
     Returns:
-      the sizes by our names.
+      The sizes by our names.
 
     Raises:
-      ValueError: if a size is missing, the heads do not divide the width, or a setting says
-        something else.
+      ValueError: if a size is missing, the heads do not divide the width, or a setting has an
+        unsupported value.
     """
     if isinstance(source, Mapping):
         name, config = "config", source

@@ -1,13 +1,14 @@
 """DeBERTa-V3 as a text encoder.
 
-A BERT without positions in its input. Where tokens stand enters each attention through their
-distance d = i - j, which has an embedding r_d (He et al. 2021, disentangled attention):
+A BERT without positions in its input. Positions enter each attention through the distance
+d = i - j of two tokens, which has an embedding r_d (He et al. 2021, disentangled attention):
 
     score(i, j) = (q_i . k_j + q_i . k(r_d) + k_j . q(r_d)) / sqrt(3 e)
 
-As V3 has it (He et al. 2023), r is normalised and goes through the query and key maps of the
-tokens, biases included. Near distances have an r each, far ones share them on a logarithmic
-scale, the farthest all: a text may have any length. In the layout of the HuggingFace checkpoints.
+In V3 (He et al. 2023), r is normalised and mapped by the query and key maps of the tokens, biases
+included. Near distances have one r each, farther ones share r on a logarithmic scale, and all
+beyond a maximum share one, so a text may have any length. Parameters have the layout of the
+HuggingFace checkpoints.
 
 Letters: B texts, L tokens a text, H hidden width, e width of a head, M rows of r.
 """
@@ -58,8 +59,8 @@ class DebertaConfig:
     layers: int
     heads: int
     intermediate: int
-    buckets: int = 256  # of distances, in either direction
-    max_distance: int = 512  # from here on there is but one
+    buckets: int = 256  # buckets of distances, in either direction
+    max_distance: int = 512  # larger distances share one bucket
     eps: float = 1e-7
 
     @classmethod
@@ -67,8 +68,7 @@ class DebertaConfig:
         """Reads a HuggingFace ``config.json``, or the dict that it holds.
 
         Raises:
-          ValueError: if a size is missing or does not fit the others, or the network is one that
-            this file does not compute. It names the setting, its value and what is allowed.
+          ValueError: if a size is missing or does not fit the others, or a setting is unsupported.
         """
         if isinstance(source, Mapping):
             name, config = "config", source
@@ -111,7 +111,7 @@ _JSON_NAMES = {
     "eps": "layer_norm_eps",
 }
 
-#: What a config.json may say: the first is meant; None where it may also say nothing.
+#: Supported values of config.json, the first as default; None: the setting may be missing.
 _COMPUTED = {
     "model_type": ("deberta-v2", None),
     "hidden_act": ("gelu", None),
@@ -139,23 +139,23 @@ PRESETS = {
 
 
 def deberta(config: DebertaConfig, compute: Compute = Compute()) -> Module:
-    """The encoder as pure functions: ``apply(params, ids, mask, key=None) -> hidden states``.
+    """Builds the encoder: ``apply(params, ids, mask, key=None) -> hidden states``.
 
-    ``ids [B, L]`` are token numbers below ``vocab_size`` and ``mask [B, L]`` is true where there
-    is a token. The result ``[B, L, H]`` means nothing where the mask is false. With a key there is
-    dropout. Parameters are float32; a fresh ``init`` draws them from N(0, 0.02^2).
+    ``ids [B, L]`` are token numbers below ``vocab_size`` and ``mask [B, L]`` is False for padding.
+    The result ``[B, L, H]`` is undefined for padding. With a key there is dropout. Parameters are
+    float32; ``init`` draws them from N(0, 0.02^2).
     """
     return functionalize(lambda rngs: Deberta(config, compute, rngs=rngs))
 
 
 def distance_rows(config: DebertaConfig) -> Int[np.ndarray, "2*max_distance+1"]:
-    """Finds the row of r for each distance from -max_distance to max_distance; none is new beyond.
+    """Finds the row of r for each distance from -max_distance to max_distance.
 
-    With b = buckets / 2, distances up to b have a row each; those up to max_distance - 1 share the
-    b - 1 further ones of their direction, by their logarithm.
+    With b = buckets / 2, distances up to b have one row each; those up to max_distance - 1 share
+    the b - 1 further rows of their direction, by logarithm. Larger distances use the last row.
 
     Returns:
-      rows [2 max_distance + 1].
+      Rows [2 max_distance + 1].
     """
     b = config.buckets // 2
     distance = np.arange(-config.max_distance, config.max_distance + 1)
@@ -188,13 +188,13 @@ class Deberta(Network):
         positions: Int[Array, "B L"] | None = None,
         types: Int[Array, "B L"] | None = None,
     ) -> Float[Array, "B L H"]:
-        """``positions`` count in `run` alone, and token types nowhere: V3 has none."""
+        """Embeds tokens; positions enter only in `run`, and V3 has no token types."""
         return self.norm(self.word(ids))
 
     def inject(
         self, vectors: Float[Array, "B L H"], positions: Int[Array, "B L"] | None
     ) -> Float[Array, "B L H"]:
-        """The vectors as they are: a norm of their own is for whoever makes them."""
+        """Returns the vectors unchanged, without a norm."""
         return vectors
 
     def run(
@@ -205,7 +205,7 @@ class Deberta(Network):
         *,
         key: PRNGKey | None = None,
     ) -> Float[Array, "B L H"]:
-        """Only differences of positions matter; one above L gives NaN. None of them: 0 .. L-1."""
+        """Runs the blocks; positions default to 0 .. L-1, and differences above L give NaN."""
         length, farthest = x.shape[1], self.config.max_distance
         distances = np.clip(np.arange(length, -length - 1, -1), -farthest, farthest)
         rows = distance_rows(self.config)[distances + farthest]
@@ -217,7 +217,7 @@ class Deberta(Network):
 
 
 class DisentangledBlock(Block):
-    """Its attention sees distances: of r [M, H] the row ``where [B, L, L]`` for each pair."""
+    """A block whose attention depends on distances: row ``where [B, L, L]`` of r [M, H]."""
 
     def scores(
         self,
@@ -226,10 +226,10 @@ class DisentangledBlock(Block):
         context: Context,
         key: PRNGKey | None = None,
     ) -> Float[Array, "B heads L L"]:
-        """Adds what distances say to q k^T, and divides by sqrt(3 e).
+        """Adds the terms of distances to q k^T, and divides by sqrt(3 e).
 
         Returns:
-          a score for each pair of tokens [B, heads, L, L].
+          A score for each pair of tokens [B, heads, L, L].
         """
         r, where = context
         r = dropout(r, self.rate, key)
@@ -248,18 +248,18 @@ def distance_scores(
 ) -> Float[Array, "B heads L L"]:
     """Computes q_i . k(r_d) + k_j . q(r_d), where the rows of r are the distances L, ..., -L.
 
-    Each pair of tokens reads row ``where``. Without it the tokens are in order and each reads a run
-    of rows, which is a reshape and spares the gather, and its gradient the scatter.
+    Each pair of tokens reads row ``where``. Without ``where`` tokens are in order, and each reads
+    consecutive rows by a reshape, which avoids a gather and, in the gradient, a scatter.
 
     Args:
       q: queries of the tokens [B, L, heads, e], scaled.
       k: keys of the tokens [B, L, heads, e], scaled.
       q_r: queries of the distances [M, heads, e], with M = 2 L + 1.
       k_r: keys of the distances [M, heads, e].
-      where: the row of r for each pair of tokens [B, L, L]; None where they stand in order.
+      where: row of r for each pair of tokens [B, L, L]; None: tokens are in order.
 
     Returns:
-      a score for each pair of tokens [B, heads, L, L].
+      A score for each pair of tokens [B, heads, L, L].
     """
     by_query = jnp.einsum("bqhe,mhe->bhqm", q, k_r)
     if where is None:
@@ -273,7 +273,7 @@ def distance_scores(
 
 
 def _diagonals(x):
-    """[..., L, 2 L + 1] -> [..., L, L]: entry (i, j) is x[i, L - i + j]."""
+    """Maps [..., L, 2 L + 1] to [..., L, L], with entry (i, j) = x[i, L - i + j]."""
     length = x.shape[-2]
     flat = x.reshape(*x.shape[:-2], -1)[..., length:]
     return flat.reshape(*x.shape[:-2], length, 2 * length)[..., :length]

@@ -1,10 +1,10 @@
-"""The block of a decoder such as Qwen3: normalised first, then added.
+"""The pre-norm block of a decoder such as Qwen3.
 
     x = x + W_o attention(RMS(x));  x = x + W_down (silu(W_gate y) * W_up y) with y = RMS(x)
 
-Queries and keys are normalised a head at a time, then turned by their positions (RoPE, Su et al.
-2021, Section 3.2). A group of query heads shares one head of keys and values (Ainslie et al. 2023).
-A token sees itself and those before it. No map has a bias.
+Queries and keys are normalised per head, then rotated by their positions (RoPE, Su et al. 2021,
+Section 3.2). A group of query heads shares one head of keys and values (Ainslie et al. 2023).
+Attention is causal. No map has a bias.
 
 Letters: B texts, L tokens a text, H hidden width, e width of a head, K heads of keys and values.
 """
@@ -23,7 +23,7 @@ Turns = tuple[Float[Array, "B L 1 e/2"], Float[Array, "B L 1 e/2"]]
 
 
 class Sizes(Protocol):
-    """What a block needs of a configuration."""
+    """The sizes that a block reads from a configuration."""
 
     @property
     def hidden(self) -> int: ...
@@ -40,7 +40,7 @@ class Sizes(Protocol):
 
 
 class DecoderBlock(nnx.Module):
-    """With a key there is dropout. ``turns`` are the `angles` of the positions."""
+    """A block, with dropout if it gets a key; ``turns`` are the `angles` of the positions."""
 
     def __init__(self, config: Sizes, compute: Compute, *, rngs: nnx.Rngs):
         def to(inputs, outputs):
@@ -78,13 +78,13 @@ class DecoderBlock(nnx.Module):
         turns: Turns,
         key: PRNGKey | None,
     ) -> Float[Array, "B*L heads*e"]:
-        """Attends to a token and those before it, with several heads of queries to one of keys.
+        """Computes causal attention, with groups of query heads per head of keys and values.
 
         Args:
           x: normalised tokens [B L, H].
-          mask: [B, L], true where there is a token.
+          mask: [B, L], False for padding.
           turns: cosines and sines of the angles of the positions, both [B, L, 1, e / 2].
-          key: of the dropout; None for none.
+          key: random key of the dropout; None: no dropout.
 
         Returns:
           [B L, heads e].
@@ -93,7 +93,7 @@ class DecoderBlock(nnx.Module):
         q, k, v = (f(x).reshape(heads) for f in (self.query, self.key, self.value))
         q = turn(self.query_norm(q), turns).astype(v.dtype)
         k = turn(self.key_norm(k), turns).astype(v.dtype)
-        # The queries of a group are rows of one product: keys and values need no copies.
+        # The queries of a group are rows of one product, so keys and values need no copies.
         q = q.reshape(*mask.shape, self.kv_heads, -1, self.head_width).transpose(0, 2, 3, 1, 4)
         batch, kv_heads, group, length, _ = q.shape
         rows = q.reshape(batch, kv_heads, group * length, -1) * self.head_width**-0.5
@@ -106,12 +106,12 @@ def angles(positions: Int[Array, "B L"], width: int, theta: float) -> Turns:
     """Computes the angles position * theta^(-2 i / e), for each i of the e / 2 pairs of a head.
 
     Args:
-      positions: places in the text [B, L], from 0.
+      positions: positions in the text [B, L], from 0.
       width: e, the width of a head; even.
-      theta: the base; the larger it is, the slower the later pairs turn.
+      theta: base; with a larger base the later pairs rotate more slowly.
 
     Returns:
-      their cosines and sines, both [B, L, 1, e / 2].
+      Cosines and sines of the angles, both [B, L, 1, e / 2].
     """
     speed = theta ** (-jnp.arange(0, width, 2, dtype=jnp.float32) / width)
     angle = positions[:, :, None, None].astype(jnp.float32) * speed[None, None, None]
@@ -119,18 +119,17 @@ def angles(positions: Int[Array, "B L"], width: int, theta: float) -> Turns:
 
 
 def turn(y: Float[Array, "B L heads e"], turns: Turns) -> Float[Array, "B L heads e"]:
-    """Turns each pair (y_i, y_{i + e/2}) by its angle, so that q . k sees differences alone.
+    """Rotates each pair (y_i, y_{i + e/2}) by its angle, so that q . k depends on differences.
 
     Returns:
-      ``y`` turned [B, L, heads, e].
+      Rotated ``y`` [B, L, heads, e].
     """
     (cos, sin), (a, b) = turns, jnp.split(y, 2, axis=-1)
     return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
 
 
 def _later(length, group):
-    """-1e30 where a row of scores would see a later token: finite, as in `attend`, so that rows
-    that see nothing at all are no NaN."""
-    places = jnp.arange(length)
-    later = jnp.where(places[None] > places[:, None], -1e30, 0.0)
+    """Returns a causal mask with -1e30 for later tokens, finite so that no row becomes NaN."""
+    positions = jnp.arange(length)
+    later = jnp.where(positions[None] > positions[:, None], -1e30, 0.0)
     return jnp.tile(later, (group, 1))[None, None]

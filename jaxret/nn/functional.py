@@ -1,9 +1,8 @@
 """Flax modules as pairs of pure functions over plain nested dicts.
 
-This is the only file that sees Flax's object system. A network is written as an
-``nnx.Module``; what leaves `functionalize` is ``init`` and ``apply`` over ``dict[str, ...]``,
-which jit, grad, vmap, optax, orbax and rules on paths such as ``'blocks/0/query/kernel'`` all
-take as they are.
+Only this file uses Flax's object system. A network is written as an ``nnx.Module``; `functionalize`
+returns ``init`` and ``apply`` over ``dict[str, ...]``, which work with jit, grad, vmap, optax,
+orbax and rules on paths such as ``'blocks/0/query/kernel'``.
 """
 
 from collections.abc import Callable
@@ -19,7 +18,8 @@ class Module(NamedTuple):
     """A network as two pure functions.
 
     ``init(key)`` consumes the key; ``apply(params, *args, **kwargs)`` calls the network.
-    ``bind(params)`` is the network as an object, for what must reach inside: `jaxret.nn.lora`.
+    ``bind(params)`` returns the network as an object, for code that changes its layers, such as
+    `jaxret.nn.lora`.
     """
 
     init: Callable[[PRNGKey], Params]
@@ -27,20 +27,20 @@ class Module(NamedTuple):
     bind: Callable[[Params], nnx.Module] | None = None
 
     def shapes(self) -> Params:
-        """The parameters as ``jax.ShapeDtypeStruct`` leaves: nothing is allocated."""
+        """Returns the parameters as ``jax.ShapeDtypeStruct`` leaves, without allocating them."""
         return jax.eval_shape(self.init, jax.random.key(0))
 
 
 def functionalize(ctor: Callable[[nnx.Rngs], nnx.Module]) -> Module:
-    """Turns a module's constructor into `Module`.
+    """Converts a module's constructor to a `Module`.
 
     Args:
-      ctor: builds the network from its random streams. All it keeps must be ``nnx.Param``
-        (dropout takes its streams when called), and sub-modules must be attributes with string
-        names, so that every path is made of strings.
+      ctor: builds the network from its random streams. Its state must be ``nnx.Param`` (dropout
+        gets its key when called), and sub-modules must be attributes with string names, so that
+        every path is made of strings.
 
     Raises:
-      ValueError: by Flax, at once, if the network keeps state that is no parameter.
+      ValueError: by Flax, if the network has state that is not a parameter.
     """
     graph, _ = nnx.split(nnx.eval_shape(lambda: ctor(nnx.Rngs(0))), nnx.Param)
 

@@ -1,8 +1,8 @@
-"""What the networks are made of, and how they are computed.
+"""Layers of the networks, and the settings of their computation.
 
-Parameters are float32 unless they are loaded as something else (`Backbone.load`). `Compute` says
-the rest: the type in which the matrix products run, whether a block is computed again in the
-backward pass rather than kept, and the dropout of training.
+Parameters are float32 unless loaded as another dtype (`Backbone.load`). `Compute` has the other
+settings: the dtype of matrix products, whether blocks are recomputed in the backward pass, and
+dropout.
 """
 
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ INIT = nnx.initializers.normal(0.02)
 
 @dataclass(frozen=True, kw_only=True)
 class Compute:
-    """How a network is computed; what it computes, but for rounding and dropout, stays the same."""
+    """Settings of a network's computation, which change only rounding and dropout."""
 
     dtype: Literal["float32", "bfloat16"] = "float32"
-    remat: bool = False  # gradient checkpointing: a block keeps its input alone
-    dropout: float = 0.0  # while training, that is where a key is given
+    remat: bool = False  # gradient checkpointing: only the inputs of blocks are stored
+    dropout: float = 0.0  # applied if a key is given
 
     def __post_init__(self):
         require("dtype", self.dtype, "float32 or bfloat16", {"float32", "bfloat16"}.__contains__)
@@ -40,12 +40,12 @@ def linear(
     Args:
       inputs: width of x.
       outputs: width of the result.
-      compute: its ``dtype`` is that of the product.
+      compute: settings with the dtype of the product.
       rngs: random streams that draw W.
-      bias: whether there is a b, which starts at 0.
+      bias: whether the layer has a bias b, initially 0.
 
     Returns:
-      the layer, from [..., inputs] to [..., outputs].
+      The layer, from [..., inputs] to [..., outputs].
     """
     dtype = jnp.dtype(compute.dtype)
     return nnx.Linear(inputs, outputs, use_bias=bias, kernel_init=INIT, dtype=dtype, rngs=rngs)
@@ -55,12 +55,12 @@ def norm(width: int, eps: float, rngs: nnx.Rngs) -> nnx.LayerNorm:
     """Makes a layer norm, computed in float32.
 
     Args:
-      width: of what is normalised.
-      eps: added to the variance.
-      rngs: random streams, which Flax asks for; the scale starts at 1 and the bias at 0.
+      width: width of the normalised vectors.
+      eps: constant added to the variance.
+      rngs: random streams, which Flax requires; the initial scale is 1 and the bias 0.
 
     Returns:
-      the layer, from [..., width] to [..., width].
+      The layer, from [..., width] to [..., width].
     """
     dtype = jnp.float32
     return nnx.LayerNorm(width, epsilon=eps, use_fast_variance=False, dtype=dtype, rngs=rngs)
@@ -70,21 +70,21 @@ def rms_norm(width: int, eps: float, rngs: nnx.Rngs) -> nnx.RMSNorm:
     """Makes a layer x / rms(x) times a scale, computed in float32.
 
     Args:
-      width: of what is normalised.
-      eps: added to the mean square.
-      rngs: random streams, which Flax asks for; the scale starts at 1.
+      width: width of the normalised vectors.
+      eps: constant added to the mean square.
+      rngs: random streams, which Flax requires; the initial scale is 1.
 
     Returns:
-      the layer, from [..., width] to [..., width].
+      The layer, from [..., width] to [..., width].
     """
     return nnx.RMSNorm(width, epsilon=eps, dtype=jnp.float32, rngs=rngs)
 
 
 def gelu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """Computes x Phi(x); ``jax.nn.gelu`` goes through erfc, at almost three times the cost on CPU.
+    """Computes x Phi(x); ``jax.nn.gelu`` uses erfc, which takes almost three times as long on CPU.
 
     Returns:
-      an array of the shape of x [...].
+      An array of the shape of x [...].
     """
     return 0.5 * x * (1.0 + jax.lax.erf(x * 0.5**0.5))
 
@@ -93,25 +93,25 @@ def dropout(x: Float[Array, "*shape"], rate: float, key: PRNGKey | None) -> Floa
     """Sets entries to 0 with probability ``rate`` and scales the others up.
 
     Args:
-      x: an array of any shape.
+      x: array of any shape.
       rate: probability that an entry becomes 0, in [0, 1).
-      key: draws the entries; None leaves all as they are.
+      key: random key; None: no dropout.
 
     Returns:
-      an array of the shape of x [...].
+      An array of the shape of x [...].
     """
     if key is None or rate == 0:
         return x
-    # 16 random bits an entry: half the work of the 32 of `jax.random.bernoulli`.
+    # 16 random bits per entry take half the time of the 32 bits of `jax.random.bernoulli`.
     bits = jax.random.bits(key, x.shape, jnp.uint16)
     return jnp.where(bits >= round(rate * 2**16), x / (1 - rate), 0)
 
 
 def fold(key: PRNGKey | None, number: int) -> PRNGKey | None:
-    """Makes the key of a part, where there is one.
+    """Folds a number into a key.
 
     Returns:
-      a key [], or None without one.
+      A key [], or None if the key is None.
     """
     return None if key is None else jax.random.fold_in(key, number)
 
@@ -123,17 +123,17 @@ def attend(
     rate: float = 0.0,
     key: PRNGKey | None = None,
 ) -> Float[Array, "B heads L e"]:
-    """Mixes values: softmax(scores) v over the tokens that are there.
+    """Computes attention outputs, softmax(scores) v over the unmasked tokens.
 
-    The softmax is divided out after the product with v: on CPU this is up to twice as fast as
+    The softmax is normalised after the product with v, which on CPU is up to twice as fast as
     ``jax.nn.dot_product_attention`` at 256 tokens.
 
     Args:
-      scores: of each of M tokens for each of L [B, heads, L, M].
-      v: the values of the M tokens [B, heads, M, e].
-      mask: [B, M], true where there is a token.
+      scores: scores of M tokens for each of L tokens [B, heads, L, M].
+      v: values of the M tokens [B, heads, M, e].
+      mask: [B, M], False for padding.
       rate: probability that a weight becomes 0, in [0, 1).
-      key: of that dropout; None for none.
+      key: random key of the dropout; None: no dropout.
 
     Returns:
       [B, heads, L, e].
@@ -146,7 +146,7 @@ def attend(
 
 
 def mean_pool(hidden: Float[Array, "B L H"], mask: Bool[Array, "B L"]) -> Float[Array, "B H"]:
-    """Averages over the tokens that are there.
+    """Averages over the unmasked tokens.
 
     Returns:
       [B, H].
@@ -156,7 +156,7 @@ def mean_pool(hidden: Float[Array, "B L H"], mask: Bool[Array, "B L"]) -> Float[
 
 
 def cls_pool(hidden: Float[Array, "B L H"], mask: Bool[Array, "B L"]) -> Float[Array, "B H"]:
-    """Takes the first token.
+    """Selects the first token.
 
     Returns:
       [B, H].
@@ -165,7 +165,7 @@ def cls_pool(hidden: Float[Array, "B L H"], mask: Bool[Array, "B L"]) -> Float[A
 
 
 def last_pool(hidden: Float[Array, "B L H"], mask: Bool[Array, "B L"]) -> Float[Array, "B H"]:
-    """Takes the last token that is there, whichever side the padding is on.
+    """Selects the last unmasked token, with padding on either side.
 
     Returns:
       [B, H].

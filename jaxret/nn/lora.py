@@ -1,17 +1,17 @@
-"""LoRA on any tree of parameters: a low-rank change of chosen matrices.
+"""LoRA on any tree of parameters: low-rank changes of selected matrices.
 
     W' = W + (alpha / r) a b        a [in, r], b [r, out]      (Hu et al. 2021, Section 4.1)
 
-The adapter is a tree of its own, so there is nothing to freeze: a loss that is a function of the
-adapter has a gradient in the adapter alone. Networks know nothing of it.
+The adapter is a separate tree, so nothing needs to be frozen: a loss that is a function of the
+adapter has a gradient only in the adapter. Networks are independent of adapters.
 
     adapter = lora.init(key, params, r"blocks/.*/(query|value)/kernel", rank=8)
     loss = lambda adapter, batch: task(lora.merge(params, adapter, alpha=16), batch)
 
-Once merged, the branch has no input of its own that could be dropped. `branched` computes it beside
-the matrix, for training with dropout:
+A merged adapter has no separate input for dropout. `branched` computes the adapter's product beside
+the matrix's, for training with dropout:
 
-    x W + (alpha / r) drop(x) a b        each number of each token dropped for itself
+    x W + (alpha / r) drop(x) a b        independent dropout of each number of each token
 """
 
 import re
@@ -29,19 +29,19 @@ from jaxret.types import Params, PRNGKey
 
 
 def init(key: PRNGKey, params: Params, pattern: str, *, rank: int) -> Params:
-    """An adapter that changes nothing yet: a from N(0, 1 / in), b zero.
+    """Makes an adapter without effect: a from N(0, 1 / in), b zero.
 
     Args:
       key: consumed.
       params: arrays, or their shapes.
-      pattern: a regular expression that matches the whole path of each matrix to adapt.
+      pattern: regular expression that matches the whole path of each matrix to adapt.
       rank: r, at least 1.
 
     Returns:
-      ``{path: {'a': [in, r], 'b': [r, out]}}``, in the matrices' dtypes.
+      ``{path: {'a': [in, r], 'b': [r, out]}}``, in the dtypes of the matrices.
 
     Raises:
-      ValueError: if the pattern matches nothing, or something that is no matrix.
+      ValueError: if the pattern matches nothing, or a leaf that is not a matrix.
     """
     require("rank", rank, ">= 1", lambda r: r >= 1)
     leaves = _by_path(params)
@@ -61,15 +61,15 @@ def init(key: PRNGKey, params: Params, pattern: str, *, rank: int) -> Params:
 
 
 def merge(params: Params, adapter: Params, *, alpha: float) -> Params:
-    """The parameters with the adapter in them, of the same shapes and dtypes.
+    """Adds an adapter to parameters, with the same shapes and dtypes.
 
     Args:
-      params: the tree that the adapter was made for.
-      adapter: as `init` gives it; its matrices say what r is.
-      alpha: the scale of the change is ``alpha / r``.
+      params: tree for which the adapter was made.
+      adapter: adapter from `init`, of rank r.
+      alpha: numerator of the scale ``alpha / r`` of the change.
 
     Raises:
-      ValueError: naming paths of the adapter that the parameters do not have.
+      ValueError: if the parameters lack a path of the adapter.
     """
     if unknown := sorted(set(adapter) - set(_by_path(params))):
         raise ValueError(f"the adapter is for other parameters: there are no {', '.join(unknown)}")
@@ -84,20 +84,20 @@ def merge(params: Params, adapter: Params, *, alpha: float) -> Params:
 
 
 def branched(network: Module, *, alpha: float, rate: float = 0.0) -> Callable[..., Any]:
-    """The network with the adapter's products beside its own: what is trained, unmerged.
+    """Builds a network with the adapter's products beside its own, for training.
 
     Args:
-      network: the adapted matrices must belong to linear layers.
-      alpha: as of `merge`.
-      rate: of the dropout at the branches' inputs, in [0, 1). It differs from layer to layer.
+      network: network whose adapted matrices belong to linear layers.
+      alpha: numerator of the scale ``alpha / r`` of the change.
+      rate: rate of the dropout at the adapter's inputs, in [0, 1), drawn per layer.
 
     Returns:
-      ``apply((adapter, params), *args, key=None, **kwargs)``. Without a key nothing is dropped,
-      and the result is that of ``network.apply(merge(params, adapter, alpha=alpha), ..)`` but for
-      rounding. With one, the network's own dropout draws from another.
+      ``apply((adapter, params), *args, key=None, **kwargs)``. Without a key there is no dropout,
+      and the result equals ``network.apply(merge(params, adapter, alpha=alpha), ..)`` up to
+      rounding. With a key, the network's own dropout uses another key.
 
     Raises:
-      ValueError: when called, naming paths of the adapter that are no linear layer's matrix.
+      ValueError: when called, if a path of the adapter is not the matrix of a linear layer.
     """
     require("rate", rate, "in [0, 1)", lambda r: 0 <= r < 1)
     bind = network.bind
@@ -122,7 +122,7 @@ def branched(network: Module, *, alpha: float, rate: float = 0.0) -> Callable[..
     def _beside(dot, factors, key):
         a, b = factors["a"], factors["b"]
 
-        def product(x, w, *rest, **options):  # both in the type of the layer's computation
+        def product(x, w, *rest, **options):  # both in the dtype of the layer's computation
             low = dropout(x, rate, key) @ a.astype(x.dtype) @ b.astype(x.dtype)
             return dot(x, w, *rest, **options) + alpha / a.shape[1] * low
 

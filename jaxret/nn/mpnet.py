@@ -3,11 +3,10 @@
     x = LN(word + position)
     score(i, j) = q_i . k_j / sqrt(e) + b_(j - i)
 
-A BERT without token types whose scores also have a bias for each distance and head, which all
-blocks share (Song et al. 2020; the buckets are T5's). Near distances have a bias each, farther ones
-share them, and those of 128 and more have one in either direction. In the layout of the HuggingFace
-checkpoints, whose table of positions begins behind the padding's number: its first two rows are not
-used.
+A BERT without token types whose scores also have a bias for each distance and head, shared by all
+blocks (Song et al. 2020; the buckets are T5's). Near distances have one bias each, farther ones
+share them, and distances of 128 and more have one in each direction. Parameters have the layout of
+the HuggingFace checkpoints, in whose table of positions the first two rows are unused.
 
 Letters: B texts, L tokens a text, H hidden width, e width of a head.
 """
@@ -30,9 +29,9 @@ from jaxret.nn.layers import INIT, Compute, norm
 from jaxret.nn.network import Network
 from jaxret.types import PRNGKey
 
-FIRST = 2  # row of the first position: one behind the padding's number, 1
-BUCKETS = 32  # of distances, half of them in either direction
-FARTHEST = 128  # from here on there is but one
+FIRST = 2  # row of the first position, after the padding's number, 1
+BUCKETS = 32  # buckets of distances, half of them in each direction
+FARTHEST = 128  # larger distances share one bucket
 
 _LAYER = r"encoder\.layer\.(\d+)\."
 _ATTENTION = {"query": "q", "key": "k", "value": "v", "out": "o"}
@@ -67,7 +66,7 @@ class MPNetConfig:
     layers: int
     heads: int
     intermediate: int
-    max_positions: int  # tokens a text may have: the rows of the table but for the first two
+    max_positions: int  # longest text in tokens: the rows of the table minus 2
     eps: float
 
     @classmethod
@@ -75,8 +74,8 @@ class MPNetConfig:
         """Reads a HuggingFace ``config.json``, or the dict that it holds.
 
         Raises:
-          ValueError: if a size is missing, the heads do not divide the width, or the network is
-            one that this file does not compute (another activation or number of buckets).
+          ValueError: if a size is missing, the heads do not divide the width, or the network has an
+            unsupported activation or number of buckets.
         """
         sizes = read_sizes(source, kind="an MPNet", names=_JSON_NAMES, computed=_COMPUTED)
         if (rows := sizes["max_positions"]) <= FIRST:
@@ -102,12 +101,11 @@ _COMPUTED = {
 
 
 def mpnet(config: MPNetConfig, compute: Compute = Compute()) -> Module:
-    """The encoder as pure functions: ``apply(params, ids, mask, key=None) -> hidden states``.
+    """Builds the encoder: ``apply(params, ids, mask, key=None) -> hidden states``.
 
-    ``ids [B, L]`` are token numbers below ``vocab_size``, ``mask [B, L]`` is true where there is a
-    token, and ``L <= max_positions``. The result ``[B, L, H]`` means nothing where the mask is
-    false. With a key there is dropout. Parameters are float32; a fresh ``init`` draws them from
-    N(0, 0.02^2).
+    ``ids [B, L]`` are token numbers below ``vocab_size``, ``mask [B, L]`` is False for padding, and
+    ``L <= max_positions``. The result ``[B, L, H]`` is undefined for padding. With a key there is
+    dropout. Parameters are float32; ``init`` draws them from N(0, 0.02^2).
     """
     return functionalize(lambda rngs: MPNet(config, compute, rngs=rngs))
 
@@ -115,10 +113,10 @@ def mpnet(config: MPNetConfig, compute: Compute = Compute()) -> Module:
 def buckets(farthest: int) -> Int[np.ndarray, "2*farthest+1"]:
     """Finds the bucket of each distance j - i from -farthest to farthest.
 
-    Distances below 8 have a bucket each; from there on a bucket's end is sqrt(2) times its start.
+    Distances below 8 have one bucket each; from 8 on a bucket's end is sqrt(2) times its start.
 
     Returns:
-      rows of the table of biases [2 farthest + 1].
+      Rows of the table of biases [2 farthest + 1].
     """
     half, near = BUCKETS // 2, BUCKETS // 4
     distance = np.arange(-farthest, farthest + 1)
@@ -149,7 +147,7 @@ class MPNet(Network):
         positions: Int[Array, "B L"] | None = None,
         types: Int[Array, "B L"] | None = None,
     ) -> Float[Array, "B L H"]:
-        """``types`` count nowhere: MPNet has none."""
+        """Embeds tokens; ``types`` are ignored, since MPNet has none."""
         positions = jnp.arange(ids.shape[1])[None] if positions is None else positions
         return self.inject(self.word(ids), positions)
 
@@ -168,7 +166,7 @@ class MPNet(Network):
         key: PRNGKey | None = None,
     ) -> Float[Array, "B L H"]:
         length, limit = x.shape[1], self.config.max_positions
-        if length > limit:  # whose embeddings would be NaN
+        if length > limit:  # embeddings beyond the limit would be NaN
             raise ValueError(f"a sequence may have {limit} places (max_positions), got {length}")
         places = jnp.arange(length)[None] if positions is None else positions
         distances = places[:, None, :] - places[:, :, None]  # [1 or B, L, L]
@@ -178,7 +176,7 @@ class MPNet(Network):
 
 
 class BiasedBlock(Block):
-    """Its attention sees distances: ``context`` is their bias [1 or B, heads, L, L]."""
+    """A block whose attention has a bias by distance, ``context`` [1 or B, heads, L, L]."""
 
     def scores(
         self,
@@ -190,7 +188,7 @@ class BiasedBlock(Block):
         """Adds the bias to q k^T / sqrt(e).
 
         Returns:
-          a score for each pair of tokens [B, heads, L, L].
+          A score for each pair of tokens [B, heads, L, L].
         """
         (bias,) = context
         return super().scores(q, k, context) + bias

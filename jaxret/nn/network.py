@@ -1,9 +1,8 @@
-"""What BERT, MPNet, DeBERTa and Qwen3 are to the heads built on them.
+"""The common interface of BERT, MPNet, DeBERTa and Qwen3.
 
-``positions [B, L]`` are 0, 1, .. by default; BERT adds an embedding for each, DeBERTa and Qwen3 see
-their differences in every block, MPNet does both, and Qwen3 counts tokens only, so that padding may
-come first.
-``types [B, L]`` are 0, and 1 in the second text of a pair; BERT alone looks at them.
+``positions [B, L]`` are 0, 1, .. by default. BERT adds an embedding of each position, the blocks of
+DeBERTa and Qwen3 use their differences, MPNet does both, and Qwen3 does not count padding, which
+may come first. ``types [B, L]`` are 0, and 1 in the second text of a pair; only BERT uses them.
 
 Letters: B texts, L tokens of V, N vectors from elsewhere, H width.
 """
@@ -19,9 +18,9 @@ from jaxret.types import PRNGKey
 
 
 class Network(nnx.Module):
-    """A network that reads text. Called, it reads a text, or a pair of texts."""
+    """A network that reads a text or a pair of texts."""
 
-    word: nnx.Embed  # [V, H], the tokens' vectors
+    word: nnx.Embed  # [V, H], the token embeddings
 
     @abstractmethod
     def __init__(self, config: Any, compute: Compute, *, rngs: nnx.Rngs): ...
@@ -37,28 +36,28 @@ class Network(nnx.Module):
 
         Args:
           ids: token numbers [B, L] below V.
-          positions: places in the text [B, L], from 0; None counts 0, 1, .., L - 1. BERT and MPNet
-            add an embedding for each; the others need them in `run` alone.
-          types: [B, L], 0, and 1 in the second text of a pair; None is 0 everywhere. BERT alone
-            adds an embedding for each.
+          positions: positions in the text [B, L], from 0; None: 0, 1, .., L - 1. BERT and MPNet
+            add their embeddings; the others need them only in `run`.
+          types: [B, L], 0, and 1 in the second text of a pair; None: 0. Only BERT adds their
+            embeddings.
 
         Returns:
-          what enters it [B, L, H].
+          Inputs of the first block [B, L, H].
         """
 
     @abstractmethod
     def inject(
         self, vectors: Float[Array, "B N H"], positions: Int[Array, "B N"] | None
     ) -> Float[Array, "B N H"]:
-        """Embeds vectors from elsewhere, such as tools, for the first block.
+        """Embeds vectors that are not tokens, such as tools, for the first block.
 
         Args:
-          vectors: of the width of the network [B, N, H].
-          positions: places in the sequence [B, N], from 0, of which BERT and MPNet add embeddings;
-            None adds none.
+          vectors: vectors of the width of the network [B, N, H].
+          positions: positions in the sequence [B, N], from 0, of which BERT and MPNet add the
+            embeddings; None: no embeddings.
 
         Returns:
-          what enters it [B, N, H].
+          Inputs of the first block [B, N, H].
         """
 
     @abstractmethod
@@ -74,17 +73,17 @@ class Network(nnx.Module):
 
         Args:
           x: embedded tokens and vectors [B, L, H].
-          mask: [B, L], true where there is one; the others are seen by none.
-          positions: places in the sequence [B, L], from 0. None counts 0, 1, .., L - 1; Qwen3 then
-            counts only what the mask has. BERT has them in ``x`` already and looks at none; in
-            DeBERTa two that are more than L apart give NaN.
-          key: of the dropout; None for none.
+          mask: [B, L], False for padding, which is not attended to.
+          positions: positions in the sequence [B, L], from 0. None: 0, 1, .., L - 1, in Qwen3
+            without counting padding. BERT ignores them, since ``x`` contains their embeddings; in
+            DeBERTa differences above L give NaN.
+          key: random key of the dropout; None: no dropout.
 
         Returns:
-          hidden states [B, L, H], which mean nothing where the mask is false.
+          Hidden states [B, L, H], undefined for padding.
 
         Raises:
-          ValueError: where L exceeds the ``max_positions`` of BERT or MPNet.
+          ValueError: if L exceeds the ``max_positions`` of BERT or MPNet.
         """
 
     def __call__(

@@ -1,10 +1,10 @@
-"""Where the parameters of a large network lie, and what memory that takes, before any is read.
+"""Shardings and memory of a large network's parameters, before they are read.
 
     shapes = backbone.shapes(dtype="bfloat16", mesh=mesh, rules=qwen3.tensor_parallel(config, mesh))
     print(memory_report(shapes))
 
-A parameter that is not there yet is a ``jax.ShapeDtypeStruct`` that carries its dtype and its
-sharding: `checkpoints.convert` reads each tensor straight to where its struct says.
+Parameters that are not read yet are ``jax.ShapeDtypeStruct`` with dtype and sharding, by which
+`checkpoints.convert` places each tensor.
 """
 
 import math
@@ -25,14 +25,14 @@ def placed(
     mesh: Mesh | AbstractMesh | None = None,
     rules: Rules = (),
 ) -> Params:
-    """Gives every shape a dtype and, on a mesh, a place.
+    """Adds a dtype and, on a mesh, a sharding to every shape.
 
     Args:
-      shapes: from `jaxret.nn.functional.Module.shapes`.
-      dtype: of all parameters.
-      mesh: None leaves them to the default device.
-      rules: where the parameters go, by path (`jaxret.runtime.sharding.by_path`); copied if not
-      said.
+      shapes: shapes from `jaxret.nn.functional.Module.shapes`.
+      dtype: dtype of all parameters.
+      mesh: devices of the parameters; None: the default device.
+      rules: sharding rules by path (`jaxret.runtime.sharding.by_path`); other parameters are
+        replicated.
 
     Raises:
       ValueError: if rules are given without a mesh.
@@ -51,7 +51,7 @@ def placed(
 
 
 def device_bytes(params: Params) -> int:
-    """Bytes of the parameters on each of their devices.
+    """Returns the bytes of the parameters on each of their devices.
 
     Args:
       params: arrays, or shapes from `placed`.
@@ -60,9 +60,9 @@ def device_bytes(params: Params) -> int:
 
 
 def memory_report(params: Params) -> str:
-    """What the parameters take, in words: all of them, a device's part, its largest array.
+    """Describes the memory of parameters: in total, per device, and of the largest array.
 
-    Gradients, the optimiser's state and activations come on top.
+    Gradients, the optimiser's state and activations are not included.
 
     Args:
       params: arrays, or shapes from `placed`.
@@ -88,7 +88,7 @@ def memory_report(params: Params) -> str:
 
 
 def _local(leaf):
-    """Bytes of a device's part of a leaf."""
+    """Returns the bytes of a leaf's part on a device."""
     shape = leaf.shape if leaf.sharding is None else leaf.sharding.shard_shape(leaf.shape)
     return _bytes(leaf, shape)
 

@@ -2,12 +2,13 @@
 
     x = word;  x = block_i(x), i = 1 .. layers;  RMS(x)        blocks: `jaxret.nn.decoder_block`
 
-A token sees itself and those before it, so the last one stands for the text (`last_pool`), and its
-logits say what comes next (`jaxret.nn.token_classifier`). Qwen Team 2025, Section 2, in the layout
-of the HuggingFace checkpoints. A position is the number of real tokens before it, whichever side
-the padding is on. HuggingFace counts places, padding included, unless it is given ``position_ids``:
-the same but for rounding, since only differences of positions matter and padding is never looked
-at. Letters: B texts, L tokens a text, H hidden width, e width of a head.
+Attention is causal, so the last token represents the text (`last_pool`), and its logits predict the
+next token (`jaxret.nn.token_classifier`). Qwen Team 2025, Section 2, in the layout of the
+HuggingFace checkpoints. The position of a token is the number of tokens before it without padding,
+which may be on either side. HuggingFace counts padding, too, unless it is given ``position_ids``:
+the result is the same up to rounding, since only differences of positions matter.
+
+Letters: B texts, L tokens a text, H hidden width, e width of a head.
 """
 
 import json
@@ -58,11 +59,11 @@ class Qwen3Config:
     vocab_size: int
     hidden: int  # H
     layers: int
-    heads: int  # of queries
-    kv_heads: int  # of keys and values, each for a group of query heads
+    heads: int  # heads of queries
+    kv_heads: int  # heads of keys and values, each for a group of query heads
     head_width: int = 128  # e; heads * e need not be H
     intermediate: int
-    max_positions: int = 40960  # as trained; longer texts are computed all the same
+    max_positions: int = 40960  # in training; longer texts are allowed
     theta: float = 1e6  # the base of RoPE's wavelengths
     eps: float = 1e-6
     tied: bool = True  # whether the head that predicts tokens is the embedding
@@ -72,8 +73,7 @@ class Qwen3Config:
         """Reads a HuggingFace ``config.json``, of transformers 4 or 5, or the dict that it holds.
 
         Raises:
-          ValueError: if a size is missing or does not fit the others, or the network is one that
-            this file does not compute. It names the setting, its value and what is allowed.
+          ValueError: if a size is missing or does not fit the others, or a setting is unsupported.
         """
         if isinstance(source, Mapping):
             name, config = "config", dict(source)
@@ -113,7 +113,7 @@ _JSON_NAMES = {
     "tied": "tie_word_embeddings",
 }
 
-#: What a config.json may say: the first is meant; None where it may also say nothing.
+#: Supported values of config.json, the first as default; None: the setting may be missing.
 _COMPUTED = {
     "model_type": ("qwen3", None),
     "hidden_act": ("silu", None),
@@ -149,27 +149,26 @@ PRESETS = {
 
 
 def qwen3(config: Qwen3Config, compute: Compute = Compute()) -> Module:
-    """The decoder as pure functions: ``apply(params, ids, mask, key=None) -> hidden states``.
+    """Builds the decoder: ``apply(params, ids, mask, key=None) -> hidden states``.
 
-    ``ids [B, L]`` are token numbers below ``vocab_size`` and ``mask [B, L]`` is true where there
-    is a token, padded on either side. The result ``[B, L, H]``, after the last norm, is finite but
-    means nothing where the mask is false. With a key there is dropout. A fresh ``init`` is
-    float32 and drawn from N(0, 0.02^2).
+    ``ids [B, L]`` are token numbers below ``vocab_size`` and ``mask [B, L]`` is False for padding,
+    on either side. The result ``[B, L, H]``, after the last norm, is finite but undefined for
+    padding. With a key there is dropout. ``init`` draws float32 parameters from N(0, 0.02^2).
     """
     return functionalize(lambda rngs: Qwen3(config, compute, rngs=rngs))
 
 
 def tensor_parallel(config: Qwen3Config, mesh: Mesh | AbstractMesh) -> Rules:
-    """Where the parameters go on a mesh with an axis ``model``; the other axes have copies.
+    """Returns the sharding rules of the parameters on a mesh with an axis ``model``.
 
-    Each device has some heads, some columns of the perceptron and some rows of the vocabulary, or
-    some columns of it where the devices do not divide its size (151669 and 151665 are odd). A
-    block sends two sums of [B, L, H] between devices. Norms are copied, an adapter of LoRA too.
+    The axis splits the heads, the columns of the perceptron and the rows of the vocabulary, or its
+    columns if the devices do not divide its size (151669 and 151665 are odd). A block sums
+    [B, L, H] over devices twice. Norms and LoRA adapters are replicated, as is everything over the
+    other axes.
 
     Raises:
       ValueError: if there is no such axis, or its devices do not divide the heads of keys and
-        values (8 in every preset; more devices than that would need copies of them, which are
-        not made), the perceptron's width or the hidden one.
+        values (8 in every preset), the perceptron's width or the hidden width.
     """
     if "model" not in mesh.shape:
         raise ValueError(f"the mesh needs an axis 'model', it has {', '.join(mesh.shape)}")
@@ -203,13 +202,13 @@ class Qwen3(Network):
         positions: Int[Array, "B L"] | None = None,
         types: Int[Array, "B L"] | None = None,
     ) -> Float[Array, "B L H"]:
-        """``positions`` count in `run` alone, and token types nowhere: there are none."""
+        """Embeds tokens; positions enter only in `run`, and there are no token types."""
         return self.word(ids).astype(jnp.float32)
 
     def inject(
         self, vectors: Float[Array, "B L H"], positions: Int[Array, "B L"] | None
     ) -> Float[Array, "B L H"]:
-        """The vectors as they are."""
+        """Returns the vectors unchanged."""
         return vectors
 
     def run(
@@ -220,7 +219,7 @@ class Qwen3(Network):
         *,
         key: PRNGKey | None = None,
     ) -> Float[Array, "B L H"]:
-        """Without positions tokens are counted. What is seen goes by places, not by positions."""
+        """Runs the blocks; attention is causal by index, for any positions."""
         positions = jnp.cumsum(mask, axis=1) - 1 if positions is None else positions
         turns = angles(positions, self.config.head_width, self.config.theta)
         return self.norm(run_blocks(self.blocks, x, mask, self.compute, turns, key=key))

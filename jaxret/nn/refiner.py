@@ -1,24 +1,24 @@
-"""ToolRefiner: query tokens and candidate tools in one sequence, a logit at each tool.
+"""ToolRefiner: query tokens and candidate tools in one sequence, with a logit for each tool.
 
     x = [embed(tokens), inject(P v_1), .., inject(P v_N)];   logit_j = w . run(x)_{L + j} + b
 
-One pass scores all N candidates, and each sees the query and the others (Tool2Vec, Section 4.3).
-Where a tool stands in the sequence is ours to say, since attention knows places by ``positions``
-alone:
+One pass scores all N candidates, which attend to the query and to each other (Tool2Vec, Section
+4.3). The ``positions`` of the tools in the sequence are a setting, ``places``:
 
-    shared      every tool at the place after the query's last token: the order of the candidates
-                cannot be seen, and permuting them permutes the logits.
-    rank        the j-th candidate j places further on: the first stage's rank can be seen, so the
-                order of the input matters, and candidates must come in that order when scored too.
-    reference   as the paper's code has it: the closing token and the tools stand behind the
-                padding, so the distance between query and tools, and with it every score,
-                depends on the longest text of the batch.
+    shared      all tools have the position after the query's last token, so the network is
+                equivariant to permutations of the candidates.
+    rank        the j-th candidate is j positions further on, so the network depends on the order of
+                the candidates, which must be the first stage's also in use.
+    reference   as in the paper's code: the closing token and the tools are after the padding, so
+                the distance between query and tools, and every score, depends on the longest text
+                of the batch.
 
-Where the projection P starts:
+The initial projection P:
 
-    identity    0.2 sqrt(H) I: a vector enters as it is, as long as the other start makes it. Ours:
-                a tool made of queries then keeps directions that the encoder may know.
-    normal      N(0, 0.2^2), the reference's, which turns every vector at random.
+    identity    0.2 sqrt(H) I (ours): keeps the directions of the vectors, with the same mean length
+                as "normal". A tool that is a mean of queries keeps directions that the encoder may
+                know.
+    normal      N(0, 0.2^2), the reference's, which maps every vector to a random direction.
 
 Letters: B queries, L tokens, N candidates, d width of the tools' vectors, H hidden width.
 """
@@ -38,7 +38,7 @@ Places = Literal["shared", "rank", "reference"]
 PLACES = ("shared", "rank", "reference")
 Projection = Literal["identity", "normal"]
 PROJECTIONS = ("identity", "normal")
-DEVIATION = 0.2  # of the projection's first weights
+DEVIATION = 0.2  # deviation of the projection's initial weights
 
 
 def refiner(
@@ -49,28 +49,27 @@ def refiner(
     projection: Projection = "identity",
     compute: Compute = Compute(),
 ) -> Module:
-    """Builds a network that gives each candidate tool of a query a logit.
+    """Builds a network that computes a logit for each candidate tool of a query.
 
-    It is called as ``apply(params, ids, mask, tools, candidates, key=None)`` and gives float32
-    logits [B, N]. ``ids [B, L]`` are tokens with their closing token, padded at the end, ``mask``
-    [B, L] says where there is one, ``tools [B, N, d]`` are the candidates' vectors and
-    ``candidates [B, N]`` says which of them are there: the others influence nothing, and their own
-    logits mean nothing.
+    ``apply(params, ids, mask, tools, candidates, key=None)`` returns float32 logits [B, N].
+    ``ids [B, L]`` are tokens with their closing token, padded at the end, ``mask [B, L]`` is False
+    for padding, ``tools [B, N, d]`` are the candidates' vectors and ``candidates [B, N]`` is False
+    for missing candidates, which have no influence and undefined logits.
 
     Args:
-      backbone: reads the sequence; L + N may not exceed BERT's positions.
+      backbone: network that reads the sequence; L + N may not exceed BERT's positions.
       width: d, the width of the tools' vectors.
-      places: "shared" puts all tools after the last token, "rank" one after another from there on,
-        "reference" behind the padding.
-      projection: how the tools' vectors first enter: "identity" as they are but for their length,
-        "normal" turned at random.
-      compute: types, checkpointing, dropout. The reference trains without dropout.
+      places: positions of the tools: "shared" after the last token, "rank" consecutively from
+        there, "reference" after the padding.
+      projection: initial projection of the tools' vectors: "identity" keeps directions, "normal" is
+        random.
+      compute: dtypes, checkpointing, dropout. The reference trains without dropout.
 
     Returns:
-      the network as pure functions.
+      The network as pure functions.
 
     Raises:
-      ValueError: where ``places`` or ``projection`` is unknown.
+      ValueError: if ``places`` or ``projection`` is unknown.
     """
     if places not in PLACES:
         raise ValueError(f"places must be one of {PLACES}, got {places!r}")
@@ -121,16 +120,16 @@ class Refiner(nnx.Module):
         key: PRNGKey | None = None,
     ) -> Float[Array, "B N"]:
         length = ids.shape[1]
-        words, places = positions(mask, candidates.shape[1], self.places)
+        token_positions, tool_positions = positions(mask, candidates.shape[1], self.places)
         x = jnp.concatenate(
             [
-                self.backbone.embed(ids, words),
-                self.backbone.inject(self.projection(tools), places).astype(jnp.float32),
+                self.backbone.embed(ids, token_positions),
+                self.backbone.inject(self.projection(tools), tool_positions).astype(jnp.float32),
             ],
             axis=1,
         )
         present = jnp.concatenate([mask, candidates], axis=1)
-        everywhere = jnp.concatenate([words, places], axis=1)
+        everywhere = jnp.concatenate([token_positions, tool_positions], axis=1)
         hidden = self.backbone.run(x, present, everywhere, key=fold(key, 0))
         return self.score(hidden[:, length:])[..., 0].astype(jnp.float32)
 
@@ -138,24 +137,24 @@ class Refiner(nnx.Module):
 def positions(
     mask: Bool[Array, "B L"], candidates: int, places: Places
 ) -> tuple[Int[Array, "B L"], Int[Array, "B N"]]:
-    """Says where the tokens and where the candidates stand.
+    """Computes the positions of tokens and candidates.
 
     Args:
-      mask: [B, L], true where there is a token; false at the end.
+      mask: [B, L], False for padding, at the end.
       candidates: N, the number of candidates.
-      places: "shared" puts all candidates after the last token, "rank" one after another from there
-        on, "reference" behind the padding.
+      places: positions of the candidates: "shared" after the last token, "rank" consecutively from
+        there, "reference" after the padding.
 
     Returns:
-      positions of the tokens [B, L] and of the candidates [B, N].
+      Positions of the tokens [B, L] and of the candidates [B, N].
     """
     batch, length = mask.shape
-    words = jnp.broadcast_to(jnp.arange(length)[None], mask.shape)
-    ends = mask.sum(axis=1, keepdims=True)  # [B, 1]: the place after the last token
+    tokens = jnp.broadcast_to(jnp.arange(length)[None], mask.shape)
+    ends = mask.sum(axis=1, keepdims=True)  # [B, 1]: the position after the last token
     ranks = jnp.broadcast_to(jnp.arange(candidates)[None], (batch, candidates))
     if places == "shared":
-        return words, jnp.broadcast_to(ends, ranks.shape)
+        return tokens, jnp.broadcast_to(ends, ranks.shape)
     if places == "rank":
-        return words, ends + ranks
-    # The closing token behind the padding; nothing else moves.
-    return jnp.where(words == ends - 1, length - 1, words), length + ranks
+        return tokens, ends + ranks
+    # Only the closing token moves, to after the padding.
+    return jnp.where(tokens == ends - 1, length - 1, tokens), length + ranks

@@ -1,7 +1,7 @@
-"""The tensors of a checkpoint, in one file or in shards, each read where it is used.
+"""Lazily read tensors of a checkpoint, in one file or in shards.
 
-A large checkpoint comes as ``model-00001-of-00004.safetensors``, .. and an index that says which
-shard has which tensor.
+A large checkpoint has files ``model-00001-of-00004.safetensors``, .. and an index from tensors to
+shards.
 """
 
 import json
@@ -14,7 +14,7 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 SHARDS = "model-*-of-*.safetensors"
 
-_DTYPES = {  # of the safetensors format, those that weights come in
+_DTYPES = {  # dtypes of weights in the safetensors format
     "F64": np.float64,
     "F32": np.float32,
     "F16": np.float16,
@@ -27,18 +27,18 @@ _DTYPES = {  # of the safetensors format, those that weights come in
 
 
 def load_safetensors(path: Path) -> dict[str, np.ndarray]:
-    """The tensors of a checkpoint by name, each read from the disk where it is used.
+    """Opens the tensors of a checkpoint by name, as memory-mapped arrays.
 
-    They are windows on the files, read-only, bfloat16 included: rows of a tensor cost only
-    themselves. Do not overwrite a file while one is in use.
+    The arrays are read-only, bfloat16 included, and only the rows that are used are read. Do not
+    overwrite a file while an array is in use.
 
     Args:
-      path: a ``.safetensors`` file, or a directory with ``model.safetensors`` or with the
-        shards that its index names.
+      path: a ``.safetensors`` file, or a directory with ``model.safetensors`` or with the shards
+        of an index.
 
     Raises:
-      FileNotFoundError: naming the files that are not there.
-      ValueError: if a file or the index is damaged, or they do not belong together.
+      FileNotFoundError: if files are missing.
+      ValueError: if a file or the index is damaged, or they are inconsistent.
     """
     path = Path(path)
     if not path.is_dir():
@@ -56,10 +56,10 @@ def load_safetensors(path: Path) -> dict[str, np.ndarray]:
 
 
 def weight_files(directory: Path) -> list[Path]:
-    """``model.safetensors``, or the shards that ``model.safetensors.index.json`` names, in order.
+    """Returns ``model.safetensors``, or the shards of ``model.safetensors.index.json``, in order.
 
     Raises:
-      FileNotFoundError: naming all that are missing.
+      FileNotFoundError: if files are missing.
       ValueError: if the index is damaged.
     """
     directory = Path(directory)
@@ -74,7 +74,7 @@ def weight_files(directory: Path) -> list[Path]:
 
 
 def _windows(path):
-    """Name -> read-only array on a ``.safetensors`` file."""
+    """Maps names to read-only arrays on a ``.safetensors`` file."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -101,7 +101,7 @@ def _windows(path):
 
 
 def _read_index(path):
-    """Tensor -> name of its shard."""
+    """Reads the index, from tensors to names of shards."""
     try:
         shards = json.loads(path.read_text())["weight_map"]
         if not shards or not all(isinstance(name, str) for name in shards.values()):

@@ -1,10 +1,10 @@
-"""A decoder that answers with one of a few words, such as yes and no.
+"""A decoder that classifies a text by the logits of a few words, such as yes and no.
 
     logit of word w = (row w of the head) . (hidden state of the last real token)
 
-The rows of these words are all that is ever read or computed of the head: logits are [B, n], with
-no [B, V]. Where the head is tied they are rows of the embedding, else a small parameter of their
-own. A reranker's score is the difference, or the softmax, of two of them.
+Only the rows of these words are read from the head, so logits are [B, n] instead of [B, V]. They
+are rows of the embedding if the head is tied, else a small separate parameter. A reranker's score
+is the difference, or the softmax, of two logits.
 
 Letters: B texts, L tokens a text, V vocabulary, n words, H hidden width.
 """
@@ -33,18 +33,18 @@ _HEAD = "lm_head.weight"  # [V, H]
 def token_classifier(
     backbone: Backbone, words: Sequence[int], compute: Compute = Compute()
 ) -> Module:
-    """``apply(params, ids, mask, key=None) -> logits [B, n]``, float32.
+    """Builds ``apply(params, ids, mask, key=None) -> logits [B, n]``, float32.
 
-    ``ids`` and ``mask`` are [B, L]. Parameters: ``backbone/..`` as the backbone has them, and
-    ``head/kernel`` [H, n] where the head is not tied.
+    ``ids`` and ``mask`` are [B, L]. Parameters: ``backbone/..``, and ``head/kernel`` [H, n] if the
+    head is not tied.
 
     Args:
       backbone: a decoder.
-      words: n different token numbers, in the order of the logits.
-      compute: how the backbone is computed.
+      words: n distinct token numbers, in the order of the logits.
+      compute: settings of the backbone's computation.
 
     Raises:
-      ValueError: if the backbone is no decoder, or for words that are equal or not in V.
+      ValueError: if the backbone is not a decoder, or words are equal or not in V.
     """
     config = backbone.config
     if not isinstance(config, Qwen3Config):
@@ -69,16 +69,16 @@ def load_token_classifier(
     """Reads the parameters of `token_classifier` from a HuggingFace ``Qwen3ForCausalLM``.
 
     Args:
-      backbone: of its config.json.
-      path: as of `Backbone.load`.
-      words: as of `token_classifier`; of an untied head only their rows are read.
-      dtype: as of `Backbone.load`.
-      mesh: as of `Backbone.load`.
-      rules: as of `Backbone.load`.
+      backbone: backbone of the checkpoint's config.json.
+      path: directory or file of the checkpoint.
+      words: n distinct token numbers; only their rows are read from an untied head.
+      dtype: dtype of the parameters, for any dtype of the file.
+      mesh: devices of the parameters; None: the default device.
+      rules: sharding rules by path; other parameters are replicated.
 
     Raises:
-      ValueError: naming every tensor that does not fit; a checkpoint for embeddings alone lacks
-        the head, unless it is tied.
+      ValueError: if tensors do not fit; a checkpoint for embeddings lacks the head, unless it is
+        tied.
     """
     shapes = token_classifier(backbone, words).shapes()
     tensors = load_safetensors(path)
@@ -105,7 +105,9 @@ class TokenClassifier(nnx.Module):
     ):
         self.backbone = backbone.build(compute, rngs)
         self.words, self.tied = tuple(words), tied
-        if not tied:  # float32: in bfloat16 a logit has 8 bits, and many documents the same score
+        if (
+            not tied
+        ):  # in float32, since bfloat16 has 8 bits, which ties the scores of many documents
             self.head = linear(backbone.config.hidden, len(words), Compute(), rngs, bias=False)
 
     def __call__(

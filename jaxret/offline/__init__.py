@@ -1,1 +1,1 @@
-"""What logs say: the value of a policy that never served, and learners that begin from a log."""
+"""Logs: off-policy evaluation, and learners warm-started from a log."""

@@ -1,4 +1,4 @@
-"""Estimators of a policy's value from another policy's log, each by the term of one round.
+"""Estimators of a policy's value from another policy's log, as terms of one round each.
 
 The value V is the mean over queries of ``sum_a pi(a | q) r(q, a)``, r the mean reward of tool a.
 With the weight ``w = pi / p`` of the used tool, its reward y, the modelled reward m, and
@@ -13,11 +13,11 @@ With the weight ``w = pi / p`` of the used tool, its reward y, the modelled rewa
     MIPS           w_g y,  w_g = pi(g | q) / p(g | q)         biased, see below       [7]
 
 DR is unbiased for every m that was not fitted on the round itself, and its variance falls as m
-approaches r. Switch-DR and DRos (optimistic shrinkage) use m alone where weights are large: both
-are DR for s and l to infinity, and the model alone for s = 0 and l = 0. MIPS weights the group of
-the used tool (``g``, k-means groups of Theta): it is unbiased where all tools of a group have the
-same reward for a query. With a group for each tool MIPS is IPS, and with one group for all it is
-the mean of the log.
+approaches r. Switch-DR and DRos (optimistic shrinkage) rely on m if weights are large: both become
+DR as s and l go to infinity, and the model alone for s = 0 and l = 0. MIPS weights the group of the
+used tool (``g``, k-means groups of Theta): it is unbiased if all tools of a group have the same
+reward for a query. With one group per tool MIPS is IPS, and with a single group it is the mean of
+the log.
 
 s and l are tuned on the log, as [5] does for s: the value of a grid is chosen that minimises the
 estimated variance plus the square of a bound on the bias. As rewards and m lie in [0, 1], the bias
@@ -54,7 +54,7 @@ def inverse_propensity(weight: Terms, reward: Terms) -> Terms:
 
 
 def self_normalised(weight: Terms, reward: Terms) -> Terms:
-    """Computes the terms of SNIPS; they are 0 where all weights are 0.
+    """Computes the terms of SNIPS, which are 0 if all weights are 0.
 
     Args:
       weight: w, ``pi / p`` of the tool that was used in each round [T], >= 0.
@@ -131,7 +131,7 @@ def optimistic_shrinkage(
 
 
 def tuned_switch(weight: Terms, reward: Terms, model: Terms, expected: Terms) -> Terms:
-    """Computes the terms of Switch-DR with the s of the least estimated error.
+    """Computes the terms of Switch-DR with the s of the smallest estimated error.
 
     Args:
       weight: w, ``pi / p`` of the tool that was used in each round [T], >= 0.
@@ -148,7 +148,7 @@ def tuned_switch(weight: Terms, reward: Terms, model: Terms, expected: Terms) ->
 
 
 def tuned_shrinkage(weight: Terms, reward: Terms, model: Terms, expected: Terms) -> Terms:
-    """Computes the terms of DRos with the l of the least estimated error.
+    """Computes the terms of DRos with the l of the smallest estimated error.
 
     Args:
       weight: w, ``pi / p`` of the tool that was used in each round [T], >= 0.

@@ -86,7 +86,7 @@ def lower_bounds(
 
     Args:
       terms: x [T], none below ``-least``.
-      times: of the bounds, in rounds [m].
+      times: times of the bounds, in rounds [m].
       alpha: probability that a bound fails at any time.
       least: b, >= 0.
 
@@ -116,7 +116,7 @@ def confidence_sequence(
     Args:
       low: terms [T] whose mean is the value.
       high: terms [T] whose mean is one minus the value.
-      times: of the bounds, in rounds [m].
+      times: times of the bounds, in rounds [m].
       alpha: probability that a bound fails at any time.
       least: b, >= 0: no term of either side is below ``-least``.
 
@@ -143,17 +143,17 @@ def bootstrap(
       above: terms [T].
       below: terms of the denominator [T]; None: the mean of ``above``.
       alpha: probability that the interval fails.
-      seed: of the resamples.
+      seed: seed of the resamples.
 
     Returns:
       both ends.
     """
     rng, n = np.random.default_rng(seed), len(above)
-    drawn = np.zeros((2, RESAMPLES))
+    means = np.zeros((2, RESAMPLES))
     for i in range(RESAMPLES):
         rows = rng.integers(0, n, n)
-        drawn[:, i] = above[rows].mean(), 1.0 if below is None else below[rows].mean()
-    ratios = np.divide(drawn[0], drawn[1], out=np.zeros(RESAMPLES), where=drawn[1] > 0)
+        means[:, i] = above[rows].mean(), 1.0 if below is None else below[rows].mean()
+    ratios = np.divide(means[0], means[1], out=np.zeros(RESAMPLES), where=means[1] > 0)
     low, high = np.quantile(ratios, [alpha / 2, 1 - alpha / 2])
     return float(low), float(high)
 

@@ -1,28 +1,28 @@
-"""The value of a policy that never served, from the log of a policy that did.
+"""Off-policy evaluation: the value of a policy from the log of another policy.
 
     log = load_log("logs/seed_0.jsonl", task)
     print(off_policy(log, frozen()))
     print(off_policy(log, Snapshot(run.learner, run.state(0)), logging=with_exploration(greedy())))
 
-The value is the mean reward a round that the policy, frozen, would earn on the queries of the log:
-the success of the tool that is used. `jaxret.offline.estimators` has the formulas and
-`jaxret.offline.intervals` the conditions under which each interval holds. Importance weights are
+The value is the mean reward per round that the frozen policy would earn on the queries of the log.
+`jaxret.offline.estimators` has the formulas and `jaxret.offline.intervals` the conditions under
+which each interval holds. Importance weights are
 
-    w = pi(a | q) / p(a | q)                              of the tool a that was used, one shown
-    w = prod_j pi(a_j | above) / p(a_j | above)           of k shown, position by position
+    w = pi(a | q) / p(a | q)                          for one tool shown and used, a
+    w = prod_j pi(a_j | above) / p(a_j | above)       for slates of k tools, by position
 
-For slates the policy is assumed to draw as the log's policy did: position by position from its
+For slates the policy is assumed to draw like the log's policy: position by position from its
 probabilities, without replacement, ``pi(a_j | above) = pi_{a_j} / (1 - sum of pi above)``. The
-weight of all positions estimates what the used item would earn on the policy's slates, whoever uses
-it and how. With ``cascade`` the product ends at the position that was used (McInerney et al. 2020):
-it has fewer factors, and is right if the outcome at a position depends on the items up to it alone.
+product over all positions is valid for any reranker that picks the used item. With ``cascade`` the
+product ends at the used position (McInerney et al. 2020): it has fewer factors, and is valid if the
+outcome at a position depends only on the items up to that position.
 
-A round contains no information about a tool that could not be shown in it: where the log's
-probability is 1 and the policy's is not, the log has no support for the policy, and the value of
-the policy cannot be estimated.
+A round contains no information about a tool that could not be shown in it: if the log shows its
+tool with probability 1 and the policy does not, the log has no support for the policy, and its
+value cannot be estimated.
 
 Rounds are processed in blocks, each with the model of the rewards before it
-(`jaxret.offline.reward_model`), so that arrays [n, I] are in memory, and never [T, I].
+(`jaxret.offline.reward_model`), so that memory holds arrays [n, I] and never [T, I].
 
 Letters: I items, T rounds, n rounds of a block, k items shown, h truncation of the model, d width.
 """
@@ -39,7 +39,7 @@ from jaxret.learners.learner import Learner
 from jaxret.logs import Log, take
 from jaxret.offline import estimators, intervals, reward_model
 from jaxret.offline.intervals import Sequence
-from jaxret.offline.snapshots import Policy, Snapshot, Target, snapshot, target, with_chances
+from jaxret.offline.snapshots import Policy, Snapshot, Target, snapshot, target, with_probabilities
 from jaxret.runtime.validate import require
 
 CLIP = 10.0  # M: the largest weight of clipped IPS
@@ -52,22 +52,22 @@ CERTAIN = 1 - 1e-6  # a float32 probability that counts as 1
 
 
 class Value(NamedTuple):
-    """One estimator's value, with its interval."""
+    """The value by one estimator, with its interval."""
 
     estimate: float
     low: float = float("nan")  # at the end of the log; NaN: no valid bound
     high: float = float("nan")
     interval: str = "none"  # none, anytime, lower bound or bootstrap
-    sequence: Sequence | None = None  # of an anytime-valid interval, at all checked times
+    sequence: Sequence | None = None  # bounds of an anytime-valid interval, at all checked times
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class OffPolicy:
-    """Values of one policy by several estimators; prints as a table."""
+    """Values of one policy by several estimators, which print as a table."""
 
     name: str
     rounds: int
-    logged: float  # mean reward a round of the log's own policy
+    logged: float  # mean reward per round of the log's policy
     effective: float  # effective sample size: expected, or else observed
     mean_weight: float  # expected to be 1; otherwise the propensities are wrong
     values: dict[str, Value]
@@ -77,7 +77,7 @@ class OffPolicy:
 
     @property
     def few(self) -> bool:
-        """Whether the effective rounds are too few for a bootstrap."""
+        """True if the effective rounds are too few for a bootstrap."""
         return self.effective < FEW or abs(self.mean_weight - 1) > MISSED
 
     def __repr__(self) -> str:
@@ -88,10 +88,10 @@ class OffPolicy:
         ]
         width = max(map(len, self.values))
         for name, value in self.values.items():
-            said = {"none": "", "lower bound": f"at least {value.low:.3f}, anytime"}.get(
+            interval = {"none": "", "lower bound": f"at least {value.low:.3f}, anytime"}.get(
                 value.interval, f"{value.low:.3f} to {value.high:.3f}, {value.interval}"
             )
-            lines.append(f"{name:{width}}  {value.estimate:.3f}  {said}".rstrip())
+            lines.append(f"{name:{width}}  {value.estimate:.3f}  {interval}".rstrip())
         return "\n".join(lines)
 
 
@@ -115,11 +115,11 @@ def off_policy(
     answered must not depend on its reward.
 
     Args:
-      log: its policy may have learned during the log.
+      log: log, whose policy may have learned during the log.
       policy: a snapshot, a learner in its first state, or probabilities [T, I]; it is frozen, and
         must not have learned from these rounds.
-      logging: the learner that wrote the log, in its state before these rounds, from which the
-        probabilities of tools that were not shown are computed (`with_chances`); not read where
+      logging: learner that wrote the log, in its state before these rounds, from which the
+        probabilities of tools that were not shown are computed (`with_probabilities`); ignored if
         the log has these probabilities.
       groups: for MIPS, the number of groups of tools (by k-means of the policy's rows) or the group
         of each tool [I]; None: the square root of I groups.
@@ -127,22 +127,22 @@ def off_policy(
       alpha: probability that an interval fails, in (0, 1).
 
     Returns:
-      the value by each estimator.
+      The value by each estimator.
 
     Raises:
-      ValueError: for a log without support for the policy or without propensities; for a policy
-        without probabilities.
+      ValueError: if the log has no support for the policy or no propensities, or the policy has no
+        probabilities.
     """
     require("alpha", alpha, "in (0, 1)", lambda x: 0 < x < 1)
-    if logging is not None and log.chances is None:
-        log = with_chances(log, logging)
+    if logging is not None and log.probabilities is None:
+        log = with_probabilities(log, logging)
     name, of_tool = "the policy", groups if isinstance(groups, np.ndarray) else None
     if isinstance(policy, np.ndarray):
         policy = policy[~np.isnan(log.reward)]
     else:
         policy = snapshot(log, policy)
         name = policy.learner.name
-        if not isinstance(groups, np.ndarray) and log.chances is not None:
+        if not isinstance(groups, np.ndarray) and log.probabilities is not None:
             of_tool = groups_of_rows(np.asarray(policy.state.theta), groups)
     log = answered(log)
     aim = target(log, policy)
@@ -157,13 +157,13 @@ def off_policy(
 
 
 def answered(log: Log) -> Log:
-    """Returns the answered rounds of a log, with a warning where some are not answered.
+    """Returns the answered rounds of a log, with a warning if some are unanswered.
 
     Args:
-      log: the log.
+      log: any log.
 
     Raises:
-      ValueError: for less than two answered rounds.
+      ValueError: if fewer than two rounds are answered.
     """
     some = ~np.isnan(log.reward)
     require("the rounds that were answered", int(some.sum()), ">= 2", lambda n: n >= 2)
@@ -189,18 +189,18 @@ def evaluate(
     """Estimates the value of a policy from a log of answered rounds, without warnings.
 
     Args:
-      log: every round was answered.
+      log: log in which every round is answered.
       policy: probabilities and scores of the policy.
-      name: of the policy.
-      groups: of each tool [I], for MIPS; None: no MIPS.
+      name: name of the policy.
+      groups: group of each tool [I], for MIPS; None: no MIPS.
       cascade: for slates, whether positions below the used tool have no effect.
       alpha: probability that an interval fails.
 
     Returns:
-      the value by each estimator.
+      The value by each estimator.
 
     Raises:
-      ValueError: for a log without support for the policy or without propensities.
+      ValueError: if the log has no support for the policy or no propensities.
     """
     rounds = go_through(log, policy, groups=groups, cascade=cascade, truncation=TRUNCATION)
     w, y, m, e = rounds.weight, rounds.reward, rounds.model, rounds.expected
@@ -229,7 +229,7 @@ def evaluate(
         dr = estimators.doubly_robust(w, y, m, e)
         switch = estimators.tuned_switch(w, y, m, e)
         shrunk = estimators.tuned_shrinkage(w, y, m, e)
-        bounded = log.chances is not None
+        bounded = log.probabilities is not None
         ends = (rounds.low, rounds.high, TRUNCATION)
         values["DR"] = anytime(dr, *ends) if bounded else Value(float(dr.mean()))
         values["Switch-DR"] = resampled(switch, switch)
@@ -249,14 +249,14 @@ def evaluate(
 
 
 class Rounds(NamedTuple):
-    """Inputs of the estimators for every round, in float64; NaN throughout where not known."""
+    """Inputs of the estimators for every round, in float64; arrays of NaN if unknown."""
 
     weight: Float[np.ndarray, " T"]
     reward: Float[np.ndarray, " T"]
     model: Float[np.ndarray, " T"]  # modelled reward of the used tool; one tool a round
     expected: Float[np.ndarray, " T"]  # modelled reward, averaged over the policy
     second: Float[np.ndarray, " T"]  # E[w^2 | query] = sum_a pi^2 / p
-    group_weight: Float[np.ndarray, " T"]  # like all below: where the log has all probabilities
+    group_weight: Float[np.ndarray, " T"]  # this and all below: if the log has all probabilities
     low: Float[np.ndarray, " T"]  # DR terms of y with min(model, h / w)
     high: Float[np.ndarray, " T"]  # DR terms of 1 - y with min(1 - model, h / w)
 
@@ -272,23 +272,23 @@ def go_through(
     """Computes the inputs of the estimators for all rounds, block by block.
 
     Args:
-      log: every round was answered.
+      log: log in which every round is answered.
       target: probabilities and scores of the policy.
-      groups: of each tool [I]; None: no group weights.
+      groups: group of each tool [I]; None: no group weights.
       cascade: for slates, whether positions below the used tool have no effect.
       truncation: h, > 0; no term of ``low`` and ``high`` is below -h.
 
     Returns:
-      the inputs.
+      The inputs.
 
     Raises:
-      ValueError: for a log without support for the policy.
+      ValueError: if the log has no support for the policy.
     """
     found = Rounds(*np.full((len(Rounds._fields), log.rounds), np.nan))
     found = found._replace(reward=np.asarray(log.reward, np.float64))
     one, bare, seen = log.slate.shape[1] == 1, 0, []
     for part in reward_model.blocks(log.rounds):
-        some, pi = take(log, part), target.chances(part)
+        some, pi = take(log, part), target.probabilities(part)
         weight, without = importance_weights(some, pi, cascade=cascade)
         found.weight[part], bare = weight, bare + int(without.sum())
         if not one:
@@ -301,10 +301,10 @@ def go_through(
         model = reward_model.predict(fitted, sight)
         seen.append(sight[rows, some.item])
         found.model[part], found.expected[part] = model[rows, some.item], (pi * model).sum(axis=1)
-        if some.chances is None:
+        if some.probabilities is None:
             continue
-        p, y = np.asarray(some.chances, np.float64), found.reward[part]
-        with np.errstate(divide="ignore"):  # infinite: refused below
+        p, y = np.asarray(some.probabilities, np.float64), found.reward[part]
+        with np.errstate(divide="ignore"):  # infinite weights are refused below
             second = np.divide(pi**2, p, out=np.zeros_like(p), where=pi > 0)
         found.second[part] = second.sum(axis=1)
         most = np.divide(truncation * p, pi, out=np.full_like(pi, np.inf), where=pi > 0)  # h / w
@@ -313,8 +313,8 @@ def go_through(
             mean = (pi * guess).sum(axis=1)
             side[part] = estimators.doubly_robust(weight, reward, guess[rows, some.item], mean)
         if groups is not None:
-            mine = groups[None, :] == groups[some.item][:, None]
-            found.group_weight[part] = (pi * mine).sum(axis=1) / (p * mine).sum(axis=1)
+            same_group = groups[None, :] == groups[some.item][:, None]
+            found.group_weight[part] = (pi * same_group).sum(axis=1) / (p * same_group).sum(axis=1)
     if bare:
         raise ValueError(
             f"the log has no support for the policy: in {bare:,} of {log.rounds:,} rounds it shows "
@@ -325,39 +325,39 @@ def go_through(
 
 
 def importance_weights(
-    log: Log, chances: Float[np.ndarray, "n I"], *, cascade: bool = False
+    log: Log, probabilities: Float[np.ndarray, "n I"], *, cascade: bool = False
 ) -> tuple[Float[np.ndarray, " n"], Bool[np.ndarray, " n"]]:
     """Computes the importance weight of each round, and finds the rounds without support.
 
     Args:
-      log: n rounds.
-      chances: the policy's probability of each tool to be shown (first) [n, I].
-      cascade: whether the product ends at the position that was used.
+      log: log of n rounds.
+      probabilities: policy's probability of showing each tool (first) [n, I].
+      cascade: whether the product ends at the used position.
 
     Returns:
-      weights [n], and whether the log has no support for the policy in a round [n].
+      Weights [n], and whether the log has no support for the policy in each round [n].
 
     Raises:
-      ValueError: for a log without the probability of a position, and for a policy that has no
-        probability left for a lower position.
+      ValueError: if the log lacks the probability of a position, or the policy has no probability
+        left for a lower position.
     """
     n, k = log.slate.shape
-    rows, left = np.arange(n), np.array(chances, np.float64)
+    rows, left = np.arange(n), np.array(probabilities, np.float64)
     weight, bare, reached = np.ones(n), np.zeros(n, bool), np.ones(n, bool)
     for place in range(k):
-        item, p = log.slate[:, place], log.by_place[:, place]
+        item, p = log.slate[:, place], log.by_position[:, place]
         counts = reached & (item >= 0)
         if not (p[counts] > 0).all():  # NaN too
             t = log.round[counts][(~(p[counts] > 0)).argmax()]
             raise ValueError(
-                f"the log does not know the chance of place {place + 1} in round {t}: nothing can "
-                "be divided by it"
+                f"the log lacks the probability of position {place + 1} in round {t}, by which the "
+                "weight is divided"
             )
         rest = left.sum(axis=1)
         if (counts & (rest < 1e-12)).any():
             raise ValueError(
-                "the policy shows one tool for certain and says nothing of the places below it: "
-                f"for slates of {k} give one that draws them, with policies.softmax"
+                "the policy shows one tool with certainty, without probabilities for the positions "
+                f"below it: for slates of {k} use one that draws all of them, with policies.softmax"
             )
         pi = np.divide(left[rows, item], rest, out=np.zeros(n), where=counts)
         bare |= counts & (p >= CERTAIN) & (pi < CERTAIN)
@@ -366,13 +366,13 @@ def importance_weights(
         reached = counts & (weight > 0)  # positions below a tool that the policy never shows
         if cascade:
             reached &= item != log.item
-    if log.chances is not None:
-        bare |= (chances * (log.chances == 0)).sum(axis=1) > 1 - CERTAIN
+    if log.probabilities is not None:
+        bare |= (probabilities * (log.probabilities == 0)).sum(axis=1) > 1 - CERTAIN
     return weight, bare
 
 
 def effective_sample_size(weight: Float[np.ndarray, " n"]) -> float:
-    """Computes ``(sum w)^2 / sum w^2``: the number of equally informative on-policy rounds.
+    """Computes ``(sum w)^2 / sum w^2``, the number of equally informative on-policy rounds.
 
     Kish 1965.
 
@@ -390,15 +390,15 @@ def groups_of_rows(
 
     Args:
       theta: rows [I, d].
-      k: number of groups, in 1 .. I; fewer result where fewer rows differ or a group ends up empty.
-        None: the square root of I.
-      seed: of the start.
+      k: number of groups, in 1 .. I; the result has fewer if fewer rows differ or a group becomes
+        empty. None: the square root of I.
+      seed: seed of the initial centres.
 
     Returns:
-      the group of each tool [I], numbered from 0.
+      Group of each tool [I], numbered from 0.
 
     Raises:
-      ValueError: for k out of its range.
+      ValueError: if k is out of its range.
     """
     items = len(theta)
     count = round(items**0.5) if k is None else k

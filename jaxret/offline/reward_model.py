@@ -1,4 +1,4 @@
-"""A model of the reward of each tool, fitted on earlier rounds alone.
+"""A model of the reward of each tool, fitted only on earlier rounds.
 
     r(q, a) = sigmoid(b . f(q, a)) + o_a,   clipped to [0, 1]
 
@@ -7,8 +7,8 @@ query; b is fitted by logistic regression with a ridge; o_a is the mean residual
 towards 0: the sum of its residuals over its rounds + 10. For a policy without scores, f is (1).
 
 Rounds are cut into blocks that grow with the log, and each block is predicted by the model of the
-rounds before it. So the model of a round is known before the round, and the terms of doubly robust
-estimators minus their mean are martingale differences, however good the model is.
+rounds before it. The model of a round is thus known before the round, and the centred terms of
+doubly robust estimators are martingale differences, however accurate the model is.
 
 Letters: I items, n rounds, m features, T rounds.
 """
@@ -21,7 +21,7 @@ from scipy.special import expit
 
 FIRST, GROWTH = 32, 1.25  # rounds of the first block, and growth of the past with each block
 RIDGE, SHRINKAGE = 1.0, 10.0
-STEPS = 8  # of Newton's method
+STEPS = 8  # steps of Newton's method
 
 
 class RewardModel(NamedTuple):
@@ -32,7 +32,7 @@ class RewardModel(NamedTuple):
 
 
 def blocks(rounds: int) -> list[slice]:
-    """Cuts rounds 0 .. T - 1 into blocks, each about a quarter as long as all before it.
+    """Cuts rounds 0 .. T - 1 into blocks, each about a quarter as long as all rounds before it.
 
     Args:
       rounds: T.
@@ -44,10 +44,10 @@ def blocks(rounds: int) -> list[slice]:
 
 
 def features(scores: Float[np.ndarray, "n I"] | None, shape: tuple[int, int]) -> np.ndarray:
-    """Computes the features of each query and tool; those of absent tools are 0.
+    """Computes the features of each query and tool, 0 for absent tools.
 
     Args:
-      scores: of the policy [n, I], minus infinity for absent tools; None: it has none.
+      scores: scores of the policy [n, I], minus infinity for absent tools; None: no scores.
       shape: (n, I).
 
     Returns:
@@ -55,12 +55,12 @@ def features(scores: Float[np.ndarray, "n I"] | None, shape: tuple[int, int]) ->
     """
     if scores is None:
         return np.ones((*shape, 1))
-    here = np.isfinite(scores)
-    z = np.where(here, scores, np.nan)
+    finite = np.isfinite(scores)
+    z = np.where(finite, scores, np.nan)
     spread = np.nanstd(z, axis=1, keepdims=True)
     z = (z - np.nanmean(z, axis=1, keepdims=True)) / np.maximum(spread, 1e-9)
     gap = z - np.nanmax(z, axis=1, keepdims=True)
-    return np.where(here[..., None], np.stack([np.ones(shape), z, gap], axis=-1), 0.0)
+    return np.where(finite[..., None], np.stack([np.ones(shape), z, gap], axis=-1), 0.0)
 
 
 def fit(
@@ -69,12 +69,12 @@ def fit(
     reward: Float[np.ndarray, " n"],
     items: int,
 ) -> RewardModel:
-    """Fits the model to past rounds; without rounds it predicts 1/2 everywhere.
+    """Fits the model to past rounds; without rounds the model predicts 1/2.
 
     Args:
       seen: features of the used tools [n, m].
-      item: the used tools [n].
-      reward: in [0, 1] [n].
+      item: used tools [n].
+      reward: rewards in [0, 1] [n].
       items: I.
 
     Returns:

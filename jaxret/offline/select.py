@@ -1,7 +1,7 @@
 """Selects the learner to serve next from a log: train on its first half, evaluate on the second.
 
     chosen = select(log, [frozen(), greedy(), mapped()], logging=with_exploration(greedy()))
-    print(chosen)                            the value of each
+    print(chosen)                            the value of each learner
     chosen.snapshots[chosen.best]            the trained learner, to serve or to train further
 
 Letters: T rounds.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from jaxret.learners.learner import Learner
 from jaxret.logs import Log, take
 from jaxret.offline.off_policy import OffPolicy, Value, answered, evaluate
-from jaxret.offline.snapshots import Snapshot, target, warm_start, with_chances
+from jaxret.offline.snapshots import Snapshot, target, warm_start, with_probabilities
 from jaxret.runtime.validate import require, require_different
 
 
@@ -25,11 +25,11 @@ class Selection:
     best: str
     by: str  # the estimator whose values were compared
     values: dict[str, OffPolicy]  # on the second half
-    snapshots: dict[str, Snapshot]  # after the first
+    snapshots: dict[str, Snapshot]  # after the first half
 
     @property
     def sure(self) -> bool:
-        """Whether the interval of the best learner lies above those of all others."""
+        """True if the interval of the best learner lies above the intervals of all others."""
         best, others = self._chosen(self.best), [*self.values]
         return all(best.low > self._chosen(name).high for name in others if name != self.best)
 
@@ -58,32 +58,33 @@ def select(
     logging: Learner | Snapshot | None = None,
     alpha: float = 0.05,
 ) -> Selection:
-    """Trains learners on the first half of a log and selects the one of the largest value.
+    """Trains learners on the first half of a log and selects the one with the largest value.
 
     The value is DR, or SNIPS for a log of slates, on the second half. Learners are evaluated in
     their states after the first half; a learner that continues to learn may earn more.
 
     Args:
-      log: of any policy that explores.
-      learners: with different names and with probabilities; snapshots continue from their states.
-      logging: the learner that wrote the log, in its state before the first round; without it DR
-        has no interval.
+      log: log of any policy that explores.
+      learners: learners with distinct names and with probabilities; snapshots continue from their
+        states.
+      logging: learner that wrote the log, in its state before the first round; without it DR has
+        no interval.
       alpha: probability that any learner's interval fails, divided equally among the learners
         (Bonferroni).
 
     Returns:
-      the selection.
+      The selection.
 
     Raises:
-      ValueError: for a log of less than 4 rounds or without support for a policy, an oracle, a
-        learner without probabilities, or equal names.
+      ValueError: if the log has fewer than 4 rounds or no support for a policy, a learner is an
+        oracle or has no probabilities, or two names are equal.
     """
     require("learners", learners, "one or more", len)
     require("the rounds of the log", log.rounds, ">= 4", lambda n: n >= 4)
     names = [(x.learner if isinstance(x, Snapshot) else x).name for x in learners]
     require_different("the learners' names", names)
-    if logging is not None and log.chances is None:
-        log = with_chances(log, logging)
+    if logging is not None and log.probabilities is None:
+        log = with_probabilities(log, logging)
     half = log.rounds // 2
     first, second = take(log, slice(0, half)), answered(take(log, slice(half, None)))
     snapshots, values = {}, {}

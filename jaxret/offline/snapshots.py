@@ -1,11 +1,11 @@
-"""Frozen learners as policies, and learners that go through a log.
+"""Frozen learners as policies, and learners updated from a log.
 
     Snapshot(run.learner, run.state(0))      a learner frozen in a state
     frozen()                                 a learner in its first state, on the log's catalogue
-    chances [T, I]                           probabilities, for any other policy
+    probabilities [T, I]                     for any other policy
 
     warm = warm_start(log, greedy())         a `Snapshot`, after an update for every round
-    log = with_chances(log, orag())          the probabilities that the serving learner had
+    log = with_probabilities(log, orag())    adds the probabilities of the serving learner
 
 A policy must not have learned from the rounds on which it is evaluated.
 
@@ -45,9 +45,9 @@ Policy: TypeAlias = Learner | Snapshot | Float[np.ndarray, "T I"]
 class Target(NamedTuple):
     """A policy as functions of a slice of rounds; each returns [n, I] in float64."""
 
-    chances: Callable[
+    probabilities: Callable[
         [slice], Float[np.ndarray, "n I"]
-    ]  # probability of each tool to be shown (first)
+    ]  # probability that each tool is shown (first)
     scores: Callable[[slice], Float[np.ndarray, "n I"]] | None  # None: the policy has no scores
 
 
@@ -55,11 +55,11 @@ def snapshot(log: Log, learner: Learner | Snapshot) -> Snapshot:
     """Returns a snapshot of a learner in its first state, on the rows of the log's catalogue.
 
     Args:
-      log: read with its task.
-      learner: a learner; a snapshot is returned as it is.
+      log: log that was loaded with its task.
+      learner: a learner, or a snapshot, which is returned unchanged.
 
     Raises:
-      ValueError: for a learner where the log has no rows.
+      ValueError: if the log has no rows for the learner.
     """
     if isinstance(learner, Snapshot):
         return learner
@@ -68,52 +68,57 @@ def snapshot(log: Log, learner: Learner | Snapshot) -> Snapshot:
             f"learner {learner.name!r} has no rows to begin from: read the log with its task, or "
             "give a Snapshot"
         )
-    here = None if log.available is None else jnp.asarray(log.available)
-    return Snapshot(learner, learner.init(jnp.asarray(log.theta), here))
+    available = None if log.available is None else jnp.asarray(log.available)
+    return Snapshot(learner, learner.init(jnp.asarray(log.theta), available))
 
 
 def target(log: Log, policy: Policy) -> Target:
     """Converts a policy to functions of the rounds of a log.
 
     Args:
-      log: its queries are scored.
+      log: log with the queries.
       policy: a snapshot, a learner in its first state, or probabilities [T, I].
 
     Returns:
-      the functions.
+      The functions.
 
     Raises:
-      ValueError: for a learner without probabilities, or rows that are not probabilities.
+      ValueError: if a learner has no probabilities, or the rows of an array are not probabilities.
     """
     if isinstance(policy, np.ndarray):
         rows = np.asarray(policy, np.float64)
         require(
-            "the chances' shape", rows.shape, f"[{log.rounds}, I]", lambda x: x[0] == log.rounds
+            "the probabilities' shape",
+            rows.shape,
+            f"[{log.rounds}, I]",
+            lambda x: x[0] == log.rounds,
         )
         wrong = ~((rows >= 0).all(axis=1) & (abs(rows.sum(axis=1) - 1) < 1e-4))
         if wrong.any():
-            raise ValueError(f"the chances of round {wrong.argmax()} are no probabilities of sum 1")
-        return Target(chances=lambda part: rows[part], scores=None)
+            raise ValueError(
+                f"the probabilities of round {wrong.argmax()} are negative or do not sum to 1"
+            )
+        return Target(probabilities=lambda part: rows[part], scores=None)
     learner, state = snapshot(log, policy)
-    functions: tuple[Any, Any] = first_chances(learner), learner.scores
-    chances = _in_batches(_each(functions[0]), state, log)
+    functions: tuple[Any, Any] = first_probabilities(learner), learner.scores
+    probabilities = _in_batches(_each(functions[0]), state, log)
     scores = _in_batches(_all(functions[1]), state, log)
 
     def normalised(part):
-        rows = chances(part)
+        rows = probabilities(part)
         return rows / rows.sum(axis=1, keepdims=True)  # float32 sums to 1 in 6 digits
 
-    return Target(chances=normalised, scores=scores)
+    return Target(probabilities=normalised, scores=scores)
 
 
-def first_chances(learner: Learner) -> PerItem:
-    """Returns the function for the probability of each tool to be shown, or to be drawn first.
+def first_probabilities(learner: Learner) -> PerItem:
+    """Returns the function for the probability that each tool is shown (first).
 
     Args:
-      learner: the learner.
+      learner: any learner.
 
     Raises:
-      ValueError: for a learner without probabilities.
+      ValueError: if the learner has no probabilities.
     """
     if learner.probabilities is not None:
         return learner.probabilities
@@ -158,19 +163,20 @@ def _in_batches(
 def warm_start(log: Log, learner: Learner | Snapshot) -> Snapshot:
     """Updates a learner with every answered round of a log, in the order of the log.
 
-    Another learner chose the tools, with its own propensities. An update that divides by the
-    propensity, or follows the likelihood of the bit, can learn from them; an update that assumes
-    tools drawn from its own probabilities (`chosen_only`) is biased.
+    The tools of the log were chosen by another learner. Updates that divide by the propensity or
+    follow the likelihood of the reward remain valid; updates that assume tools drawn from the
+    learner's own probabilities (`chosen_only`) are biased.
 
     Args:
-      log: its rounds.
-      learner: starts at the rows of the log's task; a snapshot continues from its state.
+      log: log with the rounds.
+      learner: a learner, which starts at the rows of the log's task; or a snapshot, which continues
+        from its state.
 
     Returns:
-      the learner in its state after the log.
+      The learner in its state after the log.
 
     Raises:
-      ValueError: for an oracle, and for a learner that needs propensities that the log lacks.
+      ValueError: if the learner is an oracle, or needs propensities that the log lacks.
     """
     start = snapshot(log, learner)
     if start.learner.facts.oracle:
@@ -187,30 +193,31 @@ def warm_start(log: Log, learner: Learner | Snapshot) -> Snapshot:
     return Snapshot(start.learner, state)
 
 
-def with_chances(log: Log, served: Learner | Snapshot) -> Log:
+def with_probabilities(log: Log, served: Learner | Snapshot) -> Log:
     """Adds the probabilities of all tools in each round to a log that has those of the used tools.
 
-    The learner that served goes through its log again, so that its state in each round is that
-    after the earlier bits. Doubly robust intervals and marginalised weights need these
-    probabilities, which are in memory together, [T, I] in float32. ``by_place`` is computed from
-    them and differs from the log's by rounding.
+    The serving learner is updated by its log again, which restores its state in each round. Doubly
+    robust intervals and marginalised weights need these probabilities, [T, I] in float32 in memory.
+    ``by_position`` is computed from them and differs from the log's by rounding.
 
     Args:
-      log: of one tool a round, whose learner learned from each round before the next, or never.
-      served: the learner that wrote the log, in its state before the first of these rounds.
+      log: log of one tool a round, whose learner learned from each round before the next, or never.
+      served: learner that wrote the log, in its state before the first of these rounds.
 
     Returns:
-      the log with ``chances`` [T, I].
+      The log with ``probabilities`` [T, I].
 
     Raises:
-      ValueError: for slates, for answers out of order, and for probabilities that differ from the
-        log's, which means that another learner wrote the log or that it started elsewhere.
+      ValueError: if the log has slates or answers out of order, or the probabilities differ from
+        the log's, because another learner wrote the log or the learner started in another state.
     """
     start = snapshot(log, served)
     name = start.learner.name
-    chances: Any = first_chances(start.learner)
+    probabilities: Any = first_probabilities(start.learner)
     if log.slate.shape[1] > 1:
-        raise ValueError(f"the log has slates of {log.slate.shape[1]}: chances are known for one")
+        raise ValueError(
+            f"the log has slates of {log.slate.shape[1]}: probabilities are known for one"
+        )
     steps = np.diff(log.version)
     learns = bool((steps == 1).all()) and len(steps) > 0
     if (not learns and steps.any()) or (log.version < 0).any():
@@ -220,21 +227,21 @@ def with_chances(log: Log, served: Learner | Snapshot) -> Log:
         )
 
     update: Any = start.learner.update if learns else None
-    go_through, state, found = _knowing(chances, update), start.state, []
+    go_through, state, found = _knowing(probabilities, update), start.state, []
     for first in range(0, log.rounds, BATCH):
         state, p = go_through(state, _rounds(take(log, slice(first, first + BATCH))))
         found.append(np.asarray(p))
     every = np.concatenate(found)
     used = every[np.arange(log.rounds), log.item].astype(np.float64)
-    off = abs(used - log.by_place[:, 0]) > CLOSE * log.by_place[:, 0]
+    off = abs(used - log.by_position[:, 0]) > CLOSE * log.by_position[:, 0]
     if off.any():
         t = int(off.argmax())
         raise ValueError(
-            f"round {log.round[t]} has the propensity {log.by_place[t, 0]:.4g}, and {name!r} would "
+            f"round {log.round[t]} has the propensity {log.by_position[t, 0]:.4g}, {name!r} would "
             f"have had {used[t]:.4g} ({off.sum()} such): it did not write this log, or began from "
             "another state"
         )
-    return log._replace(chances=every, by_place=used[:, None])
+    return log._replace(probabilities=every, by_position=used[:, None])
 
 
 @lru_cache(maxsize=64)  # a study warms the same learners on many logs
@@ -253,14 +260,14 @@ def _learning(update: Callable[..., Any]) -> Callable[..., State]:
 
 @lru_cache(maxsize=64)
 def _knowing(
-    chances: Callable[..., Any], update: Callable[..., Any] | None
+    probabilities: Callable[..., Any], update: Callable[..., Any] | None
 ) -> Callable[..., tuple[State, Any]]:
     """Compiles the probabilities and updates of a batch of rounds; ``update`` None: no updates."""
 
     @jax.jit
     def go_through(state, rounds):
         def step(state, one):
-            p = chances(state, one[0])
+            p = probabilities(state, one[0])
             return state if update is None else _updated(update, state, *one), p
 
         return lax.scan(step, state, rounds)

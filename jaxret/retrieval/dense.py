@@ -1,4 +1,4 @@
-"""Dense retrieval: one vector a tool, one a query, and their inner product.
+"""Dense retrieval by the inner product of a vector per tool and a vector per query.
 
     score_i = theta_i . q
 

@@ -19,7 +19,7 @@ from jaxtyping import Int
 from jaxret.llm import Chat, Malformed
 from jaxret.runtime.validate import require
 
-WORDS = 300  # of a passage
+WORDS = 300  # most words of a passage
 
 SYSTEM = "You order passages by how well they answer a search query."
 INTRODUCTION = (
@@ -69,7 +69,7 @@ class Order(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether the answer is a permutation."""
+        """True if the answer is a permutation."""
         return self.named == len(self.positions) and not self.repeated and not self.invented
 
 
@@ -150,16 +150,16 @@ def rank(
     n = len(lists[0]) if lists else 0
     require("lists", len(lists), f"{len(queries)}, one a query", lambda x: x == len(queries))
     require("their lengths", {len(x) for x in lists}, "all the same", lambda x: len(x) <= 1)
-    orders, answers = np.tile(np.arange(n, dtype=np.int32), (len(queries), 1)), []
+    orders, all_answers = np.tile(np.arange(n, dtype=np.int32), (len(queries), 1)), []
     for start, end in windows(n, size=size, step=step) if n else []:
-        asked = [
+        messages = [
             question(query, [documents[i] for i in order[start:end]], words=words)
             for query, documents, order in zip(queries, lists, orders, strict=True)
         ]
         parse, title = partial(read_order, n=end - start), f"ranks {start + 1} to {end}"
-        said = chat.ask_all(asked, parse, title=title, before=before)
-        for order, answer in zip(orders, said, strict=True):
+        answers = chat.ask_all(messages, parse, title=title, before=before)
+        for order, answer in zip(orders, answers, strict=True):
             if answer is not None:
                 order[start:end] = order[start:end][answer.positions]
-        answers.append(said)
-    return Ranked(orders, answers)
+        all_answers.append(answers)
+    return Ranked(orders, all_answers)

@@ -66,7 +66,7 @@ def mean_metrics(
     """Computes recall and nDCG at the cuts, averaged over queries.
 
     Args:
-      ranking: of the N queries.
+      ranking: ranking of the N queries.
       labels: their tools [N, L], padded with -1.
       cuts: each at most k.
 

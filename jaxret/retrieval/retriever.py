@@ -51,17 +51,17 @@ class Retriever(NamedTuple):
     score: Callable[[Params, Features], Float[Array, "B I"]]  # pure
     split: tuple[Any, Any]
     items: int  # I
-    encoder: Encoder | None = None  # of the queries, where they become vectors
-    config: Any = None  # of the method that made it
-    reads: Literal["texts", "vectors"] = "texts"  # of a task that has both
+    encoder: Encoder | None = None  # encoder of the queries, where they become vectors
+    config: Any = None  # configuration of the method that made it
+    reads: Literal["texts", "vectors"] = "texts"  # which queries of a task that has both
 
     def search(self, texts: Texts, k: int, **options: Any) -> Ranking:
         """Finds the k best items of every query.
 
         Args:
           texts: N queries, of the kind that ``read`` reads.
-          k: how many items, at most I.
-          **options: ``mesh``, devices that share the catalogue; ``chunk``, queries scored together;
+          k: number of items, at most I.
+          **options: ``mesh``, devices that split the catalogue; ``chunk``, queries scored together;
             ``progress``, whether to show a bar.
 
         Returns:
@@ -82,7 +82,7 @@ class Reranker(NamedTuple):
     params: Params
     score: Callable[[Params, Features, Int[Array, "B k"]], Float[Array, "B k"]]
     prior: float = 0.0  # weight of the first stage's score, which is added
-    config: Any = None  # of the method that made it
+    config: Any = None  # configuration of the method that made it
 
     def refine(self, texts: Texts, ranking: Ranking, **options: Any) -> Ranking:
         """Sorts the candidates of every query by the scores of this reranker.
@@ -113,9 +113,9 @@ def search(
     """Finds the k best items of every query.
 
     Args:
-      retriever: scores the catalogue.
+      retriever: retriever that scores the catalogue.
       texts: N queries, of the kind that ``retriever.read`` reads.
-      k: how many items, at most I.
+      k: number of items, at most I.
       mesh: devices over whose axis ``item`` the catalogue is split; one device without it.
       chunk: B, queries scored together; B x I / n scores are in the memory of a device.
       progress: whether to show a bar.
@@ -158,8 +158,8 @@ def best_items(params: Params, features: Features, *, score, split, items, k, me
 
     Args:
       params: with the axis of the catalogue padded to a multiple of the devices.
-      features: of B queries, with the same padding where they have that axis.
-      score: of the retriever.
+      features: features of B queries, with the same padding where they have that axis.
+      score: score of the retriever.
       split: the PartitionSpecs of params and features, flattened: (tree, leaves).
       items: the number of items, I; rows beyond are padding and are never returned.
       k: items a query.
@@ -172,7 +172,9 @@ def best_items(params: Params, features: Features, *, score, split, items, k, me
     def local(params, features, axis=None):
         scores = score(params, features).astype(jnp.float32)
         scores = jnp.where(scores == 0, 0.0, scores)  # top_k would rank 0.0 above -0.0
-        scores = jnp.where(jnp.isnan(scores), jnp.inf, scores)  # to the top, where `search` looks
+        scores = jnp.where(
+            jnp.isnan(scores), jnp.inf, scores
+        )  # ranks NaN first, where `search` detects it
         real = over_items.item_ids(scores.shape[1], axis) < items
         scores = jnp.where(real[None], scores, -jnp.inf)
         return jax.vmap(lambda row: over_items.top_k(row, k, axis))(scores)
@@ -235,7 +237,7 @@ def _rescored(params, features, candidates, *, score):
 
 
 def _chunks(name, texts, chunk, progress) -> Iterator[tuple[np.ndarray, list]]:
-    """Yields positions and texts, longest first; the last text fills up the last chunk."""
+    """Yields positions and texts, longest first; the last chunk is padded with its last text."""
     require("chunk", chunk, ">= 1", lambda x: x >= 1)
     order = np.argsort([-len(text) for text in texts], kind="stable")
     size = min(chunk, len(order))
@@ -279,7 +281,7 @@ def _checked(texts: Texts) -> Sequence | np.ndarray:
 
 
 def _require_finite(name, rows, wrong):
-    """Raises ValueError for scores of a diverged model, whose list would look like any other."""
+    """Raises ValueError if scores are NaN or infinite, as of a diverged model."""
     if wrong.any():
         row = rows[wrong.any(axis=1).argmax()]
         raise ValueError(f"{name!r} gives query {row} a score that is NaN or plus infinity")

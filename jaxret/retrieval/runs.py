@@ -29,8 +29,8 @@ def save_run(
     """Writes a run file atomically.
 
     Args:
-      path: of the file, which is replaced if it exists; its folder is made if needed.
-      ranking: of N queries.
+      path: path of the file, which is replaced if it exists; its folder is made if needed.
+      ranking: ranking of N queries.
       query_ids: the ids of the N queries.
       tool_ids: the ids of the I tools.
       tag: the name of the run, without white space.
@@ -69,7 +69,7 @@ def load_run(path: Path, query_ids: Sequence[str], tool_ids: Sequence[str]) -> R
     """Reads a run file for the queries and tools of a data set.
 
     Args:
-      path: of the file.
+      path: path of the file.
       query_ids: the ids of the N queries.
       tool_ids: the ids of the I tools.
 
@@ -118,7 +118,7 @@ def word(text: str) -> str:
 
 
 def _words(ids: Sequence[str]) -> dict[str, int]:
-    """Returns the position of each id by its word, in order."""
+    """Maps each id, as written in run files, to its position."""
     words = [word(name) for name in ids]
     if repeated := [name for name, count in Counter(words).items() if count > 1]:
         raise ValueError(f"ids must differ in a run file, but {repeated[:5]} occur more than once")

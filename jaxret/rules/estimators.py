@@ -1,4 +1,4 @@
-"""What one bit of feedback says about the gradient.
+"""Estimators of the gradient from one bit of feedback.
 
 Every rule moves the item embeddings by a rank-one step, ``Theta <- Theta - eta * outer(c, q)``,
 so an estimator returns the coefficients ``c [I]`` and never a gradient [I, d]. With the
@@ -6,18 +6,18 @@ model's probabilities ``p``, the chosen item ``a``, its propensity ``pi`` and th
 
     importance_weighted   c = p - 1[a] y / pi              unbiased   ORAG Eq. (4)
     chosen_only           c = 1[a] (1 - y / pi)            unbiased   ORAG App. B.2
-    full_information      c = p - 1[i*]                    the gradient itself, not a bandit
+    full_information      c = p - 1[i*]                    the exact gradient, not a bandit
     debiased              Eq. (4) with (y - rho)/(1 - 2 rho) for y: unbiased under noise  (ours)
     implicit_exploration  Eq. (4) with pi + gamma for pi   biased, low variance           (ours)
     clipped               Eq. (4) with max(pi, floor)      biased, low variance           (ours)
     bandit_likelihood     c = grad of -log P(y | a)        biased, low variance           (ours)
     banditron             c = 1[argmax p] - 1[a] y / pi    unbiased for the perceptron step
 
-'Unbiased' means: averaged over ``a ~ pi`` it equals ``p - 1[i*]``, the gradient of
-``-log p_{i*}`` (Lemma 3.1), provided that ``p = pi`` for `chosen_only` and nothing more for
-the others. With L right answers and success = 'the chosen item is one of them', Eq. (4) has
-the mean ``p - 1[labels]``, a loss that for L > 1 is unbounded below: keep the rows on a ball
-or sphere, or take an estimator that stays sensible (bandit_likelihood, chosen_only).
+'Unbiased' means that the average of c over ``a ~ pi`` equals ``p - 1[i*]``, the gradient of
+``-log p_{i*}`` (Lemma 3.1); `chosen_only` also needs ``p = pi``. With L right items and success =
+'the chosen item is one of them', Eq. (4) has the mean ``p - 1[labels]``, the gradient of a loss
+that is unbounded below for L > 1: constrain the rows to a ball or sphere, or use an estimator
+without this problem (bandit_likelihood, chosen_only).
 
 Letters: I items, p [I], c [I].
 """
@@ -33,9 +33,9 @@ from jaxret.runtime.validate import require
 
 
 class Observation(NamedTuple):
-    """One observed round, as an estimator sees it; items as masks, so that rules read as formulas.
+    """One observed round as the input of an estimator, with items as masks [I].
 
-    ``target`` is for `full_information` alone: a rule that learns from bits is not given it.
+    Only `full_information` is given ``target``.
     """
 
     probs: Float[Array, " I"]  # p, zero where an item is absent
@@ -43,37 +43,37 @@ class Observation(NamedTuple):
     best: Float[Array, " I"]  # 1[i = argmax p]
     target: Float[Array, " I"] | None  # 1[labels] / L over those available; None for a bandit
     p_chosen: Float[Array, ""]  # p_a
-    propensity: Float[Array, ""]  # pi, the probability with which a was really chosen
+    propensity: Float[Array, ""]  # pi, the probability with which a was chosen
     reward: Float[Array, ""]  # y
 
 
 class Coefficients(Protocol):
     """Maps one observed round to the coefficient of every item.
 
-    Elementwise in the items, so that it serves one device and a slice of the catalogue;
-    zero where ``probs`` and ``chosen`` are.
+    The map must be elementwise in the items, so that it can run on a slice of the catalogue, and
+    zero where ``probs`` and ``chosen`` are zero.
     """
 
     def __call__(self, obs: Observation) -> Float[Array, " I"]: ...
 
 
 class Estimator(NamedTuple):
-    """A named coefficient function, and what it claims."""
+    """A named coefficient function, and its properties."""
 
     name: str
     coefficients: Coefficients
     unbiased: bool  # Lemma 3.1 holds when a ~ p
-    bandit: bool = True  # reads the bit only, never the target
-    noise_rate: float | Float[Array, ""] = 0.0  # for which ``unbiased`` is claimed
+    bandit: bool = True  # reads the reward only, never the target
+    noise_rate: float | Float[Array, ""] = 0.0  # noise rate at which ``unbiased`` holds
 
 
 @memoized
 def importance_weighted(*, divide_by: str = "propensity") -> Estimator:
-    """ORAG Eq. (4): every item pays ``p_i``, the chosen one is repaid ``y / pi``.
+    """ORAG Eq. (4): ``c = p - 1[a] y / pi``.
 
     Args:
-      divide_by: 'propensity', or 'model' to divide by p_a as the paper writes Algorithm 2, which
-        is biased as soon as the item was not drawn from p.
+      divide_by: 'propensity', or 'model' to divide by p_a as in the paper's Algorithm 2, which is
+        biased unless the item was drawn from p.
     """
     require("divide_by", divide_by, "'propensity' or 'model'", {"propensity", "model"}.__contains__)
 
@@ -86,7 +86,7 @@ def importance_weighted(*, divide_by: str = "propensity") -> Estimator:
 
 @memoized
 def chosen_only() -> Estimator:
-    """ORAG App. B.2: one row moves a round, whatever the size of the catalogue."""
+    """ORAG App. B.2: ``c = 1[a] (1 - y / pi)``, which moves only the row of the chosen item."""
 
     def coefficients(obs):
         return obs.chosen * (1.0 - obs.reward / obs.propensity)
@@ -96,7 +96,7 @@ def chosen_only() -> Estimator:
 
 @memoized
 def full_information() -> Estimator:
-    """The gradient of the cross-entropy averaged over the labels: what a teacher would allow."""
+    """The exact gradient of the cross-entropy averaged over the labels, which it must be given."""
 
     def coefficients(obs):
         return obs.probs - obs.target
@@ -106,13 +106,13 @@ def full_information() -> Estimator:
 
 @memoized
 def debiased(*, noise_rate: float) -> Estimator:
-    """Eq. (4) with the bit put right on average: ``(y - rho) / (1 - 2 rho)``.
+    """Eq. (4) with the reward debiased for label noise: ``(y - rho) / (1 - 2 rho)`` for y.
 
-    The paper's noisy update (Eq. 10) is off by rho on every row (Eq. 12); this one is off by
-    nothing, at the price of more variance.
+    The paper's noisy update (Eq. 10) has a bias of rho on every row (Eq. 12); this update is
+    unbiased but has more variance.
 
     Args:
-      noise_rate: rho, in [0, 0.5).
+      noise_rate: rho, probability that a reward is flipped, in [0, 0.5).
     """
     require("noise_rate", noise_rate, "in [0, 0.5)", lambda x: 0 <= x < 0.5)
 
@@ -125,10 +125,10 @@ def debiased(*, noise_rate: float) -> Estimator:
 
 @memoized
 def implicit_exploration(*, gamma: float = 0.1) -> Estimator:
-    """Eq. (4) with ``pi + gamma`` below the line (Neu 2015): no step exceeds 1 / gamma.
+    """Eq. (4) with ``pi + gamma`` in the denominator (Neu 2015), which bounds c by 1 / gamma.
 
     Args:
-      gamma: > 0.
+      gamma: constant added to the propensity, > 0.
     """
     require("gamma", gamma, "> 0", lambda x: x > 0)
 
@@ -140,10 +140,10 @@ def implicit_exploration(*, gamma: float = 0.1) -> Estimator:
 
 @memoized
 def clipped(*, floor: float = 0.1) -> Estimator:
-    """Eq. (4) with ``max(pi, floor)`` below the line: exact where pi >= floor.
+    """Eq. (4) with ``max(pi, floor)`` in the denominator, unbiased if pi >= floor.
 
     Args:
-      floor: in (0, 1].
+      floor: smallest denominator, in (0, 1].
     """
     require("floor", floor, "in (0, 1]", lambda x: 0 < x <= 1)
 
@@ -155,12 +155,12 @@ def clipped(*, floor: float = 0.1) -> Estimator:
 
 @memoized
 def bandit_likelihood(*, floor: float = 1e-6) -> Estimator:
-    """Gradient of ``-y log p_a - (1 - y) log(1 - p_a)``: no division by a propensity.
+    """Gradient of ``-y log p_a - (1 - y) log(1 - p_a)``, without dividing by a propensity.
 
-    ``c = (p - 1[a]) (y - (1 - y) p_a / (1 - p_a))``, for a bit or for any y in [0, 1].
+    ``c = (p - 1[a]) (y - (1 - y) p_a / (1 - p_a))``, for any y in [0, 1].
 
     Args:
-      floor: lower bound of ``1 - p_a``, in (0, 1); keeps a confident failure finite.
+      floor: lower bound of ``1 - p_a``, in (0, 1); keeps c finite after a confident failure.
     """
     require("floor", floor, "in (0, 1)", lambda x: 0 < x < 1)
 
@@ -184,7 +184,7 @@ def banditron() -> Estimator:
 
 @memoized
 def none() -> Estimator:
-    """Learns nothing: the frozen baseline."""
+    """Zero coefficients, for the frozen baseline."""
     return Estimator("none", lambda obs: jnp.zeros_like(obs.probs), unbiased=False)
 
 
@@ -196,16 +196,16 @@ def expected_coefficients(
     propensity: Float[Array, " I"] | None = None,
     noise_rate: float | Float[Array, ""] = 0.0,
 ) -> Float[Array, " I"]:
-    """Averages an estimator exactly over ``a ~ propensity`` and the noisy bit.
+    """Computes the exact mean of an estimator over ``a ~ propensity`` and the noisy reward.
 
-    Costs 2 I evaluations: for checks and plots, not for streams.
+    Takes 2 I evaluations, for checks and plots rather than streams.
 
     Args:
-      estimator: any of the above.
-      probs: the model's p.
-      target: the right item i*.
-      propensity: how items are really chosen; None means by p.
-      noise_rate: rho; the bit is wrong with this probability.
+      estimator: any estimator.
+      probs: probabilities p of the model.
+      target: right item i*.
+      propensity: probabilities with which items are chosen; None: p.
+      noise_rate: rho, probability that the reward is flipped.
 
     Returns:
       E[c] [I].
@@ -229,7 +229,7 @@ def expected_coefficients(
         )
         chance = jnp.abs(1.0 - reward - right[item]) * (1 - 2 * noise_rate) + noise_rate
         c = pi[item] * chance * estimator.coefficients(obs)
-        return jnp.where(pi[item] > 0, c, 0.0)  # an item that is never chosen weighs nothing
+        return jnp.where(pi[item] > 0, c, 0.0)  # items that are never chosen have weight 0
 
     both = jax.vmap(jax.vmap(given, (None, 0)), (0, None))
     return both(ids, jnp.array([0.0, 1.0], probs.dtype)).sum(axis=(0, 1))

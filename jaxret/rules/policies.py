@@ -1,16 +1,16 @@
 """Policies: from logits to the items shown, with propensities.
 
     softmax         p_i, or p_i sharpened by a temperature of its own     ORAG Eq. (3)
-    greedy          the k best                                            plain retrieval
-    epsilon_greedy  the k best, or with probability epsilon any k         Banditron
-    exploring       any of these with k = 1, or with probability epsilon any item
+    greedy          the k best items                                      static retrieval
+    epsilon_greedy  the k best, or with probability epsilon k random ones  Banditron
+    exploring       any of these with k = 1, or with probability epsilon a random item
 
-The propensity is the probability of what was really done; it equals the model's p only for
-one item drawn by `softmax` at temperature 1. For k > 1 items drawn without replacement
-(Algorithm 2, line 4) the draw is Gumbel-top-k, and the propensity of an item is the
-probability that it enters the slate given the noise of all others,
-``1 - exp(-exp(log p_i - kappa))`` with kappa the k-th largest perturbed log-probability among
-the others (Kool, van Hoof and Welling 2019): an inverse weight with the right mean.
+The propensity is the probability with which the policy chose an item; it equals the model's p only
+for one item drawn by `softmax` at temperature 1. For k > 1 items drawn without replacement
+(Algorithm 2, line 4) the draw is Gumbel-top-k, and the propensity of an item is the probability
+that it enters the slate given the noise of all others, ``1 - exp(-exp(log p_i - kappa))`` with
+kappa the k-th largest perturbed log-probability among the others (Kool, van Hoof and Welling 2019).
+Weights by its inverse are unbiased.
 
 Letters: I items, k items shown.
 """
@@ -34,8 +34,8 @@ class Show(Protocol):
 
     Args:
       key: consumed.
-      logits: [I], minus infinity where an item is absent; absent items are never shown. Where
-        fewer than k are available, the first item of the slate fills the rest.
+      logits: [I], minus infinity where an item is absent; absent items are never shown. If fewer
+        than k items are available, the first item fills the slate.
       axis: the mesh axis over which the items are split, or None.
     """
 
@@ -49,16 +49,16 @@ class Probabilities(Protocol):
 
 
 class Policy(NamedTuple):
-    """A way to choose k items.
+    """A rule that chooses k items from logits.
 
     Attributes:
-      name: shown in tables.
+      name: name of the policy in tables.
       show: chooses the slate.
       k: items on a slate.
-      probabilities: logits [I] -> probability [I] of each item; None where k > 1.
-      drawn_from: logits [I] -> p [I], where a slate is drawn position by position from p without
-        replacement; None where it is not.
-      temperature: of the draw, relative to the model's own.
+      probabilities: logits [I] -> probability [I] of each item; None if k > 1.
+      drawn_from: logits [I] -> p [I], if slates are drawn position by position from p without
+        replacement; else None.
+      temperature: temperature of the draw, relative to the model's temperature.
     """
 
     name: str
@@ -74,7 +74,7 @@ def softmax(*, temperature: float = 1.0, k: int = 1) -> Policy:
     """Draws k items without replacement, in proportion to ``exp(logits / temperature)``.
 
     Args:
-      temperature: relative to the model's own, > 0; 1 draws from the model's softmax itself.
+      temperature: relative to the model's temperature, > 0; 1 draws from the model's softmax.
       k: items shown, >= 1.
     """
     require("temperature", temperature, "> 0", lambda x: x > 0)
@@ -90,7 +90,7 @@ def softmax(*, temperature: float = 1.0, k: int = 1) -> Policy:
         perturbed = log_p + _gumbel(key, log_p, axis)
         items = _best(perturbed, k, axis)
         least = over_items.take(perturbed, items, axis).min()
-        # The k-th largest among the others, for each item shown: the best that is left out.
+        # For each item shown, the k-th largest among the others is the largest not shown.
         kappa = over_items.maximum(jnp.where(perturbed < least, perturbed, -jnp.inf), axis)
         chance = -jnp.expm1(-jnp.exp(over_items.take(log_p, items, axis) - kappa))
         return Slate(items=items, propensity=chance)
@@ -167,11 +167,11 @@ def exploring(policy: Policy, *, epsilon: float) -> Policy:
     The propensity is exact, ``(1 - epsilon) p_i + epsilon / available``.
 
     Args:
-      policy: of one item a round, with `Policy.probabilities`.
+      policy: policy of one item a round, with `Policy.probabilities`.
       epsilon: share of uniform draws, in [0, 1].
 
     Raises:
-      ValueError: for a policy without `Policy.probabilities`.
+      ValueError: if the policy has no `Policy.probabilities`.
     """
     require("epsilon", epsilon, "in [0, 1]", lambda x: 0 <= x <= 1)
     if (inner := policy.probabilities) is None:
@@ -207,11 +207,11 @@ def explored(
     """Replaces a slate of one item by a uniform draw with probability epsilon.
 
     Args:
-      coin: key of the decision.
-      lot: key of the draw.
-      slate: of one item.
-      probabilities: of both together [I].
-      available: [I].
+      coin: random key of the decision.
+      lot: random key of the draw.
+      slate: slate of one item.
+      probabilities: probabilities of the mixture of both [I].
+      available: mask of the available items [I].
       epsilon: share of uniform draws.
       axis: the mesh axis of the items, or None.
     """
@@ -223,19 +223,19 @@ def explored(
 
 
 def by_position(p: Float[Array, " I"], items: Int[Array, " k"]) -> Float[Array, " k"]:
-    """Returns the probability of each position of a slate, given the positions above it.
+    """Returns the probability of each item of a slate, given the items at the positions above.
 
-    The product over positions is the probability of the slate in its order, which off-policy
-    evaluation divides by. `Slate.propensity` is another number: the probability that an item is on
-    the slate at all.
+    The product over positions is the probability of the ordered slate, by which off-policy
+    evaluation divides. `Slate.propensity`, in contrast, is the probability that an item is on the
+    slate at all.
 
     Args:
-      p: [I], from which items are drawn without replacement.
-      items: the slate, in the order of the draws.
+      p: probabilities [I] from which items are drawn without replacement.
+      items: items of the slate, in the order of the draws.
 
     Returns:
-      ``p_j / (1 - sum of p above)`` [k]; the difference is computed as the sum of what is left, so
-      that it does not cancel; NaN where nothing is left.
+      ``p_j / (1 - sum of p above)`` [k]; the denominator is computed as the sum of the remaining p,
+      to avoid cancellation; NaN if that sum is 0.
     """
 
     def draw(left, item):
@@ -249,7 +249,7 @@ def _sharpened(logits, temperature):
 
 
 def _best(values, k, axis):
-    """Positions of the k largest; where fewer are available, the best fills the rest."""
+    """Returns the positions of the k largest values; the best fills up if fewer are available."""
     if k == 1:
         return over_items.argmax(values, axis)[None]
     largest, items = over_items.top_k(values, k, axis)
@@ -262,7 +262,7 @@ def _log_softmax(logits, axis):
 
 
 def _gumbel(key, like, axis):
-    """Gumbel noise for every local item; that of an item does not depend on the mesh."""
+    """Draws Gumbel noise for every local item, independent of how the items are sharded."""
     n = like.shape[0]
     if axis is None:
         return jax.random.gumbel(key, (n,), like.dtype)

@@ -1,12 +1,12 @@
-"""In which direction, and how far, a rank-one step really goes.
+"""Preconditioners, which change the direction or the length of a rank-one step.
 
-    Theta <- Theta - step c u^T        none: every other learner
-             Theta - step c (A u)^T    second moment: A the inverse second moment of past queries,
-                                       so that directions which all queries share count less
-             Theta - step (c / s) u^T  by row: s_i^2 = 1 + sum of past (c_i)^2 |u|^2 of the row, so
-                                       that a tool that has moved much moves less   (Adagrad)
+    Theta <- Theta - step c u^T        none
+             Theta - step c (A u)^T    second moment: A is the inverse second moment of past
+                                       queries, which shrinks directions that all queries share
+             Theta - step (c / s) u^T  by row: s_i^2 = 1 + sum of past (c_i)^2 |u|^2 of the row,
+                                       which shrinks the steps of rows that moved much (Adagrad)
 
-Each keeps the step of rank one.
+The preconditioned step is again of rank one.
 
 Letters: I items, d width.
 """
@@ -21,7 +21,7 @@ from jaxret.runtime.validate import require
 
 
 class Apply(Protocol):
-    """Turns a step into another: memory, c [I], u [d] -> memory, c [I], u [d]."""
+    """Preconditions a step: memory, c [I], u [d] -> memory, c [I], u [d]."""
 
     def __call__(
         self, memory: Any, c: Float[Array, " I"], u: Float[Array, " d"]
@@ -29,23 +29,23 @@ class Apply(Protocol):
 
 
 class Preconditioner(NamedTuple):
-    """A named change of steps, and what it remembers."""
+    """A named function of steps, and its memory."""
 
     name: str
     init: Any  # I, d, dtype -> arrays
     apply: Apply
-    by_row: bool = False  # u stays as it is, and the memory is one number a row
+    by_row: bool = False  # whether u is unchanged and the memory is one number per row
 
 
 @memoized
 def second_moment(*, ridge: float = 1000.0) -> Preconditioner:
-    """``A = (ridge + t) (ridge I + d sum_s u_s u_s^T)^-1``, the current u counted in.
+    """``A = (ridge + t) (ridge I + d sum_s u_s u_s^T)^-1``, including the current u.
 
-    It starts at the identity, and stays near it for unit vectors that point everywhere evenly. The
-    inverse is kept by Sherman and Morrison's formula, which costs d^2 numbers a round.
+    A starts at the identity, and stays near it for isotropic unit vectors. The inverse is updated
+    by the Sherman-Morrison formula, at a cost of d^2 products a round.
 
     Args:
-      ridge: how many rounds the identity counts for, > 0.
+      ridge: weight of the identity, in rounds, > 0.
     """
     require("ridge", ridge, "> 0", lambda x: x > 0)
 
@@ -65,7 +65,7 @@ def second_moment(*, ridge: float = 1000.0) -> Preconditioner:
 
 @memoized
 def by_row() -> Preconditioner:
-    """Adagrad with one number a row (Duchi, Hazan and Singer 2011), the current step counted in."""
+    """Adagrad with one number per row (Duchi, Hazan and Singer 2011), current step included."""
 
     def init(items, width, dtype):
         return jnp.ones(items, dtype)

@@ -1,12 +1,12 @@
-"""Where a row may lie: anywhere, in a ball, on a sphere   (ORAG Algorithm 1, line 6).
+"""Projections of the rows: none, to a ball, to a sphere   (ORAG Algorithm 1, line 6).
 
-Each projection rescales a row, so it is a function of the squared norm alone. That is what
-lets the blocked form project exactly without touching Theta: after a rank-one step
+Each projection rescales a row by a function of its squared norm. The blocked form can therefore
+project exactly without reading Theta: after a rank-one step
 
     ||theta - e q||^2 = ||theta||^2 - 2 e (theta . q) + e^2 ||q||^2.
 
-The ball is convex: the regret bounds survive it for any comparator inside. The sphere is not
-convex and voids them; with it scores stay cosine similarities.
+The ball is convex, so the regret bounds hold for any comparator in it. The sphere is not convex and
+voids the bounds; on it scores are cosine similarities.
 """
 
 from collections.abc import Callable
@@ -20,23 +20,23 @@ from jaxret.runtime.validate import require
 
 
 class Projection(NamedTuple):
-    """A named map from squared norms [I] to the factors that put the rows back."""
+    """A named function from squared norms [I] to the factors that rescale the rows [I]."""
 
     name: str
-    factor: Callable[[Float[Array, " I"]], Float[Array, " I"]] | None  # None: nothing to do
+    factor: Callable[[Float[Array, " I"]], Float[Array, " I"]] | None  # None: no projection
     convex: bool
     radius: float | None = None
 
 
 @memoized
 def none() -> Projection:
-    """Rows move freely: Algorithm 1 without its optional step."""
+    """No projection: Algorithm 1 without its optional step."""
     return Projection("none", None, convex=True)
 
 
 @memoized
 def ball(*, radius: float = 1.0) -> Projection:
-    """Rows longer than ``radius`` are shortened to it."""
+    """Shortens rows longer than ``radius`` to that length."""
     require("radius", radius, "> 0", lambda x: x > 0)
 
     def factor(norm2):
@@ -47,7 +47,7 @@ def ball(*, radius: float = 1.0) -> Projection:
 
 @memoized
 def sphere(*, radius: float = 1.0) -> Projection:
-    """Every row but a zero row gets length ``radius``."""
+    """Rescales every row except zero rows to length ``radius``."""
     require("radius", radius, "> 0", lambda x: x > 0)
 
     def factor(norm2):
@@ -57,7 +57,7 @@ def sphere(*, radius: float = 1.0) -> Projection:
 
 
 def project(projection: Projection, theta: Float[Array, "I d"]) -> Float[Array, "I d"]:
-    """Applies a projection to every row.
+    """Applies a projection to every row of Theta.
 
     Returns:
       [I, d].

@@ -1,25 +1,25 @@
-"""Query maps: a map of the query that all items share and learn together.
+"""Query maps: learnt maps of the query, shared by all items.
 
-    logits = Theta u / tau      u = q                none: every other learner
+    logits = Theta u / tau      u = q                no map
                                 u = q + M q          linear, M [d, d]
                                 u = q + A (B q)      low rank, A [d, r], B [r, d]
-                                u = x + M x          mean-centred, x = q less most of the mean
+                                u = x + M x          mean-centred, x = q minus most of the mean
 
-A row learns from the rounds of its own item alone, a map from all of them. For any coefficients c
-the gradient by u is ``Theta^T c / tau``, so that of M is ``(Theta^T c) q^T / tau``: rank one too.
-The mean of the queries tells no item from another, but items near it are retrieved for every query;
-subtracting it needs no feedback. (ORAG leaves the queries alone, since their encoder may serve
-other catalogues; M belongs to this catalogue, and the encoder is not touched.)
+A row learns only from the rounds of its own item, a map from all rounds. For any coefficients c the
+gradient in u is ``Theta^T c / tau``, so the gradient in M is ``(Theta^T c) q^T / tau``, of rank one
+too. The mean of the queries does not discriminate between items, but items near it are retrieved
+for every query; subtracting it needs no feedback. (ORAG does not change the queries, since their
+encoder may serve other catalogues; M belongs to this catalogue, and the encoder is unchanged.)
 
-A map may move once per tile of B rounds (``map_every``), by the sum of what its rounds ask for:
+A map may be updated once per tile of B rounds (``map_every``), by the sum of its rounds' changes:
 
     u_t = A_k q_t                                   k = t // B, the tile of round t
-    A_{k+1} = A_k + sum_{t in tile k} change_t      change_t taken at A_k and at Theta_t
+    A_{k+1} = A_k + sum_{t in tile k} change_t      change_t computed at A_k and at Theta_t
 
-Rows move every round; the map, and the mean of a `mean_centred` one, are constant within a tile.
-Tiles are counted in rounds, ``State.t``, not in observed rewards. A tile is closed when the map is
-read in a later tile, because a round without feedback must leave the state as it is, and may be the
-last of a tile. So a run resumes from any round bit for bit.
+Rows are updated every round; the map, and the mean of a `mean_centred` map, are constant within a
+tile. Tiles are counted in rounds, ``State.t``, not in observed rewards. A tile is closed when the
+map is read in a later tile, because the last round of a tile may have no feedback, and such a round
+must not change the state. A run therefore resumes from any round bit for bit.
 
 Letters: I items, d width, r rank, B rounds in a tile.
 """
@@ -35,7 +35,7 @@ from jaxret.runtime.validate import require
 
 
 class Apply(Protocol):
-    """Maps queries [..., d] to the vectors [..., d] that rows are compared with."""
+    """Maps queries [..., d] to the vectors [..., d] that are multiplied with rows."""
 
     def __call__(self, params: Any, queries: Float[Array, "*n d"]) -> Float[Array, "*n d"]: ...
 
@@ -44,10 +44,10 @@ class Change(Protocol):
     """Returns the change of the parameters for one round, or the sum over n rounds.
 
     Args:
-      params: of the map.
+      params: parameters of the map.
       query: [d] or [n, d].
       pull: ``step Theta^T c`` of each round, [d] or [n, d]; 0 for a round that does not count.
-      counts: [n], 1 for a round that counts and 0 for one that does not; None: all count.
+      counts: [n], 1 for a round that counts, else 0; None: all rounds count.
     """
 
     def __call__(
@@ -63,10 +63,10 @@ class QueryMap(NamedTuple):
     """A query map and its update.
 
     Attributes:
-      name: shown in tables.
-      init: (width d, dtype) -> the first parameters.
+      name: name of the map in tables.
+      init: (width d, dtype) -> initial parameters.
       apply: maps queries.
-      change: the step of the parameters.
+      change: computes the change of the parameters.
     """
 
     name: str
@@ -85,7 +85,7 @@ def linear(*, rate: float = 3.0) -> QueryMap:
     require("rate", rate, "> 0", lambda x: x > 0)
 
     def change(params, query, pull, counts=None):
-        del params, counts  # the pull of a round that does not count is 0
+        del params, counts  # rounds that do not count have pull 0
         return -rate * _outer(pull, query)
 
     return QueryMap(
@@ -103,7 +103,7 @@ def low_rank(*, rate: float = 3.0, rank: int = 32, seed: int = 0) -> QueryMap:
     Args:
       rate: step size of A and B relative to that of the rows, > 0.
       rank: r, >= 1.
-      seed: of the noise N(0, 1/r) in B.
+      seed: seed of the noise N(0, 1/r) in B.
     """
     require("rate", rate, "> 0", lambda x: x > 0)
     require("rank", rank, ">= 1", lambda x: x >= 1)
@@ -131,7 +131,7 @@ def mean_centred(*, rate: float = 3.0, share: float = 0.8, count: float = 20.0) 
 
     Args:
       rate: step size of M relative to that of the rows, > 0.
-      share: of the mean that is subtracted, in [0, 1].
+      share: share of the mean that is subtracted, in [0, 1].
       count: pseudo-queries at the origin with which the mean starts, > 0.
     """
     require("share", share, "in [0, 1]", lambda x: 0 <= x <= 1)
@@ -162,17 +162,17 @@ def mean_centred(*, rate: float = 3.0, share: float = 0.8, count: float = 20.0) 
 
 
 def _outer(pull: Float[Array, "*n a"], queries: Float[Array, "*n b"]) -> Float[Array, "a b"]:
-    """``pull queries^T``, summed over rounds if there are several."""
+    """Returns ``pull queries^T``, summed over rounds if there are several."""
     return pull[:, None] * queries[None, :] if pull.ndim == 1 else pull.T @ queries
 
 
 class Tile(NamedTuple):
-    """A map that moves once per tile of B > 1 rounds, in ``State.extra``.
+    """The state of a map that is updated once per tile of B > 1 rounds, in ``State.extra``.
 
     Attributes:
-      params: the map's parameters when the tile began.
-      change: the sum of the changes that the tile's rounds have asked for; like ``params``.
-      number: the number of the last tile that had an observed round [].
+      params: parameters of the map at the start of the tile.
+      change: sum of the changes of the tile's rounds so far, with the structure of ``params``.
+      number: number of the last tile that had an observed round [].
     """
 
     params: Any
@@ -181,11 +181,11 @@ class Tile(NamedTuple):
 
 
 def start_tile(params: Any, every: int) -> Any:
-    """Returns what ``State.extra`` holds of a map before the first round.
+    """Returns the state of a map before the first round.
 
     Args:
-      params: of the map.
-      every: B, rounds between two moves of the map; with 1 the parameters are all there is.
+      params: parameters of the map.
+      every: B, rounds between two updates of the map; with 1 the state is just the parameters.
     """
     if every == 1:
         return params
@@ -193,12 +193,12 @@ def start_tile(params: Any, every: int) -> Any:
 
 
 def params_at(maps: Any, t: Int[Array, ""], every: int) -> Any:
-    """Returns the parameters that serve round t.
+    """Returns the parameters of a map in round t.
 
     Args:
-      maps: from `start_tile` or `add_change`.
-      t: the round [].
-      every: B.
+      maps: state of the map, from `start_tile` or `add_change`.
+      t: number of the round [].
+      every: B, rounds between two updates of the map.
     """
     if every == 1:
         return maps
@@ -210,10 +210,10 @@ def add_change(maps: Any, t: Int[Array, ""], every: int, change: Any) -> Any:
     """Returns the map after round t.
 
     Args:
-      maps: from `start_tile` or `add_change`.
-      t: the round [].
-      every: B.
-      change: what the round asks for; like the parameters.
+      maps: state of the map, from `start_tile` or `add_change`.
+      t: number of the round [].
+      every: B, rounds between two updates of the map.
+      change: change by the round, with the structure of the parameters.
     """
     if every == 1:
         return jax.tree.map(jnp.add, maps, change)

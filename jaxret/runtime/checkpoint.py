@@ -10,10 +10,10 @@
             if interrupted():
                 raise Interrupted(directory, step)
 
-A state is any pytree: NamedTuples, typed keys, optax states, NumPy arrays of 64 bits and sharded
-arrays come back as they were. The target of a restore says where arrays go, so a state can be
-resumed on another mesh than the one it was saved on, and by more processes or fewer: each writes
-its own part, to a file system that all share.
+A state is any pytree: NamedTuples, typed keys, optax states, 64-bit NumPy arrays and sharded arrays
+are restored unchanged. The target of a restore determines the shardings, so a state can be resumed
+on another mesh or by another number of processes. Each process writes its own part to a shared file
+system.
 """
 
 import signal
@@ -29,13 +29,13 @@ import orbax.checkpoint as ocp
 
 from jaxret.runtime import distributed
 
-VERSION = 1  # of what is written beside the state
-_OUTER: list[Callable[[], bool]] = []  # the function of the `interruptible` that is open, if any
+VERSION = 1  # version of the metadata beside the state
+_OUTER: list[Callable[[], bool]] = []  # the function of the outer `interruptible`, if any
 State = TypeVar("State")
 
 
 class Saved(NamedTuple):
-    """What `Checkpointer.restore_latest` found."""
+    """A state restored by `Checkpointer.restore_latest`."""
 
     step: int
     state: Any
@@ -43,9 +43,9 @@ class Saved(NamedTuple):
 
 
 class Checkpointer:
-    """The newest ``keep`` states of one run, in one folder; use it as a context manager.
+    """The newest ``keep`` states of a run, in one folder; a context manager.
 
-    A save is complete on disk when it returns; one that is cut off is never restored.
+    A save is complete on disk when `save` returns; incomplete saves are never restored.
     """
 
     def __init__(self, directory: str | Path, keep: int = 2):
@@ -62,15 +62,15 @@ class Checkpointer:
         self._manager.close()
 
     def save(self, step: int, state: Any, meta: dict[str, Any]) -> None:
-        """Writes a state and what JSON can hold about it.
+        """Writes a state and its metadata.
 
         Args:
-          step: number of the save, above that of the newest one.
+          step: number of the save, larger than that of the newest save.
           state: a tree of arrays.
-          meta: what else is kept, such as settings and counts, as JSON can hold it.
+          meta: metadata such as settings and counts, as JSON values.
 
         Raises:
-          ValueError: where ``step`` is not after the newest one that was saved.
+          ValueError: if ``step`` is not larger than that of the newest save.
         """
         state = distributed.everywhere(state)
         latest = self._manager.latest_step()
@@ -85,14 +85,14 @@ class Checkpointer:
         )
 
     def restore_latest(self, target: Any) -> Saved | None:
-        """The newest state, or None where nothing was saved.
+        """Restores the newest state, or returns None if there is none.
 
         Args:
           target: a state (or its `jax.ShapeDtypeStruct`s with shardings) with the structure,
-            shapes, dtypes and shardings that the restored one will have.
+            shapes, dtypes and shardings of the restored state.
 
         Raises:
-          ValueError: if what was saved differs from the target or cannot be read.
+          ValueError: if the saved state differs from the target or cannot be read.
         """
         step = self._manager.latest_step()
         if step is None:
@@ -109,7 +109,7 @@ class Checkpointer:
     def _read(self, step: int, **items: Any) -> Any:
         try:
             return self._manager.restore(step, args=ocp.args.Composite(**items))
-        except Exception as error:  # orbax and its parts raise many kinds for a damaged file
+        except Exception as error:  # orbax raises many types for damaged files
             self._refuse(step, f"cannot be read ({type(error).__name__})", error)
 
     def _refuse(self, step: int, problem: str, cause: Exception | None = None) -> NoReturn:
@@ -129,19 +129,19 @@ def run_chunks(
     keep: bool = False,
     seconds: float = 300,
 ) -> State:
-    """Runs a loop that a signal can stop and the same call resumes, to the same bits.
+    """Runs a loop that a signal can stop and the same call resumes, bit for bit.
 
     Args:
-      folder: where states are saved.
-      interrupted: from `interruptible`; asked after every chunk.
-      chunks: how many there are.
-      start: makes the first state: a pytree of arrays whose shapes do not change.
+      folder: folder of the saved states.
+      interrupted: function from `interruptible`, called after every chunk.
+      chunks: number of chunks.
+      start: makes the first state, a pytree of arrays of constant shapes.
       step: (state, number of the chunk) -> state.
-      keep: whether the last state is saved too.
-      seconds: between two saves of a loop that is not stopped; a stop always saves.
+      keep: whether the last state is saved, too.
+      seconds: time between two saves; an interruption always saves.
 
     Raises:
-      Interrupted: with the state saved.
+      Interrupted: if a signal arrived, after the state is saved.
     """
     with Checkpointer(folder, keep=1) as checkpoints:
         state, first = start(), 0
@@ -150,7 +150,7 @@ def run_chunks(
         last_save = time.monotonic()
         for done in range(first + 1, chunks + 1):
             state = step(state, done - 1)
-            stop = interrupted()  # once: a signal between save and raise waits for the next chunk
+            stop = interrupted()  # read once, so that a save and the raise agree
             overdue = distributed.anyone(time.monotonic() - last_save > seconds)
             if stop or overdue or (keep and done == chunks):
                 checkpoints.save(done, state, {})
@@ -161,9 +161,9 @@ def run_chunks(
 
 
 class Interrupted(SystemExit):
-    """A run that was asked to stop has saved its state; exit code 143, as after SIGTERM.
+    """Ends an interrupted run whose state is saved, with exit code 143, as after SIGTERM.
 
-    Python exits without a word on it: the program's outermost level prints ``str(error)``.
+    Python prints no message on exit, so the outermost level of a program prints ``str(error)``.
     """
 
     def __init__(self, directory: str | Path, step: int):
@@ -174,19 +174,18 @@ class Interrupted(SystemExit):
         return f"stopped at step {self.step}, saved in {self.directory}: the same command resumes"
 
     def __reduce__(self) -> tuple[type, tuple[str | Path, int]]:
-        """Comes as it is to the process that started this one: a sweep's, say."""
+        """Pickles the exception, for a parent process such as a sweep."""
         return Interrupted, (self.directory, self.step)
 
 
 @contextmanager
 def interruptible() -> Generator[Callable[[], bool]]:
-    """Gives a function that says whether SIGTERM or SIGINT (Ctrl-C) has arrived.
+    """Yields a function that returns whether SIGTERM or SIGINT (Ctrl-C) has arrived.
 
-    The signal itself no longer ends the process: the loop does, at the end of a chunk. A second
-    Ctrl-C ends it at once. Only for the main thread, which Python requires of signal handlers.
-    A signal to one of several processes is one to all: all ask, equally often. Within another
-    `interruptible` the function is that of the outer one, so that a signal that arrives between two
-    loops of a run stops the second.
+    The signal no longer ends the process, so that the loop can end at the next chunk; a second
+    Ctrl-C ends the process at once. Python allows signal handlers only in the main thread. With
+    several processes a signal to one stops all; all must call the function equally often. Nested
+    uses share the function, so that a signal between two loops of a run stops the second loop.
     """
     if _OUTER:
         yield _OUTER[0]
@@ -197,7 +196,7 @@ def interruptible() -> Generator[Callable[[], bool]]:
         received.append(number)
         signal.signal(signal.SIGINT, before[signal.SIGINT])
 
-    # A handler that was not set from Python is None and cannot be put back.
+    # A handler that was not set from Python is None and cannot be restored.
     before = {
         number: signal.getsignal(number) or signal.SIG_DFL
         for number in (signal.SIGTERM, signal.SIGINT)
@@ -214,7 +213,7 @@ def interruptible() -> Generator[Callable[[], bool]]:
 
 
 def _describe(state: Any) -> dict[str, str]:
-    """Type and shape of every leaf, by its path."""
+    """Returns the type and shape of every leaf by path."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(state)
     return {
         jax.tree_util.keystr(path): f"{getattr(leaf, 'dtype', type(leaf).__name__)}"

@@ -1,24 +1,23 @@
-"""Many processes that run one program: a process a GPU, or a host, and each does the same.
+"""Runs one program in many processes, one per GPU or host.
 
-    distributed.start(coordinator="host0:9911", count=4, index=0)      by hand
-    distributed.start()                                                as SLURM or MPI say
+    distributed.start(coordinator="host0:9911", count=4, index=0)      explicit
+    distributed.start()                                                from SLURM or MPI
 
-`start` comes before anything computes. From then on `jax.devices()` are those of all processes, and
-what is split over devices (rows of Theta, runs, batches) is split over all of them. Each process
-runs the whole program on the same data, so three rules keep them together:
+Call `start` before any computation. From then on `jax.devices()` has the devices of all processes,
+over which rows of Theta, runs and batches are split. Each process runs the whole program on the
+same data, under three rules:
 
-- Programs over all devices are run by all processes, in one order. What one of them may see and
-  another not (a file, a signal, a clock) is agreed on before anyone acts on it: `agreed`, `anyone`.
-- Process 0 alone writes (`leads`), all read: their folders are on one file system.
-- An array of all devices is no NumPy array here: `fetch` brings it, called by all.
+- All processes run programs over all devices, in the same order. Facts that may differ between
+  processes (a file, a signal, a clock) must be agreed on before use: `agreed`, `anyone`.
+- Only process 0 writes (`leads`), all read: their folders are on a shared file system.
+- An array over all devices cannot be converted to NumPy; all processes call `fetch` instead.
 
-A process that dies takes all others with it within a minute, with an error; the same command, with
-as many processes or not, goes on from the last checkpoint. With one process nothing here does
-anything.
+If a process dies, all others end with an error within a minute; the same command, with any number
+of processes, resumes from the last checkpoint. With a single process all functions are trivial.
 
-Pitfalls: a process a GPU, which ``local_device_ids`` names (SLURM: the process's own, by its number
-on the host); one CPU device a process unless JAX_NUM_CPU_DEVICES says otherwise, and a core for
-each; the same versions and the same kind of device everywhere, since all must compile one program.
+Requirements: one GPU per process, given by ``local_device_ids`` (under SLURM by the local number of
+the process); one CPU device and one core per process, unless JAX_NUM_CPU_DEVICES is set; the same
+versions and device types everywhere, since all processes must compile the same program.
 """
 
 import os
@@ -35,7 +34,7 @@ from jax.sharding import PartitionSpec as P
 
 from jaxret.runtime.validate import require
 
-HEARTBEAT = 30  # seconds of silence after which a process is dead
+HEARTBEAT = 30  # seconds of silence after which a process counts as dead
 LOOPBACK = ("127.0.0.1:", "localhost:")
 T = TypeVar("T")
 
@@ -48,22 +47,22 @@ def start(
     *,
     heartbeat: int = HEARTBEAT,
 ) -> None:
-    """Joins the other processes; before anything computes. A second call changes nothing.
+    """Joins the other processes, before any computation; a second call has no effect.
 
-    What is not said is read from JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES, JAX_PROCESS_ID and
-    JAX_LOCAL_DEVICE_IDS, else asked of what started the processes (SLURM, Open MPI, Kubernetes,
-    TPU). CPU devices exchange numbers through gloo.
+    Missing arguments are read from JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES, JAX_PROCESS_ID and
+    JAX_LOCAL_DEVICE_IDS, else from the launcher (SLURM, Open MPI, Kubernetes, TPU). CPU devices
+    communicate through gloo.
 
     Args:
-      coordinator: ``HOST:PORT`` of process 0, which all can reach; a free port there.
-      count: processes in all.
-      index: of this one, from 0.
-      local_device_ids: which GPUs of this host are this process's.
-      heartbeat: seconds of silence after which a process is dead, and all others end.
+      coordinator: ``HOST:PORT`` of process 0, reachable from all, with a free port.
+      count: number of processes.
+      index: index of this process, from 0.
+      local_device_ids: GPUs of this host that this process uses.
+      heartbeat: seconds of silence after which a process counts as dead, and all others end.
 
     Raises:
-      ValueError: for a value out of its range, or one that neither says.
-      RuntimeError: if something was computed before, or the others do not come.
+      ValueError: if a value is out of its range, or cannot be determined.
+      RuntimeError: if there was a computation before, or the other processes do not join.
     """
     if jax.distributed.is_initialized():
         return
@@ -78,22 +77,22 @@ def start(
             count,
             index,
             local_device_ids,
-            coordinator_bind_address=bind,  # not reachable from other hosts where all are on one
+            coordinator_bind_address=bind,  # a single host needs no outside access
             heartbeat_timeout_seconds=heartbeat,
         )
     except ValueError as error:
         raise ValueError(
-            f"nothing says who the processes are ({error}): give coordinator, count and index, or "
+            f"the processes are not configured ({error}): give coordinator, count and index, or "
             "start them with srun or mpirun"
         ) from error
     sys.excepthook = _end_all
 
 
 def start_as(setting: str | Mapping[str, Any] | None) -> None:
-    """`start` as a config says it: null for one process, auto, or a block of its arguments.
+    """Calls `start` from a config: null for one process, auto, or a mapping of arguments.
 
     Raises:
-      ValueError: for anything else, or as `start`.
+      ValueError: if the setting is anything else, or an argument is refused.
     """
     if setting is None:
         return
@@ -106,17 +105,17 @@ def start_as(setting: str | Mapping[str, Any] | None) -> None:
 
 
 def leads() -> bool:
-    """Whether this process writes files: number 0 does."""
+    """Returns whether this process, number 0, writes files."""
     return not several() or jax.process_index() == 0
 
 
 def several() -> bool:
-    """Whether there are other processes; the question alone begins nothing of JAX."""
+    """Returns whether there are other processes, without initialising JAX."""
     return jax.distributed.is_initialized() and jax.process_count() > 1
 
 
 def agreed(value: T) -> T:
-    """What process 0 holds: a number or an array, of the same shape and type in all."""
+    """Returns the value of process 0, a number or an array of the same shape and type in all."""
     if not several():
         return value
     mine = np.asarray(value)
@@ -127,27 +126,27 @@ def agreed(value: T) -> T:
 
 
 def anyone(flag: bool) -> bool:
-    """Whether it holds in any process."""
+    """Returns whether the flag is true in any process."""
     if not several():
         return flag
     return bool(multihost_utils.process_allgather(np.array([flag])).any())
 
 
 def wait() -> None:
-    """Returns when all processes have come here: what the first has written can be read."""
+    """Waits until all processes arrive, after which files of process 0 can be read."""
     anyone(False)
 
 
 def fetch(tree: Any) -> Any:
-    """Brings arrays that lie on the devices of several processes to each of them, as NumPy's.
+    """Copies arrays over the devices of several processes to each process, as NumPy arrays.
 
-    Keys come as keys; what lies here alone, and so everything in one process, stays as it is.
+    Keys remain keys; process-local arrays are unchanged.
     """
     return jax.tree.map(_fetched, tree)
 
 
 def put(x: Any, sharding: Sharding) -> jax.Array:
-    """Places an array that each process holds as a whole: each takes its own part of it."""
+    """Shards an array that every process holds in full."""
     if not several() or not getattr(x, "is_fully_addressable", True):
         return jax.device_put(x, sharding)
     if _is_key(x):
@@ -158,9 +157,9 @@ def put(x: Any, sharding: Sharding) -> jax.Array:
 
 
 def everywhere(tree: Any) -> Any:
-    """Copies each array that a process holds for itself to a device of each, as one array of all.
+    """Replicates each process-local JAX array over one device per process, for saving a state.
 
-    Arrays of all devices, and NumPy's, stay as they are: the form in which a state is saved.
+    Arrays over all devices and NumPy arrays are unchanged.
     """
     if not several():
         return tree
@@ -171,11 +170,12 @@ def everywhere(tree: Any) -> Any:
 
 
 def local(tree: Any, like: Any = None) -> Any:
-    """Arrays of all devices as arrays of this process alone; all call it.
+    """Converts arrays over all devices to arrays of this process; all processes must call it.
 
     Args:
-      tree: of arrays.
-      like: the same tree: only what is an array of this process there becomes one; None: all.
+      tree: tree of arrays.
+      like: tree of the same structure; only leaves that are process-local in it are converted.
+        None: all leaves.
     """
     if not several():
         return tree
@@ -187,7 +187,7 @@ def local(tree: Any, like: Any = None) -> Any:
 
 
 def end(status: int) -> None:
-    """Ends this process at once where others would wait for it, and so all of them."""
+    """Ends this process at once if others would wait for it, which ends them, too."""
     if several():
         sys.stdout.flush()
         sys.stderr.flush()
@@ -195,7 +195,7 @@ def end(status: int) -> None:
 
 
 def _end_all(kind, error, trace) -> None:
-    """Says what went wrong, and does not wait for the others, who wait for this one."""
+    """Prints the error and ends this process, without waiting for the others."""
     sys.__excepthook__(kind, error, trace)
     end(1)
 
@@ -222,7 +222,7 @@ def _is_own(x: Any) -> bool:
 
 
 def _number(name: str) -> int | None:
-    """A whole number from the environment."""
+    """Reads an integer from an environment variable."""
     text = os.environ.get(name)
     if text is None:
         return None

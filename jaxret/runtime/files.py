@@ -1,4 +1,4 @@
-"""Reads files so that errors say what is missing and where, and writes them whole or not at all."""
+"""Reads files with clear errors, and writes files atomically."""
 
 import functools
 import hashlib
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def existing(path: str | Path, holds: str) -> Path:
-    """Returns the path, or raises FileNotFoundError that says what it should hold."""
+    """Returns the path, or raises FileNotFoundError with the expected content."""
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist; expected there: {holds}")
@@ -22,13 +22,13 @@ def json_lines(path: Path, *, holds: str, fields: tuple[str, ...]) -> Iterator[d
     """Yields the objects of a JSON-lines file in order; blank lines are skipped.
 
     Args:
-      path: the file.
-      holds: what the file should hold, for the error when it is missing.
-      fields: the keys that every object must have.
+      path: JSON-lines file.
+      holds: expected content, for the error message.
+      fields: keys that every object must have.
 
     Raises:
-      FileNotFoundError: there is no such file.
-      ValueError: a line is not JSON, not an object, or lacks a field; names file and line.
+      FileNotFoundError: if there is no such file.
+      ValueError: if a line is not JSON, not an object, or lacks a field.
     """
     with existing(path, holds).open(encoding="utf-8") as file:
         for number, line in enumerate(file, start=1):
@@ -50,16 +50,16 @@ def json_lines(path: Path, *, holds: str, fields: tuple[str, ...]) -> Iterator[d
 def parquet_rows(
     path: Path, *, fields: tuple[str, ...], optional: tuple[str, ...] = ()
 ) -> list[dict[str, Any]]:
-    """The rows of a parquet file.
+    """Reads the rows of a parquet file.
 
     Args:
-      path: the file.
-      fields: columns that it must have.
-      optional: columns that are read where it has them; no others are.
+      path: parquet file.
+      fields: required columns.
+      optional: columns to read if present; other columns are ignored.
 
     Raises:
-      ImportError: pyarrow is not installed.
-      ValueError: the file is not parquet, or lacks a column.
+      ImportError: if pyarrow is not installed.
+      ValueError: if the file is not parquet, or lacks a column.
     """
     try:
         import pyarrow.parquet
@@ -75,7 +75,7 @@ def parquet_rows(
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Writes a file, whole or not at all: a reader never sees half of it."""
+    """Writes a file atomically, so that readers never see a partial file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{os.getpid()}-{get_ident()}-{path.name}")
     temporary.write_text(text, encoding="utf-8")
@@ -83,12 +83,12 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def write_json_lines(path: Path, rows: Iterable[Any]) -> None:
-    """Writes one JSON object a line, whole or not at all; what JSON has no form for as its text."""
+    """Writes one JSON object per line, atomically; other types are written as strings."""
     write_whole(path, "".join(json.dumps(row, default=str) + "\n" for row in rows))
 
 
 def content_digest(place: Path) -> str | None:
-    """Sums up what a file holds, or all files of a folder: 16 letters, None where there is none."""
+    """Hashes a file or all files of a folder to 16 characters; None if the path does not exist."""
     files = [place] if place.is_file() else sorted(x for x in place.rglob("*") if x.is_file())
     found = [_file_digest(path, (at := path.stat()).st_size, at.st_mtime_ns) for path in files]
     return hashlib.sha256("".join(found).encode()).hexdigest()[:16] if found else None
@@ -96,7 +96,7 @@ def content_digest(place: Path) -> str | None:
 
 @functools.lru_cache
 def _file_digest(path: Path, size: int, changed: int) -> str:
-    """Read once, while size and time of change stay."""
+    """Hashes a file; cached until its size or modification time changes."""
     del size, changed
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -21,7 +21,7 @@ def memoized(factory: Callable[P, T], *, kept: int = 256) -> Callable[P, T]:
 
     Args:
       factory: a pure function of its settings.
-      kept: the number of results that are remembered; the least recently used is forgotten first.
+      kept: size of the cache; the least recently used result is dropped first.
     """
     found: OrderedDict[Hashable, T] = OrderedDict()
     signature = inspect.signature(factory)
@@ -35,7 +35,7 @@ def memoized(factory: Callable[P, T], *, kept: int = 256) -> Callable[P, T]:
             if key in found:
                 found.move_to_end(key)
                 return found[key]
-        except TypeError:  # cannot be hashed, or the factory says what is wrong with the call
+        except TypeError:  # not hashable, or an invalid call, on which the factory raises
             return factory(*args, **settings)
         result = factory(*args, **settings)
         found[key] = result
@@ -47,7 +47,7 @@ def memoized(factory: Callable[P, T], *, kept: int = 256) -> Callable[P, T]:
 
 
 def _typed(value: Any) -> Hashable:
-    """A key that tells 1 from 1.0 and from True."""
+    """Returns a key that distinguishes 1, 1.0 and True."""
     if isinstance(value, dict):  # of a ``**settings`` parameter
         return tuple((name, _typed(one)) for name, one in sorted(value.items()))
     hash(value)

@@ -1,8 +1,8 @@
-"""Memory that one step frees and the next one takes, on CPU.
+"""Keeps freed memory for the next step, on CPU.
 
-XLA asks for a program's temporary arrays at every call, and frees them at its end. glibc returns
-blocks of that size to the system at once, which has to hand out, and zero, fresh pages at every
-step. `tests/test_memory.py` counts them.
+XLA allocates a program's temporary arrays at every call and frees them at its end. glibc returns
+blocks of that size to the system, which then has to provide and zero new pages at every step.
+`tests/test_memory.py` counts them.
 """
 
 import ctypes
@@ -13,14 +13,14 @@ _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8
 
 
 def retain_freed_memory() -> bool:
-    """Keeps what this process frees, for good: its size stays at the largest so far.
+    """Makes the allocator keep all memory that this process frees.
 
-    For a training on CPU, and before the first JAX computation: threads that XLA has started keep
-    to what they have. It changes how the whole process gets its memory, so nothing in the library
-    calls it unasked (the experiments do). Only glibc (most Linux systems) takes such settings.
+    Call this before the first JAX computation of a training on CPU, since it does not affect
+    threads that XLA has already started. It changes the whole process, so only experiments call it,
+    not the library. Only glibc (most Linux systems) has these settings.
 
     Returns:
-      whether the allocator took them.
+      Whether the allocator accepted the settings.
     """
     if sys.platform != "linux":
         return False
@@ -28,6 +28,6 @@ def retain_freed_memory() -> bool:
     if mallopt is None:
         return False
     settings = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1), (_ARENA_MAX, 1))
-    # a list: all three are tried, whatever one says
+    # a list, so that all three are tried
     accepted = [mallopt(name, value) == 1 for name, value in settings]
     return all(accepted)

@@ -1,9 +1,8 @@
-"""Sums, maxima and draws over the catalogue, whether it lies on one device or on many.
+"""Sums, maxima and draws over a catalogue on one device or many.
 
-Each function takes the local rows ``x [I/n]`` and the name of the mesh axis that splits them
-(`jaxret.runtime.sharding`), and answers with a global value; with ``axis=None`` it is the plain
-operation. Between devices it sends a few scalars, never rows: `jaxret.simulation.blocked.simulate`
-is written once on top of them.
+Each function takes the local entries ``x [I/n]`` and the name of the mesh axis that splits them
+(`jaxret.runtime.sharding`), and returns a global value; with ``axis=None`` it is the plain
+operation. Devices exchange a few scalars, never rows.
 """
 
 import jax.numpy as jnp
@@ -15,10 +14,10 @@ _BLOCK = 512  # items a block in `draw`: I / 512 block sums, then 512 entries of
 
 
 def item_ids(n_local: int, axis: Axis) -> Int[Array, " I"]:
-    """Numbers this device's rows by their place in the catalogue.
+    """Returns the catalogue positions of this device's rows.
 
     Returns:
-      positions [I/n].
+      Positions [I/n].
     """
     ids = jnp.arange(n_local, dtype=jnp.int32)
     return ids if axis is None else ids + n_local * lax.axis_index(axis)
@@ -45,21 +44,22 @@ def maximum(x: Float[Array, " I"], axis: Axis) -> Float[Array, ""]:
 
 
 def argmax(x: Float[Array, " I"], axis: Axis) -> Int[Array, ""]:
-    """Finds the largest entry over all items; of equals the first.
+    """Finds the position of the largest entry over all items; ties go to the first.
 
-    Two plain reductions: on CPU XLA makes one slow loop of `jnp.argmax`, several times their time.
+    Uses two reductions, since on CPU XLA compiles `jnp.argmax` to a loop that is several times
+    slower.
 
     Returns:
-      its catalogue position [].
+      The catalogue position [].
     """
     return first(x == maximum(x, axis), axis)
 
 
 def first(mask: Bool[Array, " I"], axis: Axis) -> Int[Array, ""]:
-    """Finds the first item of which something is true.
+    """Finds the first item for which the mask is true.
 
     Returns:
-      its catalogue position []; 0 where it is true of none.
+      The catalogue position []; 0 if the mask is false everywhere.
     """
     none = jnp.iinfo(jnp.int32).max
     local = jnp.where(mask, item_ids(mask.shape[0], axis), none).min()
@@ -73,15 +73,15 @@ def take(x: Float[Array, " I"], index: Int[Array, "*m"], axis: Axis) -> Float[Ar
     Args:
       x: this device's entries [I/n].
       index: positions in the catalogue, of any shape [...]; negative ones give 0.
-      axis: the mesh axis that splits the items; None where one device has all.
+      axis: mesh axis that splits the items; None for a single device.
 
     Returns:
       an entry for each position, in the shape of ``index`` [...].
     """
     ids = item_ids(x.shape[0], axis)
     local = index - ids[0]
-    mine = (local >= 0) & (local < x.shape[0]) & (index >= 0)
-    local_entries = jnp.where(mine, x[jnp.where(mine, local, 0)], 0)
+    owned = (local >= 0) & (local < x.shape[0]) & (index >= 0)
+    local_entries = jnp.where(owned, x[jnp.where(owned, local, 0)], 0)
     return local_entries if axis is None else lax.psum(local_entries, axis)
 
 
@@ -90,20 +90,20 @@ def top_k(x: Float[Array, " I"], k: int, axis: Axis) -> tuple[Float[Array, " k"]
 
     Args:
       x: this device's entries [I/n].
-      k: how many, at most I.
-      axis: the mesh axis that splits the items; None where one device has all.
+      k: number of entries, at most I.
+      axis: mesh axis that splits the items; None for a single device.
 
     Returns:
-      entries [k], descending, and their catalogue positions [k].
+      Entries [k], descending, and their catalogue positions [k].
 
     Raises:
-      ValueError: where k exceeds the number of items.
+      ValueError: if k exceeds the number of items.
     """
     n_all = x.shape[0] if axis is None else x.shape[0] * lax.axis_size(axis)
     if k > n_all:
         raise ValueError(f"k={k} items are asked of a catalogue of {n_all}")
-    values, here = lax.top_k(x, min(k, x.shape[0]))
-    ids = item_ids(x.shape[0], axis)[here]
+    values, rows = lax.top_k(x, min(k, x.shape[0]))
+    ids = item_ids(x.shape[0], axis)[rows]
     if axis is None:
         return values, ids
     values, best = lax.top_k(lax.all_gather(values, axis, tiled=True), k)
@@ -113,24 +113,24 @@ def top_k(x: Float[Array, " I"], k: int, axis: Axis) -> tuple[Float[Array, " k"]
 def draw(weights: Float[Array, " I"], uniform: Float[Array, ""], axis: Axis) -> Int[Array, ""]:
     """Draws one item with probability proportional to its weight, from one uniform number.
 
-    Inverts the cumulative sum, by device, then by block, then inside one block. Items of
-    weight 0 are never drawn.
+    Inverts the cumulative sum, by device, then by block, then within a block. Items of weight 0 are
+    never drawn.
 
     Args:
-      weights: of this device's items [I/n], not negative; their sum need not be 1.
+      weights: weights of this device's items [I/n], not negative; their sum need not be 1.
       uniform: a number [] in [0, 1), the same on all devices.
-      axis: the mesh axis that splits the items; None where one device has all.
+      axis: mesh axis that splits the items; None for a single device.
 
     Returns:
-      its catalogue position [].
+      The catalogue position [].
     """
     if axis is None:
         return _draw_local(weights, uniform)
     sums = lax.all_gather(weights.sum(), axis)
     owner, rest = _invert(sums, uniform)
     local = _draw_local(weights, rest)
-    mine = owner == lax.axis_index(axis)
-    item = jnp.where(mine, item_ids(weights.shape[0], axis)[local], 0)
+    owned = owner == lax.axis_index(axis)
+    item = jnp.where(owned, item_ids(weights.shape[0], axis)[local], 0)
     return lax.psum(item, axis)
 
 
@@ -146,8 +146,8 @@ def _draw_local(weights: Float[Array, " I"], uniform: Float[Array, ""]) -> Int[A
 def _invert(
     weights: Float[Array, " m"], uniform: Float[Array, ""]
 ) -> tuple[Int[Array, ""], Float[Array, ""]]:
-    """The entry that ``uniform`` falls on, and where in that entry, again in [0, 1)."""
-    # Entries of weight 0 are left out, so that no rounding of the sums can land on one.
+    """Returns the entry that ``uniform`` selects, and the relative position in it, in [0, 1)."""
+    # Entries of weight 0 are excluded, so that rounding of the sums cannot select one.
     cumulative = jnp.where(weights > 0, jnp.cumsum(weights), 0)
     below_one = 1 - jnp.finfo(weights.dtype).eps
     target = jnp.minimum(uniform, below_one) * cumulative.max()
@@ -158,12 +158,12 @@ def _invert(
 
 
 def one_hot(items: Int[Array, "*m"], like: Float[Array, " I"], axis: Axis) -> Float[Array, " I"]:
-    """Counts how often each local item stands in ``items``.
+    """Counts the occurrences of each local item in ``items``.
 
     Args:
-      items: one position in the catalogue [] or several [m]; negative ones count for none.
-      like: an array [I/n] over this device's items, whose length and dtype the counts take.
-      axis: the mesh axis that splits the items; None where one device has all.
+      items: one catalogue position [] or several [m]; negative positions are ignored.
+      like: array [I/n] over this device's items, with the length and dtype of the counts.
+      axis: mesh axis that splits the items; None for a single device.
 
     Returns:
       counts [I/n].
@@ -175,7 +175,7 @@ def one_hot(items: Int[Array, "*m"], like: Float[Array, " I"], axis: Axis) -> Fl
 
 
 def masked(logits: Float[Array, " I"], available: Bool[Array, " I"]) -> Float[Array, " I"]:
-    """Puts minus infinity where an item is absent.
+    """Replaces the logits of absent items by minus infinity.
 
     Returns:
       logits [I/n].

@@ -1,14 +1,14 @@
-"""Progress on standard error: a bar on a terminal, a line now and then elsewhere."""
+"""Progress on standard error: a bar on a terminal, an occasional line elsewhere."""
 
 import time
 
 from tqdm import tqdm
 
-EVERY = 30.0  # seconds between two lines where no terminal shows a bar
+EVERY = 30.0  # seconds between two lines without a terminal
 
 
 class Progress(tqdm):
-    """`tqdm.tqdm` that fills no log: without a terminal, a line each `EVERY` seconds."""
+    """A `tqdm.tqdm` that prints one line per `EVERY` seconds if there is no terminal."""
 
     def __init__(self, *args, **kwargs):
         self._next_line = time.monotonic() + EVERY

@@ -1,8 +1,8 @@
-"""Devices in a mesh, what lies where on it, and runs side by side.
+"""Meshes of devices, the sharding of arrays, and runs side by side.
 
 The rows of Theta are split over the mesh axis ``item``; queries, keys and everything else are
-copied. A catalogue whose size n does not divide is padded with absent rows (`padded`).
-`jaxret.runtime.over_items` sums and draws over a catalogue that is split so.
+replicated. A catalogue whose size is not a multiple of n is padded with absent rows (`padded`).
+`jaxret.runtime.over_items` sums and draws over a split catalogue.
 """
 
 import math
@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float
 from jaxret.runtime import distributed
 from jaxret.types import Catalogue
 
-#: (regular expression of a path, where such leaves go), first match first
+#: Pairs of a regular expression of paths and a PartitionSpec; the first match counts.
 Rules: TypeAlias = Sequence[tuple[str, P]]
 
 
@@ -31,16 +31,16 @@ def make_mesh(*, devices: Sequence[jax.Device] | None = None, **axes: int) -> Me
     """Arranges devices in axes: ``make_mesh(item=8)``, ``make_mesh(data=4, model=2)``.
 
     Args:
-      devices: defaults to the first of each process, as many as are needed.
-      **axes: devices along each axis. ``item`` share one catalogue, ``run`` are independent runs
-        side by side (both 1 if not said), ``data`` share a batch of training.
+      devices: devices to use; None: the first devices of each process, as many as needed.
+      **axes: number of devices along each axis: ``item`` splits one catalogue, ``run`` has
+        independent runs side by side (both default to 1), ``data`` splits a training batch.
 
     Returns:
-      a mesh with the axes ``run`` and ``item`` and all others that are named.
+      A mesh with the axes ``run`` and ``item`` and all others that are named.
 
     Raises:
-      ValueError: where an axis has no device, there are fewer devices than the axes need, or
-        several processes cannot give equally many.
+      ValueError: if an axis has no device, there are fewer devices than needed, or several
+        processes cannot provide equally many.
     """
     sizes = {"run": 1, "item": 1} | axes
     needed = math.prod(sizes.values())
@@ -48,13 +48,13 @@ def make_mesh(*, devices: Sequence[jax.Device] | None = None, **axes: int) -> Me
     if min(sizes.values()) < 1 or needed > len(devices):
         shape = " x ".join(f"{name}={size}" for name, size in sizes.items())
         raise ValueError(f"a mesh of {shape} needs {needed} devices; {len(devices)} here")
-    places = np.array(devices[:needed]).reshape(tuple(sizes.values()))
-    # XLA says what lies where, but for what `shard_map` says: no default of jax decides that.
-    return Mesh(places, tuple(sizes), axis_types=(AxisType.Auto,) * len(sizes))
+    grid = np.array(devices[:needed]).reshape(tuple(sizes.values()))
+    # Let XLA choose shardings outside `shard_map`, regardless of jax's default axis types.
+    return Mesh(grid, tuple(sizes), axis_types=(AxisType.Auto,) * len(sizes))
 
 
 def _of_all_processes(needed: int) -> list[jax.Device]:
-    """The first devices; of several processes, each gives equally many."""
+    """Returns the first devices, equally many of each process."""
     processes = jax.process_count()
     if needed % processes:
         raise ValueError(
@@ -80,15 +80,15 @@ def padded(catalogue: Catalogue, multiple: int) -> Catalogue:
 def split_rows(
     theta: Float[np.ndarray, "I d"], available: Bool[np.ndarray, " I"], mesh: Mesh
 ) -> Catalogue:
-    """Splits a catalogue over the axis ``item``; each device is given its own rows alone.
+    """Splits a catalogue over the axis ``item``; each device receives only its own rows.
 
     Args:
       theta: item embeddings [I, d].
-      available: [I], true where an item can be chosen.
-      mesh: devices, with an axis ``item``.
+      available: mask of the available items [I].
+      mesh: mesh with an axis ``item``.
 
     Returns:
-      the catalogue, filled up with absent rows until the axis divides their number.
+      The catalogue, padded with absent rows to a multiple of the axis.
     """
     extra = -len(theta) % mesh.shape["item"]
     rows = NamedSharding(mesh, P("item"))
@@ -99,15 +99,15 @@ def split_rows(
 
 
 def place(tree, mesh: Mesh, specs):
-    """Puts every leaf where its PartitionSpec says.
+    """Shards every leaf by its PartitionSpec.
 
     Args:
-      tree: arrays.
-      mesh: the devices that they go to.
+      tree: tree of arrays.
+      mesh: mesh of the devices.
       specs: a PartitionSpec for each leaf, in a tree of the same structure.
 
     Returns:
-      the tree, its leaves on the mesh.
+      The tree, with its leaves on the mesh.
     """
     return jax.tree.map(
         lambda spec, x: distributed.put(x, NamedSharding(mesh, spec)),
@@ -118,20 +118,20 @@ def place(tree, mesh: Mesh, specs):
 
 
 def by_path(tree, rules: Rules):
-    """Finds a PartitionSpec for every leaf, by the first rule whose expression is in its path.
+    """Finds the PartitionSpec of every leaf, by the first rule that matches its path.
 
-    Paths are ``'a/b/c'``, so one rule serves parameters, their gradients and the optimiser's state.
+    Paths are ``'a/b/c'``, so one rule covers parameters, gradients and optimiser states.
 
     Args:
       tree: arrays or their shapes.
-      rules: pairs of a regular expression and a PartitionSpec. A leaf that no rule names is copied
-        to every device.
+      rules: pairs of a regular expression and a PartitionSpec; leaves without a matching rule are
+        replicated.
 
     Returns:
-      the PartitionSpecs, in a tree of the same structure.
+      The PartitionSpecs, in a tree of the same structure.
 
     Raises:
-      ValueError: where a rule splits more axes than a leaf has; names the leaf.
+      ValueError: if a rule splits more axes than a leaf has.
     """
 
     def spec(path, leaf):
@@ -145,16 +145,16 @@ def by_path(tree, rules: Rules):
 
 
 def sweep(run: Callable, *args, mesh: Mesh | None = None):
-    """Maps ``run`` over the leading axis of ``args``: seeds, or a grid of settings.
+    """Maps ``run`` over the leading axis of ``args``, such as seeds or a grid of settings.
 
-    On a CPU device one run after another beats vmap (a run's vectors stay in cache); on
-    accelerators vmap fills the device.
+    On a CPU device a loop over runs is faster than vmap, since the vectors of one run fit in the
+    cache; on accelerators vmap uses the device better.
 
     Args:
-      run: of one element of each of ``args``.
+      run: function of one element of each of ``args``.
       args: arrays and trees of arrays with the same leading axis n.
-      mesh: its devices along the axis ``run`` share the runs, which changes nothing but rounding:
-        n is filled up with copies of the last run until they divide it.
+      mesh: mesh whose axis ``run`` splits the runs, with the same results up to rounding; n is
+        padded with copies of the last run.
     """
 
     def inside(*args):
@@ -176,36 +176,37 @@ def sweep(run: Callable, *args, mesh: Mesh | None = None):
 
 
 def run_mesh(runs: int) -> Mesh:
-    """All devices side by side along the axis ``run``, but no more than there are runs.
+    """Makes a mesh with the axis ``run`` of all devices, but at most one per run.
 
-    Of several processes, each takes part with as many devices as any other.
+    Several processes contribute equally many devices.
     """
     processes = jax.process_count()
     return make_mesh(run=processes * min(-(-runs // processes), jax.local_device_count()))
 
 
 def one_device_a_core() -> None:
-    """Makes a device of each CPU core, before JAX begins: `run_mesh` puts seeds side by side.
+    """Makes each CPU core a device, so that `run_mesh` runs seeds side by side.
 
-    All cores on one seed split what is too small to split. On 2 cores a round of UltraTool took
-    0.66 of the time with two devices (``online/microseconds`` of `experiments.orag`, five seeds,
-    with and without ``XLA_FLAGS=--xla_force_host_platform_device_count=1``).
+    Call this before JAX is initialised. The arrays of one seed are too small to split over cores:
+    on 2 cores a round of UltraTool took 0.66 of the time with two devices
+    (``online/microseconds`` of `experiments.orag`, five seeds, with and without
+    ``XLA_FLAGS=--xla_force_host_platform_device_count=1``).
     """
-    said = jax.config.values["jax_num_cpu_devices"] > 0
-    alone = not jax.distributed.is_initialized()  # several have a core each
-    if said or not alone or "device_count" in os.environ.get("XLA_FLAGS", ""):
+    configured = jax.config.values["jax_num_cpu_devices"] > 0
+    alone = not jax.distributed.is_initialized()  # several processes have one core each
+    if configured or not alone or "device_count" in os.environ.get("XLA_FLAGS", ""):
         return
-    with suppress(RuntimeError):  # JAX has begun, and keeps the devices that it has
+    with suppress(RuntimeError):  # JAX is initialised already, and its devices are fixed
         jax.config.update("jax_num_cpu_devices", cores())
 
 
 def cores() -> int:
-    """How many cores are this process's own, of those that the machine has.
+    """Returns the number of cores that this process may use.
 
-    SLURM and `taskset` say it by the affinity, and joblib, which starts many processes on one
+    SLURM and `taskset` limit it by the affinity, joblib, which starts many processes on one
     machine, by OMP_NUM_THREADS.
     """
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux has it
+    affinity = getattr(os, "sched_getaffinity", None)  # only on Linux
     own = len(affinity(0)) if affinity else os.cpu_count() or 1
-    said = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    return min(own, int(said)) if said.isdigit() and int(said) else own
+    threads = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return min(own, int(threads)) if threads.isdigit() and int(threads) else own

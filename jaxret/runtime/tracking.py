@@ -1,8 +1,7 @@
-"""Where the numbers of a run go: lines of JSON, Weights & Biases, or nowhere.
+"""Trackers of metrics: lines of JSON, Weights & Biases, or none.
 
-A tracker holds what one wants to see while a run goes on, and across runs. Full arrays belong in
-the run's ``curves.npz`` and figures in its PNG files; `write_results` writes what remains of a
-run at its end.
+A tracker records metrics to watch during a run and to compare across runs. Full arrays belong in
+the run's ``curves.npz`` and figures in its PNG files; `write_results` writes the final results.
 """
 
 import json
@@ -23,34 +22,34 @@ Metrics: TypeAlias = Mapping[str, SupportsFloat]  # numbers, NumPy scalars or ja
 
 
 class Tracker(Protocol):
-    """Takes the numbers of one run: any object with these five methods will do."""
+    """Records the metrics of one run; any object with these five methods is a tracker."""
 
     def log(self, metrics: Metrics, step: int) -> None:
-        """Values at one step of a loop."""
+        """Records values at one step of a loop."""
 
     def curve(self, name: str, steps: Int[np.ndarray, "T"], values: Float[np.ndarray, "T"]) -> None:
         """Records a finished series over rounds.
 
-        Of more than 512 points as many are kept, evenly spaced in log(index + 1).
+        At most 512 points are kept, evenly spaced in log(index + 1).
 
         Args:
-          name: of the series.
-          steps: the round of each point [T], ascending.
-          values: the value at each point [T].
+          name: name of the series.
+          steps: round of each point [T], ascending.
+          values: value of each point [T].
         """
 
     def summary(self, values: Metrics) -> None:
-        """The run's last word, said once."""
+        """Records the final values of the run, once."""
 
     def figure(self, name: str, path: str | Path) -> None:
-        """A picture that is on disk."""
+        """Records a figure from an image file."""
 
     def finish(self) -> None:
-        """Comes last."""
+        """Ends the tracker after the last record."""
 
 
 class NoopTracker:
-    """Forgets everything."""
+    """A tracker that records nothing."""
 
     def log(self, metrics: Metrics, step: int) -> None: ...
 
@@ -64,10 +63,10 @@ class NoopTracker:
 
 
 class JsonlTracker(NoopTracker):
-    """Writes ``metrics.jsonl``, one line a step, and ``summary.json`` into a run's directory.
+    """Writes ``metrics.jsonl``, one line per step, and ``summary.json`` into a run's directory.
 
-    A resumed run repeats the steps since its last checkpoint, with the same values: a name that
-    is on file for a step is not written again. Figures are in the directory already.
+    A resumed run repeats the steps since its last checkpoint with the same values, which are not
+    written again. Figures are in the directory already.
     """
 
     def __init__(self, directory: str | Path):
@@ -76,7 +75,7 @@ class JsonlTracker(NoopTracker):
         self._metrics = self._directory / "metrics.jsonl"
         self._metrics.touch()
         whole, end_of_line, cut_off = self._metrics.read_bytes().rpartition(b"\n")
-        if cut_off:  # the process ended within a line
+        if cut_off:  # the process ended in the middle of a line
             os.truncate(self._metrics, len(whole + end_of_line))
         self._lines = [json.loads(line) for line in whole.splitlines()]  # of an earlier process
         self._on_file = {(name, line["step"]) for line in self._lines for name in line}
@@ -105,21 +104,21 @@ class JsonlTracker(NoopTracker):
 
 
 class WandbTracker(JsonlTracker):
-    """Logs to Weights & Biases, and to the files of `JsonlTracker`.
+    """Logs to Weights & Biases, offline by default, and to the files of `JsonlTracker`.
 
-    Offline unless ``mode`` or WANDB_MODE says otherwise: ``wandb sync`` uploads the run later. All
-    values are drawn over ``step``, which is the round of a curve. The id of the run is kept in
-    ``wandb_id.txt``: a resumed run is the same run in W&B, and each step of a name is logged once.
-    W&B cannot append to the folder of an offline run. A resumed one is therefore written anew from
-    ``metrics.jsonl``, and the folder of the interrupted process is deleted.
+    ``wandb sync`` uploads an offline run later. Values are plotted over ``step``, which is the
+    round of a curve. The run's id is stored in ``wandb_id.txt``, so that a resumed run continues
+    the same W&B run, and each step of a name is logged once. W&B cannot append to the folder of an
+    offline run: a resumed run is written anew from ``metrics.jsonl``, and the folder of the
+    interrupted process is deleted.
 
     Args:
-      directory: the run's directory; its ``wandb`` folder holds the files.
-      project: where the run is listed.
-      name: of this run; a random one by default.
-      group: joins the runs of a sweep.
-      config: the run's settings, for filters and tables.
-      mode: "offline", "online" or "disabled".
+      directory: directory of the run; its folder ``wandb`` holds the files.
+      project: W&B project of the run.
+      name: name of the run; None: a random name.
+      group: name that groups the runs of a sweep.
+      config: settings of the run, for filters and tables.
+      mode: "offline", "online" or "disabled"; None: WANDB_MODE, or "offline".
     """
 
     def __init__(
@@ -147,7 +146,7 @@ class WandbTracker(JsonlTracker):
             config=dict(config or {}),
             mode=mode,
             reinit="create_new",  # several runs in one process, as in a sweep
-            settings=wandb.Settings(silent=True),  # its banner would bury the results
+            settings=wandb.Settings(silent=True),  # without the banner
         )
         self._run.define_metric("*", step_metric="step")
         if self._run.offline:
@@ -173,7 +172,7 @@ class WandbTracker(JsonlTracker):
 
 
 class CompositeTracker:
-    """Tells several trackers the same."""
+    """A tracker that forwards to several trackers."""
 
     def __init__(self, *trackers: Tracker):
         self._trackers = trackers
@@ -200,7 +199,7 @@ class CompositeTracker:
 
 
 def _kept_id(directory: Path) -> str:
-    """The id of the run in this directory: the one on file, or a new one."""
+    """Returns the stored id of the run in this directory, or a new id."""
     path = directory / "wandb_id.txt"
     if not path.exists():
         path.write_text(f"{uuid.uuid4().hex[:12]}\n")
@@ -208,12 +207,12 @@ def _kept_id(directory: Path) -> str:
 
 
 def decimate(n: int, most: int = 512) -> Int[np.ndarray, "m"]:
-    """Picks at most ``most`` of the indices 0 .. n - 1, evenly spaced in log(index + 1).
+    """Selects at most ``most`` of the indices 0 .. n - 1, evenly spaced in log(index + 1).
 
-    The first and the last are always among them.
+    The first and the last index are always selected.
 
     Returns:
-      the indices [m], ascending.
+      Indices [m], ascending.
     """
     if n <= most:
         return np.arange(n)
@@ -223,16 +222,16 @@ def decimate(n: int, most: int = 512) -> Int[np.ndarray, "m"]:
 def write_results(
     directory: str | Path, results: Mapping[str, Sequence[float] | np.ndarray]
 ) -> None:
-    """Writes ``results.json``: the mean of each result over seeds, its standard error and values.
+    """Writes ``results.json``: mean over seeds, standard error and values of each result.
 
     The standard error is the sample deviation (ddof = 1) over sqrt(n), and null for one seed.
 
     Args:
-      directory: the run's directory.
-      results: name -> one value a seed.
+      directory: directory of the run.
+      results: name -> one value per seed.
 
     Raises:
-      ValueError: naming a result that has no values, or one that is not finite.
+      ValueError: if a result has no values, or one that is not finite.
     """
     summaries = {}
     for name in sorted(results):
@@ -255,7 +254,7 @@ def write_results(
 
 
 def read_results(directory: str | Path) -> dict[str, dict[str, Any]]:
-    """Reads ``results.json``: name -> ``{"mean", "stderr", "n", "values"}``, a value a seed."""
+    """Reads ``results.json``: name -> ``{"mean", "stderr", "n", "values"}``."""
     return json.loads((Path(directory) / "results.json").read_text())
 
 

@@ -1,4 +1,4 @@
-"""Refusing bad input where it enters: the name, the value, the allowed range."""
+"""Validation of inputs, with errors that give the name, the value and the allowed range."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence, Sized
@@ -13,16 +13,16 @@ from jaxtyping import Float, Int
 def require(name: str, value, allowed: str, holds) -> None:
     """Raises ValueError unless ``holds(value)``.
 
-    Traced values pass: a grid of settings is checked before it enters a program.
+    Traced values are not checked: a grid of settings is checked before it enters a program.
 
     Args:
-      name: of the value, for the message.
-      value: what is checked.
-      allowed: the values that pass, in words, for the message.
-      holds: takes the value and says whether it passes.
+      name: name of the value, for the message.
+      value: value to check.
+      allowed: description of the allowed values, for the message.
+      holds: function from a value to whether it is allowed.
 
     Raises:
-      ValueError: where it does not; names the value and what is allowed.
+      ValueError: if the value is not allowed.
     """
     if isinstance(value, Tracer):
         return
@@ -33,16 +33,16 @@ def require(name: str, value, allowed: str, holds) -> None:
 def from_registry(
     owner: str, kind: str, registry: Mapping[str, Callable], spec: str | Mapping[str, Any]
 ) -> Any:
-    """Makes what a name stands for.
+    """Makes an object by the name of its factory.
 
     Args:
-      owner: whose setting it is, for the message.
-      kind: what the registry holds, for the message.
+      owner: owner of the setting, for the message.
+      kind: kind of the registry's objects, for the message.
       registry: name -> factory.
-      spec: a name, or a mapping of ``name`` and the factory's arguments.
+      spec: a name, or a mapping of ``name`` and arguments of the factory.
 
     Raises:
-      ValueError: for an unknown name, and for arguments that the factory does not take.
+      ValueError: if the name is unknown, or the factory refuses an argument.
     """
     arguments = dict(spec) if isinstance(spec, Mapping) else {"name": spec}
     name = arguments.pop("name", None)
@@ -56,7 +56,7 @@ def from_registry(
 
 
 def require_task(theta: ArrayLike, queries: ArrayLike, labels: ArrayLike) -> None:
-    """Raises ValueError unless embeddings and labels belong together; on the host, once a run.
+    """Raises ValueError unless embeddings and labels are consistent; on the host, once per run.
 
     Args:
       theta: item embeddings, [I, d], finite.
@@ -80,20 +80,19 @@ def require_task(theta: ArrayLike, queries: ArrayLike, labels: ArrayLike) -> Non
     out = (np.asarray(labels) < -1) | (np.asarray(labels) >= items)
     if out.any():
         row = int(out.any(axis=1).argmax())
-        theirs = np.asarray(labels)[row].tolist()
-        raise ValueError(f"query {row} has the labels {theirs}: outside -1 .. {items - 1}")
+        found = np.asarray(labels)[row].tolist()
+        raise ValueError(f"query {row} has the labels {found}: outside -1 .. {items - 1}")
 
 
 def require_labels(labels: Int[np.ndarray, "N L"], num_items: int) -> None:
-    """Raises ValueError for the first query whose labels have no meaning.
+    """Raises ValueError for the first query with invalid labels.
 
     Args:
-      labels: [N, L], rows of the catalogue, -1 pads.
+      labels: rows of the catalogue [N, L], -1 pads.
       num_items: I.
 
     Raises:
-      ValueError: for a query that has no label, a label outside ``[-1, num_items)``, or the same
-        label twice.
+      ValueError: if a query has no label, a label outside ``[-1, num_items)``, or a label twice.
     """
     labels = np.asarray(labels)
     ordered = np.sort(labels, axis=1)
@@ -113,7 +112,7 @@ def require_labels(labels: Int[np.ndarray, "N L"], num_items: int) -> None:
 
 
 def matrix_of(name: str, rows: ArrayLike) -> Float[np.ndarray, "n d"]:
-    """Reads rows of numbers; raises ValueError where there are none, or not equally long ones.
+    """Converts rows of numbers; raises ValueError unless there are rows of equal length.
 
     Returns:
       [n, d], float32; a read-only copy, aligned so that JAX uses it on CPU without another copy.
@@ -133,7 +132,7 @@ def matrix_of(name: str, rows: ArrayLike) -> Float[np.ndarray, "n d"]:
 
 
 def _aligned(shape: tuple[int, ...]) -> np.ndarray:
-    """Room for float32 numbers from a multiple of 64 bytes on, as XLA wants arrays to lie."""
+    """Allocates a float32 array aligned to 64 bytes, as XLA requires for sharing."""
     size = 4 * int(np.prod(shape))
     room = np.empty(size + 64, np.uint8)
     first = -room.ctypes.data % 64
@@ -143,16 +142,16 @@ def _aligned(shape: tuple[int, ...]) -> np.ndarray:
 def label_rows(
     labels: ArrayLike | Sequence[int] | Sequence[Sequence[int]],
 ) -> Int[np.ndarray, "N L"]:
-    """Reads labels: one a query, several, or lists of different lengths.
+    """Converts labels: one per query, several, or lists of different lengths.
 
     Args:
-      labels: whole numbers: [N], [N, L], or N lists of them.
+      labels: integers [N] or [N, L], or N lists of integers.
 
     Returns:
       [N, L], -1 pads.
 
     Raises:
-      ValueError: where the labels are no whole numbers.
+      ValueError: if a label is not an integer.
     """
     try:
         array = np.asarray(labels)
@@ -161,7 +160,7 @@ def label_rows(
         longest = max(map(len, rows))
         array = np.array([np.pad(row, (0, longest - len(row)), constant_values=-1) for row in rows])
         if all(np.issubdtype(row.dtype, np.integer) for row in rows if row.size):
-            array = array.astype(np.int64)  # an empty list has no type of its own
+            array = array.astype(np.int64)  # an empty list has a float dtype
     if array.size and not np.issubdtype(array.dtype, np.integer):
         raise ValueError(f"labels must be rows of theta, whole numbers, got {array.dtype}")
     return array[:, None] if array.ndim == 1 else array
@@ -171,19 +170,19 @@ def require_length(name: str, values: Sized, length: int) -> None:
     """Raises ValueError unless there are ``length`` values.
 
     Args:
-      name: of the values, for the message.
-      values: what is counted.
-      length: how many there must be.
+      name: name of the values, for the message.
+      values: values to count.
+      length: required number of values.
 
     Raises:
-      ValueError: where there are more or fewer; names both numbers.
+      ValueError: if the number of values differs.
     """
     require(f"the length of {name}", len(values), str(length), lambda n: n == length)
 
 
 def require_different(name: str, values: Sequence[str]) -> None:
-    """Raises ValueError, naming both places, where a value stands twice."""
+    """Raises ValueError, with both positions, if a value occurs twice."""
     first: dict[str, int] = {}
     for place, value in enumerate(values):
         if first.setdefault(value, place) != place:
-            raise ValueError(f"{name} must differ: {value!r} stands at {first[value]} and {place}")
+            raise ValueError(f"{name} must differ: {value!r} is at {first[value]} and {place}")

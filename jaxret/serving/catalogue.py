@@ -1,7 +1,7 @@
 """A live catalogue: tools are added, removed and redescribed while a learner keeps its state.
 
-The state has a row for each tool that was ever added, and spare rows: a removed tool is absent, and
-its row is kept. Growing copies the whole state, bit for bit.
+The state has a row for each tool that was ever added, and spare rows: a removed tool is marked
+absent, and its row is kept. Growing copies the whole state, bit for bit.
 
 Letters: I rows, d width.
 """
@@ -30,56 +30,57 @@ class LiveCatalogue:
     """A learner's state, and the tools of its rows.
 
     Args:
-      learner: whose state it is.
-      task: its catalogue and, where there are texts, its encoder. Its queries are not read.
+      learner: learner of the state.
+      task: task with the catalogue and, for texts, the encoder; its queries are ignored.
 
     Raises:
-      ValueError: for a task without vectors.
+      ValueError: if the task has no vectors.
     """
 
     def __init__(self, learner: Learner, task: Task):
         task.require_vectors()
-        here = np.ones(len(task.ids), bool) if task.available is None else task.available
+        available = np.ones(len(task.ids), bool) if task.available is None else task.available
         self.learner, self.encoder = learner, task.encoder
-        self.names: list[str] = list(task.ids)  # of each row, also of tools that have gone
-        self.state: State = learner.init(jnp.asarray(task.theta), jnp.asarray(here))
-        self.starts = np.array(self.state.theta)  # what each row began with
+        self.names: list[str] = list(task.ids)  # tool of each row, including removed tools
+        self.state: State = learner.init(jnp.asarray(task.theta), jnp.asarray(available))
+        self.starts = np.array(self.state.theta)  # initial value of each row
 
     @property
     def ids(self) -> list[str]:
-        """The tools that are available."""
-        return [one for one, here in zip(self.names, self._available, strict=False) if here]
+        """Ids of the available tools."""
+        pairs = zip(self.names, self._available, strict=False)
+        return [name for name, available in pairs if available]
 
     def add(self, ids: Sequence[str], descriptions: Descriptions) -> None:
-        """Adds tools, at the end; one that was removed comes back with its new description.
+        """Adds tools at the end; a removed tool is restored with its new description.
 
         Args:
-          ids: of the tools, none of which is available.
-          descriptions: a text or a vector [d] for each.
+          ids: ids of the tools, none of which is available.
+          descriptions: a text or a vector [d] for each tool.
 
         Raises:
-          ValueError: for an id that is available already, or comes twice.
+          ValueError: if an id is available already, or occurs twice.
         """
         ids = _listed(ids)
         rows = self._encode(descriptions, "document", len(ids))
         require_different("ids", ids)
-        here = set(self.ids)
-        if present := [one for one in ids if one in here]:
-            raise ValueError(f"{present[0]!r} is there already: redescribe it, or take another id")
+        available = set(self.ids)
+        if present := [one for one in ids if one in available]:
+            raise ValueError(f"{present[0]!r} exists already: redescribe it, or use another id")
         known = set(self.names)
         self.names += [one for one in ids if one not in known]
         self._grow(len(self.names))
-        places = {one: row for row, one in enumerate(self.names)}
-        self._describe([places[one] for one in ids], rows, "reset")
+        rows_of = {one: row for row, one in enumerate(self.names)}
+        self._describe([rows_of[one] for one in ids], rows, "reset")
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Removes tools; feedback on open tickets that name them changes nothing.
+        """Removes tools; later feedback on these tools is ignored.
 
         Args:
-          ids: tools that are available.
+          ids: ids of available tools.
 
         Raises:
-          ValueError: for a tool that is not available.
+          ValueError: if a tool is not available.
         """
         available = self.state.available.at[jnp.asarray(self._rows(ids))].set(False)
         self.state = self.state._replace(available=available)
@@ -87,16 +88,16 @@ class LiveCatalogue:
     def redescribe(
         self, ids: Sequence[str], descriptions: Descriptions, how: How = "carry"
     ) -> None:
-        """Gives tools other descriptions.
+        """Replaces the descriptions of tools.
 
         Args:
-          ids: tools that are available.
-          descriptions: a text or a vector [d] for each.
-          how: ``keep`` leaves the rows as they are, ``reset`` starts from the new description,
-            ``carry`` adds the difference that was learnt so far to it.
+          ids: ids of available tools.
+          descriptions: a text or a vector [d] for each tool.
+          how: ``keep`` does not change the rows, ``reset`` starts from the new description,
+            ``carry`` adds the learnt change of the row to the new description.
 
         Raises:
-          ValueError: for a tool that is not available, or another ``how``.
+          ValueError: if a tool is not available, or ``how`` is unknown.
         """
         require("how", how, "keep, reset or carry", lambda x: x in ("keep", "reset", "carry"))
         rows = self._rows(ids)
@@ -110,7 +111,7 @@ class LiveCatalogue:
         return np.asarray(self.state.available)
 
     def _encode(self, given: Any, kind: encoders.Kind, count: int = 1) -> np.ndarray:
-        """Texts or vectors as rows [count, d]."""
+        """Converts texts or vectors to rows [count, d]."""
         given = _listed(given)
         require(f"the number of {kind} vectors", len(given), f"{count}", lambda n: n == count)
         if any(isinstance(one, str) for one in given):
@@ -136,7 +137,7 @@ class LiveCatalogue:
         return [known[one] for one in ids]
 
     def _grow(self, needed: int) -> None:
-        """Makes room: copies the state into arrays that have more rows."""
+        """Copies the state into arrays with more rows."""
         have, width = self.starts.shape
         if needed <= have:
             return
@@ -152,7 +153,7 @@ class LiveCatalogue:
         self.state, self.starts = jax.tree.map(keep, self.state, larger), starts
 
     def _describe(self, rows: list[int], descriptions: np.ndarray, how: How) -> None:
-        """Changes the starting rows, as projected by the learner; and the rows themselves."""
+        """Changes the initial rows, projected by the learner, and the current rows."""
         where, theta = jnp.asarray(rows), self.state.theta
         starts = self._projected(theta.at[where].set(descriptions))[where]
         starts = np.asarray(starts)
@@ -174,7 +175,7 @@ class LiveCatalogue:
 
 
 def _listed(values: Any) -> list:
-    """A list that is not empty; a single string is refused, which would be a list of letters."""
+    """Returns a nonempty list; refuses a single string, which would become a list of letters."""
     if isinstance(values, str) or not len(values):
         raise ValueError(f"a list of one or more is needed, got {values!r}")
     return list(values)

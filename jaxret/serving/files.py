@@ -1,10 +1,10 @@
 """An index on disk: its arrays, its open tickets, and the preset of its learner.
 
-    index.json        ids, open tickets, learner, encoder, version, and which arrays go with them
-    arrays-<n>.npz    the learner's state, where rows began, the queries of open tickets
+    index.json        ids, open tickets, learner, encoder, version, and the name of the arrays
+    arrays-<n>.npz    the learner's state, the initial rows, the queries of open tickets
 
-The description is replaced last and at once, so that an interrupted save leaves the old index. A
-preset is made again from its name and settings; a rule of your own must be given to `load`.
+``index.json`` is replaced last and atomically, so that an interrupted save leaves the old index. A
+preset is restored from its name and settings; a custom learner must be given to `load`.
 """
 
 import json
@@ -31,8 +31,8 @@ class Open(NamedTuple):
 
     Attributes:
       query: [d].
-      rows: of the tools on the ticket.
-      propensities: of the tools on the ticket.
+      rows: rows of the tools on the ticket.
+      propensities: propensities of the tools on the ticket.
     """
 
     query: Float[np.ndarray, " d"]
@@ -44,15 +44,15 @@ class Stored(NamedTuple):
     """The contents of an index of I rows.
 
     Attributes:
-      learner: that serves.
-      encoder: of texts; None: vectors are searched.
-      state: of the learner.
-      names: the tool of each row, also of removed tools.
-      starts: the row of each description, as projected [I, d].
+      learner: serving learner.
+      encoder: encoder of texts; None: queries are vectors.
+      state: state of the learner.
+      names: tool of each row, including removed tools.
+      starts: projected vector of each description [I, d].
       tickets: number -> ticket without feedback.
       next_ticket: number of the next ticket.
-      seed: of the learner's draws.
-      log: the file to which searches and feedback are appended.
+      seed: seed of the learner's draws.
+      log: file to which searches and feedback are appended.
     """
 
     learner: Learner
@@ -70,8 +70,8 @@ def save(index: Stored, folder: Path) -> None:
     """Writes an index.
 
     Args:
-      index: its contents.
-      folder: an index that it holds is replaced, at once.
+      index: contents of the index.
+      folder: folder to write; an existing index in it is replaced atomically.
     """
     folder.mkdir(parents=True, exist_ok=True)
     tickets = index.tickets
@@ -107,17 +107,18 @@ def save(index: Stored, folder: Path) -> None:
 
 
 def load(folder: Path, learner: Learner | None, encoder: Encoder | None) -> Stored:
-    """Reads what `save` wrote.
+    """Reads an index that `save` wrote.
 
     Args:
-      folder: of the index.
-      learner: needed for a rule of your own; None: the preset that the index names.
-      encoder: in place of the one that the index names; needed where that was a callable.
+      folder: folder of the index.
+      learner: learner of the index, required unless a preset made it; None: the named preset.
+      encoder: encoder to use, required if the index was made with a callable; None: the encoder
+        that the index names.
 
     Raises:
-      FileNotFoundError: where there is none.
-      ValueError: for a damaged one, or where the learner is not known or another one, or the
-        encoder was a callable.
+      FileNotFoundError: if there is no index.
+      ValueError: if the index is damaged, its learner is unknown or not ``learner``, or its encoder
+        was a callable and is not given.
     """
     path = folder / "index.json"
     if not path.is_file():
@@ -136,7 +137,7 @@ def load(folder: Path, learner: Learner | None, encoder: Encoder | None) -> Stor
         log = None if described.get("log") is None else Path(described["log"])
         if described["version"] != VERSION:
             raise ValueError(f"version {described['version']}, not {VERSION}")
-    except Exception as error:  # NumPy raises many kinds for a damaged file
+    except Exception as error:  # NumPy raises many types for damaged files
         problem = f"{type(error).__name__}: {error}"
         raise ValueError(f"{folder} is damaged or of another version ({problem})") from error
     learner = _learner(folder, named, learner)
@@ -152,7 +153,7 @@ def load(folder: Path, learner: Learner | None, encoder: Encoder | None) -> Stor
 
 
 def _learner(folder: Path, named: dict[str, Any], given: Learner | None) -> Learner:
-    """The learner of an index, made again or given."""
+    """Returns the learner of an index, restored or given."""
     name = named["name"]
     if given is not None:
         if given.name != name:
@@ -165,7 +166,7 @@ def _learner(folder: Path, named: dict[str, Any], given: Learner | None) -> Lear
 
 
 def _state(folder: Path, learner: Learner, arrays: dict[str, np.ndarray]) -> State:
-    """The learner's state from its leaves, whose shapes and types must be the learner's."""
+    """Rebuilds the learner's state from its leaves, and checks their shapes and types."""
     theta, available = jnp.asarray(arrays["starts"]), jnp.zeros(len(arrays["starts"]), bool)
     blank = jax.eval_shape(learner.init, theta, available)
     own, tree = jax.tree.flatten(blank)
@@ -179,7 +180,7 @@ def _state(folder: Path, learner: Learner, arrays: dict[str, np.ndarray]) -> Sta
 
 
 def _encoder_words(encoder: Encoder) -> dict[str, Any]:
-    """Its name; and where it is, unless it has the published weights, which are found by name."""
+    """Returns the name of an encoder, and its path unless it has the published weights."""
     if not isinstance(encoder, TextEncoder):
         return {"name": encoders.encoder_name(encoder), "callable": True}
     path = None if encoder.sha256 is not None else str(encoder.directory)

@@ -1,15 +1,16 @@
-"""A live index: search, use a tool, report whether it worked; the learner learns from that.
+"""A live index: search, use a tool, and report whether it worked, from which the learner learns.
 
     index = Index(greedy(), task)
     ticket = index.search("is the 8:40 to Basel late?", k=3)      ids and scores, best first
-    index.feedback(ticket, worked=True)                          of the first; item= for another
+    index.feedback(ticket, worked=True)                          on the first; item= for another
     index.add(ids, texts); index.remove(ids); index.redescribe(ids, texts, how="carry")
     index.save(folder); index = Index.load(folder)
     Index(greedy(), task, log="log.jsonl")                       logs searches and feedback
 
-The first position of a ticket is the learner's own choice by its policy, the rest are the best by
-score. A ticket is answered once, however late: the update starts from the state at that time. One
-process, in memory; the catalogue may grow, and the rows of removed tools are kept.
+The first position of a ticket is chosen by the learner's policy, the rest are the best by score. A
+ticket is answered once, at any later time: the update is applied to the state at that time. The
+index is in memory and used by one process; the catalogue may grow, and the rows of removed tools
+are kept.
 
 Letters: I items, d width, k items shown.
 """
@@ -38,13 +39,13 @@ from jaxret.types import Choice, Feedback
 
 
 class Ticket(NamedTuple):
-    """The result of a search, and the number under which its feedback comes back.
+    """The result of a search, to be answered by feedback.
 
     Attributes:
-      number: of the ticket.
-      ids: k tools, the learner's own choice first.
-      scores: of the tools.
-      propensities: the probability of the first tool to be chosen; of the others, to be on the
+      number: number of the ticket.
+      ids: k tools, the learner's choice first.
+      scores: scores of the tools.
+      propensities: probability that the first tool is chosen, and that each other tool is on the
         ticket.
     """
 
@@ -58,15 +59,15 @@ class Index(LiveCatalogue):
     """A learner that serves searches and learns from their feedback.
 
     Args:
-      learner: a preset, or a rule of your own, that learns from rewards.
-      task: for its catalogue and, where texts are searched, its encoder; its queries are not read.
-      seed: of the learner's draws.
-      log: a file to which searches and feedback are appended (`jaxret.logs`), vectors and not
-        texts; the positions of a ticket after the learner's own are determined by it: they have
-        probability 1.
+      learner: a preset, or any learner that learns from rewards.
+      task: task with the catalogue and, for texts, the encoder; its queries are ignored.
+      seed: seed of the learner's draws.
+      log: file to which searches and feedback are appended (`jaxret.logs`), with queries as
+        vectors; the positions after the learner's choice are deterministic and get probability 1.
 
     Raises:
-      ValueError: for an oracle, a task without vectors, or a log of another learner.
+      ValueError: if the learner is an oracle, the task has no vectors, or the log belongs to
+        another learner.
     """
 
     def __init__(
@@ -84,11 +85,11 @@ class Index(LiveCatalogue):
         """Finds tools for a text or a vector.
 
         Args:
-          query: a text, where the task has an encoder, or a vector [d].
-          k: tools on the ticket; fewer where fewer are available.
+          query: a text, if the task has an encoder, or a vector [d].
+          k: tools on the ticket; fewer if fewer are available.
 
         Raises:
-          ValueError: for a query of another width, or a k below the learner's own slate.
+          ValueError: if the width of the query differs, or k is below the learner's slate.
         """
         require("k", k, ">= 1", lambda x: x >= 1)
         vector = self._encode([query], "query")[0]
@@ -98,7 +99,9 @@ class Index(LiveCatalogue):
         answer = jax.device_get(self._search(self.state, jnp.asarray(vector), key))
         (items, propensity), scores, p, by_position = answer
         own = {int(row): float(x) for row, x in reversed([*zip(items, propensity, strict=True)])}
-        own = {row: own[row] for row in dict.fromkeys(items.tolist())}  # of a short slate, once
+        own = {
+            row: own[row] for row in dict.fromkeys(items.tolist())
+        }  # short slates repeat an item
         if k < len(own):
             raise ValueError(f"{self.learner.name!r} shows {len(own)} tools: k must be as many")
         ranked = np.argsort(-scores, kind="stable")[: int(self._available.sum())]
@@ -114,17 +117,16 @@ class Index(LiveCatalogue):
         return Ticket(number, ids, [float(scores[row]) for row in rows], propensities)
 
     def feedback(self, ticket: Ticket, worked: float, item: str | None = None) -> None:
-        """Learns from the outcome of a ticket; feedback that is refused leaves the ticket open.
+        """Learns from the outcome of a ticket; refused feedback leaves the ticket open.
 
         Args:
-          ticket: from `search`; it is answered once. Feedback on a removed tool changes nothing.
-          worked: whether the tool worked, or how well, in [0, 1].
-          item: the id of the tool that was used; None: the first of the ticket.
+          ticket: ticket from `search`, not answered yet. Feedback on a removed tool is ignored.
+          worked: reward in [0, 1]: whether, or how well, the tool worked.
+          item: id of the tool that was used; None: the first of the ticket.
 
         Raises:
-          ValueError: for a number outside of [0, 1], an item that is not on the ticket, a ticket
-            that was answered before or is of another index, or a probability that is not
-            known.
+          ValueError: if the reward is outside [0, 1], the item is not on the ticket, the ticket was
+            answered before or is of another index, or a probability is unknown.
         """
         reward = float(worked)
         require("worked", reward, "in [0, 1]", lambda x: 0 <= x <= 1)
@@ -154,10 +156,10 @@ class Index(LiveCatalogue):
         del self.tickets[ticket.number]
 
     def save(self, folder: str | Path) -> None:
-        """Writes the index and its open tickets; `Index.load` goes on from there.
+        """Saves the index and its open tickets, for `Index.load`.
 
         Args:
-          folder: an index that it holds is replaced.
+          folder: folder to write; an existing index in it is replaced.
         """
         stored = Stored(
             learner=self.learner,
@@ -183,16 +185,16 @@ class Index(LiveCatalogue):
         """Reads an index that `save` wrote.
 
         Args:
-          folder: that `save` wrote.
-          learner: needed for a rule of your own; presets are known by their settings.
-          encoder: in place of the one that is named there; needed where that was a callable.
-          log: in place of the log that it wrote to; None: goes on with that log, or begins it anew
-            where it is missing.
+          folder: folder that `save` wrote.
+          learner: learner of the index, required unless a preset made it.
+          encoder: encoder to use, required if the index was made with a callable; None: the encoder
+            that the index names.
+          log: log to write; None: continues the index's log, or begins it anew if it is missing.
 
         Raises:
-          FileNotFoundError: where there is none.
-          ValueError: where it is damaged, the learner is not known or another one, or the encoder
-            was a callable and is not given.
+          FileNotFoundError: if there is no index.
+          ValueError: if the index is damaged, its learner is unknown or not ``learner``, or its
+            encoder was a callable and is not given.
         """
         index = cls.__new__(cls)
         stored = files.load(Path(folder), learner, encoder)
@@ -227,13 +229,13 @@ def _has_nan(tree: Any) -> bool:
 def _on_ticket(
     row: int, ranked: Int[np.ndarray, " I"], p: Float[np.ndarray, " I"] | None, k: int
 ) -> float:
-    """The probability that a tool is on a ticket of k: chosen, or among the best of the rest.
+    """Computes the probability that each tool is on a ticket of k: chosen, or best of the rest.
 
-    NaN where the learner does not give the probability of each item.
+    The probabilities are NaN if the learner does not know the probability of each item.
     """
     if p is None:
         return math.nan
-    above = ranked[: k - 1]  # on the ticket whatever is chosen
+    above = ranked[: k - 1]  # on the ticket for every choice
     if row in above:
         return 1.0
     return float(min(1.0, p[row] + p[above].sum()))

@@ -1,9 +1,9 @@
-"""Runs R simulations side by side in a compiled program: seeds, and settings of a grid.
+"""Runs R simulations (seeds, or settings of a grid) side by side in one compiled program.
 
-Programs are kept by jax for every `Program` and shape: the numbers of a learner (tau, eta, ..), the
-arrays of the environment, the streams and the seeds are data. Streams are cut into chunks of one
-shape. A learner that has a blocked form takes it (`jaxret.simulation.blocked`), a catalogue that is
-split over devices runs on a mesh, everything else takes the plain scan.
+jax compiles once per `Program` and shape: the numbers of a learner (tau, eta, ..), the arrays of
+the environment, the streams and the seeds are data. Streams are cut into chunks of one shape.
+Learners with a blocked form use it (`jaxret.simulation.blocked`), on a mesh if the catalogue is
+split over devices; all other learners use the plain scan.
 
 Letters: I items, d width, N queries, L labels, T rounds, R runs, c rounds a chunk, n numbers.
 """
@@ -43,19 +43,19 @@ from jaxret.types import Catalogue, PRNGKey, State, Stream, Trace
 CHUNK = 2048  # rounds between two points where a run can stop
 SHORTEST = 128  # rounds of the shortest chunk
 Form = Literal["auto", "scan", "blocked"]
-_TEXTS: dict[tuple[Any, str], bytes] = {}  # hashes of programs, which take long to print
+_TEXTS: dict[tuple[Any, str], bytes] = {}  # cached hashes of programs, which are slow to print
 Rounds = Callable[..., tuple[State, Any]]
 
 
 class Program(NamedTuple):
-    """What is compiled: everything that is not data.
+    """The static part of a simulation: everything that is not data.
 
     Attributes:
-      family: numbers -> learner.
-      world: the environment without its arrays, from `split_world`.
-      rounds: simulates a chunk of one run, as `scan_rounds`.
+      family: function from numbers to a learner.
+      world: environment without its arrays, from `split_world`.
+      rounds: function that simulates a chunk of one run, with the signature of `scan_rounds`.
       labels: L.
-      devices: over which the catalogue is split; None: it is not, and runs go side by side.
+      devices: devices over which the catalogue is split; None: runs go side by side on one device.
     """
 
     family: Family
@@ -68,12 +68,12 @@ class Program(NamedTuple):
         """Returns the learner with the interventions of an environment.
 
         Args:
-          numbers: of one setting [n], as the family takes them.
-          world: the environment, with its arrays.
-          key: of the whole run, from which interventions draw.
+          numbers: numbers of one setting [n].
+          world: environment, with its arrays.
+          key: random key of the whole run, from which interventions draw.
 
         Returns:
-          the learner of the setting, as it is where nothing intervenes.
+          The learner of the setting, wrapped in the interventions if there are any.
         """
         return with_interventions(self.family(*numbers), world, key, labels=self.labels)
 
@@ -82,10 +82,10 @@ class Data(NamedTuple):
     """The arrays of a program that all runs share.
 
     Attributes:
-      catalogue: Theta_1 and which items are available, padded on a mesh.
+      catalogue: Theta_1 and the mask of available items, padded on a mesh.
       queries: [N, d].
       labels: [N, L], -1 pads.
-      world: the arrays of the environment, from `split_world`.
+      world: arrays of the environment, from `split_world`.
     """
 
     catalogue: Catalogue
@@ -95,13 +95,13 @@ class Data(NamedTuple):
 
 
 def split_world(environment: Environment) -> tuple[tuple[Any, ...], Hashable]:
-    """Splits an environment into arrays, which are data, and the rest, which is compiled.
+    """Splits an environment into arrays, which are data, and a static rest.
 
     Args:
-      environment: any.
+      environment: any environment.
 
     Returns:
-      the arrays and numbers, and what `join_world` needs beside them.
+      The arrays and numbers, and the static rest for `join_world`.
     """
     leaves, tree = jax.tree.flatten(environment)
     is_data = tuple(isinstance(leaf, jax.Array | np.ndarray | float | int) for leaf in leaves)
@@ -110,11 +110,11 @@ def split_world(environment: Environment) -> tuple[tuple[Any, ...], Hashable]:
 
 
 def join_world(arrays: Sequence[Any], rest: Any) -> Environment:
-    """Puts an environment together again.
+    """Reverses `split_world`.
 
     Args:
-      arrays: the first part of what `split_world` returned; they may be traced.
-      rest: the second part.
+      arrays: arrays of the environment; they may be traced.
+      rest: static rest of the environment.
     """
     tree, others = rest
     given = iter(arrays)
@@ -125,18 +125,18 @@ class Simulation:
     """R runs of a family of learners side by side.
 
     Args:
-      family: numbers of a setting -> learner.
-      task: whose queries are streamed.
-      environment: what responds.
-      seeds: R numbers, which decide the draws.
-      example: the numbers of one setting.
-      chunk: rounds a chunk, at most: a short stream has a shorter one.
-      devices: over which the catalogue is split; None: it is not, and runs go side by side.
+      family: function from the numbers of a setting to a learner.
+      task: task whose queries are streamed.
+      environment: environment of the rounds.
+      seeds: R seeds of all random draws.
+      example: numbers of one setting.
+      chunk: largest number of rounds in a chunk; a short stream has shorter chunks.
+      devices: devices over which the catalogue is split; None: runs go side by side on one device.
       form: 'scan', 'blocked', or 'auto' for the fastest form of the learner.
 
     Raises:
-      ValueError: for a task without queries or vectors, an environment of another catalogue, or a
-        learner that has no blocked form where one is needed.
+      ValueError: if the task has no queries or vectors, the environment is of another catalogue,
+        or the learner lacks a blocked form that ``form`` or ``devices`` requires.
     """
 
     def __init__(
@@ -166,10 +166,10 @@ class Simulation:
         learner = family(*example)
         blocks = has_blocked_form(learner, self.environment)
         if not blocks and (devices is not None or form == "blocked"):
-            asked = "form='blocked'" if devices is None else f"devices={devices}"
+            option = "form='blocked'" if devices is None else f"devices={devices}"
             raise ValueError(
-                f"learner {learner.name!r} has no blocked form here, which {asked} needs: "
-                f"leave {asked.partition('=')[0]} out"
+                f"learner {learner.name!r} has no blocked form here, which {option} needs: "
+                f"leave {option.partition('=')[0]} out"
             )
         self._blocked = blocks and form != "scan"
         available = np.ones(items, bool) if task.available is None else task.available
@@ -185,12 +185,12 @@ class Simulation:
         self._program = Program(family, rest, self._rounds(), labels, devices)
 
     def _rounds(self) -> Rounds:
-        """How a chunk of one run is simulated."""
+        """Returns the function that simulates a chunk of one run."""
         return simulate_blocked if self._blocked else scan_rounds
 
     @property
     def how(self) -> str:
-        """The form in which rounds are simulated."""
+        """Name of the form in which rounds are simulated."""
         if self._program.devices is not None:
             return f"mesh of {self._program.devices} devices"
         return "blocked" if self._blocked else "scan"
@@ -207,7 +207,7 @@ class Simulation:
         return np.tile(np.array(numbers, np.float32), (len(self._seeds), 1))
 
     def start(self, settings: Float[np.ndarray, "R n"]) -> State:
-        """Returns the first states of all runs, of the learners with interventions.
+        """Returns the first states of all runs, interventions included.
 
         Args:
           settings: the numbers of each run [R, n].
@@ -220,24 +220,24 @@ class Simulation:
         """Simulates one chunk.
 
         Args:
-          states: from `start` or an earlier call; their memory is used for the new ones.
-          settings: the numbers of each run [R, n].
+          states: states from `start` or an earlier call; their buffers are donated.
+          settings: numbers of each run [R, n].
           order: positions of the queries [R, c], -1 where a stream has ended.
 
         Returns:
-          the new states, and the trace of the chunk in every process.
+          The new states, and the trace of the chunk in every process.
         """
         return self._chunk(states, _numbers(settings), order)
 
     def _chunk(self, states, numbers, order) -> tuple[State, Trace]:
-        """`step`; simulations that log or that are selected outside override it."""
+        """Implements `step`; overridden by simulations that log or call a selector."""
         states, trace = _step(self._program, self._data, states, numbers, order, self._seeds)
         return states, distributed.fetch(trace)
 
     def fingerprint(
         self, settings: Float[np.ndarray, "R n"], orders: Int[np.ndarray, "R T"]
     ) -> str:
-        """Hashes everything that decides the runs: the programs and their data.
+        """Hashes everything that determines the runs: the programs and their data.
 
         Args:
           settings: the numbers of each run [R, n].
@@ -258,9 +258,9 @@ class Simulation:
         return digest.hexdigest()
 
     def cut(self, orders: Int[np.ndarray, "R T"]) -> list[Int[np.ndarray, "R c"]]:
-        """Cuts streams into chunks of one shape; -1, where nothing happens, pads the last one.
+        """Cuts streams into chunks of one shape; the last chunk is padded with -1.
 
-        A stream shorter than a chunk has a chunk of its own, whose length is a power of two: few
+        A stream shorter than a chunk becomes one chunk whose length is a power of two, so that few
         sizes are compiled.
 
         Args:
@@ -289,12 +289,13 @@ class Simulation:
         Args:
           settings: the numbers of each run [R, n].
           orders: the stream of each run [R, T].
-          resume: folder of checkpoints: after SIGTERM or Ctrl-C the same call goes on.
-          title: of the progress bar, which shows only where it takes long.
-          first: states to go on from; None: `start`.
+          resume: folder of checkpoints; after SIGTERM or Ctrl-C the same call continues the run.
+          title: title of the progress bar, which is shown only for long runs.
+          first: states to continue from; None: `start`.
 
         Returns:
-          the last states, of the learners alone, and the trace [R, T], on the host, unpadded.
+          The last states without those of interventions, and the trace [R, T], on the host and
+          unpadded.
         """
         chunks, rounds = self.cut(orders), orders.shape[1]
         with Progress(total=rounds, desc=title, unit="round", delay=3, leave=False) as bar:
@@ -338,7 +339,7 @@ def _start(program: Program, data: Data, numbers, seeds) -> State:
     return over_runs(program, one, numbers, seeds)
 
 
-# In place: two states of all runs would be most of the memory that is used.
+# Donates the states: a second copy of all runs would dominate the memory.
 @partial(jax.jit, static_argnames="program", donate_argnames="states")
 def _step(program: Program, data: Data, states, numbers, order, seeds) -> tuple[State, Any]:
     def one(state, numbers, order, seed):
@@ -356,8 +357,8 @@ def over_runs(program: Program, one: Callable, *args: Any) -> Any:
     """Maps a function over runs: side by side, or one after another on all devices of a mesh.
 
     Args:
-      program: of the runs.
-      one: of one run.
+      program: program of the runs.
+      one: function of one run.
       *args: trees with a leading axis [R].
     """
     if program.devices is None:
@@ -367,7 +368,7 @@ def over_runs(program: Program, one: Callable, *args: Any) -> Any:
 
 
 def _copied(states: State) -> State:
-    """States whose memory may be used for the next ones."""
+    """Copies states, so that their buffers can be donated."""
     return jax.tree.map(lambda x: jnp.array(x, copy=True), states)
 
 
@@ -376,13 +377,16 @@ def _numbers(settings: Float[np.ndarray, "R n"]) -> jax.Array:
 
 
 def _loop(resume: Path | None, chunks: int, start: Callable, step: Callable) -> Any:
-    """All chunks; with a folder, so that a signal stops it and the same call resumes."""
+    """Runs all chunks; with a folder, a signal stops the run and the same call resumes it."""
     if resume is None:
         state = start()
         for number in range(chunks):
             state = step(state, number)
         return state
-    from jaxret.runtime.checkpoint import interruptible, run_chunks  # orbax: seconds of imports
+    from jaxret.runtime.checkpoint import (
+        interruptible,
+        run_chunks,
+    )  # imports orbax, which takes seconds
 
     with interruptible() as interrupted:
         return run_chunks(resume, interrupted, chunks=chunks, start=start, step=step, keep=True)

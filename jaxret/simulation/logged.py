@@ -1,10 +1,10 @@
-"""Simulations that write what a live system would: one log per seed, chunk by chunk.
+"""Simulations that write the log of a live system: one file per seed, chunk by chunk.
 
     simulate(with_exploration(greedy()), train, seeds=3, log="logs")       logs/seed_0.jsonl, ..
 
 For learners that show one item a round the `Trace` has everything that a log needs; slates of
-several items are recorded in the plain scan. Rounds that a log holds already are not written again:
-a run that is interrupted and resumed leaves the log of one that was not.
+several items are recorded in the plain scan. Rounds already in a log are not written again, so a
+run that is interrupted and resumed leaves the same log as an uninterrupted one.
 
 Letters: R runs, c rounds a chunk, k items shown.
 """
@@ -41,7 +41,7 @@ from jaxret.types import PRNGKey, State, Stream, Trace
 
 
 class Slates(NamedTuple):
-    """What was shown in c rounds of R runs.
+    """The slates of c rounds of R runs.
 
     Attributes:
       items: [R, c, k].
@@ -56,15 +56,16 @@ class LoggedSimulation(Simulation):
     """A `Simulation` in which run r writes the log of its seed.
 
     Args:
-      family: numbers of a setting -> learner.
-      task: whose queries are streamed; its ids name items and queries.
-      environment: what responds.
-      seeds: R numbers.
-      folder: of the logs.
-      **settings: of `Simulation`.
+      family: function from the numbers of a setting to a learner.
+      task: task whose queries are streamed; its ids name items and queries in the log.
+      environment: environment of the rounds.
+      seeds: R seeds.
+      folder: folder of the logs.
+      **settings: further arguments of `Simulation`.
 
     Raises:
-      ValueError: for slates of several items on several devices, and what `Simulation` refuses.
+      ValueError: if slates of several items are to be logged on several devices, or `Simulation`
+        refuses an argument.
     """
 
     def __init__(
@@ -109,17 +110,18 @@ class LoggedSimulation(Simulation):
         """Simulates and logs whole streams.
 
         Args:
-          settings: the numbers of each run [R, n].
-          orders: the stream of each run [R, T].
-          resume: folder of checkpoints: after SIGTERM or Ctrl-C the same call goes on.
-          title: of the progress bar.
-          first: states to go on from; None: from the start.
+          settings: numbers of each run [R, n].
+          orders: stream of each run [R, T].
+          resume: folder of checkpoints; after SIGTERM or Ctrl-C the same call continues the run.
+          title: title of the progress bar.
+          first: states to continue from; None: the first states.
 
         Returns:
-          the last states, of the learners alone, and the trace [R, T].
+          The last states without those of interventions, and the trace [R, T].
 
         Raises:
-          ValueError: where a log is another run's, or lacks rounds that ``resume`` has behind it.
+          ValueError: if a log belongs to another run, or lacks rounds before the checkpoint in
+            ``resume``.
         """
         facts = {"learner": self._learner.name, "data": self.task.name}
         facts["run"] = self.fingerprint(settings, orders)
@@ -147,7 +149,7 @@ class LoggedSimulation(Simulation):
         return new, trace
 
     def _write(self, writer, first, order, trace, slates):
-        """Writes the rounds of a chunk that the log does not hold yet."""
+        """Writes the rounds of a chunk that are not in the log yet."""
         _require_rounds(writer, first)
         ids, lines = self.task.ids, []
         rounds = np.flatnonzero(order >= 0)[writer.lines - first :]
@@ -155,17 +157,17 @@ class LoggedSimulation(Simulation):
         # The version of a learner under interventions is not recorded.
         known = not intervenes(self.environment)
         for i, query in zip(rounds.tolist(), queries, strict=True):
-            # Where fewer items are available than are shown, the first one fills the rest.
+            # If fewer items are available than are shown, the first item fills the slate.
             items = list(dict.fromkeys(slates.items[i].tolist()))
-            slate, places = [ids[item] for item in items], slates.by_position[i, : len(items)]
+            slate, positions = [ids[item] for item in items], slates.by_position[i, : len(items)]
             version = first + i if known else None
-            shown = logs.shown(first + i, query, slate, places.tolist(), version)
+            shown = logs.shown(first + i, query, slate, positions.tolist(), version)
             used = ids[trace.item[i]], trace.propensity[i], trace.reward[i]
             lines.append(shown | logs.answered(first + i, *used))
         writer.append(lines)
 
     def _queries(self, t, query) -> Sequence[str] | np.ndarray:
-        """Returns the ids of queries; or their vectors, where the environment changes them."""
+        """Returns the ids of queries, or their vectors if the environment changes them."""
         world, task = self.environment, self.task
         if not effects_with(world, "queries_at"):
             return [task.query_ids[one] for one in query]
@@ -182,7 +184,7 @@ def _scan_slates(
     stream: Stream,
     key: PRNGKey,
 ) -> tuple[State, tuple[Trace, Slates]]:
-    """Simulates a stream round by round and records slates, too."""
+    """Simulates a stream round by round and also records the slates."""
 
     def run_round(state, query):
         slate = show(learner, state, environment, stream, query, key)
@@ -204,7 +206,7 @@ def _scan_slates(
 
 
 def _shows_several(learner: Learner, task: Task) -> bool:
-    """Whether a round shows more than one item."""
+    """Returns whether a round shows more than one item."""
 
     def act(theta, key):
         return learner.act(learner.init(theta), jnp.zeros_like(theta[0]), key)

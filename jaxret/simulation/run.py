@@ -43,21 +43,22 @@ CURVES = ("success", "reward", "loss", "p_success")
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Run:
-    """One learner on a task's stream, with S seeds. Made by `simulate` or `Sweep.best`.
+    """The result of one learner on a task's stream with S seeds, from `simulate` or `Sweep.best`.
 
     Attributes:
-      learner: of the first seed.
-      family: numbers of a setting -> learner.
-      numbers: of each seed [S, n].
-      task: whose queries were streamed.
-      seeds: S numbers.
-      order: the query of each round [S, T]; -1 where a seed's stream has ended.
+      learner: learner of the first seed.
+      family: function from the numbers of a setting to a learner.
+      numbers: numbers of each seed's learner [S, n].
+      task: task whose queries were streamed.
+      seeds: S seeds.
+      order: position of the query of each round [S, T]; -1 where a seed's stream has ended.
       trace: fields [S, T]; NaN (items: -1) where a seed's stream has ended.
-      states: the last ones; leaves with a leading axis [S].
-      environment: what responded.
-      how: the form: blocked, scan, or mesh of n devices.
-      seconds: of the simulation, compiling included.
-      settings: name -> number, or [S] numbers where each seed chose its own; where a sweep chose.
+      states: last states; leaves with a leading axis [S].
+      environment: environment of the rounds.
+      how: form of the simulation: blocked, scan, or mesh of n devices.
+      seconds: duration of the simulation, compilation included.
+      settings: settings chosen by a sweep: name -> number, or [S] numbers if each seed chose its
+        own.
     """
 
     learner: Learner
@@ -80,40 +81,40 @@ class Run:
 
     @cached_property
     def accuracy(self) -> Estimate:
-        """Share of rounds in which the item used was right, before the round's update."""
+        """Share of rounds in which the item used was right, by the rows before the update."""
         return Estimate.of(np.nanmean(np.asarray(self.trace.success, np.float64), axis=1))
 
     @cached_property
     def curves(self) -> dict[str, Float[np.ndarray, "S T"]]:
-        """``success``, ``reward``, ``loss`` and ``p_success`` of each round, [S, T]."""
+        """Values of ``success``, ``reward``, ``loss`` and ``p_success`` in each round [S, T]."""
         return {name: np.asarray(getattr(self.trace, name)) for name in CURVES}
 
     def learner_of(self, seed: int) -> Learner:
-        """Returns the learner of one of the seeds, with the setting that the seed chose.
+        """Returns the learner of one seed, with the setting that the seed chose.
 
         Args:
-          seed: its number.
+          seed: number of the seed.
         """
         learner = self.family(*self.numbers[self._position(seed)].tolist())
         return learner._replace(name=self.name)
 
     def state(self, seed: int) -> State:
-        """Returns the last state of one of the seeds.
+        """Returns the last state of one seed.
 
         Args:
-          seed: its number.
+          seed: number of the seed.
 
         Raises:
-          ValueError: for a seed that was not simulated.
+          ValueError: if the seed was not simulated.
         """
         position = self._position(seed)
         return jax.tree.map(lambda leaf: leaf[position], self.states)
 
     def embeddings(self, seed: int | None = None) -> Embeddings:
-        """Returns the rows and the query map that one seed has learnt.
+        """Returns the learnt rows and query map of one seed.
 
         Args:
-          seed: its number; None: the first.
+          seed: number of the seed; None: the first seed.
         """
         seed = self.seeds[0] if seed is None else seed
         position = self._position(seed)
@@ -125,11 +126,11 @@ class Run:
         return embeddings_of(self.learner_of(seed), self.state(seed), self.task, settings=facts)
 
     def save(self, folder: str | Path, seed: int | None = None) -> None:
-        """Writes what one seed has learnt (`jaxret.embeddings`).
+        """Saves the learnt rows and query map of one seed (`jaxret.embeddings`).
 
         Args:
-          folder: an existing one is overwritten.
-          seed: its number; None: the first.
+          folder: folder to write; an existing one is overwritten.
+          seed: number of the seed; None: the first seed.
         """
         self.embeddings(seed).save(folder)
 
@@ -138,7 +139,7 @@ class Run:
 
         Args:
           curve: one of `CURVES`.
-          window: rounds of the running mean; None: a twentieth of the stream.
+          window: rounds in the running mean; None: a twentieth of the stream.
         """
         return plot([self], curve, window=window)
 
@@ -146,7 +147,7 @@ class Run:
         """Returns a table with a row for every round of every seed.
 
         Raises:
-          ImportError: without pandas.
+          ImportError: if pandas is not installed.
         """
         try:
             import pandas
@@ -181,15 +182,15 @@ def plot(runs: Sequence[Run], curve: str = "success", *, window: int | None = No
     """Draws a curve of several runs in one figure, with bands over seeds.
 
     Args:
-      runs: one or more.
+      runs: at least one run.
       curve: one of `CURVES`.
-      window: rounds of the running mean; None: a twentieth of the shortest stream.
+      window: rounds in the running mean; None: a twentieth of the shortest stream.
 
     Returns:
-      the figure.
+      The figure.
 
     Raises:
-      ValueError: where there is no run, the curve is unknown, or the window is below 1.
+      ValueError: if there is no run, the curve is unknown, or the window is below 1.
     """
     import matplotlib
 
@@ -207,23 +208,23 @@ def plot(runs: Sequence[Run], curve: str = "success", *, window: int | None = No
         plots.curve_with_band(ax, rounds, values[:, rounds[0] - 1 :], run.name)
     plots.label_curves(ax)
     if "inline" in matplotlib.get_backend():
-        plots.plt.close(figure)  # a notebook shows what a cell returns, and would show it twice
+        plots.plt.close(figure)  # else a notebook would show the figure twice
     return figure
 
 
 def embeddings_of(
     learner: Learner, state: State, task: Task, *, settings: Mapping[str, Any] | None = None
 ) -> Embeddings:
-    """Reads the rows and the query map off a state.
+    """Extracts the rows and the query map from a state.
 
-    Every query map is affine, so its values at the origin and at the axes determine it. A mixture
-    has no single matrix of rows: the rows are those of the expert with the largest weight.
+    Every query map is affine, so its values at the origin and at the unit vectors determine it. A
+    mixture has no single matrix of rows: the rows of the expert with the largest weight are used.
 
     Args:
-      learner: whose state it is.
-      state: of one seed.
-      task: whose items the rows stand for.
-      settings: kept with the embeddings, beside those that the learner knows.
+      learner: learner of the state.
+      state: state of one seed.
+      task: task whose items the rows represent.
+      settings: settings to store with the embeddings, beside the learner's own.
     """
     state = distributed.fetch(state)
     if blend_of(learner) is not None:

@@ -1,26 +1,26 @@
-"""A round of a simulation, and many rounds one after another. **Start reading here.**
+"""A round of a simulation, and a loop over rounds. **Start reading here.**
 
     slate        <- show(learner, state, ...)            the learner chooses what to show
     state, trace <- learn(learner, state, ..., slate)    the environment responds; then learns
 
-`scan_rounds` defines what a simulation is: it runs the two halves in a compiled loop, for any
-learner. `jaxret.simulation.blocked` computes the same rounds faster. Where something outside of
-the program chooses from the slate (a language model, a judge, a person), the halves are compiled
-apart (`jaxret.simulation.selected`):
+`scan_rounds` defines the simulation: it runs the two halves in a compiled loop, for any learner.
+`jaxret.simulation.blocked` computes the same rounds faster. If something outside the program
+chooses from the slate (a language model, a judge, a person), the halves are compiled separately
+(`jaxret.simulation.selected`):
 
     slate = jit(show)(...)
     position = ask(slate.items)
     state, trace = jit(learn)(..., slate, position)
 
-Round t uses ``fold_in(key, 2t)`` to show and ``fold_in(key, 2t + 1)`` to respond, so both give the
-same run for the same choices. Where the environment delays feedback, rewrites documents or reloads
-the learner, ``state`` is that of the learner `with_interventions`, whose ``t`` counts the rounds of
-the environment.
+Round t uses ``fold_in(key, 2t)`` to show and ``fold_in(key, 2t + 1)`` to respond, so both ways give
+the same run for the same choices. If the environment delays feedback, rewrites documents or reloads
+the learner, ``state`` is the state of the learner `with_interventions`, whose ``t`` counts the
+rounds of the environment.
 
-One round of ``jr.greedy()`` is in eight files, what is measured of it (`jaxret.simulation.trace`)
-and the type `Learner` aside: this one, `jaxret.types`,
+One round of ``jr.greedy()`` takes eight files: this one, `jaxret.types`,
 `jaxret.environments.environment`, `jaxret.learners.presets`, `jaxret.learners.rank_one`,
-`jaxret.rules.policies`, `jaxret.rules.estimators` and `jaxret.rules.projections`.
+`jaxret.rules.policies`, `jaxret.rules.estimators` and `jaxret.rules.projections`; the measurements
+are in `jaxret.simulation.trace`, the type `Learner` in `jaxret.learners.learner`.
 
 Letters: T rounds, k items shown, I items.
 """
@@ -45,15 +45,15 @@ def show(
     query: Int[Array, ""],
     key: PRNGKey,
 ) -> Slate:
-    """Chooses what to show in round ``state.t``.
+    """Chooses the slate of round ``state.t``.
 
     Args:
-      learner: whose `act` is called.
-      state: of the learner, with interventions.
-      environment: which items are available, and how queries change.
-      stream: the queries and their labels.
+      learner: learner whose `act` is called.
+      state: state of the learner, with interventions.
+      environment: environment, which decides the available items and changes queries.
+      stream: queries and their labels.
       query: position of this round's query in the stream's queries [].
-      key: of the whole run.
+      key: key of the whole run.
     """
     learner = world.with_interventions(learner, environment, key, labels=stream.labels.shape[1])
     act_key, _ = round_keys(key, state.t)
@@ -75,21 +75,21 @@ def learn(
 ) -> tuple[State, Trace]:
     """Responds to a slate, updates the learner, and measures the round.
 
-    Loss and success are measured here, outside of the learner; only an oracle is given the labels.
+    Loss and success are measured here, outside the learner; only an oracle is given the labels.
 
     Args:
-      learner: whose `update` is called.
-      state: of the learner, with interventions.
-      environment: what responds.
-      stream: the queries and their labels.
+      learner: learner whose `update` is called.
+      state: state of the learner, with interventions.
+      environment: environment, which responds.
+      stream: queries and their labels.
       query: position of this round's query in the stream's queries [].
-      key: of the whole run.
-      slate: the items shown.
-      position: of the item of the slate that is used []; None: the environment's reranker chooses.
-      reward: given by a judge [], which may contradict the labels; None: by the environment.
+      key: key of the whole run.
+      slate: items shown.
+      position: position of the used item in the slate []; None: the environment's reranker chooses.
+      reward: reward given by a judge [], which may contradict the labels; None: the environment's.
 
     Returns:
-      the next state, and the `Trace` of the round.
+      The next state, and the `Trace` of the round.
     """
     if position is not None:
         environment = environment._replace(reranker=lambda key, slate, labels, query: position)
@@ -124,16 +124,16 @@ def scan_rounds(
     """Simulates a stream round by round.
 
     Args:
-      learner: any.
-      state: from ``learner.init`` (of the learner `with_interventions`) or an earlier call;
+      learner: any learner.
+      state: state from ``learner.init`` (of the learner `with_interventions`) or an earlier call;
         ``state.t`` is the first round.
-      environment: what responds.
-      stream: the queries, their labels, and the order of these T rounds. The first -1 in
-        ``order`` ends the stream, so that the chunks of a run share a shape.
-      key: of the whole run; rounds fold in their number.
+      environment: environment, which responds.
+      stream: queries, labels, and the order of these T rounds. The first -1 in ``order`` ends the
+        stream, so that all chunks of a run have one shape.
+      key: random key of the whole run; each round folds in its number.
 
     Returns:
-      the last state, and a `Trace` with fields [T], 0 where there was no round.
+      The last state, and a `Trace` with fields [T], 0 after the end of the stream.
     """
     order = stream.order
 

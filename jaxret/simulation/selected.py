@@ -1,8 +1,7 @@
-"""Simulations in which something outside of the program chooses from each slate.
+"""Simulations in which a `Selector` outside the program chooses from each slate.
 
-A reranker with a network of its own, a language model or a judge cannot run inside a compiled
-stream: each round is two compiled halves (`jaxret.simulation.scan`), with a `Selector` between
-them, for all runs at once.
+A large reranker, a language model or a judge cannot run inside a compiled stream. Each round is two
+compiled halves (`jaxret.simulation.scan`) with the selector between them, for all runs at once.
 
 Letters: R runs, c rounds a chunk.
 """
@@ -24,9 +23,9 @@ class SelectedSimulation(Simulation):
     """A `Simulation` in which ``select`` chooses from every slate.
 
     Args:
-      *args: of `Simulation`.
+      *args: positional arguments of `Simulation`.
       select: chooses from the slates of all runs.
-      **settings: of `Simulation`.
+      **settings: keyword arguments of `Simulation`.
     """
 
     def __init__(self, *args: Any, select: Selector, **settings: Any):
@@ -35,11 +34,11 @@ class SelectedSimulation(Simulation):
 
     @property
     def how(self) -> str:
-        """The form in which rounds are simulated."""
+        """Name of the form in which rounds are simulated."""
         return "round by round, selected outside"
 
     def cut(self, orders: Int[np.ndarray, "R T"]) -> list[Int[np.ndarray, "R c"]]:
-        """Cuts streams into chunks; the last one is shorter, since nothing is compiled for it.
+        """Cuts streams into chunks; the last one may be shorter, since chunks are not compiled.
 
         Args:
           orders: the stream of each run [R, T].
@@ -75,7 +74,7 @@ def _learn(program: Program, data: Data, *args):
 
 
 def _half(half, program: Program, data: Data, state, numbers, seed, query, *answer):
-    """One half of a round of one run."""
+    """Runs one half of a round of one run."""
     stream = Stream(queries=data.queries, labels=data.labels, order=query)
     world = join_world(data.world, program.world)
     learner = program.family(*numbers)

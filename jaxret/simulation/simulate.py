@@ -2,9 +2,9 @@
 
     run = simulate(greedy(), train, exposures=5, seeds=5)
 
-A seed decides the order of the stream and the draws. What happens in a round is in
-`jaxret.simulation.scan`: start reading there. The second call with a learner of the same structure,
-whatever its numbers, compiles nothing.
+A seed determines the order of the stream and all random draws. `jaxret.simulation.scan` defines a
+round: start reading there. A second call with a learner of the same structure compiles nothing,
+whatever the learner's numbers.
 
 Letters: S seeds, T rounds, N queries, n numbers of a setting.
 """
@@ -59,36 +59,35 @@ def simulate(
     `jaxret.simulation.scan` defines a round. ``run.how`` names the form that was used.
 
     Args:
-      learner: a preset, or a rule of your own; a run, for its learner with the settings that each
-        of its seeds has chosen (`Sweep.best`); or a grid of one setting, or of one setting for
-        each seed.
-      task: whose queries are streamed.
-      part: which queries are streamed: a mask [N], or one row per seed [S, N] (`Task.parts`);
-        None: all of them.
-      exposures: how often each query comes, shuffled anew each time; 1 is a deployment that sees
-        each query once.
-      rounds: the streams are cut after so many rounds; None: they are simulated to their ends.
-      hops: whether the queries of a group are the hops of one task, which come one after the other
-        (ORAG Algorithm 4).
+      learner: a preset or any `Learner`; a run, whose learner is used with the settings that each
+        seed chose (`Sweep.best`); or a grid of one setting, or of one setting per seed.
+      task: task whose queries are streamed.
+      part: mask of the queries to stream, [N], or one row per seed [S, N] (`Task.parts`); None: all
+        queries.
+      exposures: number of times that each query is streamed, reshuffled each time; 1 is a
+        deployment that sees each query once.
+      rounds: length at which streams are cut; None: streams are simulated to their ends.
+      hops: whether the queries of a group are the hops of one task, which are streamed
+        consecutively (ORAG Algorithm 4).
       order: positions of the queries in the order of the stream, [T], or one row per seed [S, T]
-        with -1 where a stream has ended; in place of ``part``, ``exposures`` and ``hops``.
-      seeds: the number of runs (numbered from 0), or their numbers.
-      environment: what responds; None: rewards are the truth, all items are available, the first
-        item shown is used.
+        padded with -1; replaces ``part``, ``exposures`` and ``hops``.
+      seeds: number of runs (with seeds from 0), or the seeds themselves.
+      environment: environment of the rounds; None: rewards are correct, all items are available,
+        and the first item shown is used.
       form: 'scan' for the plain scan, 'blocked' for the exact blocked form, 'auto' for the fastest
-        that the learner has.
-      devices: over which the catalogue is split, for large ones, of all processes together; None:
+        form of the learner.
+      devices: number of devices, over all processes, over which a large catalogue is split; None:
         seeds run side by side.
-      select: chooses from each slate outside of the program; None: the environment does.
-      after: a run to go on from: the first states are its last ones, and rounds are counted on.
-      resume: a folder: the run can be interrupted (Ctrl-C, SIGTERM), and the same call goes on.
-      log: a folder to which each seed writes what it shows and what comes back (`jaxret.logs`),
-        as ``seed_<number>.jsonl``; rounds that a log holds already are not written twice.
+      select: chooses from each slate outside the program; None: the environment chooses.
+      after: run to continue from its last states; rounds are numbered on.
+      resume: folder of checkpoints; after Ctrl-C or SIGTERM the same call continues the run.
+      log: folder in which each seed writes its slates and feedback (`jaxret.logs`), as
+        ``seed_<number>.jsonl``; rounds already in a log are not written twice.
       chunk: rounds between two points where the run can stop.
 
     Raises:
-      ValueError: for a setting out of its range, or a folder that holds another run.
-      Interrupted: where a signal came and the state is saved in ``resume``; it is a SystemExit.
+      ValueError: if a setting is out of range, or a folder holds another run.
+      Interrupted: if a signal stopped the run and ``resume`` holds its state; a SystemExit.
     """
     numbers = seed_numbers(seeds)
     one, family, settings, named = _family_of(learner, len(numbers))
@@ -136,20 +135,20 @@ def run_streams(
     """Runs a simulation to its end, or until a signal stops it.
 
     Args:
-      simulation: of S runs.
-      settings: the numbers of each run [S, n].
-      orders: the stream of each run [S, T], -1 where it has ended.
-      name: of the learner, for the progress bar.
+      simulation: simulation of S runs.
+      settings: numbers of each run [S, n].
+      orders: stream of each run [S, T], -1 where it has ended.
+      name: name of the learner, for the progress bar.
       resume: folder of checkpoints; None: the run cannot be resumed.
-      after: a run to go on from; None: from the start.
+      after: run to continue from; None: the simulation begins anew.
 
     Returns:
-      the last states, and the trace [S, T], NaN (items: -1) where a stream has ended.
+      The last states, and the trace [S, T], NaN (items: -1) where a stream has ended.
 
     Raises:
-      ValueError: where ``after`` has other seeds or comes with ``resume``, or where the folder
-        holds another simulation.
-      Interrupted: where a signal came and the state is saved in ``resume``; it is a SystemExit.
+      ValueError: if ``after`` has other seeds or is combined with ``resume``, or the folder holds
+        another simulation.
+      Interrupted: if a signal stopped the run and ``resume`` holds its state; a SystemExit.
     """
     folder, first = None, None if after is None else after.states
     if after is not None and after.seeds != simulation.seeds:
@@ -174,10 +173,10 @@ def seed_numbers(seeds: int | Sequence[int]) -> tuple[int, ...]:
     """Returns the numbers of the seeds.
 
     Args:
-      seeds: how many, numbered from 0; or their numbers.
+      seeds: number of seeds, counted from 0; or the seeds themselves.
 
     Raises:
-      ValueError: for no seed, one that comes twice, or a number outside of 0 .. 2^31 - 1.
+      ValueError: if there is no seed, a repeated one, or one outside 0 .. 2^31 - 1.
     """
     numbers = tuple(range(seeds)) if isinstance(seeds, int | np.integer) else tuple(seeds)
     require(
@@ -202,22 +201,21 @@ def stream_orders(
     hops: bool = False,
     order: Int[np.ndarray, "*S T"] | None = None,
 ) -> Int[np.ndarray, "S T"]:
-    """Returns the order in which each seed meets the queries of a task.
+    """Returns the order in which each seed streams the queries of a task.
 
     Args:
-      task: N queries.
-      exposures: how often each query comes, >= 1.
-      seeds: S numbers.
-      part: which queries, [N] or [S, N]; None: all.
-      hops: whether the queries of a group come one after the other.
-      order: positions [T] or [S, T], -1 where a stream has ended; in place of all of these.
+      task: task of N queries.
+      exposures: number of times that each query is streamed, >= 1.
+      seeds: S seeds.
+      part: mask of the queries to stream, [N] or [S, N]; None: all queries.
+      hops: whether the queries of a group are streamed consecutively.
+      order: positions [T] or [S, T], padded with -1; replaces all of these.
 
     Returns:
-      positions [S, T]; -1 where a seed's stream has ended before another's.
+      Positions [S, T], padded with -1.
 
     Raises:
-      ValueError: for a part of another shape, one without a query for a seed, or an order that
-        does not fit.
+      ValueError: if ``part`` has another shape or no query for a seed, or ``order`` does not fit.
     """
     if order is not None:
         if part is not None or exposures != 1 or hops:
@@ -239,7 +237,7 @@ def stream_orders(
 def _family_of(
     learner: Learner | Run | LearnerGrid, seeds: int
 ) -> tuple[Learner, Family, Float[np.ndarray, "S n"], dict[str, Any]]:
-    """The learner of the first seed, its family, the numbers of each seed, and their names."""
+    """Returns the first seed's learner, its family, the numbers of each seed, and their names."""
     if isinstance(learner, Run):
         one, family, numbers = learner.learner, learner.family, learner.numbers
         settings = dict(learner.settings)
@@ -257,7 +255,7 @@ def _family_of(
 
 
 def _claimed(folder: Path, learner: str, fingerprint: str) -> Path:
-    """The folder of checkpoints, if it is new or holds this very run."""
+    """Returns the folder of checkpoints if it is new or holds this run."""
     described = {"learner": learner, "fingerprint": fingerprint}
     record = folder / "simulation.json"
     if record.exists() and json.loads(record.read_text()) != described:

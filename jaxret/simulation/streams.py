@@ -1,7 +1,7 @@
-"""In which order queries come: exposures, and the hops of tasks that take several tools.
+"""Orders of a stream: exposures, and the hops of tasks that take several tools.
 
-Orders are positions into the queries; they are made on the host, once, and are data to the
-compiled simulation.
+An order is an array of positions of queries, made once on the host; it is data to the compiled
+simulation.
 """
 
 from collections.abc import Sequence
@@ -13,18 +13,18 @@ from jaxret.runtime.validate import require
 
 
 def exposures(n: int, times: int, seed: int) -> Int[np.ndarray, " T"]:
-    """Each of n queries ``times`` times, shuffled anew each time   (ORAG C.3).
+    """Orders n queries ``times`` times, reshuffled each time   (ORAG C.3).
 
     One exposure is a deployment that sees each query once; several are the paper's
     'multiple exposure', which is closer to training in epochs.
 
     Args:
-      n: different queries, >= 1.
-      times: E, >= 1.
-      seed: of the shuffles.
+      n: number of queries, >= 1.
+      times: E, number of times that each query is streamed, >= 1.
+      seed: seed of the shuffles.
 
     Returns:
-      positions [E n].
+      Positions [E n].
     """
     require("n", n, ">= 1", lambda x: x >= 1)
     require("times", times, ">= 1", lambda x: x >= 1)
@@ -33,27 +33,27 @@ def exposures(n: int, times: int, seed: int) -> Int[np.ndarray, " T"]:
 
 
 def hops(task: Int[np.ndarray, " N"], times: int, seed: int) -> Int[np.ndarray, " T"]:
-    """Orders tasks at random, the sub-queries of each one after the other   (Algorithm 4).
+    """Orders tasks at random, with the sub-queries of each task consecutive   (Algorithm 4).
 
-    Algorithm 4 is Algorithm 1 on this stream: an update after every hop. Only the accounting
-    is by task (`by_task`).
+    Algorithm 4 is Algorithm 1 on this stream, with an update after every hop; only successes are
+    counted by task (`by_task`).
 
     Args:
-      task: the task of each sub-query [N]; equal numbers stand together, in order of the hops.
-      times: E, how often each task comes, >= 1; shuffled anew each time.
-      seed: of the shuffles.
+      task: task of each sub-query [N]; the sub-queries of a task are consecutive, in hop order.
+      times: E, number of times that each task is streamed, >= 1; reshuffled each time.
+      seed: seed of the shuffles.
 
     Returns:
-      positions [E N].
+      Positions [E N].
 
     Raises:
-      ValueError: where the sub-queries of a task do not stand together, or ``times`` is below 1.
+      ValueError: if the sub-queries of a task are not consecutive, or ``times`` is below 1.
     """
     require("times", times, ">= 1", lambda x: x >= 1)
     task = np.asarray(task)
     starts = np.flatnonzero(np.r_[True, task[1:] != task[:-1]])
     if len(np.unique(task)) != len(starts):
-        raise ValueError("the sub-queries of a task must stand together: sort them by task first")
+        raise ValueError("the sub-queries of a task must be consecutive: sort them by task")
     runs = np.split(np.arange(len(task), dtype=np.int32), starts[1:])
     rng = np.random.default_rng(seed)
     return np.concatenate([runs[i] for _ in range(times) for i in rng.permutation(len(runs))])
@@ -65,16 +65,16 @@ def orders(
     seeds: Sequence[int],
     task: Int[np.ndarray, " N"] | None = None,
 ) -> Int[np.ndarray, "S T"]:
-    """Each seed's own order of some of the queries; hops of one task one after the other.
+    """Orders the streamed queries for each seed, with the hops of a task consecutive.
 
     Args:
-      streamed: which queries; the same for all seeds, or a line a seed.
-      times: E, how often each comes.
-      seeds: S numbers.
-      task: of each query, where they are hops (`hops`).
+      streamed: positions of the queries to stream, the same for all seeds or one row per seed.
+      times: E, number of times that each query is streamed.
+      seeds: S seeds.
+      task: task of each query, if the queries are hops; None: they are not.
 
     Returns:
-      positions [S, T]; -1 where a seed's stream has ended before another's.
+      Positions [S, T], padded with -1.
     """
 
     def order(rows, seed):
@@ -88,7 +88,7 @@ def orders(
 
 
 def rows_of(masks: Bool[np.ndarray, "S N"]) -> Int[np.ndarray, "S n"]:
-    """The positions that are marked, of each seed; -1 fills up the shorter ones.
+    """Returns the positions marked in each row of masks, padded with -1.
 
     Returns:
       [S, n].
@@ -103,10 +103,10 @@ def _stacked(rows: Sequence[Int[np.ndarray, " n"]]) -> Int[np.ndarray, "S n"]:
 
 
 def by_task(values: np.ndarray, task: np.ndarray) -> np.ndarray:
-    """Whether all hops of a task succeeded: [T] bits and the task of each -> [tasks] of 0 or 1.
+    """Computes whether all hops of each task succeeded: [T] bits -> [tasks] bits.
 
-    Tasks come out in the order of their numbers. Of a task that comes more than once, every time
-    must succeed: cut the stream into its exposures first.
+    Results are in the order of the task numbers. If a task is streamed several times, all its hops
+    must succeed every time; to count exposures separately, cut the stream first.
     """
     tasks, position = np.unique(task, return_inverse=True)
     failed = np.zeros(len(tasks))

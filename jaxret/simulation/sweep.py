@@ -1,10 +1,10 @@
-"""Grids of settings as one program, and the setting that does best where it is not reported.
+"""Grids of settings as one program, and the choice of a setting on validation queries.
 
     swept = sweep(greedy, task, part=parts.training, tau=[0.01, 0.03], eta=[0.003, 0.03], seeds=5)
     best = swept.best(on=parts.validation)      a `Run`, with ``best.settings``
     run = simulate(best, task, part=parts.streamed, seeds=5)
 
-The labels of the validation queries choose, so these queries must not be reported.
+The choice uses the labels of the validation queries, so no results may be reported on them.
 
 Letters: G settings of n numbers, S seeds, T rounds, N queries.
 """
@@ -32,11 +32,11 @@ from jaxret.task import Task
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Sweep:
-    """A run for each setting of a grid. Made by `sweep`.
+    """A run for each setting of a grid, from `sweep`.
 
     Attributes:
-      runs: one per setting.
-      grid: the settings.
+      runs: one run per setting.
+      grid: grid of the settings.
     """
 
     runs: tuple[Run, ...]
@@ -45,42 +45,42 @@ class Sweep:
     def values(
         self, *, on: Task | Bool[np.ndarray, "*S N"], metric: str = "ndcg@10"
     ) -> Float[np.ndarray, "G S"]:
-        """Computes what `best` compares.
+        """Computes the value of each setting, by which `best` chooses.
 
-        The value of a setting is the metric of the ranking by its last states, plus the success of
-        those queries of ``on`` that were streamed: a setting should serve while it learns, and rank
+        The value is the metric of the ranking by the last states, plus the success rate on those
+        queries of ``on`` that were streamed: a setting should both serve while it learns and rank
         well afterwards.
 
         Args:
-          on: the queries that choose: another part of the task [N], one row per seed [S, N]; or a
-            task of its own, none of whose questions may have been streamed.
-          metric: of `jaxret.evaluation.evaluate.evaluate`.
+          on: validation queries: another part of the task [N], or one row per seed [S, N]; or
+            another task, none of whose questions were streamed.
+          metric: metric of `jaxret.evaluation.evaluate.evaluate`.
 
         Returns:
           [G, S].
 
         Raises:
-          ValueError: if a question of a task that chooses was streamed.
+          ValueError: if a question of a separate validation task was streamed.
         """
         return np.stack([_value(run, on, metric) for run in self.runs])
 
     def best(self, *, on: Task | Bool[np.ndarray, "*S N"], metric: str = "ndcg@10") -> Run:
         """Chooses the setting with the largest value (`values`).
 
-        With one row per seed, each seed chooses for itself: what validates one seed is reported by
-        another. Otherwise the mean over seeds chooses, for all of them. Of equals the one with the
-        smallest ``eta`` wins.
+        With one row per seed, each seed chooses its own setting, since the validation queries of
+        one seed may be reported by another. Otherwise the mean over seeds chooses one setting for
+        all. Ties go to the smallest ``eta``.
 
         Args:
-          on: the queries that choose: another part of the task [N], one row per seed [S, N]; or a
-            task of its own, none of whose questions may have been streamed.
-          metric: of `jaxret.evaluation.evaluate.evaluate`.
+          on: validation queries: another part of the task [N], or one row per seed [S, N]; or
+            another task, none of whose questions were streamed.
+          metric: metric of `jaxret.evaluation.evaluate.evaluate`.
 
         Returns:
-          the run of the chosen settings; ``settings`` names them.
+          The run of the chosen settings; its ``settings`` names them.
 
         Raises:
-          ValueError: if a question of a task that chooses was streamed.
+          ValueError: if a question of a separate validation task was streamed.
         """
         values = self.values(on=on, metric=metric)
         names, settings = self.grid.names, self.grid.settings
@@ -91,7 +91,7 @@ class Sweep:
         return self._chosen(by_eta[values[by_eta].argmax(axis=0)])
 
     def _chosen(self, best: np.ndarray) -> Run:
-        """The run in which seed s has setting ``best[s]``."""
+        """Returns the run in which seed s has setting ``best[s]``."""
         first, seeds = self.runs[0], range(len(self.runs[0].seeds))
 
         def pick(*leaves):
@@ -135,24 +135,24 @@ def sweep(
     """Simulates every setting of a grid, with every seed, by one compiled program.
 
     Args:
-      preset: makes the learner: ``jr.greedy``, or a function of your own; or a grid (`jr.grid`).
-      task: whose queries are streamed.
-      part: which queries are streamed: a mask [N], or one row per seed [S, N]; None: all.
-      exposures: how often each query comes.
+      preset: function that makes the learner, such as ``jr.greedy``; or a grid (`jr.grid`).
+      task: task whose queries are streamed.
+      part: mask of the queries to stream, [N], or one row per seed [S, N]; None: all queries.
+      exposures: number of times that each query is streamed.
       hops: whether the queries of a group are the hops of one task.
-      order: positions of the queries in the order of the stream, [T] or [S, T]; in place of
+      order: positions of the queries in the order of the stream, [T] or [S, T]; replaces
         ``part``, ``exposures`` and ``hops``.
-      seeds: how many, or their numbers; the same for all settings.
-      environment: what responds.
+      seeds: number of seeds, or the seeds themselves; the same for all settings.
+      environment: environment of the rounds; None: correct rewards, all items available.
       form: 'auto', 'scan' or 'blocked'.
-      resume: a folder: the sweep can be interrupted, and the same call goes on.
+      resume: folder of checkpoints; after Ctrl-C or SIGTERM the same call continues the sweep.
       chunk: rounds between two points where the sweep can stop.
-      **settings: of the preset; a list is an axis of the grid (of numbers such as tau and eta),
-        everything else is the same for all.
+      **settings: settings of the preset; a list of numbers (tau, eta, ..) is an axis of the grid,
+        any other value is the same for all.
 
     Raises:
-      ValueError: for a setting that the preset refuses, one that cannot vary within a program, or
-        where no list is given.
+      ValueError: if the preset refuses a setting, a setting cannot vary within a program, or no
+        list is given.
     """
     grid = preset if isinstance(preset, LearnerGrid) else grids.grid(preset, **settings)
     if not isinstance(preset, LearnerGrid) and not grid.names:
@@ -161,8 +161,8 @@ def sweep(
         raise ValueError(f"a grid has its settings already: leave {', '.join(settings)} out")
     numbers, points = seed_numbers(seeds), grid.settings
     orders = stream_orders(task, exposures, numbers, part=part, hops=hops, order=order)
-    # A CPU device takes runs one after another, so that settings in turn cost no more, and share
-    # the program of `simulate`. Accelerators take all runs at once.
+    # A CPU executes runs one after another anyway, so a loop over settings costs no more and shares
+    # the program of `simulate`. Accelerators execute all runs at once.
     at_once = 1 if jax.default_backend() == "cpu" or resume is not None else len(points)
     shared: dict[str, Any] = {"example": points[0].tolist(), "chunk": chunk, "form": form}
     simulation = Simulation(grid.make, task, environment, seeds=numbers * at_once, **shared)
@@ -204,12 +204,12 @@ def table(
     on: Task | None = None,
     metrics: Sequence[str] = ("ndcg@10",),
 ) -> str:
-    """Formats runs as a table: accuracy while learning, and how well the last states rank.
+    """Formats runs as a table: accuracy while learning, and metrics of the final ranking.
 
     Args:
-      runs: one or more; by name, where the learners' own names do not tell them apart.
-      on: the queries that are ranked; None: accuracy alone.
-      metrics: of the ranking (`jaxret.evaluation.evaluate.evaluate`).
+      runs: one or more runs; a mapping by name if the learners' names do not distinguish them.
+      on: queries to rank; None: accuracy only.
+      metrics: metrics of the ranking (`jaxret.evaluation.evaluate.evaluate`).
     """
     lines = [["learner", "online accuracy", *(metrics if on is not None else ()), "rounds", "how"]]
     named = runs.items() if isinstance(runs, Mapping) else ((_named(run), run) for run in runs)
@@ -225,15 +225,15 @@ def table(
 
 
 def _named(run: Run) -> str:
-    def said(value):
+    def text(value):
         return f"{value:g}" if np.ndim(value) == 0 else ", ".join(f"{x:g}" for x in value)
 
-    settings = ", ".join(f"{name}={said(value)}" for name, value in run.settings.items())
+    settings = ", ".join(f"{name}={text(value)}" for name, value in run.settings.items())
     return f"{run.name} ({settings})" if settings else run.name
 
 
 def _value(run: Run, on: Task | Bool[np.ndarray, "*S N"], metric: str) -> Float[np.ndarray, " S"]:
-    """What `Sweep.values` says of one setting."""
+    """Computes `Sweep.values` of one setting."""
     if isinstance(on, Task):
         _refuse_streamed(on, run.task)
         ranked = evaluate_each(run, on, [metric])[metric].astype(np.float64)

@@ -1,8 +1,8 @@
-"""What a simulation measures of a round, with the labels that learners are not given.
+"""Measurements of a round, by the labels that learners are not given.
 
     loss   -log p of the right item, averaged over the labels       ORAG Section 2.2
 
-of the model's probabilities before the update. Labels that are absent do not count.
+where p are the model's probabilities before the update. Labels that are absent do not count.
 
 Letters: I items, L labels.
 """
@@ -37,10 +37,10 @@ class Measured(NamedTuple):
 
 
 def reported(feedback: Feedback) -> Float[Array, ""]:
-    """Returns the reward for a `jaxret.types.Trace`: NaN where no answer arrived.
+    """Returns the reward for a `jaxret.types.Trace`, NaN if no feedback was observed.
 
     Args:
-      feedback: of one round.
+      feedback: feedback of one round.
 
     Returns:
       [].
@@ -53,7 +53,7 @@ def reported(feedback: Feedback) -> Float[Array, ""]:
 def measure(
     logits: Float[Array, " I"] | None, labels: Int[Array, " L"], axis: Axis = None
 ) -> Measured:
-    """Measures a round; all numbers are 0 where no label is available.
+    """Measures a round; all numbers are 0 if no label is available.
 
     Args:
       logits: [I], minus infinity where an item is absent; None for a learner without a softmax,
@@ -86,7 +86,7 @@ def round_keys(key: PRNGKey, t: Int[Array, "*m"]) -> tuple[PRNGKey, PRNGKey]:
     """Returns the keys of `act` and of the environment in round t.
 
     Args:
-      key: of the whole run.
+      key: key of the whole run.
       t: a round [], or many rounds at once [m].
 
     Returns:

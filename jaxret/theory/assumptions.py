@@ -1,9 +1,9 @@
-"""What theorems say about: runs of one learner, and the assumptions measured on them.
+"""Evidence of runs of one learner, and the assumptions of theorems measured on it.
 
-Nothing is inferred from a name. The policy and the estimator are called on a probe (8 items,
-p from 0.008 to 0.44) and compared with what the proof uses; the schedule is evaluated in every
-round; everything else is read off the trace. A probe can refute an assumption and cannot prove it,
-so an estimator must also declare itself unbiased.
+Assumptions are measured, not inferred from names. The policy and the estimator are called on a
+probe (8 items, p from 0.008 to 0.44) and compared with the assumptions of the proof; the schedule
+is evaluated in every round; everything else is read from the trace. A probe can refute an
+assumption but not prove it, so an estimator must also be declared unbiased.
 
 Numbers are float64 on the host, and q stands for q / tau as everywhere in the theory.
 
@@ -28,16 +28,16 @@ from jaxret.theory.regret import cumulative_regret
 from jaxret.types import Stream, Trace
 
 _CLOSE = 1e-3  # relative error of float32 traces and probes
-FALSE_ALARM = 1e-3  # probability that honest noise fails `label_noise_by_tool`
-_FEW = 20  # rounds from which on a tool is tested by itself
+FALSE_ALARM = 1e-3  # probability that noise as assumed fails `label_noise_by_tool`
+_FEW = 20  # rounds from which a tool is tested separately
 _PROBE = np.linspace(-2.0, 2.0, 8)  # logits
 
 
 class Evidence(NamedTuple):
-    """Runs of one learner that differ in their seeds, and the comparator of their regret.
+    """Runs of one learner with several seeds, and the comparator of their regret.
 
-    The bounds assume that every item is available in every round: leave out rows that never are,
-    and give ``always_available`` so that items that come or go are counted.
+    The bounds assume that every item is available in every round: leave out rows of items that are
+    never available, and give ``always_available`` to detect items that come or go.
     """
 
     rule: Rule
@@ -50,13 +50,13 @@ class Evidence(NamedTuple):
 
 
 class Assumption(NamedTuple):
-    """One condition of a theorem, and the number that the run has for it."""
+    """One condition of a theorem, and its measured value on the run."""
 
     name: str
-    holds: bool  # is not refuted
+    holds: bool  # whether the run does not refute it
     measured: float
     required: str
-    is_measured: bool = True  # False where the run does not contain the number
+    is_measured: bool = True  # False if the run does not contain the number
 
 
 def require_seeds(run: Evidence) -> None:
@@ -73,13 +73,13 @@ def final_regrets(run: Evidence) -> Float[np.ndarray, " S"]:
     """Computes the regret of each seed after the last round.
 
     Args:
-      run: fields [S, T].
+      run: evidence with fields [S, T].
 
     Returns:
-      regrets [S].
+      Regrets [S].
 
     Raises:
-      ValueError: for a trace or an order without an axis of seeds.
+      ValueError: if the trace or the order has no axis of seeds.
     """
     require_seeds(run)
     compared = losses(run.comparator, run.stream.queries, run.stream.labels, tau=run.rule.tau)
@@ -108,7 +108,7 @@ def norm2(run: Evidence) -> Float[np.ndarray, "S T"]:
 
 
 def p_label(run: Evidence) -> Float[np.ndarray, "S T"]:
-    """Computes the probability of the right item from the loss: ``p_success`` underflows sooner.
+    """Computes the probability of the right item from the loss, since ``p_success`` underflows.
 
     Returns:
       probabilities [S, T].
@@ -126,7 +126,7 @@ def inverse_p(run: Evidence) -> Float[np.ndarray, "S T"]:
 
 
 def bias_product(run: Evidence) -> Float[np.ndarray, "S T"]:
-    """Computes ``<B_t, Theta_t - U> / rho``: ``2 z_{i*} - sum_i z_i`` of Theta_t minus that of U.
+    """Computes ``<B_t, Theta_t - U> / rho``: ``2 z_{i*} - sum_i z_i`` at Theta_t minus at U.
 
     Returns:
       products [S, T], with z = Theta q.
@@ -144,12 +144,12 @@ def at_most(name: str, measured: float, limit: float) -> Assumption:
     """Assumes ``measured <= limit`` up to rounding.
 
     Args:
-      name: what is measured, for tables.
-      measured: the number that the run has; NaN fails.
-      limit: the largest number that is allowed, exceeded by at most a millionth of itself.
+      name: name of the measured quantity, for tables.
+      measured: value on the run; NaN fails.
+      limit: largest allowed value, with a relative tolerance of 1e-6.
 
     Returns:
-      the assumption, which holds where the number is small enough.
+      The assumption, which holds if the value is small enough.
     """
     holds = bool(measured <= limit + 1e-6 * abs(limit))
     return Assumption(name, holds, float(measured), f"<= {limit:.4g}")
@@ -159,12 +159,12 @@ def at_least(name: str, measured: float, limit: float) -> Assumption:
     """Assumes ``measured >= limit`` up to rounding.
 
     Args:
-      name: what is measured, for tables.
-      measured: the number that the run has; NaN fails.
-      limit: the smallest number that is allowed, missed by at most a millionth of itself.
+      name: name of the measured quantity, for tables.
+      measured: value on the run; NaN fails.
+      limit: smallest allowed value, with a relative tolerance of 1e-6.
 
     Returns:
-      the assumption, which holds where the number is large enough.
+      The assumption, which holds if the value is large enough.
     """
     holds = bool(measured >= limit - 1e-6 * abs(limit))
     return Assumption(name, holds, float(measured), f">= {limit:.4g}")
@@ -200,9 +200,9 @@ def in_a_ball(run: Evidence) -> Assumption:
 
 
 def drawn_from_model(run: Evidence) -> Assumption:
-    """Assumes one item a round, drawn from the model's p.
+    """Assumes one item per round, drawn from the model's p.
 
-    Measured on the probe, and on every round whose item was right.
+    It is measured on the probe, and on every round whose item was right.
     """
     name = "items drawn from p: |pi / p - 1|"
     if run.rule.policy.k != 1:
@@ -221,12 +221,12 @@ def estimator_mean(run: Evidence, *, noise_rate: float, bias: float) -> Assumpti
     """Assumes ``E[c] = p - 1[i*] + bias (2 1[i*] - 1)`` with label noise; measured on the probe.
 
     Args:
-      run: the runs, of which the estimator of the rule is read.
+      run: runs with the estimator of the rule.
       noise_rate: rho, the probability that a bit is wrong, in [0, 0.5].
-      bias: of each coefficient, away from the right item; 0 for an unbiased estimator.
+      bias: bias of each coefficient, away from the right item; 0 for an unbiased estimator.
 
     Returns:
-      the assumption, whose number is the largest error of a coefficient.
+      The assumption, whose measured value is the largest error of a coefficient.
     """
     name = "mean of the estimator: off by"
     estimator = run.rule.estimator
@@ -243,13 +243,13 @@ def estimator_second_moment(run: Evidence, *, noise_rate: float, allowed: Callab
     """Assumes ``E ||c||^2 <= allowed(p_{i*}, sum_i 1 / p_i)``; measured on the probe.
 
     Args:
-      run: the runs, of which the estimator of the rule is read.
+      run: runs with the estimator of the rule.
       noise_rate: rho, the probability that a bit is wrong, in [0, 0.5].
-      allowed: (p of the right item, sum of 1 / p over the items) -> the largest second moment that
-        the proof allows.
+      allowed: function (p of the right item, sum of 1 / p over the items) -> largest second moment
+        that the proof allows.
 
     Returns:
-      the assumption, whose number is the largest second moment over the allowed one.
+      The assumption, whose measured value is the largest ratio of second moment and allowed one.
     """
     ratio = max(
         second / allowed(p[target], (1.0 / p).sum())
@@ -286,21 +286,21 @@ def label_noise(run: Evidence, noise_rate: float) -> Assumption:
 def label_noise_by_tool(run: Evidence, noise_rate: float) -> Assumption:
     """Assumes the same rate of wrong rewards for every tool.
 
-    Runs an exact binomial test for every tool that was chosen in 20 rounds or more, and one for
-    the first 20 rounds of all tools together, corrected by Holm's procedure: the assumption fails
-    where n times the least p of n tests is below `FALSE_ALARM`. Honest noise fails in about one run
-    of a thousand (not exactly: a wrong reward may change how often its tool is chosen later). Tools
-    that are chosen rarely cannot be pooled by themselves, since wrong rewards make tools frequent.
+    Runs an exact binomial test for every tool that was chosen in at least 20 rounds, and one for
+    the first 20 rounds of all tools together, with Holm's correction: the assumption fails if n
+    times the smallest p of n tests is below `FALSE_ALARM`. With noise as assumed it fails in about
+    one run of a thousand (not exactly, since a wrong reward may change how often its tool is chosen
+    later). Rarely chosen tools cannot be pooled, since wrong rewards make tools frequent.
     """
     items = np.asarray(run.trace.item).ravel()
     wrong = (np.asarray(run.trace.reward) != np.asarray(run.trace.success)).ravel()
-    first = _earlier(items) < _FEW  # known before the reward is
+    first = _earlier(items) < _FEW  # known before the reward
     rounds = np.bincount(items)
     tools = np.append(np.flatnonzero(rounds >= _FEW), -1)
     n = np.append(rounds, first.sum())[tools]
     k = np.append(np.bincount(items, weights=wrong), wrong[first].sum())[tools]
-    up_to, from_there = special.bdtr(k, n, noise_rate), special.bdtrc(k - 1, n, noise_rate)
-    p = np.minimum(1.0, 2.0 * np.minimum(up_to, from_there))
+    at_most, at_least = special.bdtr(k, n, noise_rate), special.bdtrc(k - 1, n, noise_rate)
+    p = np.minimum(1.0, 2.0 * np.minimum(at_most, at_least))
     least = p.argmin()
     which = "of the tools' first rounds" if tools[least] < 0 else f"of tool {tools[least]}"
     adjusted = min(1.0, len(p) * float(p[least]))
@@ -327,7 +327,7 @@ def every_item_available(run: Evidence) -> Assumption:
 
 
 def same_start(run: Evidence) -> Assumption:
-    """Assumes the loss of Theta_1 in round 1: trace, stream and temperature belong together."""
+    """Assumes that round 1 has the loss of Theta_1, as a check of trace, stream and temperature."""
     first = np.asarray(run.stream.order)[:, 0]
     queries, labels = np.asarray(run.stream.queries)[first], np.asarray(run.stream.labels)[first]
     z = queries @ np.asarray(run.theta_1).T / float(run.rule.tau)
@@ -344,8 +344,8 @@ def failure_on_probe(
     """Returns p of the probe, and the coefficients c after one of its items failed.
 
     Args:
-      estimator: whose coefficients; without bandit feedback they are NaN.
-      item: that was drawn from p and got the reward 0.
+      estimator: estimator of the coefficients, which are NaN unless it uses bandit feedback.
+      item: item that was drawn from p and got the reward 0.
 
     Returns:
       p [8] and c [8].

@@ -2,26 +2,27 @@
 
     theorem_5_1     ||Theta_1 - U||^2 / (2 eta) + eta/2 sum_t (1/p* - 2 p* + 1) ||q_t||^2
     theorem_b2      labels noisy at rate rho: more variance, and the bias - sum_t <B_t, Theta_t - U>
-    debiased        ours: the bit corrected in the mean; no bias, and more variance
+    debiased        ours, with the debiased reward: no bias, but more variance
     corollary_5_2   theta / (2 eta) + eta/2 q (1/p - 2 p + 1) T
     corollary_b3    theta / (2 eta) + eta q (1/p - 2 p + 1 + rho I / p_item) T + 2 rho R I sqrt(q) T
 
 p* is the probability of the right item, expectations are means over the seeds of a run, and
-q stands for q / tau. The proofs use of U only that U does not depend on the draws (and lies in the
-convex set that rows are projected to), so U is any comparator: Theta* where it exists, or the
-proximal comparator, for which Theorem 5.1 is tightest.
+q stands for q / tau. The proofs only require that U does not depend on the draws (and is in the
+convex set that rows are projected to), so U is any comparator: Theta* if it exists, or the proximal
+comparator, for which Theorem 5.1 is tightest.
 
-Of the rule they use E||G_t||_F^2 = E||c||^2 ||q_t||^2. By enumeration of the item
-(a with p_a) and of the bit, with m_i = P(y = 1 | a = i), Eq. (4) has
+The rule enters by E||G_t||_F^2 = E||c||^2 ||q_t||^2. By enumeration of the item (a with p_a) and of
+the bit, with m_i = P(y = 1 | a = i), Eq. (4) has
 
     E||c||^2 = sum_i (p_i^2 - 2 p_i m_i + m_i / p_i).
 
-Clean bits: sum_i p_i^2 - 2 p* + 1/p*, and the theorem bounds the sum by 1. The rule of
-App. B.2, which moves one row only, has 1/p* - 1, never more: Theorem 5.1 holds for it too.
+For clean bits this is sum_i p_i^2 - 2 p* + 1/p*, and the theorem bounds the sum by 1. The rule of
+App. B.2, which moves only one row, has 1/p* - 1, which is never larger, so Theorem 5.1 holds for it
+too.
 
-The corollaries have constants in place of the run's numbers. Corollary 5.2 is smallest at eta of
-order 1 / sqrt(T), where it is of order sqrt(T); the last term of Corollary B.3 is linear in T
-whatever eta is.
+The corollaries use constants in place of the run's numbers. Corollary 5.2 is smallest at eta of
+order 1 / sqrt(T), where it is of order sqrt(T); the last term of Corollary B.3 is linear in T for
+every eta.
 
 Letters: I items, d width, T rounds, S seeds.
 """
@@ -50,22 +51,22 @@ from jaxret.theory.assumptions import (
 
 
 class Bound(NamedTuple):
-    """An upper bound, usually on the expected regret; void where an assumption fails."""
+    """An upper bound, usually on the expected regret; void if an assumption fails."""
 
     name: str
     value: float
-    stderr: float  # of the value, over seeds
+    stderr: float  # standard error of the value, over seeds
     terms: dict[str, float]  # their sum is value
     assumptions: tuple[Assumption, ...]
 
     @property
     def holds(self) -> bool:
-        """Whether no assumption is refuted; `Assumption.is_measured` tells which were measured."""
+        """True if no assumption is refuted; `Assumption.is_measured` tells which were measured."""
         return all(a.holds for a in self.assumptions)
 
 
 class Measured(NamedTuple):
-    """A bound, and the quantity that it bounds, seed by seed."""
+    """A bound, and the bounded quantity of each seed."""
 
     bound: Bound
     measured: Estimate
@@ -89,14 +90,14 @@ def theorem_b2(run: Evidence, *, noise_rate: float) -> Bound:
     costs about a factor 2 in the variance.
 
     Args:
-      run: the runs and their comparator.
+      run: runs and their comparator.
       noise_rate: rho, in [0, 0.5].
 
     Returns:
-      the bound, with the terms start, variance and bias.
+      The bound, with the terms start, variance and bias.
 
     Raises:
-      ValueError: for a noise rate out of its range.
+      ValueError: if the noise rate is out of its range.
     """
     require("noise_rate", noise_rate, "in [0, 0.5]", lambda x: 0 <= x <= 0.5)
 
@@ -109,22 +110,22 @@ def theorem_b2(run: Evidence, *, noise_rate: float) -> Bound:
 def debiased(run: Evidence, *, noise_rate: float) -> Bound:
     """Computes our bound for `estimators.debiased`, which has no linear part.
 
-    The bit y' = (y - rho) / (1 - 2 rho) has the mean r, the clean bit, and the variance
-    v = rho (1 - rho) / (1 - 2 rho)^2, whichever item was chosen. Hence G_t is unbiased, the
-    proof of Theorem 5.1 goes through with B_t = 0, and since E[y'^2 | a = i] = 1[i*] + v,
+    The reward y' = (y - rho) / (1 - 2 rho) has the mean r, the clean bit, and the variance
+    v = rho (1 - rho) / (1 - 2 rho)^2, for every chosen item. Hence G_t is unbiased, the proof of
+    Theorem 5.1 holds with B_t = 0, and since E[y'^2 | a = i] = 1[i*] + v,
 
         E||c||^2 = sum_i (p_i^2 - 2 p_i 1[i*] + (1[i*] + v) / p_i)
                 <= 1 - 2 p* + 1/p* + v sum_i 1/p_i.
 
     Args:
-      run: the runs and their comparator.
+      run: runs and their comparator.
       noise_rate: rho, in [0, 0.5).
 
     Returns:
-      the bound, with the terms start and variance.
+      The bound, with the terms start and variance.
 
     Raises:
-      ValueError: for a noise rate out of its range.
+      ValueError: if the noise rate is out of its range.
     """
     require("noise_rate", noise_rate, "in [0, 0.5)", lambda x: 0 <= x < 0.5)
     v = noise_rate * (1.0 - noise_rate) / (1.0 - 2.0 * noise_rate) ** 2
@@ -136,14 +137,14 @@ def debiased(run: Evidence, *, noise_rate: float) -> Bound:
 
 
 def describe(bound: Bound, quantity: str = "regret") -> str:
-    """Writes a bound with its terms, and its assumptions one a line.
+    """Formats a bound with its terms, and its assumptions one per line.
 
     Args:
-      bound: assumptions that fail or were not measured are marked.
-      quantity: name of what is bounded.
+      bound: bound; assumptions that fail or were not measured are marked.
+      quantity: name of the bounded quantity.
 
     Returns:
-      the text.
+      The text.
     """
     terms = " + ".join(f"{value:.4g} ({name})" for name, value in bound.terms.items())
     verdict = "" if bound.holds else "   void: an assumption fails"
@@ -158,11 +159,11 @@ def describe(bound: Bound, quantity: str = "regret") -> str:
 def _bound(
     name: str, run: Evidence, variance: Callable, *, noise_rate: float, bias: float
 ) -> Bound:
-    """The common shape: ``variance(p*, sum 1/p)`` bounds E||c||^2, ``bias`` scales B_t."""
+    """Computes a bound whose ``variance(p*, sum 1/p)`` bounds E||c||^2 and ``bias`` scales B_t."""
     require_seeds(run)
     eta = float(run.rule.eta)
     require("eta", eta, "> 0 for a regret bound", lambda x: x > 0)
-    with np.errstate(all="ignore"):  # a run that diverged has an infinite bound, and no warning
+    with np.errstate(all="ignore"):  # diverged runs get infinite bounds without warnings
         moment = variance(p_label(run), inverse_p(run)) * norm2(run)
         terms = {
             "start": np.full(len(moment), distance2(run) / (2.0 * eta)),
@@ -187,17 +188,17 @@ def _bound(
 
 
 def from_terms(name: str, terms: dict[str, Float[np.ndarray, " S"]], *assumed: Assumption) -> Bound:
-    """Makes a bound of the terms of each seed: its value is the mean of their sum.
+    """Makes a bound from the terms of each seed; its value is the mean of their sum.
 
     Args:
-      name: of the statement.
-      terms: of each seed [S], by name.
-      *assumed: the assumptions.
+      name: name of the statement.
+      terms: terms of each seed [S], by name.
+      *assumed: assumptions of the statement.
 
     Returns:
-      the bound.
+      The bound.
     """
-    with np.errstate(all="ignore"):  # p* may underflow: an infinite bound, and no warning
+    with np.errstate(all="ignore"):  # p* may underflow and give infinite bounds
         total = Estimate.of(np.sum(list(terms.values()), axis=0))
         means = {term: float(values.mean()) for term, values in terms.items()}
         return Bound(name, total.mean, total.error, means, assumed)
@@ -211,14 +212,14 @@ def clean_variance(p_label):
 class Constants(NamedTuple):
     """Constants that Corollaries 5.2 and B.3 assume in every round of every seed."""
 
-    theta: float  # ||Theta_1 - U||_F^2 at most
-    q: float  # ||q / tau||^2 at most
-    p_label: float  # p* at least
-    p_item: float  # p_i at least, in the harmonic mean over i, which is all that is used
+    theta: float  # upper bound of ||Theta_1 - U||_F^2
+    q: float  # upper bound of ||q / tau||^2
+    p_label: float  # lower bound of p*
+    p_item: float  # lower bound of the harmonic mean of p_i
 
 
 def measured_constants(run: Evidence) -> Constants:
-    """Measures the tightest constants of a run; no step size may be chosen from them beforehand."""
+    """Measures the tightest constants of a run, which are not known before the run."""
     items = run.theta_1.shape[0]
     return Constants(
         theta=distance2(run),
@@ -229,7 +230,7 @@ def measured_constants(run: Evidence) -> Constants:
 
 
 def corollary_5_2(run: Evidence, constants: Constants) -> Bound:
-    """Computes Corollary 5.2 at the run's own step size.
+    """Computes Corollary 5.2 at the step size of the run.
 
     At `corollary_5_2_step_size` its value is ``sqrt(theta q T (1 - p)(1 + 2 p) / p)``.
     """
@@ -243,22 +244,22 @@ def corollary_5_2_step_size(constants: Constants, rounds: int) -> float:
 
 
 def corollary_b3(run: Evidence, constants: Constants, *, noise_rate: float) -> Bound:
-    """Computes Corollary B.3 at the run's own step size; its term ``bias`` is the O(rho T) part.
+    """Computes Corollary B.3 at the step size of the run; its term ``bias`` is the O(rho T) part.
 
-    The bias, 2 rho R I sqrt(q) T, uses ||Theta_t - U||_F <= 2 R sqrt(I), so U must lie in the ball
-    as Theta_t does.
+    The bias, 2 rho R I sqrt(q) T, uses ||Theta_t - U||_F <= 2 R sqrt(I), so U must be in the ball
+    like Theta_t.
 
     Args:
-      run: the runs and their comparator.
-      constants: of the corollary; those that the run exceeds fail as assumptions.
+      run: runs and their comparator.
+      constants: constants of the corollary; constants that the run exceeds fail as assumptions.
       noise_rate: rho, in [0, 0.5].
 
     Returns:
-      the bound, with the terms start, variance and bias.
+      The bound, with the terms start, variance and bias.
     """
     items, rounds = run.theta_1.shape[0], run.trace.loss.shape[1]
     ball = assumptions.in_a_ball(run)
-    radius = ball.measured if noise_rate else 0.0  # without a ball: not 0 times infinity
+    radius = ball.measured if noise_rate else 0.0  # avoids 0 times infinity without a ball
     bias = 2.0 * noise_rate * radius * items * np.sqrt(constants.q) * rounds
     p_item = measured_constants(run).p_item
     extra = (ball, at_least("p of any item, harmonic mean", p_item, constants.p_item))
@@ -273,7 +274,7 @@ def corollary_b3_step_size(
     """Returns the eta at which Corollary B.3 is smallest after T rounds.
 
     Args:
-      constants: of the corollary.
+      constants: constants of the corollary.
       rounds: T.
       noise_rate: rho.
       items: I.
@@ -290,7 +291,7 @@ def _uniform(
     more_terms: dict[str, float],
     more_assumptions: tuple[Assumption, ...],
 ) -> Bound:
-    """Puts constants in place of a theorem's numbers: ``theta / (2 eta) + eta rate T``."""
+    """Computes a corollary, ``theta / (2 eta) + eta rate T``, from constants."""
     eta, rounds = float(run.rule.eta), run.trace.loss.shape[1]
     terms = {"start": constants.theta / (2.0 * eta), "variance": eta * rate * rounds, **more_terms}
     measured = measured_constants(run)

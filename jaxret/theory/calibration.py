@@ -1,21 +1,21 @@
-"""Tests by decile whether predicted probabilities of success are right, while both may change.
+"""Tests by decile whether predicted probabilities of success are calibrated, valid sequentially.
 
-    null        E[y_t | all before round t, q_t, a_t] = f_t       in every round
+    null        E[y_t | past, q_t, a_t] = f_t                     in every round
     e-value     E_l = prod_t exp(l y_t) / (1 + f_t (e^l - 1))     of one decile's rounds, for l != 0
     p           min(1, 1 / mean over l of E_l), corrected for ten deciles by Holm's procedure
 
-Under the null each factor has the mean 1 given all before, for a bit exactly and for any y in
-[0, 1] at most (exp is convex). So E_l is a nonnegative supermartingale that starts at 1, and P(E >=
-1 / alpha) <= alpha, by Ville's inequality also at the worst round. f_t must be predicted before y_t
-is seen; unlike an ordinary test by decile (Hosmer and Lemeshow 1980), the test allows f_t to depend
-on earlier bits. E_l is the likelihood of bits whose odds are e^l times as high as predicted, over
-the likelihood of bits as predicted: l > 0 detects predictions that are too low.
+Under the null each factor has the conditional mean 1 for bits, and at most 1 for any y in [0, 1]
+(exp is convex). So E_l is a nonnegative supermartingale that starts at 1, and P(E >= 1 / alpha) <=
+alpha, by Ville's inequality also for the maximum over rounds. f_t must be predicted before y_t is
+observed; unlike an ordinary test by decile (Hosmer and Lemeshow 1980), f_t may depend on earlier
+bits. E_l is the likelihood ratio of bits whose odds are e^l times as high as predicted and bits as
+predicted: l > 0 detects predictions that are too low.
 
-Deciles are those of the predictions in the first tenth of the rounds, which are not tested, so that
-the decile of a round is known before its bit.
+The deciles are computed from the predictions in the first tenth of the rounds, which are not
+tested, so that the decile of a round is known before its bit.
 
-A small p refutes the null. A large p proves nothing, since predictions may be wrong for every query
-and right on average over a decile.
+A small p refutes the null. A large p does not prove it, since predictions may be wrong for every
+query and right on average over a decile.
 
 Letters: S seeds, T rounds.
 """
@@ -39,7 +39,7 @@ class Decile(NamedTuple):
     rounds: int
     predicted: float  # mean
     happened: float  # mean of the bits
-    p: float  # of the null, corrected for the number of deciles
+    p: float  # p-value of the null, corrected for the number of deciles
 
 
 def by_decile(
@@ -48,11 +48,11 @@ def by_decile(
     """Tests predictions decile by decile; equal deciles are merged.
 
     Args:
-      predictions: f_t in [0, 1] [S, T], each made before its bit was seen.
+      predictions: f_t in [0, 1] [S, T], each made before its bit was observed.
       bits: y_t in [0, 1] [S, T].
 
     Returns:
-      the deciles that some round fell into, in ascending order.
+      The nonempty deciles, in ascending order.
 
     Raises:
       ValueError: unless both are [S, T] and in [0, 1].
@@ -91,7 +91,7 @@ def deciles_of(
       predictions: [S, T].
 
     Returns:
-      the edges between deciles [n], at most 9, and the decile of each of the u later rounds [S, u].
+      Edges between deciles [n], at most 9, and the decile of each of the u later rounds [S, u].
     """
     first = max(1, predictions.shape[1] // 10)
     edges = np.unique(np.quantile(predictions[:, :first], np.arange(1, 10) / 10))
@@ -99,7 +99,7 @@ def deciles_of(
 
 
 def p_value(predictions: Float[np.ndarray, " n"], bits: Float[np.ndarray, " n"]) -> float:
-    """Computes the p-value of the null for some rounds, which were selected before their bits.
+    """Computes the p-value of the null for rounds that were selected before their bits.
 
     Args:
       predictions: [n].
@@ -117,21 +117,21 @@ def p_value(predictions: Float[np.ndarray, " n"], bits: Float[np.ndarray, " n"])
 def as_predicted(
     name: str, predictions: Float[np.ndarray, "S T"], bits: Float[np.ndarray, "S T"]
 ) -> Assumption:
-    """Assumes the null; it fails where the least corrected p is below `FALSE_ALARM`.
+    """Assumes the null, which fails if the smallest corrected p is below `FALSE_ALARM`.
 
     Args:
-      name: of the assumption.
+      name: name of the assumption.
       predictions: [S, T], clipped to [0, 1].
       bits: [S, T].
 
     Returns:
-      the assumption; not measured where no round was tested.
+      The assumption, which is not measured if no round was tested.
     """
     deciles = by_decile(np.clip(predictions, 0.0, 1.0), bits)
     if not deciles:
         return Assumption(name, True, np.nan, f">= {FALSE_ALARM:g}", is_measured=False)
     worst = min(deciles, key=lambda decile: decile.p)
-    said = (
+    detail = (
         f"predicted {worst.predicted:.3g}, happened {worst.happened:.3g} in {worst.rounds} rounds"
     )
-    return Assumption(name, worst.p >= FALSE_ALARM, worst.p, f">= {FALSE_ALARM:g} ({said})")
+    return Assumption(name, worst.p >= FALSE_ALARM, worst.p, f">= {FALSE_ALARM:g} ({detail})")

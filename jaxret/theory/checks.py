@@ -51,13 +51,13 @@ def moments(
     """Computes both moments exactly, by enumeration.
 
     Args:
-      estimator: whose coefficients.
-      probs: from which the item is drawn [I].
+      estimator: estimator of the coefficients.
+      probs: probabilities from which the item is drawn [I].
       target: the right item.
       noise_rate: probability that a bit is wrong.
 
     Returns:
-      the moments.
+      The moments.
     """
 
     def squared(obs):
@@ -78,21 +78,21 @@ def monte_carlo_coefficients(
     *,
     noise_rate: float = 0.0,
 ) -> Sampled:
-    """Estimates E[c] from n draws of an item and its bit; holds n I numbers in memory.
+    """Estimates E[c] from n draws of an item and its bit, with n I numbers in memory.
 
     Args:
-      estimator: whose coefficients.
-      probs: from which the items are drawn [I].
+      estimator: estimator of the coefficients.
+      probs: probabilities from which the items are drawn [I].
       target: the right item.
-      key: is consumed.
+      key: consumed.
       n: number of draws, >= 2.
       noise_rate: probability that a bit is wrong.
 
     Returns:
-      mean and standard error of each coefficient [I].
+      Mean and standard error of each coefficient [I].
 
     Raises:
-      ValueError: for n < 2.
+      ValueError: if n < 2.
     """
     require("n", n, ">= 2", lambda x: x >= 2)
     item_key, noise_key = jax.random.split(key)
@@ -128,20 +128,20 @@ def slope(
 ) -> Slope:
     """Fits log mean regret on log T by least squares, with an interval by resampling whole seeds.
 
-    Regret is averaged over seeds first, because that of one seed may be negative and have no
-    logarithm. The horizons of a seed are resampled together, because they share rounds.
+    Regret is averaged over seeds before taking logarithms, because the regret of one seed may be
+    negative. The horizons of a seed are resampled together, because they share rounds.
 
     Args:
       horizons: T, increasing [n].
-      regrets: of each seed at each horizon [S, n]; their means must be positive.
-      resamples: of the bootstrap.
-      seed: of the bootstrap.
+      regrets: regret of each seed at each horizon [S, n], with positive means over seeds.
+      resamples: number of bootstrap resamples.
+      seed: seed of the bootstrap.
 
     Returns:
-      the exponent and its 95 % interval.
+      The exponent and its 95 % interval.
 
     Raises:
-      ValueError: for a mean regret that is not positive, in the seeds or in a resample.
+      ValueError: if a mean regret is not positive, over the seeds or in a resample.
     """
     regrets = np.asarray(regrets, np.float64)
     rng = np.random.default_rng(seed)

@@ -4,19 +4,19 @@
     in_ball     argmin of sum_t l_t(Theta) over ||theta_i|| <= R
     proximal    Theta° = argmin sum_t l_t(Theta) + ||Theta - Theta_1||^2 / (2 eta)     (ours)
 
-with the loss ``l(Theta; (q, i*)) = -log softmax(Theta q / tau)_{i*}``, which is averaged over the
-labels of a query that has several, as a trace records it.
+with the loss ``l(Theta; (q, i*)) = -log softmax(Theta q / tau)_{i*}``, averaged over the labels of
+a query with several labels, as in a trace.
 
-Theta* need not exist. If some Theta ranks the label of every query strictly first (`margin`
-> 0), scaling Theta up drives the loss to 0 and no Theta attains it: its norm grows with every
-iteration. A tool that is no query's label has the same effect. Where Theta* exists it is not unique
-(adding one vector to every row changes no loss). Gradients have rows that sum to zero, so a search
+Theta* need not exist. If some Theta ranks the label of every query strictly first (`margin` > 0),
+scaling Theta up drives the loss to 0, which no Theta attains, and the norm grows with every
+iteration. A tool that is no query's label has the same effect. If Theta* exists it is not unique
+(adding one vector to every row changes no loss). The rows of a gradient sum to zero, so a search
 from Theta_1 finds the minimiser nearest to Theta_1 in that direction.
 
-The optimum in a ball always exists and does not depend on the horizon, so against it regret can be
-seen to grow like sqrt(T). Algorithm 1 with its optional projection competes with it. It is found
-by accelerated projected gradient descent, restarted whenever the objective rises. For a convex
-loss with gradient G the best linear improvement within the set certifies the result:
+The optimum in a ball always exists and does not depend on the horizon, so it is the comparator
+against which regret can grow like sqrt(T), that of Algorithm 1 with its optional projection. It is
+found by accelerated projected gradient descent, restarted whenever the objective rises. For a
+convex loss with gradient G the best linear improvement within the set certifies the result:
 
     sum_t l_t(Theta) - minimum  <=  <G, Theta> + R sum_i ||G_i||
 
@@ -50,15 +50,15 @@ _MEMORY = 10  # pairs of past steps and gradients that L-BFGS keeps, each [I, d]
 
 
 class Comparator(NamedTuple):
-    """A minimiser and the accuracy that the search reached.
+    """A minimiser and the accuracy of the search.
 
-    ``distance`` and ``gap`` hold for the exact gradient, so rounding of ``gradient_norm`` limits
-    them. They are infinite where nothing is certified.
+    ``distance`` and ``gap`` are derived from ``gradient_norm``, so rounding limits them. They are
+    infinite if nothing is certified.
     """
 
     theta: Float[Array, "I d"]
     loss: Float[Array, ""]  # sum_t l_t(theta), without the proximal term
-    objective: Float[Array, ""]  # what was minimised
+    objective: Float[Array, ""]  # the minimised objective
     gradient_norm: Float[Array, ""]
     iterations: Int[Array, ""]
     converged: Bool[Array, ""]
@@ -74,7 +74,7 @@ def losses(
     tau: float | Float[Array, ""],
     available: Bool[Array, " I"] | None = None,
 ) -> Float[Array, " N"]:
-    """Computes the loss of one Theta on every query; differentiable in ``theta``.
+    """Computes the loss of one Theta on every query, differentiable in ``theta``.
 
     Args:
       theta: item embeddings [I, d].
@@ -86,12 +86,12 @@ def losses(
     Returns:
       losses [N].
     """
-    here = jnp.ones(theta.shape[0], bool) if available is None else available
+    mask = jnp.ones(theta.shape[0], bool) if available is None else available
 
-    @jax.checkpoint  # a gradient recomputes the logits of a chunk, and so needs no more memory
+    @jax.checkpoint  # recomputes the logits of a chunk, to save memory
     def loss(query_and_labels):
         query, its_labels = query_and_labels
-        return measure(over_items.masked(theta @ query / tau, here), its_labels, None).loss
+        return measure(over_items.masked(theta @ query / tau, mask), its_labels, None).loss
 
     return lax.map(loss, (queries, labels), batch_size=_CHUNK)
 
@@ -114,12 +114,12 @@ def hindsight(
       tau: temperature, > 0.
       theta_0: start of the search [I, d]; from Theta_1 the nearest of equal minimisers is found.
       counts: number of exposures of each query [N]; None: one each.
-      tolerance: the search stops at ``||gradient|| <= tolerance * sum_t ||q_t|| / tau``. The
-        right side without ``tolerance`` bounds the gradient within sqrt(2).
-      max_iterations: of L-BFGS.
+      tolerance: the search stops at ``||gradient|| <= tolerance * sum_t ||q_t|| / tau``. Without
+        ``tolerance`` the right side times sqrt(2) bounds every gradient.
+      max_iterations: largest number of L-BFGS iterations.
 
     Returns:
-      the minimiser, without certificates.
+      The minimiser, without certificates.
     """
     counts = _ones(queries) if counts is None else counts
     stop = tolerance * _scale(queries, counts, tau)
@@ -160,16 +160,16 @@ def in_ball(
       radius: R, > 0.
       theta_0: start of the search [I, d].
       counts: number of exposures of each query [N]; None: one each.
-      tolerance: the search stops when the mean loss a round is certified to be this close to the
-        minimum, > 0.
-      max_iterations: of the gradient method.
+      tolerance: certified distance of the mean loss per round from its minimum at which the search
+        stops, > 0.
+      max_iterations: largest number of gradient steps.
 
     Returns:
-      the minimiser; ``gap`` is the certificate, and ``distance`` is infinite, since the minimiser
+      The minimiser; ``gap`` is the certificate, and ``distance`` is infinite, since the minimiser
       need not be unique.
 
     Raises:
-      ValueError: for a tolerance that is not positive.
+      ValueError: if the tolerance is not positive.
     """
     require("tolerance", tolerance, "> 0", lambda x: x > 0)
     counts = _ones(queries) if counts is None else counts
@@ -243,13 +243,13 @@ def proximal(
       tolerance: the search stops at ``||gradient|| <= tolerance * sum_t ||q_t|| / tau``. float32
         reaches about 1e-6 (below that the search runs to its last iteration), float64
         (`jax.enable_x64`) about 1e-14.
-      max_iterations: of L-BFGS.
+      max_iterations: largest number of L-BFGS iterations.
 
     Returns:
-      the minimiser, with both certificates.
+      The minimiser, with both certificates.
 
     Raises:
-      ValueError: for a step size that is not positive.
+      ValueError: if the step size is not positive.
     """
     require("eta", eta, "> 0", lambda x: x > 0)
     counts = _ones(queries) if counts is None else counts
@@ -286,8 +286,8 @@ def proximal_losses(
 ) -> tuple[Comparator, Float[np.ndarray, " N"]]:
     """Finds the proximal comparator and its loss on every query, in one compiled program.
 
-    The comparator is a model of p(item | query), so it can be compared with any learner, whatever
-    the learner's temperature: regrets against it differ between learners by their losses alone.
+    The comparator is a model of p(item | query), so it can be compared with any learner of any
+    temperature: the regrets of two learners against it differ only by their losses.
 
     Args:
       theta_1: start of the run [I, d].
@@ -300,8 +300,8 @@ def proximal_losses(
     Returns:
       the comparator, and its losses [N].
     """
-    found, theirs = _solve(theta_1, queries, labels, tau, eta, jnp.asarray(counts, jnp.float32))
-    return found, np.asarray(theirs)
+    found, its_losses = _solve(theta_1, queries, labels, tau, eta, jnp.asarray(counts, jnp.float32))
+    return found, np.asarray(its_losses)
 
 
 @jax.jit
@@ -313,11 +313,11 @@ def _solve(theta_1, queries, labels, tau, eta, counts):
 def margin(
     theta: Float[Array, "I d"], queries: Float[Array, "N d"], labels: Int[Array, "N L"]
 ) -> Float[Array, ""]:
-    """Computes the least lead of a label over all other items, in units of theta . q.
+    """Computes the smallest lead of a label over all other items, in units of theta . q.
 
     A positive margin means that the data are separable: the loss of ``s * theta`` falls to 0 as s
-    grows, so Eq. (2) has no minimiser. Another margin proves nothing, since another Theta may have
-    a positive one.
+    grows, so Eq. (2) has no minimiser. A negative margin proves nothing, since another Theta may
+    have a positive one.
 
     Args:
       theta: item embeddings [I, d].

@@ -17,17 +17,17 @@ statement, and -<S_i, u_i> <= R ||S_i|| gives the second. This is weak duality: 
 feasible point of the dual, entropy minus the norm of the residuals, and the bound is the duality
 gap of the run. Equality holds where every p_t is that of U.
 
-The proof uses nothing of the learner but p_t. So rows may lie on a sphere, which is not convex, or
-be learned together with a query map, in which the loss is not convex; steps may have any size, bits
+The proof uses only p_t of the learner. So rows may be on a sphere, which is not convex, or be
+learned together with a query map, in which the loss is not convex; steps may have any size, bits
 may be noisy or biased, and any policy may show the tools. The bound holds for every sequence, seed
 and draw, not only on average (the proof has no martingale), and U may be chosen after the run. For
-a linear rule the first statement is convexity alone, ``sum_t <grad_t, Theta_t - U>``, since
-<p - 1[i*], z> = l - H where p is the softmax of z.
+a linear rule the first statement is just convexity, ``sum_t <grad_t, Theta_t - U>``, since
+<p - 1[i*], z> = l - H if p is the softmax of z.
 
-The bound is not known before the run: it needs the labels, as the measured terms of Theorem 5.1 do.
-No rate follows from it either: a proof for the sphere would have to show that ||S_i|| grows like
-sqrt(T). At a small temperature p is concentrated, H is small and q / tau is long: then the bound
-may be weaker than ``regret <= sum_t l_t``, which is trivially true.
+The bound is not known before the run: it needs the labels, like the measured terms of Theorem 5.1.
+It gives no rate either: a proof for the sphere would have to show that ||S_i|| grows like sqrt(T).
+At a small temperature p is concentrated, H is small and q / tau is long, and the bound may be
+weaker than the trivial ``regret <= sum_t l_t``.
 
 Letters: I items, d width, S seeds, T rounds.
 """
@@ -42,9 +42,9 @@ from jaxret.runtime import over_items
 from jaxret.simulation.run import Run
 from jaxret.theory.assumptions import Assumption, at_most
 from jaxret.theory.bounds import Bound, from_terms
-from jaxret.theory.replay import Watch, one_hot_labels, replay, rows_there
+from jaxret.theory.replay import Watch, available_rows, one_hot_labels, replay
 
-_CLOSE = 1e-2  # rounding of a blocked run and of its replay, relative
+_CLOSE = 1e-2  # relative rounding error between a blocked run and its replay
 
 
 class Dual(NamedTuple):
@@ -60,20 +60,20 @@ def dual(run: Run, tau: float, seen: tuple[Any, Any] | None = None) -> Dual:
     """Sums residuals and entropies over the rounds of every seed, in a replay of the run.
 
     Args:
-      run: of a learner with a softmax.
+      run: run of a learner with a softmax.
       tau: temperature of the comparator's logits ``U q / tau``, > 0.
-      seen: the result of a replay with `watch`; None: the run is replayed.
+      seen: result of a replay with `watch`; None: the run is replayed.
 
     Returns:
-      the sums.
+      The sums.
 
     Raises:
-      ValueError: for a learner without a softmax, or a run that cannot be replayed.
+      ValueError: if the learner has no softmax, or the run cannot be replayed.
     """
     residual, (entropy, loss) = seen or replay(run, *watch(run))
     recorded = np.asarray(run.trace.loss, np.float64)
     return Dual(
-        residual=residual[:, rows_there(run.task)] / tau,
+        residual=residual[:, available_rows(run.task)] / tau,
         entropy=entropy.sum(axis=1),
         loss=recorded.sum(axis=1),
         off=float((np.abs(loss - recorded) / (1.0 + recorded)).max()),
@@ -84,13 +84,13 @@ def watch(run: Run) -> Watch:
     """Makes the quantity that a replay sums for `dual`, with queries not divided by tau.
 
     Args:
-      run: of a learner with a softmax.
+      run: run of a learner with a softmax.
 
     Returns:
-      the quantity: it accumulates residuals [I, d], and has an entropy and a loss for each round.
+      The quantity, which accumulates residuals [I, d] and has an entropy and a loss per round.
 
     Raises:
-      ValueError: where the learner has no softmax.
+      ValueError: if the learner has no softmax.
     """
     logits = run.learner.logits
     if logits is None:
@@ -112,11 +112,11 @@ def against_one(found: Dual, comparator: Float[np.ndarray, "I d"]) -> Bound:
     """Bounds the regret against one comparator: the first statement.
 
     Args:
-      found: of the run.
+      found: sums of the run.
       comparator: U [I, d].
 
     Returns:
-      the bound.
+      The bound.
     """
     product = (found.residual * np.asarray(comparator, np.float64)).sum(axis=(1, 2))
     return _bound("duality", found, {"residuals times U": -product})
@@ -126,13 +126,12 @@ def against_ball(found: Dual, radius: float, longest: float) -> Bound:
     """Bounds the regret against all comparators in a ball: the second statement.
 
     Args:
-      found: of the run.
+      found: sums of the run.
       radius: R.
-      longest: length of the longest row of the comparator that regret was measured against; at
-        most ``radius``.
+      longest: length of the longest row of the comparator of the regret, at most ``radius``.
 
     Returns:
-      the bound.
+      The bound.
     """
     norms = np.linalg.norm(found.residual, axis=2).sum(axis=1)
     inside = at_most("comparator in the ball: longest row", longest, radius)

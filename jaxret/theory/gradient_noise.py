@@ -9,7 +9,7 @@ So for Eq. (4) the means of squares are equal, and the left side is smaller beca
 size 1 / p* each, hardly ever happen within a run.
 
 The mean norm M of S runs exceeds its expectation about half of the time, so the statement about M
-allows for chance. With V the expected sum of variances and m the mean of one norm,
+needs a margin. With V the expected sum of variances and m the mean of one norm,
 Var M = (V' - m^2) / S with V' <= V, and by Cantelli's inequality, with probability 1 - delta,
 M <= m + sqrt((V - m^2) (1 - delta) / (delta S)). Maximised over m this is
 
@@ -17,8 +17,8 @@ M <= m + sqrt((V - m^2) (1 - delta) / (delta S)). Maximised over m this is
 
 V is estimated from the same runs, as the mean of their sums.
 
-A run can test one part of the lemma: tools must come with the probabilities p. Given all earlier
-rounds, y_t is a bit with probability p*_t, however the rows moved (`jaxret.theory.calibration`).
+A run can test one part of the lemma, that tools are drawn with the probabilities p: given all
+earlier rounds, y_t is a bit with probability p*_t (`jaxret.theory.calibration`).
 
 Here q stands for q / tau. Letters: I items, d width, S seeds, T rounds.
 """
@@ -43,7 +43,7 @@ DELTA = 0.05  # probability that the mean of the runs is above the stated value
 
 
 def watch(run: Run, evidence: Evidence) -> Watch:
-    """Sums ``(c - g) q^T`` over the rounds, with q not divided by tau."""
+    """Makes the quantity that sums ``(c - g) q^T`` over rounds, with q not divided by tau."""
     rule = evidence.rule
 
     def look(noise, state, line):
@@ -54,20 +54,20 @@ def watch(run: Run, evidence: Evidence) -> Watch:
 
 
 def lemma_3_1(run: Run, evidence: Evidence, seen: tuple[Any, Any] | None = None) -> Measured:
-    """Computes the bound for a run with clean bits, of a rank-one learner on plain queries.
+    """Computes the bound for a run with clean bits, of a rank-one learner without query map.
 
     Args:
-      run: the run.
-      evidence: of the same run.
-      seen: the result of a replay with `watch`; None: the run is replayed.
+      run: any such run.
+      evidence: evidence of the same run.
+      seen: result of a replay with `watch`; None: the run is replayed.
 
     Returns:
-      the bound, and the norm of each seed.
+      The bound, and the norm of each seed.
     """
     rule = evidence.rule
     noise, _ = seen or replay(run, *watch(run, evidence))
     norms = np.sqrt((noise**2).sum(axis=(1, 2))) / float(rule.tau)
-    with np.errstate(all="ignore"):  # p* underflows: an infinite bound, and no warning
+    with np.errstate(all="ignore"):  # p* may underflow and give infinite bounds
         squares = ((1.0 / p_label(evidence) - 1.0) * norm2(evidence)).sum(axis=1)
     expected = float(np.sqrt(squares.mean()))
     error = squares.std(ddof=1) / np.sqrt(len(squares)) if len(squares) > 1 else np.nan
@@ -99,8 +99,8 @@ def off_gradient(rule: Rule, state: State, line: Line) -> Float[Array, " I"]:
     """Computes ``c - (p - 1[labels])`` of one round.
 
     Args:
-      rule: its tau and estimator are used.
-      state: before the round.
+      rule: rule with tau and estimator.
+      state: state before the round.
       line: the round.
 
     Returns:

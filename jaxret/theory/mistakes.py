@@ -1,25 +1,26 @@
-"""Bounds on the number of wrong tools shown: Banditron's, and Gaptron's.
+"""Bounds on the number of wrong tools shown by Banditron and Gaptron.
 
 **Banditron** (Kakade, Shalev-Shwartz and Tewari 2008, Theorem 2), for rows W = s Theta of any scale
 s > 0, since the best tool is the same. c = 1[best] - 1[a] y / pi has the mean g = 1[best] - 1[i*],
-and where the best is wrong, h_t(U) = max_{r != i*} [1 - (u_{i*} - u_r) q_t]_+ gives
+and if the best tool is wrong, h_t(U) = max_{r != i*} [1 - (u_{i*} - u_r) q_t]_+ gives
 
     1 - h_t(U)  <=  -<g_t q_t^T, U>  <=  <g_t q_t^T, W_t - U>,
 
-the last because the best scores no less than i*. Gradient descent of step e = s eta / tau bounds
-the sum of the right side by ||W_1 - U||^2 / (2 e) + e/2 sum E||c_t||^2 ||q_t||^2. By enumeration
-E||c||^2 = 1 + K / epsilon where the best is wrong, and 1/pi_b - 1 where it is right, pi_b = 1 -
-epsilon + epsilon / K. With x = e/2 Q^2 (1 + K / epsilon) < 1, ||q_t|| <= Q, M the rounds in which
-the best is wrong and U with rows in s times the ball, if there is one,
+the last because the best tool scores no less than i*. Gradient descent of step e = s eta / tau
+bounds the sum of the right side by ||W_1 - U||^2 / (2 e) + e/2 sum E||c_t||^2 ||q_t||^2. By
+enumeration E||c||^2 = 1 + K / epsilon if the best tool is wrong, and 1/pi_b - 1 if it is right,
+pi_b = 1 - epsilon + epsilon / K. With x = e/2 Q^2 (1 + K / epsilon) < 1, ||q_t|| <= Q, M the number
+of rounds in which the best tool is wrong and U with rows in s times the ball, if there is one,
 
     E M <= (sum_t h_t(U) + ||W_1 - U||^2 / (2 e) + e/2 Q^2 T (1/pi_b - 1)) / (1 - x)
     E wrong tools shown <= E M + epsilon T (1 - 1 / K)
 
-for every U and s. No draw enters: it can be known before the run, from the labels. Theorem 2 of the
-paper has W_1 = 0, where no step matters, and the best s in closed form. Here s is the best of a few
-`SHARES` x, and U what 64 subgradient steps find for it, which is some U: the bound holds for any.
+for every U and s. The bound does not depend on draws, so it can be computed before the run from the
+labels. Theorem 2 of the paper has W_1 = 0, where the step is irrelevant, and the best s in closed
+form. Here s is the best of those given by the values `SHARES` of x, and U the result of 64
+subgradient steps; the bound holds for any U.
 
-**Gaptron** (van der Hoeven 2020), at its own step eta = tau^2 gamma / (2 K^2) or a smaller one, for
+**Gaptron** (van der Hoeven 2020), at the paper's step eta = tau^2 gamma / (2 K^2) or a smaller, for
 W = Theta / tau with rows of Theta in the ball, and the logistic loss in base 2:
 
     E wrong tools shown <= sum_t l_t(U) / ln 2 + gamma T + ||Theta_1 - U||^2 / (2 eta ln 2).
@@ -43,7 +44,7 @@ from jaxret.theory.assumptions import Assumption, Evidence, at_most, distance2
 from jaxret.theory.bounds import Bound, Measured
 from jaxret.theory.comparators import losses, proximal_losses
 
-SHARES = (0.03, 0.1, 0.3, 0.6)  # values of x: share of the bound for the variance of the bits
+SHARES = (0.03, 0.1, 0.3, 0.6)  # values of x, the share of the variance in the bound
 _PROBE = jnp.linspace(-2.0, 2.0, 8)
 _STEPS = 64
 
@@ -66,7 +67,7 @@ class Solved(NamedTuple):
 def banditron(evidence: Evidence) -> Measured:
     """Computes Banditron's bound on the wrong tools of a run."""
     rule, stream = evidence.rule, evidence.stream
-    epsilon = max(_explores(rule.policy), 1e-9)  # of another policy, 0: then void
+    epsilon = max(_explores(rule.policy), 1e-9)  # 0 for another policy, which voids the bound
     counts = np.bincount(np.asarray(stream.order)[0], minlength=len(stream.queries))
     solved = solve_banditron(
         evidence.theta_1,
@@ -110,16 +111,16 @@ def solve_banditron(
     """Computes Banditron's bound for a stream, before any of its rounds.
 
     Args:
-      theta_1: start of the rows [I, d].
+      theta_1: initial rows [I, d].
       queries: the different queries [N, d].
-      labels: the right tool of each query [N].
+      labels: right tool of each query [N].
       counts: number of exposures of each query [N].
       step: eta / tau, > 0.
-      epsilon: probability of a tool drawn uniformly, > 0.
-      radius: of the ball that holds the rows; None: rows are free.
+      epsilon: probability of a uniformly drawn tool, > 0.
+      radius: radius of the ball that holds the rows; None: rows are unconstrained.
 
     Returns:
-      the terms of the bound at the best scale, and its comparator.
+      The terms of the bound at the best scale, and its comparator.
     """
     items, rounds = len(theta_1), float(counts.sum())
     longest2 = float((queries**2).sum(axis=1).max())
@@ -140,7 +141,7 @@ def solve_banditron(
 def hinges(
     u: Float[Array, "I d"], queries: Float[Array, "N d"], labels: Int[Array, " N"]
 ) -> Float[Array, " N"]:
-    """Computes the multiclass hinge loss of every query: how far the label's lead is below 1.
+    """Computes the multiclass hinge loss of every query, 1 minus the label's lead, at least 0.
 
     Args:
       u: rows [I, d].
@@ -159,7 +160,8 @@ def hinges(
 def gaptron(evidence: Evidence) -> Measured:
     """Computes Gaptron's bound on the wrong tools of a run.
 
-    U is the best of Theta_1, the run's comparator and the proximal one, their rows in the ball.
+    U is the best of Theta_1, the run's comparator and the proximal comparator, projected to the
+    ball.
     """
     rule, stream = evidence.rule, evidence.stream
     items, rounds = len(evidence.theta_1), np.shape(stream.order)[1]
@@ -169,9 +171,9 @@ def gaptron(evidence: Evidence) -> Measured:
     def stated(u):
         """Returns the terms for one U, and the evidence with that U."""
         against = evidence._replace(comparator=project(rule.projection, u))
-        theirs = losses(against.comparator, stream.queries, stream.labels, tau=tau)
+        its_losses = losses(against.comparator, stream.queries, stream.labels, tau=tau)
         terms = {
-            "loss of U, base 2": float(counts @ np.asarray(theirs, np.float64)) / np.log(2),
+            "loss of U, base 2": float(counts @ np.asarray(its_losses, np.float64)) / np.log(2),
             "exploring": gamma * rounds,
             "start": distance2(against) / (2.0 * eta * np.log(2)),
         }
@@ -207,11 +209,11 @@ def gaptron(evidence: Evidence) -> Measured:
 
 @jax.jit
 def _near(first, queries, labels, counts, e, limit):
-    """Returns the best of some U near ``first``, its summed hinge loss, ||first - U||^2 / (2 e).
+    """Returns the best U found near ``first``, its summed hinge loss and ||first - U||^2 / (2 e).
 
-    Subgradient steps of size e / k: the objective is strongly convex with modulus 1 / e.
+    Takes subgradient steps of size e / k, since the objective is strongly convex, modulus 1 / e.
     """
-    kept = ball()  # of radius 1, for rows in units of the limit
+    kept = ball()  # of radius 1, for rows divided by the limit
 
     def hinge(u):
         return (counts * hinges(u, queries, labels)).sum()
@@ -251,21 +253,21 @@ def _wrong(evidence: Evidence) -> Estimate:
     return Estimate.of((1.0 - np.asarray(evidence.trace.success, np.float64)).sum(axis=1))
 
 
-def _chances(policy: Policy, sharpness: float = 1.0) -> Float[Array, " I"]:
+def _probabilities(policy: Policy, sharpness: float = 1.0) -> Float[Array, " I"]:
     if policy.probabilities is None:
         raise ValueError(f"policy {policy.name!r} does not give the probability of each item")
     return policy.probabilities(sharpness * _PROBE)
 
 
 def _explores(policy: Policy) -> float:
-    """Returns the share of uniformly drawn tools where the best tool has nearly all probability."""
-    return float(_chances(policy, 1e3).min()) * len(_PROBE)
+    """Returns the share of uniform draws of a policy, from logits with a nearly certain best."""
+    return float(_probabilities(policy, 1e3).min()) * len(_PROBE)
 
 
 def _off_epsilon_greedy(policy: Policy) -> float:
     epsilon = _explores(policy)
     wanted = jnp.full(len(_PROBE), epsilon / len(_PROBE)).at[-1].add(1.0 - epsilon)
-    return float(jnp.abs(_chances(policy) - wanted).max())
+    return float(jnp.abs(_probabilities(policy) - wanted).max())
 
 
 def _off_gap_map(policy: Policy, gamma: float) -> float:
@@ -274,16 +276,16 @@ def _off_gap_map(policy: Policy, gamma: float) -> float:
         top = float(jax.nn.softmax(sharpness * _PROBE).max())
         share = max(1.0 - top, gamma) if top >= 0.5 else 1.0
         wanted = jnp.full(len(_PROBE), share / len(_PROBE)).at[-1].add(1.0 - share)
-        off = max(off, float(jnp.abs(_chances(policy, sharpness) - wanted).max()))
+        off = max(off, float(jnp.abs(_probabilities(policy, sharpness) - wanted).max()))
     return off
 
 
 def _off_perceptron(evidence: Evidence) -> float:
-    p, chances = jax.nn.softmax(_PROBE), _chances(evidence.rule.policy)
+    p, probabilities = jax.nn.softmax(_PROBE), _probabilities(evidence.rule.policy)
     best, off = jnp.arange(len(p)) == len(p) - 1, 0.0
     for target in (0, 4, 7):
         mean = expected_coefficients(
-            evidence.rule.estimator, p, jnp.asarray(target), propensity=chances
+            evidence.rule.estimator, p, jnp.asarray(target), propensity=probabilities
         )
         wanted = best.astype(p.dtype).at[target].add(-1.0)
         off = max(off, float(jnp.abs(mean - wanted).max()))

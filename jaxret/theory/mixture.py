@@ -1,7 +1,7 @@
 """Bounds on the log loss of a mixture of experts, for any sequence of queries, tools and bits.
 
 L is the sum over rounds of ``-ln P(y_t | q_t, a_t)``: L_mix of the mixture, L_g of expert g, on the
-tools that the mixture showed and the bits that came back. Expert g alone would have shown other
+tools that the mixture showed and the rewards it received. Expert g alone would have shown other
 tools, so L_g is not the loss of a run of expert g.
 
     against one expert    L_mix <= L_g + (ln(1 / prior_g) + share) / beta             for every g
@@ -14,13 +14,14 @@ Proof of the first for alpha = 0: with u_t = prod_{s<t} P_g(y_s)^beta prior_g th
 u_t over its sum W_t, and W_{T+1} >= u_{T+1} of every g. Each round divides
 ``-ln (W_{t+1} / W_t) = -ln sum_g w_g P_g^beta >= -beta ln sum_g w_g P_g`` for beta <= 1 (power
 means), the last being beta times the mixture's loss; summed, ``beta L_mix <= -ln u_{T+1}``. With
-the share the weight of g keeps at least ``1 - alpha + alpha prior_g`` of itself between two rounds,
-since no weight exceeds 1. beta > 1 reverses the inequality: no statement. Vovk (1990), Herbster and
-Warmuth (1998); an adversary who sees all shown tools may choose the bits.
+the fixed share the weight of g keeps at least the factor ``1 - alpha + alpha prior_g`` between two
+rounds, since no weight exceeds 1. beta > 1 reverses the inequality, so there is no statement. Vovk
+(1990), Herbster and Warmuth (1998); the bits may be chosen by an adversary who sees all shown
+tools.
 
-The third: a failure of a tool with P_mix >= 1/2 costs ln 2 or more. Nothing follows for wrong tools
-with a smaller P_mix: an expert that gives every tool a small probability has a small loss and shows
-wrong tools for ever. So none of these bounds the number of wrong tools shown.
+Proof of the third: a failure of a tool with P_mix >= 1/2 costs at least ln 2. The bound does not
+cover wrong tools with a smaller P_mix: an expert that gives every tool a small probability has a
+small loss and may always show wrong tools. So none of the three bounds the number of wrong tools.
 
 Letters: S seeds, T rounds, G experts, k switches.
 """
@@ -52,13 +53,13 @@ class History(NamedTuple):
 
 
 def against_one_expert(run: Run) -> Measured:
-    """Bounds the log loss of the mixture by that of the best expert of each seed.
+    """Bounds the log loss of the mixture by the loss of the best expert of each seed.
 
     Args:
-      run: of a mixture.
+      run: run of a mixture.
 
     Raises:
-      ValueError: for another learner.
+      ValueError: if the learner is not a mixture.
     """
     mixing, losses = _mixing(run.learner), _losses(run)
     prior, rounds = np.asarray(mixing.prior), run.order.shape[1]
@@ -86,10 +87,10 @@ def sure_errors(run: Run) -> Measured:
     """Bounds the number of rounds in which a tool with P_mix >= 1/2 failed.
 
     Args:
-      run: of a mixture.
+      run: run of a mixture.
 
     Raises:
-      ValueError: for another learner.
+      ValueError: if the learner is not a mixture.
     """
     _mixing(run.learner)
     wrong = np.asarray(run.states.extra.sure, np.float64)[:, 1]
@@ -107,18 +108,18 @@ def sure_errors(run: Run) -> Measured:
 
 
 def against_switches(history: History, mixing: Blend, k: int) -> float:
-    """Computes the least bound on the mixture's loss over all paths of experts with k switches.
+    """Computes the smallest bound on the mixture's loss over paths of experts with k switches.
 
     Args:
-      history: from `replayed`.
-      mixing: of the learner; beta = 1, and alpha > 0 unless k = 0.
+      history: rounds from `replayed`.
+      mixing: structure of the learner; beta = 1, and alpha > 0 unless k = 0.
       k: number of switches, 0 <= k < T.
 
     Returns:
-      the bound.
+      The bound.
 
     Raises:
-      ValueError: for k, beta or alpha out of their ranges.
+      ValueError: if k, beta or alpha is out of its range.
     """
     rounds, experts = history.losses.shape
     require("k", k, f"in 0 .. {rounds - 1}", lambda k: 0 <= k < rounds)
@@ -127,7 +128,7 @@ def against_switches(history: History, mixing: Blend, k: int) -> float:
     prior = np.asarray(mixing.prior)
     stay = -np.log1p(-mixing.alpha * (1 - prior))
     turn = np.inf if k == 0 else -np.log(mixing.alpha * prior)
-    # best[j, g]: least bound over paths with j switches so far that end at expert g
+    # best[j, g]: smallest bound over paths with j switches so far that end at expert g
     best = np.full((k + 1, experts), np.inf)
     best[0] = -np.log(prior) + history.losses[0]
     for losses in history.losses[1:]:
@@ -138,26 +139,26 @@ def against_switches(history: History, mixing: Blend, k: int) -> float:
 
 
 def replayed(run: Run, seed: int) -> History:
-    """Replays one seed with its tools and bits, and records weights and losses of every round.
+    """Replays one seed with its tools and rewards, and records each round's weights and losses.
 
     Args:
-      run: of a mixture, in a catalogue that stays.
+      run: run of a mixture, with a constant catalogue.
       seed: one of the seeds of the run.
 
     Returns:
-      weights and losses of every round.
+      Weights and losses of every round.
 
     Raises:
-      ValueError: for another learner, a seed that did not run, or tools that came or went.
+      ValueError: if the learner is not a mixture, the seed did not run, or tools came or went.
     """
     _mixing(run.learner)
     require("seed", seed, f"one of {list(run.seeds)}", run.seeds.__contains__)
     learner, trace, task, place = run.learner, run.trace, run.task, run.seeds.index(seed)
     if tools_change(run.environment):
-        raise ValueError(f"tools came or went while {run.name} ran: it cannot be played once more")
+        raise ValueError(f"tools came or went while {run.name} ran: it cannot be replayed")
     lines = [x[place] for x in (run.order, trace.item, trace.propensity, trace.reward)]
     queries = jnp.asarray(task.queries)
-    here = None if task.available is None else jnp.asarray(task.available)
+    available = None if task.available is None else jnp.asarray(task.available)
 
     @jax.jit
     def play(lines):
@@ -169,7 +170,7 @@ def replayed(run: Run, seed: int) -> History:
             new = learner.update(state, queries[query], choice, feedback)
             return new, (jnp.exp(state.extra.log_weights), new.extra.losses)
 
-        return jax.lax.scan(one, learner.init(jnp.asarray(task.theta), here), lines)[1]
+        return jax.lax.scan(one, learner.init(jnp.asarray(task.theta), available), lines)[1]
 
     found = jax.device_get(play([jnp.asarray(line) for line in lines]))
     weights, losses = (np.asarray(x, np.float64) for x in found)
@@ -177,7 +178,7 @@ def replayed(run: Run, seed: int) -> History:
 
 
 def _least_of_others(values: Float[np.ndarray, "k G"]) -> Float[np.ndarray, "k G"]:
-    """Returns for each expert the least value of the other experts."""
+    """Returns for each expert the smallest value of the other experts."""
     if values.shape[1] == 1:
         return np.full_like(values, np.inf)
     first, second = np.sort(values, axis=1)[:, :2].T

@@ -7,8 +7,8 @@ With Theta_{t+1} = Pi(X_t), X_t = Theta_t - eta G_t, for any map Pi of rows, con
     Delta_t = ||Pi(X_t) - U||^2 - ||X_t - U||^2
 
 is an identity: expand ||X_t - U||^2 and telescope. The loss is convex in Theta, E_t[G_t] is its
-gradient (Lemma 3.1) and U does not depend on the draws, so with E_t over a round's draw, given all
-before,
+gradient (Lemma 3.1) and U does not depend on the draws, so with E_t over a round's draw, given the
+past,
 
     E regret(U) <= ||Theta_1 - U||^2 / (2 eta) + E sum_t E_t[eta/2 ||G_t||^2 + Delta_t / (2 eta)].
 
@@ -16,10 +16,10 @@ A row x of length r that is put on the sphere (radius 1), for u with ||u|| <= 1 
 
     delta = ||x / r - u||^2 - ||x - u||^2 = (1 - r)(1 + r - 2 k)
 
-r >= 1: delta <= 0, since k <= 1. The projection onto the ball shortens such a row and lowers the
-bound. r < 1: delta > 0 exactly where k < (1 + r) / 2. Only rows that a step left too short and that
-the projection **stretches** raise the bound, unless they already point to u; in the ball there are
-none, and the bound is Theorem 5.1 minus what shortening saves.
+If r >= 1, delta <= 0, since k <= 1: shortening a row lowers the bound. If r < 1, delta > 0 exactly
+for k < (1 + r) / 2: **stretching** a row raises the bound, unless the row already points to u. The
+projection onto the ball never stretches a row, so its bound is Theorem 5.1 minus the savings of
+shortening.
 
 On the sphere a step shortens row i by 1 - r = eta p_i <theta_i, q> + O(eta^2), so that
 delta / (2 eta) = p_i <theta_i, q> (1 - k_i) + O(eta), which does not vanish with eta. Stretching
@@ -29,11 +29,11 @@ size avoids the cost, so no rate follows, and the cost is measured.
 E_t is exact, not sampled: Eq. (4) with clean bits has two outcomes, a = i* with probability p*, and
 a failure, whose c = p is the same for every tool that fails. A draw of a rare tool moves its row by
 1 / p*, which costs Theorem 5.1 eta / (2 p*); the row is then shortened, and the sum of both is
-bounded. The sum is never split, but computed as
+bounded. The sum is computed as a whole,
 
     <E_t G_t, Theta_t - U> + (E_t ||Theta_{t+1} - U||^2 - ||Theta_t - U||^2) / (2 eta).
 
-So the value is, on average, that of `duality` for this U plus E ||Theta_{T+1} - U||^2 / (2 eta): a
+On average the value is that of `duality` for this U plus E ||Theta_{T+1} - U||^2 / (2 eta): a
 looser bound, whose terms measure the cost of the projection.
 
 Here q stands for q / tau. Letters: I items, d width, S seeds, T rounds.
@@ -51,34 +51,34 @@ from jaxret.simulation.run import Run
 from jaxret.theory import assumptions
 from jaxret.theory.assumptions import Assumption, Evidence, at_most, distance2
 from jaxret.theory.bounds import Bound, clean_variance
-from jaxret.theory.replay import Watch, replay, rows_there
+from jaxret.theory.replay import Watch, available_rows, replay
 
 _RARE = 1e-12  # lower bound of the probabilities that a step is divided by
 
 
 def watch(run: Run, evidence: Evidence) -> Watch:
-    """Returns `expected_costs` of each round."""
+    """Makes the quantity that computes `expected_costs` of each round."""
     rule = evidence.rule
-    u, here = jnp.asarray(evidence.comparator), rows_there(run.task)
-    places = jnp.zeros(len(run.task.ids), jnp.int32).at[here].set(jnp.arange(len(here)))
+    u, rows = jnp.asarray(evidence.comparator), available_rows(run.task)
+    positions = jnp.zeros(len(run.task.ids), jnp.int32).at[rows].set(jnp.arange(len(rows)))
 
     def look(nothing, state, line):
-        label = places[line.labels[0]]
-        return nothing, expected_costs(rule, state.theta[here], line.query, label, u)
+        label = positions[line.labels[0]]
+        return nothing, expected_costs(rule, state.theta[rows], line.query, label, u)
 
     return Watch((), look)
 
 
 def with_projection(run: Run, evidence: Evidence, seen: tuple[Any, Any] | None = None) -> Bound:
-    """Computes the bound for a run of a rank-one learner on plain queries.
+    """Computes the bound for a run of a rank-one learner without query map.
 
     Args:
-      run: the run.
-      evidence: of the same run; its comparator is U.
-      seen: the result of a replay with `watch`; None: the run is replayed.
+      run: any such run.
+      evidence: evidence of the same run, with the comparator U.
+      seen: result of a replay with `watch`; None: the run is replayed.
 
     Returns:
-      the bound, with the terms start, shortened steps and stretched rows.
+      The bound, with the terms start, shortened steps and stretched rows.
     """
     rule, eta = evidence.rule, float(evidence.rule.eta)
     _, (total, stretched) = seen or replay(run, *watch(run, evidence))
@@ -115,14 +115,14 @@ def expected_costs(
     """Computes ``E_t[eta/2 ||G_t||^2 + Delta_t / (2 eta)]`` of Eq. (4) for one round.
 
     Args:
-      rule: its projection, tau and eta are used; its estimator is assumed to be Eq. (4).
+      rule: rule with projection, tau and eta, and with the estimator of Eq. (4).
       theta: rows before the round [I, d].
       query: q [d], not divided by tau.
       label: i*.
       u: U [I, d].
 
     Returns:
-      the expectation [], and the part of it due to stretched rows [].
+      The expectation [], and its part due to stretched rows [].
     """
     z = theta @ query / rule.tau
     p = jnp.exp(z - z.max())
@@ -160,7 +160,7 @@ def _after(rule: Rule, row: dict[str, Array], c: Float[Array, " I"]):
 
 
 def _same_failure(rule: Rule) -> Assumption:
-    """Assumes ``c = p`` after a failure, whichever tool failed; measured on a probe."""
+    """Assumes ``c = p`` after the failure of any tool; measured on a probe."""
     probes = [assumptions.failure_on_probe(rule.estimator, item) for item in (0, 7)]
     off = np.max([np.abs(c - p).max() for p, c in probes])
     return at_most("a failure teaches c = p: off by", off, 1e-3)

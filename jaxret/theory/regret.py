@@ -4,10 +4,10 @@
 
     regret(run).final                                   against the comparator that fits
 
-The comparator is one Theta that scores the queries as they come, whatever else the learner moves:
-the best rows in the ball where the learner projects onto a ball, else the proximal comparator. For
-a learner without a rule, whose projection is unknown, the comparator is the best Theta whose rows
-are no longer than the longest row of Theta_1. Tools that are absent in all rounds are left out.
+The comparator is one Theta that scores unmapped queries: the best rows in the ball if the learner
+projects onto a ball, else the proximal comparator. For a learner without a rule, whose projection
+is unknown, the comparator is the best Theta whose rows are no longer than the longest row of
+Theta_1. Tools that are absent in all rounds are left out.
 
 Letters: I items, d width, N queries, S seeds, T rounds.
 """
@@ -39,7 +39,7 @@ class Regret:
 
     @property
     def final(self) -> Estimate:
-        """The regret of each seed after the last round."""
+        """Regret of each seed after the last round."""
         return Estimate.of(self.curve[:, -1])
 
     def __repr__(self) -> str:
@@ -56,14 +56,14 @@ def cumulative_regret(
 
     Args:
       trace_losses: `Trace.loss` of one run [T] or of several [S, T].
-      comparator_losses: the comparator's loss on each query [N].
-      order: the query of each round, in the shape of ``trace_losses``; rounds with -1 add nothing.
+      comparator_losses: loss of the comparator on each query [N].
+      order: query of each round, in the shape of ``trace_losses``; rounds with -1 add nothing.
 
     Returns:
-      the regret after each round [T] or [S, T].
+      Regret after each round [T] or [S, T].
 
     Raises:
-      ValueError: for losses and order of different shapes.
+      ValueError: if losses and order have different shapes.
     """
     order, losses_of_run = np.asarray(order), np.asarray(trace_losses, np.float64)
     compared = np.asarray(comparator_losses, np.float64)[order]
@@ -83,43 +83,42 @@ def regret(
     """Measures the cumulative regret of every seed of a run.
 
     Args:
-      run: of a learner with a softmax.
+      run: run of a learner with a softmax.
       against: one Theta [I, d] for all seeds, or a comparator; None: the comparator that fits the
         learner's projection.
-      tau: temperature of the comparator, > 0, for a learner that is not rank one; None: that of
-        the learner's rule.
+      tau: temperature of the comparator, > 0, for a learner that is not rank one; None: the
+        temperature of the learner's rule.
 
     Returns:
-      the regret after each round, and the comparator.
+      The regret after each round, and the comparator.
 
     Raises:
-      ValueError: for a learner without a softmax; for one without a rule where ``tau`` is not
-        given, or with a rule where it is; for a run in which tools came or went; for a Theta of
-        another shape.
+      ValueError: if the learner has no softmax, ``tau`` is missing for a learner without a rule or
+        given for one with a rule, tools came or went, or Theta has another shape.
     """
     tau, task = temperature(run, tau), start_of(run)
     if against is None:
         against = comparator(run, tau=tau if rule_of(run.learner) is None else None)
     elif not isinstance(against, Comparator):
         against = _given(jnp.asarray(against), run)
-    theirs = losses(against.theta, jnp.asarray(task.queries), jnp.asarray(task.labels), tau=tau)
-    return Regret(cumulative_regret(run.trace.loss, theirs, run.order), against)
+    its_losses = losses(against.theta, jnp.asarray(task.queries), jnp.asarray(task.labels), tau=tau)
+    return Regret(cumulative_regret(run.trace.loss, its_losses, run.order), against)
 
 
 def comparator(run: Run, *, tau: float | None = None) -> Comparator:
     """Finds the comparator of a run: the best rows in a ball, or the proximal comparator.
 
     Args:
-      run: of a learner with a softmax.
-      tau: temperature of the comparator, > 0, for a learner that is not rank one; None: that of
-        the learner's rule.
+      run: run of a learner with a softmax.
+      tau: temperature of the comparator, > 0, for a learner that is not rank one; None: the
+        temperature of the learner's rule.
 
     Returns:
-      the comparator.
+      The comparator.
 
     Raises:
-      ValueError: for a learner without a softmax or a temperature; for a run in which tools came
-        or went; for a rule with eta = 0 that does not project onto a ball.
+      ValueError: if the learner has no softmax or temperature, tools came or went, or a rule with
+        eta = 0 does not project onto a ball.
     """
     tau, task = temperature(run, tau), start_of(run)
     counts = np.bincount(run.order[0], minlength=len(task)).astype(np.float32)
@@ -137,10 +136,11 @@ def comparator(run: Run, *, tau: float | None = None) -> Comparator:
 
 
 def ball_radius(run: Run) -> float | None:
-    """Returns the radius of the ball that holds the comparator; None: its rows are free.
+    """Returns the radius of the ball that holds the comparator; None if it is unconstrained.
 
     Args:
-      run: its learner's projection decides; without a rule the longest row of Theta_1 does.
+      run: run whose learner's projection has the radius; without a rule the radius is the length of
+        the longest row of Theta_1.
     """
     if (rule := rule_of(run.learner)) is None:
         return float(np.linalg.norm(start_of(run).theta, axis=1).max())
@@ -153,12 +153,12 @@ def temperature(run: Run, tau: float | None) -> float:
     """Returns the temperature of a run's comparator.
 
     Args:
-      run: of a learner with a softmax.
-      tau: given by the caller, > 0; None: that of the learner's rule.
+      run: run of a learner with a softmax.
+      tau: temperature given by the caller, > 0; None: the temperature of the learner's rule.
 
     Raises:
-      ValueError: for a learner without a softmax; for one without a rule where ``tau`` is None, or
-        with a rule where it is not.
+      ValueError: if the learner has no softmax, ``tau`` is missing for a learner without a rule, or
+        given for one with a rule.
     """
     rule = rule_of(run.learner)
     if run.learner.logits is None:
@@ -176,31 +176,31 @@ def temperature(run: Run, tau: float | None) -> float:
 
 
 def start_of(run: Run) -> Task:
-    """Returns the task as the run started: Theta_1 projected, and no absent tools.
+    """Returns the task of a run with Theta_1 projected and without absent tools.
 
     Args:
-      run: in which no tool came or went.
+      run: run in which no tool came or went.
 
     Raises:
-      ValueError: where tools came or went.
+      ValueError: if tools came or went.
     """
     world, task = run.environment, run.task
     if world.arrives is not None or world.leaves is not None:
         raise ValueError(
-            f"tools came or went while {run.name} ran: regret is that against one Theta, for a "
-            "catalogue that stays"
+            f"tools came or went while {run.name} ran: regret is against one Theta, for a constant "
+            "catalogue"
         )
     projected = run.learner.init(jnp.asarray(task.theta)).theta
     start = replace(task, theta=np.asarray(projected))
     if task.available is None:
         return start
-    here = np.flatnonzero(task.available)
-    positions = np.full(len(task.ids) + 1, -1, np.int32)  # the last one stands for padding
-    positions[here] = np.arange(len(here))
+    rows = np.flatnonzero(task.available)
+    positions = np.full(len(task.ids) + 1, -1, np.int32)  # the last entry is for padding
+    positions[rows] = np.arange(len(rows))
     return replace(
         start,
-        ids=tuple(task.ids[row] for row in here),
-        theta=start.theta[here],
+        ids=tuple(task.ids[row] for row in rows),
+        theta=start.theta[rows],
         labels=positions[task.labels],
         available=None,
         documents=None,
@@ -209,12 +209,12 @@ def start_of(run: Run) -> Task:
 
 def _rule(run: Run) -> Rule:
     rule = rule_of(run.learner)
-    assert rule is not None  # `ball_radius` is None for a rule alone
+    assert rule is not None  # `ball_radius` is None only with a rule
     return rule
 
 
 def _given(theta: Float[Array, "I d"], run: Run) -> Comparator:
-    """Wraps any Theta: nothing was minimised, so nothing is certified."""
+    """Wraps any Theta as a comparator, without certificates."""
     if theta.shape != run.task.theta.shape:
         have, want = list(theta.shape), list(run.task.theta.shape)
         raise ValueError(f"against must be rows {want}, a line for each tool, got {have}")

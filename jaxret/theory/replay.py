@@ -1,7 +1,7 @@
-"""Replays runs with the tools and bits that they had, to read the state of every round.
+"""Replays runs with their recorded tools and rewards, to read the state of every round.
 
-A `Trace` holds a few numbers a round. Quantities that need the states, such as sums of gradients,
-are accumulated during a replay, so that no state is stored.
+A `Trace` holds a few numbers per round. Quantities that need the states, such as sums of gradients,
+are accumulated during a replay, so that no states are stored.
 
 Letters: I items, d width, T rounds, S seeds.
 """
@@ -18,7 +18,7 @@ from jaxret.simulation.run import Run
 from jaxret.task import Task
 from jaxret.types import Choice, Feedback, State
 
-#: Parts of an environment that change queries, labels, tools or the order of the bits.
+#: Fields of an environment that change queries, labels, tools or the order of rewards.
 _MOVING = ("arrives", "leaves", "rotation", "drift", "censoring", "delay", "rewriting", "restart")
 
 
@@ -47,14 +47,14 @@ def replay_for(run: Run, watches: Mapping[str, Watch]) -> dict[str, tuple[Any, A
     """Replays every seed once for several quantities.
 
     Args:
-      run: in an environment where queries, labels and tools stay and bits come in their rounds.
-      watches: the quantities, by name.
+      run: run with constant queries, labels and tools, and without delays.
+      watches: quantities, by name.
 
     Returns:
       name -> (accumulated, with a leading axis [S]; values of the rounds [S, T]).
 
     Raises:
-      ValueError: for another environment.
+      ValueError: if the environment changes queries, labels or tools, or delays rewards.
     """
 
     def look(gathered, state, line):
@@ -62,32 +62,30 @@ def replay_for(run: Run, watches: Mapping[str, Watch]) -> dict[str, tuple[Any, A
         return {name: one[0] for name, one in both.items()}, {n: one[1] for n, one in both.items()}
 
     starts = {name: watch.start for name, watch in watches.items()}
-    gathered, said = replay(run, starts, look)
-    return {name: (gathered[name], said[name]) for name in watches}
+    gathered, measured = replay(run, starts, look)
+    return {name: (gathered[name], measured[name]) for name in watches}
 
 
 def replay(run: Run, start: Any, look: Look) -> tuple[Any, Any]:
     """Replays every seed for one quantity.
 
     Args:
-      run: in an environment where queries, labels and tools stay and bits come in their rounds.
-      start: accumulated before the first round.
+      run: run with constant queries, labels and tools, and without delays.
+      start: initial value of the accumulated quantity.
       look: computes the quantity from each round.
 
     Returns:
-      accumulated, with a leading axis [S], and the values of the rounds [S, T]; on the host, in
-      float64.
+      The accumulated quantity, with a leading axis [S], and the values of the rounds [S, T]; on the
+      host, in float64.
 
     Raises:
-      ValueError: for another environment.
+      ValueError: if the environment changes queries, labels or tools, or delays rewards.
     """
     if moving := [name for name in _MOVING if getattr(run.environment, name) is not None]:
-        raise ValueError(
-            f"{run.name} ran with {', '.join(moving)}: its rounds cannot be played once more"
-        )
+        raise ValueError(f"{run.name} ran with {', '.join(moving)}: its rounds cannot be replayed")
     learner, task, trace = run.learner, run.task, run.trace
     queries, labels = jnp.asarray(task.queries), jnp.asarray(task.labels)
-    here = None if task.available is None else jnp.asarray(task.available)
+    available = None if task.available is None else jnp.asarray(task.available)
 
     @jax.jit
     def play(order, item, propensity, reward):
@@ -95,28 +93,28 @@ def replay(run: Run, start: Any, look: Look) -> tuple[Any, Any]:
             gathered, state = carry
             query, item, propensity, reward = place
             line = Line(queries[query], labels[query], item, propensity, reward)
-            gathered, said = look(gathered, state, line)
+            gathered, measured = look(gathered, state, line)
             feedback = Feedback(reward, labels=line.labels if learner.facts.oracle else None)
             state = learner.update(state, line.query, Choice(item, propensity), feedback)
-            return (gathered, state), said
+            return (gathered, state), measured
 
-        first = (start, learner.init(jnp.asarray(task.theta), here))
-        (gathered, _), said = jax.lax.scan(one, first, (order, item, propensity, reward))
-        return gathered, said
+        first = (start, learner.init(jnp.asarray(task.theta), available))
+        (gathered, _), measured = jax.lax.scan(one, first, (order, item, propensity, reward))
+        return gathered, measured
 
     fields = (run.order, trace.item, trace.propensity, trace.reward)
     seeds = [play(*(jnp.asarray(field[s]) for field in fields)) for s in range(len(run.seeds))]
     return jax.tree.map(lambda *leaves: np.stack(leaves).astype(np.float64), *seeds)
 
 
-def rows_there(task: Task) -> Int[np.ndarray, " n"]:
+def available_rows(task: Task) -> Int[np.ndarray, " n"]:
     """Returns the rows of the available tools.
 
     Args:
-      task: its ``available`` decides.
+      task: task with ``available``.
 
     Returns:
-      positions [n].
+      Positions [n].
     """
     return np.arange(len(task.ids)) if task.available is None else np.flatnonzero(task.available)
 
@@ -129,7 +127,7 @@ def one_hot_labels(labels: Int[Array, " L"], like: Float[Array, " I"]) -> Float[
       like: logits [I], minus infinity for absent items; absent labels do not count.
 
     Returns:
-      weights [I], which sum to 1 where a label is available.
+      Weights [I], which sum to 1 if a label is available.
     """
     hot = (jnp.arange(like.shape[0])[:, None] == labels[None, :]).any(axis=1).astype(like.dtype)
     hot = hot * jnp.isfinite(like)

@@ -6,8 +6,8 @@ f*(q, a) = E[y | q, a] the true probability; x = (q, 1). Tools are drawn by inve
 
     sum_a p_a (f*(a*) - f*(a)) <= 2 K / gamma + gamma/4 sum_a p_a (f_t(a) - f*(a))^2.        (1)
 
-**From its regression.** Where right tools always work and wrong ones never do, f*(q, a) is the bit
-of a, and the expectation of (1) over the draws gives
+**From its regression.** If right tools always succeed and wrong tools never do, f*(q, a) is the
+reward of a, and the expectation of (1) over the draws gives
 
     E wrong tools <= 2 K T / gamma + gamma/4 E sum_t (f_t(a_t) - y_t)^2.
 
@@ -30,10 +30,10 @@ as |theta* q| <= 1 keeps b* within [-1, 2], and b_1 = 0. ||q|| <= 1 throughout.
     |sum (y_t - g_t)| <= sqrt(n (A + ln(1/delta) / 2)) + sqrt(n ln(1/delta) / 2).
 
 A decile of the predictions with a larger difference **refutes realizability**. The p-value is the
-least delta that some decile exceeds, times the number of deciles and times T, the number of values
-that n may have, since n is not known beforehand. `calibration.by_decile` tests a stronger
-hypothesis, that the predictions are probabilities in every round: it finds far smaller errors, but
-a learner that is still learning fails it although f* is in the class. Passing either test proves
+smallest delta that some decile exceeds, times the number of deciles and times T, the number of
+possible values of n, since n is not known beforehand. `calibration.by_decile` tests the stronger
+hypothesis that the predictions are calibrated in every round: it detects far smaller errors, but a
+learner that is still learning fails it although f* is in the class. Passing either test proves
 nothing.
 
 Letters: K tools, S seeds, T rounds.
@@ -56,9 +56,9 @@ from jaxret.theory import calibration
 from jaxret.theory.assumptions import FALSE_ALARM, Assumption, at_most
 from jaxret.theory.bounds import Measured, from_terms
 from jaxret.theory.calibration import Decile
-from jaxret.theory.replay import replay, rows_there
+from jaxret.theory.replay import available_rows, replay
 
-_CLOSE = 1e-2  # rounding of recorded propensities against those of a replay
+_CLOSE = 1e-2  # relative rounding error of recorded against replayed propensities
 
 
 class History(NamedTuple):
@@ -83,15 +83,15 @@ def statements(run: Run) -> list[Measured]:
     """Computes both bounds on the wrong tools shown.
 
     Args:
-      run: of SquareCB.
+      run: run of SquareCB.
 
     Raises:
-      ValueError: for another learner, or a run that cannot be replayed.
+      ValueError: if the learner is not SquareCB, or the run cannot be replayed.
     """
     found, (gamma, eta) = history(run), _settings(run.learner)
-    task, here = run.task, rows_there(run.task)
-    theta_1 = np.asarray(run.learner.init(jnp.asarray(task.theta)).theta)[here]
-    items, rounds = len(here), run.order.shape[1]
+    task, rows = run.task, available_rows(run.task)
+    theta_1 = np.asarray(run.learner.init(jnp.asarray(task.theta)).theta)[rows]
+    items, rounds = len(rows), run.order.shape[1]
     explored = np.full(len(run.seeds), 2.0 * rounds / gamma)  # gamma here is gamma / K
     norm2 = (np.asarray(task.queries, np.float64) ** 2).sum(axis=1)[run.order]
     errors2 = (found.linear - found.bits) ** 2
@@ -120,27 +120,27 @@ def history(run: Run) -> History:
     """Replays a run of SquareCB and records its predictions.
 
     Args:
-      run: of SquareCB.
+      run: run of SquareCB.
 
     Raises:
-      ValueError: for another learner, or a run that cannot be replayed.
+      ValueError: if the learner is not SquareCB, or the run cannot be replayed.
     """
     gamma, _ = _settings(run.learner)
 
     def look(nothing, state, line):
         means = state.theta @ line.query + state.extra
-        chances = inverse_gap.inverse_gap(jnp.clip(means, 0.0, 1.0), state.available, gamma)
-        return nothing, (means[line.item], line.propensity / chances[line.item])
+        probabilities = inverse_gap.inverse_gap(jnp.clip(means, 0.0, 1.0), state.available, gamma)
+        return nothing, (means[line.item], line.propensity / probabilities[line.item])
 
     _, (linear, ratio) = replay(run, (), look)
     return History(linear, np.asarray(run.trace.reward, np.float64), float(np.abs(ratio - 1).max()))
 
 
 def deciles(run: Run) -> tuple[Decile, ...]:
-    """Tests by decile whether SquareCB's predictions were probabilities of success.
+    """Tests by decile whether SquareCB's predictions were calibrated.
 
     Args:
-      run: of SquareCB.
+      run: run of SquareCB.
     """
     found = history(run)
     return calibration.by_decile(found.predictions, found.bits)
@@ -149,11 +149,11 @@ def deciles(run: Run) -> tuple[Decile, ...]:
 def realizability(found: History, descent: Float[np.ndarray, " S"]) -> float:
     """Computes the p-value of realizability for a learner that is still learning.
 
-    The least p over deciles and seeds is multiplied by the number of these tests, and by the number
-    of rounds, since how many rounds fall into a decile is not known beforehand.
+    The smallest p over deciles and seeds is multiplied by the number of these tests, and by the
+    number of rounds, since the number of rounds in a decile is not known beforehand.
 
     Args:
-      found: of the run.
+      found: predictions of the run.
       descent: A of each seed [S].
 
     Returns:

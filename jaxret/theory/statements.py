@@ -1,10 +1,10 @@
-"""Gives every statement of the theory that applies to a run, next to the measured quantity.
+"""Computes every statement of the theory that applies to a run, next to the measured quantity.
 
     for statement in bounds(run): print(statement)      bound, terms, assumptions, measured value
 
-`bounds` lists the statements. One whose assumptions fail, or whose comparator was not found to the
-certified gap, does not hold, and its value means nothing. Tools that are absent in all rounds are
-left out; no statement applies where tools come or go.
+`bounds` lists the statements. A statement does not hold, and its value is meaningless, if an
+assumption fails or the comparator was not found to the certified gap. Tools that are absent in all
+rounds are left out; no statement applies if tools come or go.
 
 Letters: I items, d width, S seeds, T rounds.
 """
@@ -48,17 +48,17 @@ class Statement:
 
     @property
     def value(self) -> float:
-        """The upper bound."""
+        """Value of the upper bound."""
         return self.bound.value
 
     @property
     def measured(self) -> float:
-        """The mean over seeds."""
+        """Mean of the measured quantity over seeds."""
         return self.estimate.mean
 
     @property
     def holds(self) -> bool:
-        """Whether no assumption is refuted and the comparator of a regret converged."""
+        """True if no assumption is refuted and the comparator of a regret converged."""
         return self.bound.holds and self._converged
 
     @property
@@ -78,32 +78,32 @@ def bounds(
 ) -> list[Statement]:
     """Computes every statement that applies to a run and measures its assumptions on the run.
 
-    A rank-one rule on plain queries with clean labels: Theorem 5.1, Corollary 5.2, Theorem 5.1 with
-    the cost of its projection (ours, for the sphere too) and Lemma 3.1; for Banditron and Gaptron
-    also their bounds on wrong tools. With noisy labels: Theorem B.2, Corollary B.3, and, where less
-    than half of the bits are wrong, the bound of the debiased estimator (ours). Where a judge
-    rewards, the noise rate is the share of rounds in which the judge contradicted the labels, and
-    the assumptions test whether its errors are those of the theory.
-
-    Every rule with a softmax, query maps, preconditioners and rules of one's own included: duality
-    (ours). A mixture: its log loss against that of its best expert, and its sure errors. SquareCB:
-    its wrong tools, from the loss of its regression and, if its class is realizable, without.
+    - A rank-one rule without query map and with clean labels: Theorem 5.1, Corollary 5.2, Theorem
+      5.1 with the cost of its projection (ours, also for the sphere) and Lemma 3.1; for Banditron
+      and Gaptron also their bounds on wrong tools.
+    - The same with noisy labels: Theorem B.2, Corollary B.3, and, if less than half of the rewards
+      are wrong, the bound of the debiased estimator (ours). If a judge gives the rewards, the noise
+      rate is the share of rounds in which the judge contradicted the labels, and the assumptions
+      test whether its errors are those of the theory.
+    - Every learner with a softmax: duality (ours).
+    - A mixture: its log loss against its best expert's, and its sure errors.
+    - SquareCB: its wrong tools, from the loss of its regression, and under realizability.
 
     Args:
-      run: of a learner with a softmax, of a mixture, or of SquareCB; several seeds give standard
-        errors.
+      run: run of a learner with a softmax, of a mixture, or of SquareCB; several seeds give
+        standard errors.
       against: one Theta [I, d] for all seeds, or a comparator; None: the comparator that fits the
         learner's projection.
-      tau: temperature of the comparator, > 0, for a learner that is not rank one; None: that of
-        the learner's rule.
+      tau: temperature of the comparator, > 0, for a learner that is not rank one; None: the
+        temperature of the learner's rule.
 
     Returns:
-      the statements.
+      The statements.
 
     Raises:
-      ValueError: for a learner without a softmax; for one without a rule where ``tau`` is not
-        given, or with a rule where it is; for eta = 0; for a run in which
-        tools came or went, or that cannot be replayed; for a Theta of another shape.
+      ValueError: if the learner has no softmax, ``tau`` is missing for a learner without a rule or
+        given for one with a rule, eta is 0, tools came or went, the run cannot be replayed, or
+        Theta has another shape.
     """
     if blend_of(run.learner) is not None:
         found = {"log loss": mixture.against_one_expert(run), "rounds": mixture.sure_errors(run)}
@@ -164,7 +164,7 @@ def _mistakes(evidence: Evidence) -> Sequence[Measured]:
 
 
 def _dual(run: Run, measured: Regret, found: duality.Dual, tau: float | None) -> list[Statement]:
-    """Duality against the comparator, and against all rows in the ball or on the sphere."""
+    """Computes duality against the comparator, and against all rows in a ball or on a sphere."""
     u, rule = np.asarray(measured.comparator.theta), rule_of(run.learner)
     statements = [Statement(duality.against_one(found, u), measured.final)]
     radius = ball_radius(run) if rule is None else rule.projection.radius
@@ -180,7 +180,7 @@ def _dual(run: Run, measured: Regret, found: duality.Dual, tau: float | None) ->
 
 
 def _rows(run: Run, kept: Float[np.ndarray, "J d"]) -> Float[np.ndarray, "I d"]:
-    """Puts the rows of the available tools into the whole catalogue."""
+    """Writes the rows of the available tools into the whole catalogue."""
     if run.task.available is None:
         return kept
     whole = np.zeros_like(run.task.theta)

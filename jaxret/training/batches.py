@@ -47,7 +47,7 @@ def shuffled(
       lengths: tokens of each of the n examples, to sort by.
       collate: maps positions of examples [B] to a batch, a tree of arrays with leading axis B.
       size: examples a batch, B.
-      seed: of the permutations.
+      seed: seed of the permutations.
 
     Returns:
       the batches.

@@ -40,7 +40,7 @@ class TrainingConfig:
     weight_decay: float = 0.01
     clip: float | None = 1.0  # largest norm of a gradient; None: no limit
     dropout: float = 0.0
-    dtype: Literal["float32", "bfloat16"] = "float32"  # of the matrix products
+    dtype: Literal["float32", "bfloat16"] = "float32"  # type of the matrix products
     remat: bool = False  # saves memory: blocks are computed again in the backward pass
     validate: float = 0.25  # epochs between two validations
 
@@ -102,7 +102,7 @@ def require_one_of(name: str, value: object, known: Collection[str]) -> None:
     """Raises ValueError unless ``value`` is in ``known``.
 
     Args:
-      name: of the setting; the message begins with it.
+      name: name of the setting; the message begins with it.
       value: what is checked.
       known: the values that pass.
 

@@ -56,7 +56,7 @@ def start(params: Params, optimizer: optax.GradientTransformation, key: PRNGKey)
     Args:
       params: the initial parameters.
       optimizer: from optax.
-      key: of all random draws in training.
+      key: key of all random draws in training.
 
     Returns:
       a state whose arrays are copies, since `fit` donates them.
@@ -134,7 +134,7 @@ class Fit(NamedTuple):
     """The state of a run, and the best parameters so far."""
 
     state: TrainState
-    best: Params  # of the highest validation score
+    best: Params  # parameters of the highest validation score
     score: Float[np.ndarray, ""]
     best_step: Int[np.ndarray, ""]
 
@@ -173,7 +173,7 @@ def fit(
         size of the batch. None uses one device.
       rules: PartitionSpecs by path of a parameter (`jaxret.runtime.sharding.by_path`); parameters
         without a rule are replicated.
-      title: of the progress bar and of errors.
+      title: title of the progress bar and of errors.
       progress: whether to show the bar.
 
     Returns:

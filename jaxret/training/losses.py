@@ -51,16 +51,16 @@ def multi_label_bce(
       labels: the right tools [B, L], padded with -1; those without a column are ignored.
       candidates: the tool of each column [B, N], -1 for none; by default column i is tool i. A row
         without any candidate has loss 0.
-      weights: of the rows [B]; None: 1 each.
+      weights: weights of the rows [B]; None: 1 each.
 
     Returns:
       the mean over rows [], in nats a tool.
     """
     columns = jnp.arange(logits.shape[1])[None] if candidates is None else candidates
-    logits, there = _wide(logits), columns >= 0
+    logits, present = _float32(logits), columns >= 0
     each = jax.nn.softplus(jnp.where(is_label(columns, labels), -logits, logits))
-    count = jnp.maximum(there.sum(axis=1), 1)
-    return _mean(jnp.where(there, each, 0).sum(axis=1) / count, weights)
+    count = jnp.maximum(present.sum(axis=1), 1)
+    return _mean(jnp.where(present, each, 0).sum(axis=1) / count, weights)
 
 
 def softmax_ce(
@@ -82,13 +82,13 @@ def softmax_ce(
       logits: z [B, I], one column a tool.
       labels: the right tools [B, L], padded with -1; a row without any has loss 0.
       normalise: divides by the number of labels, so that every query counts the same.
-      weights: of the rows [B]; None: 1 each.
+      weights: weights of the rows [B]; None: 1 each.
 
     Returns:
       the mean over rows [], in nats: summed over a row's labels, or a label with ``normalise``.
     """
     right = is_label(jnp.arange(logits.shape[1])[None], labels)
-    loss = jnp.where(right, -jax.nn.log_softmax(_wide(logits), axis=1), 0).sum(axis=1)
+    loss = jnp.where(right, -jax.nn.log_softmax(_float32(logits), axis=1), 0).sum(axis=1)
     if normalise:
         loss /= jnp.maximum(right.sum(axis=1), 1)
     return _mean(loss, weights)
@@ -116,7 +116,7 @@ def triplet_margin(
       negative: vectors n [B, d].
       margin: the distance by which a negative should be farther than the positive.
       unit: scales all vectors to length 1 first.
-      weights: of the rows [B]; None: 1 each.
+      weights: weights of the rows [B]; None: 1 each.
 
     Returns:
       the mean over rows [], a distance.
@@ -125,7 +125,7 @@ def triplet_margin(
       ValueError: for a negative margin.
     """
     require("margin", margin, ">= 0", lambda x: x >= 0)
-    a, p, n = (_wide(x) for x in (anchor, positive, negative))
+    a, p, n = (_float32(x) for x in (anchor, positive, negative))
     if unit:
         a, p, n = (x / _length(x)[:, None] for x in (a, p, n))
     short = _length(a - p + _EPS) - _length(a - n + _EPS) + margin
@@ -161,7 +161,7 @@ def info_nce(
       negative_labels: the tools of the negatives [B, m], -1 for none.
       temperature: tau, above 0.
       in_batch: whether rows serve each other as negatives.
-      weights: of the rows [B]; None: 1 each. Rows of weight 0 are negatives of no row.
+      weights: weights of the rows [B]; None: 1 each. Rows of weight 0 are negatives of no row.
 
     Returns:
       the mean over rows [], in nats.
@@ -177,7 +177,7 @@ def info_nce(
         negatives, negative_labels = documents[:, None][:, :0], document_labels[:, None][:, :0]
     elif negatives is None or negative_labels is None:
         raise ValueError("negatives and negative_labels belong together: give both or neither")
-    queries, documents, negatives = (_wide(x) for x in (queries, documents, negatives))
+    queries, documents, negatives = (_float32(x) for x in (queries, documents, negatives))
 
     right = (queries * documents).sum(axis=1, keepdims=True) / temperature
     if in_batch:
@@ -203,7 +203,7 @@ def _mean(rows, weights):
     return (rows * weights).sum() / jnp.where(total > 0, total, 1)
 
 
-def _wide(x):
+def _float32(x):
     return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 

@@ -34,7 +34,7 @@ def random_negatives(
       labels: the tools of each query [n, L].
       items: the number of tools, I.
       count: negatives a pair, m >= 1.
-      seed: of the draws.
+      seed: seed of the draws.
 
     Returns:
       the pairs [M, 2 + m].
@@ -122,7 +122,7 @@ def query2query(
       per_side: positives, and negatives, an anchor.
       limit: the most triplets an anchor, drawn at random; None takes all.
       allow_self: whether the anchor and its copies stay in the window, as in the reference.
-      seed: of the draw; nothing is random without ``limit``.
+      seed: seed of the draw; nothing is random without ``limit``.
 
     Returns:
       the triplets [M, 3] as positions of queries, and two counts.
@@ -164,7 +164,7 @@ def query2desc(
       labels: the tools of each query [n, L].
       items: the number of tools, I.
       negatives: distinct wrong tools drawn a query, or all where there are fewer.
-      seed: of the draws.
+      seed: seed of the draws.
 
     Returns:
       the triplets [M, 3]: query, right tool, wrong tool.
@@ -175,13 +175,14 @@ def query2desc(
     require("negatives", negatives, ">= 1", lambda x: x >= 1)
     require_labels(labels, items)
     rng = np.random.default_rng(seed)
-    drawn = [np.empty((0, 3), np.int64)]
+    triplets = [np.empty((0, 3), np.int64)]
     for query, row in enumerate(labels):
         right = row[row >= 0]
         others = np.delete(np.arange(items), right)
         wrong = rng.choice(others, min(negatives, len(others)), replace=False)
-        drawn.append(np.stack(np.broadcast_arrays(query, right[:, None], wrong), -1).reshape(-1, 3))
-    return np.concatenate(drawn)
+        pairs = np.broadcast_arrays(query, right[:, None], wrong)
+        triplets.append(np.stack(pairs, axis=-1).reshape(-1, 3))
+    return np.concatenate(triplets)
 
 
 def _nearest(similar: Float[np.ndarray, "C n"], window: int) -> Int[np.ndarray, "C window"]:
@@ -192,12 +193,12 @@ def _nearest(similar: Float[np.ndarray, "C n"], window: int) -> Int[np.ndarray, 
 
 
 def _share(
-    own: Int[np.ndarray, "C L"], theirs: Int[np.ndarray, "C window L"]
+    own: Int[np.ndarray, "C L"], labels: Int[np.ndarray, "C window L"]
 ) -> Bool[np.ndarray, "C window"]:
     """Returns whether each neighbour has a label of the row."""
-    shares = np.zeros(theirs.shape[:2], bool)
+    shares = np.zeros(labels.shape[:2], bool)
     for label in own.T:
-        shares |= ((theirs == label[:, None, None]) & (theirs >= 0)).any(axis=2)
+        shares |= ((labels == label[:, None, None]) & (labels >= 0)).any(axis=2)
     return shares
 
 

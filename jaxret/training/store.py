@@ -48,13 +48,13 @@ def fitted(
     """Reads parameters, or trains them and keeps those with the highest validation score.
 
     Args:
-      title: of the progress bar and of the tracked metrics.
+      title: title of the progress bar and of the tracked metrics.
       config: the training settings.
-      seed: of dropout and other random draws of the loss.
+      seed: seed of dropout and other random draws of the loss.
       start: the parameters before training.
       objective: makes loss and batches; called only if there is something to train.
       validate: maps parameters to metrics, the first of which is the score.
-      folder: of this model; None keeps nothing.
+      folder: folder of this model; None keeps nothing.
       settings: written beside the model for readers.
       hooks: the observers.
 

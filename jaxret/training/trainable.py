@@ -22,7 +22,7 @@ class Lora:
 
     rank: int = 32
     alpha: float = 64  # the change is scaled by alpha / rank
-    dropout: float = 0.1  # of the branches' inputs
+    dropout: float = 0.1  # dropout rate of the branches' inputs
     targets: str = "blocks/.*/kernel"  # a regular expression of whole paths
 
     def __post_init__(self):
@@ -47,7 +47,7 @@ def trainable(network: Module, params: Params, adapter: Lora | None, seed: int) 
       network: with the dropout and precision of training.
       params: the network's initial parameters.
       adapter: settings of the adapter; None trains all parameters.
-      seed: of the adapter's initial weights.
+      seed: seed of the adapter's initial weights.
 
     Returns:
       the trained part.

@@ -68,7 +68,7 @@ def drop(
     Qwen3 numbers the remaining tokens without gaps; BERT leaves a gap at each dropped one.
 
     Args:
-      key: of the draws.
+      key: key of the draws.
       mask: True where there is a token [B, L].
       words: True where the token may be dropped [B, L], from `droppable`.
       most: the largest share, in 0 .. 1; a row's share is uniform between 0 and ``most``.

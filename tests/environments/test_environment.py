@@ -52,8 +52,8 @@ def test_rewards_are_turned_at_the_noise_rate_and_the_truth_is_kept(labels):
 def test_noise_may_differ_by_tool_and_is_that_of_the_tool_that_was_used():
     rates = np.zeros(10)
     rates[[7, 9]] = 0.5, 0.1
-    by_place = label_noise(rates)._replace(reranker=lambda key, slate, labels, query: 2)
-    choice, feedback, success = many_responses(by_place, [9, -1])
+    with_rates = label_noise(rates)._replace(reranker=lambda key, slate, labels, query: 2)
+    choice, feedback, success = many_responses(with_rates, [9, -1])
     assert (choice.item == 9).all()
     assert is_rate(feedback.reward != success, 0.1)
 

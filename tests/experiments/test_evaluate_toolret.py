@@ -115,7 +115,7 @@ def asked(world, copy, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("model", "told", "bare"),
+    ("model", "instructed", "bare"),
     [
         ("bm25", "Find what serves: mnms. {}", " {}"),
         ("minilm", "Instruct: Find what serves: mnms.\nQuery: {}", "Instruct: \nQuery: {}"),
@@ -123,10 +123,12 @@ def asked(world, copy, tmp_path):
         ("qwen3_0_6b", "Instruct: Find what serves: mnms.\nQuery:{}", "Instruct: Given what"),
     ],
 )
-def test_queries_are_joined_with_instructions_as_each_model_reads_them(asked, model, told, bare):
+def test_queries_are_joined_with_instructions_as_each_model_reads_them(
+    asked, model, instructed, bare
+):
     rows = asked.rows["mnms"][:2]  # the first has no instruction of its own
     texts = [asked.benchmark.queries[row] for row in rows]
-    assert asked.texts(model, "with", rows)[1] == told.format(texts[1])
+    assert asked.texts(model, "with", rows)[1] == instructed.format(texts[1])
     expected = bare.format(texts[0])
     assert asked.texts(model, "with", rows)[0].startswith(expected)
     assert asked.texts(model, "without", rows)[0].startswith(expected)

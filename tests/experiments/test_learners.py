@@ -107,7 +107,7 @@ def test_a_preset_is_a_learner_of_the_given_name_and_lists_are_its_grid():
     np.testing.assert_allclose(grid.settings, [(1.0, 0.01), (3.0, 0.01)])
     learner = grid.learner(1)
     assert (learner.name, rule_of(learner).tau, rule_of(learner).eta) == ("mine", 0.1, 0.01)
-    assert grid.said(grid.settings[1]) == "rate=3, eta=0.01"
+    assert grid.label(grid.settings[1]) == "rate=3, eta=0.01"
     columns = grid.columns(grid.settings)
     np.testing.assert_allclose(columns["rate"], [1.0, 3.0])
 

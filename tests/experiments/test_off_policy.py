@@ -22,11 +22,11 @@ def begun(learner):
 def test_the_truth_is_a_sum_over_all_queries():
     still = begun(jr.frozen())
     assert still.value == pytest.approx(TRUTH)
-    np.testing.assert_array_equal(still.chances, np.eye(12)[BEST])
+    np.testing.assert_array_equal(still.probabilities, np.eye(12)[BEST])
     assert begun(EXPLORES).value == pytest.approx(0.5 * TRUTH + 0.5 / 12, rel=1e-5)
     drawn = begun(worlds.policy("drawn", {"preset": "orag", "tau": 0.2, "learns": False}))
     p = np.exp(TASK.queries @ TASK.theta.T / 0.2)
-    np.testing.assert_allclose(drawn.chances, p / p.sum(axis=1, keepdims=True), rtol=1e-4)
+    np.testing.assert_allclose(drawn.probabilities, p / p.sum(axis=1, keepdims=True), rtol=1e-4)
     p_right = (p / p.sum(axis=1, keepdims=True))[np.arange(100), TASK.labels[:, 0]]
     assert drawn.value == pytest.approx(p_right.mean(), rel=1e-4)
 
@@ -41,13 +41,13 @@ def test_a_log_says_what_was_done():
     made = [*worlds.logs(EXPLORES, TASK, rounds=2_000, seeds=range(3))]
     t = np.arange(2_000)
     for log, query in made:
-        assert log.chances is not None
+        assert log.probabilities is not None
         np.testing.assert_array_equal(log.query, TASK.queries[query])
         np.testing.assert_array_equal(log.reward, TASK.labels[query, 0] == log.item)
         expected = np.where(log.item == BEST[query], 0.5 + 0.5 / 12, 0.5 / 12)
         np.testing.assert_allclose(log.propensity, expected, rtol=1e-5)
-        np.testing.assert_allclose(log.by_place[:, 0], log.propensity, rtol=1e-6)
-        np.testing.assert_allclose(log.chances[t, log.item], log.propensity, rtol=1e-6)
+        np.testing.assert_allclose(log.by_position[:, 0], log.propensity, rtol=1e-6)
+        np.testing.assert_allclose(log.probabilities[t, log.item], log.propensity, rtol=1e-6)
         counts = np.bincount(query, minlength=100)  # drawn with replacement, from all of them
         assert counts.min() > 3
         assert 3 < counts.std() < 6  # the root of 20
@@ -67,7 +67,7 @@ def test_a_log_is_that_of_a_learner_that_learns_unless_it_must_not():
     np.testing.assert_array_equal(best(stays.log), BEST[stays.query])
     assert (best(learns.log) != BEST[learns.query]).mean() > 0.1
     # What it knew in each round can be worked out from its log alone.
-    log = learns.log._replace(chances=None)
+    log = learns.log._replace(probabilities=None)
     with pytest.warns(UserWarning, match="too few"):
         found = jr.off_policy(log, jr.frozen(), logging=worlds.policy("a", spec))
     with pytest.warns(UserWarning, match="too few"):
@@ -77,8 +77,8 @@ def test_a_log_is_that_of_a_learner_that_learns_unless_it_must_not():
 
 def best(log):
     """The tool that is most likely to be shown."""
-    assert log.chances is not None
-    return log.chances.argmax(axis=1)
+    assert log.probabilities is not None
+    return log.probabilities.argmax(axis=1)
 
 
 def small(directory, *more):

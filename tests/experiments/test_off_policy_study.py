@@ -51,16 +51,16 @@ def simulate_coverage(rewards, logging, policy, *, scores=None, rounds, logs, se
         log = Log(
             query=np.zeros((rounds, 0)),
             slate=item[:, None],
-            by_place=logging[query, item][:, None],
+            by_position=logging[query, item][:, None],
             item=item,
             propensity=logging[query, item],
             reward=reward,
             version=np.zeros(rounds, int),
             round=np.arange(rounds),
-            chances=logging[query],
+            probabilities=logging[query],
         )
         aim = Target(
-            chances=lambda part, query=query: policy[query[part]],
+            probabilities=lambda part, query=query: policy[query[part]],
             scores=None if scores is None else lambda part, query=query: scores[query[part]],
         )
         truth.append(np.cumsum(value[query]) / np.arange(1, rounds + 1))
@@ -69,16 +69,16 @@ def simulate_coverage(rewards, logging, policy, *, scores=None, rounds, logs, se
 
 
 def study(logging, policy, **given):
-    chances, scores = POLICIES[policy]
-    return simulate_coverage(REWARDS, LOGGING[logging], chances, scores=scores, **given)
+    probabilities, scores = POLICIES[policy]
+    return simulate_coverage(REWARDS, LOGGING[logging], probabilities, scores=scores, **given)
 
 
 def test_logs_are_drawn_as_they_should_be():
     """On policy, of bits that are nearly certain: everything is known without an estimator."""
     certain = np.zeros((3, 2))
     certain[:, 1] = [1.0, 1.0, 0.0]
-    chances = np.array([[0.0, 1.0], [0.5, 0.5], [0.2, 0.8]])
-    found = simulate_coverage(certain, chances, chances, rounds=400, logs=30)
+    probabilities = np.array([[0.0, 1.0], [0.5, 0.5], [0.2, 0.8]])
+    found = simulate_coverage(certain, probabilities, probabilities, rounds=400, logs=30)
     mean = (1.0 + 0.5 + 0.0) / 3
     assert found.truth.mean() == pytest.approx(mean, abs=0.01)
     assert 0 < found.truth.std() < 0.05  # queries differ from log to log

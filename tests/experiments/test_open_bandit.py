@@ -40,11 +40,11 @@ def test_a_log_is_read_as_it_was_written(folder, tmp_path):
     np.testing.assert_array_equal(found.log.slate[:, 0], item)
     np.testing.assert_array_equal(found.place, place)
     np.testing.assert_array_equal(found.log.reward, click)
-    np.testing.assert_allclose(found.log.by_place[:, 0], P["bts"][item])
-    assert found.log.chances is None
+    np.testing.assert_allclose(found.log.by_position[:, 0], P["bts"][item])
+    assert found.log.probabilities is None
     by_hand = [[(item[place == p] == i).mean() for i in range(3)] for p in range(2)]
     np.testing.assert_allclose(found.frequencies, by_hand)
-    even = impressions.load(folder, "random", "men").log.chances
+    even = impressions.load(folder, "random", "men").log.probabilities
     assert even is not None
     assert even.shape == (4_000, 3)
     np.testing.assert_allclose(even, 1 / 3)
@@ -72,8 +72,8 @@ def test_each_log_says_what_the_other_earned(folder):
         found = open_bandit.compared(mine, aim, 0.05)
         value = (P[other] * RATES).sum() * 0.75  # half of the rounds at each place
         assert found["truth"] == pytest.approx(value, abs=4 * found["truth_error"])
-        chances = aim.frequencies[mine.place, mine.log.item]
-        terms = chances / P[name][mine.log.item] * mine.log.reward
+        probabilities = aim.frequencies[mine.place, mine.log.item]
+        terms = probabilities / P[name][mine.log.item] * mine.log.reward
         assert found["IPS/estimate"] == pytest.approx(terms.mean())
         assert found["IPS/error"] == pytest.approx(terms.std(ddof=1) / np.sqrt(4_000))
         for estimator in open_bandit.ESTIMATORS:

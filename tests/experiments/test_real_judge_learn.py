@@ -29,15 +29,15 @@ def test_probabilities_are_held_against_shares():
     found = errors.calibration(YES, RIGHT, bins=2)
     np.testing.assert_array_equal(found.pairs, [7, 5])
     np.testing.assert_allclose(found.right, [1 / 7, 3 / 5])
-    np.testing.assert_allclose(found.believed, [1.4 / 7, 3.6 / 5])
+    np.testing.assert_allclose(found.predicted, [1.4 / 7, 3.6 / 5])
 
 
 def test_only_a_rule_that_wants_a_rate_is_told_it():
     noisy = {"preset": "debiased", "noise_rate": 0.1, "tau": [0.02]}
-    assert learn.told(noisy, 0.3) == noisy | {"noise_rate": 0.3}
-    assert learn.told(noisy, 0.6) == noisy | {"noise_rate": 0.49}  # below a half
+    assert learn.with_noise_rate(noisy, 0.3) == noisy | {"noise_rate": 0.3}
+    assert learn.with_noise_rate(noisy, 0.6) == noisy | {"noise_rate": 0.49}  # below a half
     for other in ({"preset": "mixture"}, {"estimator": "bandit_likelihood"}):
-        assert learn.told(other, 0.3) == other
+        assert learn.with_noise_rate(other, 0.3) == other
 
 
 def test_the_threshold_makes_the_fewest_errors_of_both_kinds():

@@ -80,12 +80,12 @@ def test_a_slate_with_a_reward_an_item_keeps_equation_4_unbiased(k):
 
 
 def test_uneven_slates_are_weighted_by_the_chance_of_standing_in_them():
-    slates, chances = [(0, 2), (0, 3), (2, 4)], [0.5, 0.2, 0.3]
+    slates, probabilities = [(0, 2), (0, 3), (2, 4)], [0.5, 0.2, 0.3]
     inclusion = np.zeros(5)
-    for slate, chance in zip(slates, chances, strict=True):
+    for slate, chance in zip(slates, probabilities, strict=True):
         inclusion[list(slate)] += chance
     mean = np.zeros(5)
-    for slate, chance in zip(slates, chances, strict=True):
+    for slate, chance in zip(slates, probabilities, strict=True):
         items = list(slate)
         c = c_of(estimators.importance_weighted(), items, inclusion[items], REWARDS[items])
         mean += chance * c

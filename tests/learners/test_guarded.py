@@ -1,4 +1,4 @@
-"""A guard: its guarantee by enumeration and by simulation, its chances, what it does and costs."""
+"""A guard: its guarantee by enumeration and by simulation, its probabilities, its costs."""
 
 import itertools
 

@@ -22,10 +22,10 @@ def drawn_one_after_the_other(p, slate):
 def test_the_products_of_all_slates_are_a_distribution():
     p = np.array([0.5, 0.3, 0.15, 0.05])
     slates = [*itertools.permutations(range(4), 3)]
-    chances = np.stack([by_position(jnp.asarray(p), jnp.asarray(slate)) for slate in slates])
+    probabilities = np.stack([by_position(jnp.asarray(p), jnp.asarray(slate)) for slate in slates])
     expected = [drawn_one_after_the_other(p, slate) for slate in slates]
-    np.testing.assert_allclose(chances, expected, rtol=1e-5)
-    np.testing.assert_allclose(chances.prod(axis=1).sum(), 1, rtol=1e-5)
+    np.testing.assert_allclose(probabilities, expected, rtol=1e-5)
+    np.testing.assert_allclose(probabilities.prod(axis=1).sum(), 1, rtol=1e-5)
 
 
 def test_a_place_below_one_that_is_almost_certain_keeps_its_digits():
@@ -45,13 +45,13 @@ def test_slates_come_as_often_as_their_chances_say(optimised):
         return slate.items, position_probabilities(learner, state, query, slate)
 
     n = 20_000
-    items, chances = jax.jit(jax.vmap(draw))(jax.random.split(jax.random.key(0), n))
+    items, probabilities = jax.jit(jax.vmap(draw))(jax.random.split(jax.random.key(0), n))
     z = np.exp(np.asarray(state.theta, np.float64) @ np.asarray(query) / 0.5)
     p = z / z.sum()
     for slate in itertools.permutations(range(3), 2):
         here = (np.asarray(items) == slate).all(axis=1)
         expected = drawn_one_after_the_other(p, slate)
-        np.testing.assert_allclose(np.asarray(chances)[here][0], expected, rtol=1e-4)
+        np.testing.assert_allclose(np.asarray(probabilities)[here][0], expected, rtol=1e-4)
         share = np.prod(expected)
         assert abs(here.mean() - share) < 4 * np.sqrt(share * (1 - share) / n)
 

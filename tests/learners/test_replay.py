@@ -93,8 +93,8 @@ def test_a_ring_by_hand():
     assert slots.own[1:4].tolist() == [2, 0, 1]
     rings = {1: [10.0, 11.0, 1.0], 2: [2.0, 11.0, 1.0], 3: [2.0, 3.0, 1.0]}
     for place, ring in rings.items():
-        assert set(slots.drawn[place].tolist()) == {0, 1, 2}
-        np.testing.assert_array_equal(old[place, :, 0], np.array(ring)[slots.drawn[place]])
+        assert set(slots.sampled[place].tolist()) == {0, 1, 2}
+        np.testing.assert_array_equal(old[place, :, 0], np.array(ring)[slots.sampled[place]])
     bits = Rewards(*jnp.zeros((3, 3)))
     after, count = push_block(ReplayBuffer(past, *bits), bits, jnp.asarray(2), real, queries)
     assert (after.query[:, 0].tolist(), int(count)) == (rings[3], 5)

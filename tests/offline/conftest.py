@@ -7,7 +7,7 @@ import numpy as np
 from jaxret.logs import Log
 
 
-def make_log(item, reward, propensity, *, slate=None, by_place=None, query=None, **more) -> Log:
+def make_log(item, reward, propensity, *, slate=None, by_position=None, query=None, **more) -> Log:
     """A log of arrays; of one tool a round unless there are slates."""
     item, reward = np.asarray(item), np.asarray(reward, np.float64)
     propensity = np.asarray(propensity, np.float64)
@@ -15,7 +15,9 @@ def make_log(item, reward, propensity, *, slate=None, by_place=None, query=None,
     return Log(
         query=np.zeros((rounds, 1), np.float32) if query is None else np.float32(query),
         slate=item[:, None] if slate is None else np.asarray(slate),
-        by_place=propensity[:, None] if by_place is None else np.asarray(by_place, np.float64),
+        by_position=propensity[:, None]
+        if by_position is None
+        else np.asarray(by_position, np.float64),
         item=item,
         propensity=propensity,
         reward=reward,
@@ -29,7 +31,7 @@ def all_logs(logging, rewards):
     """Every log of T rounds: the tool and the bit of each, and the probability of all of it.
 
     Args:
-      logging: chances [T, I] of the policy that logs.
+      logging: probabilities [T, I] of the policy that logs.
       rewards: probability [T, I] that a tool works.
 
     Yields:

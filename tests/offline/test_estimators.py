@@ -135,10 +135,12 @@ def test_dr_is_unbiased_with_a_model_that_learns_from_the_rounds_before(monkeypa
     monkeypatch.setattr(reward_model, "FIRST", 1)
     monkeypatch.setattr(reward_model, "GROWTH", 1.5)
     logging, policy, rewards = (np.concatenate([x, x[:1]]) for x in (LOGGING, POLICY, REWARDS))
-    target = Target(chances=lambda part: policy[part], scores=lambda part: rewards[part] - 0.3)
+    target = Target(
+        probabilities=lambda part: policy[part], scores=lambda part: rewards[part] - 0.3
+    )
     means, models = np.zeros(3), set()
     for items, bits, chance in all_logs(logging, rewards):
-        log = make_log(items, bits, logging[np.arange(3), items], chances=logging)
+        log = make_log(items, bits, logging[np.arange(3), items], probabilities=logging)
         rounds = go_through(log, target, truncation=0.5)
         found = rounds.weight, rounds.reward, rounds.model, rounds.expected
         terms = estimators.doubly_robust(*found).mean(), rounds.low.mean(), rounds.high.mean()

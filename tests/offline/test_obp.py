@@ -36,8 +36,8 @@ def terms():
     model = rng.random((N, TOOLS))
     item = np.array([rng.choice(TOOLS, p=p) for p in logging])
     reward = (rng.random(N) < 0.4).astype(float)
-    log = make_log(item, reward, logging[np.arange(N), item], chances=logging)
-    target = Target(chances=lambda part: policy[part], scores=None)
+    log = make_log(item, reward, logging[np.arange(N), item], probabilities=logging)
+    target = Target(probabilities=lambda part: policy[part], scores=None)
     rounds = go_through(log, target, groups=GROUPS, truncation=3.0)
     w, y, m = rounds.weight, rounds.reward, model[np.arange(N), item]
     e = (policy * model).sum(axis=1)

@@ -46,7 +46,7 @@ def test_static_retrieval_is_known_from_the_log_of_what_explores(log):
     assert np.isnan(clipped.high)
     chance = 0.5 + 0.5 / 12  # of the best tool in the log: the weights are 0 or its inverse
     assert found.effective == pytest.approx(2_000 * chance, rel=1e-5)
-    assert found.mean_weight == pytest.approx((log.by_place > 0.5).mean() / chance, rel=1e-5)
+    assert found.mean_weight == pytest.approx((log.by_position > 0.5).mean() / chance, rel=1e-5)
     assert not found.few
 
 
@@ -119,7 +119,7 @@ def test_a_log_without_support_is_refused_with_what_to_do(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter(
             "error"
-        )  # chances of 0 are divided by on the way, and not a word of it
+        )  # probabilities of 0 are divided by on the way, and not a word of it
         with pytest.raises(ValueError, match=sentence):
             jr.off_policy(log, jr.frozen(), logging=jr.greedy())
     jr.simulate(jr.frozen(), TASK, log=tmp_path / "frozen")
@@ -131,12 +131,12 @@ def test_a_log_without_support_is_refused_with_what_to_do(tmp_path):
 def test_rounds_that_nobody_answered_are_left_out_and_said_so(log):
     silent = np.arange(2_000) % 4 == 0
     some = log._replace(reward=np.where(silent, np.nan, log.reward))
-    chances = np.eye(12)[(log.query @ TASK.theta.T).argmax(axis=1)]
-    for policy in (jr.frozen(), chances):
+    probabilities = np.eye(12)[(log.query @ TASK.theta.T).argmax(axis=1)]
+    for policy in (jr.frozen(), probabilities):
         with pytest.warns(UserWarning, match="500 of 2000 rounds were not answered"):
             found = jr.off_policy(some, policy, logging=SERVED)
         assert found.rounds == 1_500
-        weight = (chances[np.arange(2_000), log.item] / log.by_place[:, 0])[~silent]
+        weight = (probabilities[np.arange(2_000), log.item] / log.by_position[:, 0])[~silent]
         by_hand = (weight * log.reward[~silent]).mean()
         assert found["IPS"].estimate == pytest.approx(by_hand, rel=1e-4)
     with pytest.raises(ValueError, match=r"rounds that were answered must be >= 2, got 1"):
@@ -153,9 +153,9 @@ def test_too_few_effective_rounds_are_said(log):
     assert "effective (too few for a bootstrap)" in repr(found)
     n = 1_000
     unlucky = make_log(np.zeros(n, int), np.ones(n), np.full(n, 0.99))
-    chances = np.tile([0.5, 0.5], (n, 1))  # a weight of 50 in one of a hundred rounds
+    probabilities = np.tile([0.5, 0.5], (n, 1))  # a weight of 50 in one of a hundred rounds
     with pytest.warns(UserWarning, match="too few"):
-        found = jr.off_policy(unlucky, chances)
+        found = jr.off_policy(unlucky, probabilities)
     assert found.effective == pytest.approx(n)
     assert found["SNIPS"].high == found["SNIPS"].low == 1  # what the bootstrap believes
     assert found["IPS"].low < 0.5

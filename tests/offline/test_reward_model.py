@@ -77,8 +77,10 @@ def test_bits_that_are_all_alike_and_tools_that_are_sure_stay_finite():
 
 def test_the_model_of_a_round_does_not_know_it_nor_what_comes():
     scores, item, reward = problem()
-    chances = np.full_like(scores, 1 / 6)
-    target = Target(chances=lambda part: chances[part], scores=lambda part: scores[part])
+    probabilities = np.full_like(scores, 1 / 6)
+    target = Target(
+        probabilities=lambda part: probabilities[part], scores=lambda part: scores[part]
+    )
 
     def models(reward):
         found = go_through(make_log(item, reward, np.full(400, 1 / 6)), target, truncation=1.0)

@@ -21,12 +21,12 @@ USED = P[np.arange(ROUNDS), ITEM]
 
 
 def worked_out(**log):
-    target = Target(chances=lambda part: PI[part], scores=lambda part: SCORES[part])
+    target = Target(probabilities=lambda part: PI[part], scores=lambda part: SCORES[part])
     return go_through(make_log(ITEM, REWARD, USED, **log), target, groups=GROUPS, truncation=H)
 
 
 def test_each_round_is_worked_out_tool_by_tool():
-    found = worked_out(chances=P)
+    found = worked_out(probabilities=P)
     seen = reward_model.features(SCORES, SCORES.shape)
     for part in reward_model.blocks(ROUNDS):
         before = np.arange(part.start)
@@ -50,15 +50,15 @@ def test_each_round_is_worked_out_tool_by_tool():
 
 
 def test_what_the_log_does_not_know_is_not_worked_out():
-    found, known = worked_out(), worked_out(chances=P)
+    found, known = worked_out(), worked_out(probabilities=P)
     for name in ("weight", "reward", "model", "expected"):
         np.testing.assert_array_equal(getattr(found, name), getattr(known, name))
     for name in ("second", "group_weight", "low", "high"):
         assert np.isnan(getattr(found, name)).all()
     slates = {"slate": np.stack([ITEM, (ITEM + 1) % TOOLS], axis=1)}
-    slates |= {"by_place": np.stack([USED, np.full(ROUNDS, 0.4)], axis=1)}
+    slates |= {"by_position": np.stack([USED, np.full(ROUNDS, 0.4)], axis=1)}
     PI_soft = np.full((ROUNDS, TOOLS), 1 / TOOLS)
-    target = Target(chances=lambda part: PI_soft[part], scores=None)
+    target = Target(probabilities=lambda part: PI_soft[part], scores=None)
     found = go_through(make_log(ITEM, REWARD, USED, **slates), target, truncation=H)
     np.testing.assert_allclose(found.weight, (1 / 5) / USED * (1 / 4) / 0.4)
     assert np.isnan([found.model, found.expected, found.low]).all()

@@ -86,7 +86,7 @@ def test_slates_choose_by_snips(tmp_path):
 
 
 def test_what_is_refused_or_doubted(log):
-    with pytest.raises(ValueError, match="the learners' names must differ: 'frozen' stands at 0"):
+    with pytest.raises(ValueError, match="the learners' names must differ: 'frozen' is at 0"):
         jr.select(log, [jr.frozen(), jr.frozen()])
     with pytest.raises(ValueError, match="learners must be one or more"):
         jr.select(log, [])

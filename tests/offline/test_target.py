@@ -26,7 +26,7 @@ def softmax(task, tau):
 def test_chances_and_scores_are_those_of_the_state(k):
     log = log_of(theta=TASK.theta)
     found = target(log, jr.orag(tau=0.2, k=k))
-    every, part = found.chances(slice(0, 300)), found.chances(slice(250, 259))
+    every, part = found.probabilities(slice(0, 300)), found.probabilities(slice(250, 259))
     np.testing.assert_allclose(every, softmax(TASK, 0.2), rtol=2e-5)
     np.testing.assert_allclose(every.sum(axis=1), 1, rtol=1e-14)
     np.testing.assert_allclose(part, every[250:259], rtol=1e-6)
@@ -39,13 +39,13 @@ def test_a_snapshot_serves_from_its_state():
     moved = TASK.with_theta(np.roll(TASK.theta, 1, axis=0))
     state = learner.init(moved.theta)
     found = target(log_of(theta=TASK.theta), jr.Snapshot(learner, state))
-    np.testing.assert_allclose(found.chances(slice(0, 300)), softmax(moved, 0.2), rtol=2e-5)
+    np.testing.assert_allclose(found.probabilities(slice(0, 300)), softmax(moved, 0.2), rtol=2e-5)
 
 
 def test_tools_that_are_not_there_are_not_shown():
     here = np.arange(12) % 3 > 0
     found = target(log_of(theta=TASK.theta, available=here), jr.orag(tau=0.2))
-    assert (found.chances(slice(0, 9))[:, ~here] == 0).all()
+    assert (found.probabilities(slice(0, 9))[:, ~here] == 0).all()
 
 
 def test_what_is_not_known_is_refused():
@@ -55,12 +55,16 @@ def test_what_is_not_known_is_refused():
     with pytest.raises(ValueError, match="'orag' has no rows to begin from: read the log with its"):
         target(log_of(), jr.orag())
     rows = np.full((300, 12), 1 / 12)
-    np.testing.assert_array_equal(target(log, rows).chances(slice(3, 5)), rows[3:5])
+    np.testing.assert_array_equal(target(log, rows).probabilities(slice(3, 5)), rows[3:5])
     assert target(log, rows).scores is None
     for wrong in (-1.0, 0.5, np.nan):
         changed = rows.copy()
         changed[7, 2] = wrong
-        with pytest.raises(ValueError, match="chances of round 7 are no probabilities of sum 1"):
+        with pytest.raises(
+            ValueError, match="probabilities of round 7 are negative or do not sum to 1"
+        ):
             target(log, changed)
-    with pytest.raises(ValueError, match=r"the chances' shape must be \[300, I\], got \(9, 12\)"):
+    with pytest.raises(
+        ValueError, match=r"the probabilities' shape must be \[300, I\], got \(9, 12\)"
+    ):
         target(log, rows[:9])

@@ -7,7 +7,7 @@ import pytest
 
 import jaxret as jr
 from jaxret.logs import take
-from jaxret.offline.snapshots import with_chances
+from jaxret.offline.snapshots import with_probabilities
 from jaxret.types import Choice, Feedback
 from tests.problems import make_task
 
@@ -31,15 +31,15 @@ def served(request, tmp_path_factory):
 
 
 def by_hand(learner, log):
-    """Round by round: the chances before each, and the last state."""
-    state, chances = learner.init(jnp.asarray(TASK.theta)), []
+    """Round by round: the probabilities before each, and the last state."""
+    state, probabilities = learner.init(jnp.asarray(TASK.theta)), []
     update, chance = jax.jit(learner.update), jax.jit(learner.probabilities)
     for t in range(log.rounds):
         query = jnp.asarray(log.query[t])
-        chances.append(np.asarray(chance(state, query)))
+        probabilities.append(np.asarray(chance(state, query)))
         choice = Choice(jnp.asarray(log.item[t], jnp.int32), jnp.float32(log.propensity[t]))
         state = update(state, query, choice, Feedback(jnp.float32(log.reward[t])))
-    return np.stack(chances), state
+    return np.stack(probabilities), state
 
 
 def test_it_is_where_the_learner_that_served_is(served):
@@ -54,11 +54,11 @@ def test_it_is_where_the_learner_that_served_is(served):
 
 def test_it_knows_what_the_learner_that_served_knew(served):
     learner, _, log = served
-    known, (chances, _) = with_chances(log, learner), by_hand(learner, log)
-    np.testing.assert_allclose(known.chances, chances, rtol=1e-3, atol=1e-6)
-    np.testing.assert_allclose(known.by_place, log.by_place, rtol=2e-3)
+    known, (probabilities, _) = with_probabilities(log, learner), by_hand(learner, log)
+    np.testing.assert_allclose(known.probabilities, probabilities, rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(known.by_position, log.by_position, rtol=2e-3)
     rounds = np.arange(300)
-    np.testing.assert_array_equal(known.by_place[:, 0], known.chances[rounds, log.item])
+    np.testing.assert_array_equal(known.by_position[:, 0], known.probabilities[rounds, log.item])
 
 
 def test_rounds_without_an_answer_teach_nothing_and_count(served):
@@ -74,21 +74,23 @@ def test_another_learner_did_not_write_the_log(served):
     learner, _, log = served
     other = jr.with_exploration(jr.orag(tau=0.2), 0.2)
     with pytest.raises(ValueError, match=r"has the propensity .*orag.exploration' would have had"):
-        with_chances(log, other)
+        with_probabilities(log, other)
     turned = jr.Snapshot(learner, learner.init(jnp.asarray(-TASK.theta)))
     with pytest.raises(ValueError, match="did not write this log, or began from another state"):
-        with_chances(log, turned)
+        with_probabilities(log, turned)
 
 
 def test_a_learner_that_served_without_learning_is_gone_through_without(served):
     learner, _, log = served
     still = log._replace(version=np.full(300, 7))
     state = learner.init(jnp.asarray(TASK.theta))
-    chances = np.stack([np.asarray(learner.probabilities(state, q)) for q in log.query[:20]])
+    probabilities = np.stack([np.asarray(learner.probabilities(state, q)) for q in log.query[:20]])
     first = take(still, slice(0, 20))
-    own = chances[np.arange(20), first.item]
-    known = with_chances(first._replace(by_place=own[:, None]), jr.Snapshot(learner, state))
-    np.testing.assert_allclose(known.chances, chances, rtol=1e-5)
+    own = probabilities[np.arange(20), first.item]
+    known = with_probabilities(
+        first._replace(by_position=own[:, None]), jr.Snapshot(learner, state)
+    )
+    np.testing.assert_allclose(known.probabilities, probabilities, rtol=1e-5)
 
 
 def test_what_cannot_be_learnt_from_a_log_is_refused(served):
@@ -101,7 +103,9 @@ def test_what_cannot_be_learnt_from_a_log_is_refused(served):
     jr.warm_start(unknown, jr.greedy())  # which does not divide by it
     late = log._replace(version=np.maximum(np.arange(300) - 2, 0))
     with pytest.raises(ValueError, match="did not learn from each round before the next"):
-        with_chances(late, SERVED["drawing"])
+        with_probabilities(late, SERVED["drawing"])
     slates = log._replace(slate=np.tile(log.slate, (1, 2)))
-    with pytest.raises(ValueError, match="the log has slates of 2: chances are known for one"):
-        with_chances(slates, SERVED["drawing"])
+    with pytest.raises(
+        ValueError, match="the log has slates of 2: probabilities are known for one"
+    ):
+        with_probabilities(slates, SERVED["drawing"])

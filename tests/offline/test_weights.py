@@ -21,9 +21,9 @@ def slates_log(used):
     """Every slate of two, once; ``used`` is the place of each."""
     slate = np.array(SLATES)
     item = slate[np.arange(len(slate)), used]
-    by_place = np.array([places(P, one) for one in SLATES])
-    log = make_log(item, np.zeros(len(slate)), P[item], slate=slate, by_place=by_place)
-    return log, by_place.prod(axis=1)
+    by_position = np.array([places(P, one) for one in SLATES])
+    log = make_log(item, np.zeros(len(slate)), P[item], slate=slate, by_position=by_position)
+    return log, by_position.prod(axis=1)
 
 
 def test_of_one_tool_it_is_the_ratio():
@@ -72,7 +72,7 @@ def test_a_cascade_needs_the_places_down_to_the_one_used():
 
 def test_short_slates_end_where_they_end():
     log = make_log(
-        [1, 2], [1, 1], [0.4, 0.4], slate=[[1, -1], [2, 0]], by_place=[[0.4, 1.0], [0.4, 0.5]]
+        [1, 2], [1, 1], [0.4, 0.4], slate=[[1, -1], [2, 0]], by_position=[[0.4, 1.0], [0.4, 0.5]]
     )
     weight, _ = importance_weights(log, np.tile(PI, (2, 1)))
     np.testing.assert_allclose(weight, [0.5, 0.3 / 0.4 * (0.1 / 0.7) / 0.5])
@@ -80,38 +80,40 @@ def test_short_slates_end_where_they_end():
 
 def test_what_was_certain_in_the_log_supports_only_what_is_certain_in_the_policy():
     log = make_log([0, 0, 1, 1], [1, 0, 1, 0], [1.0, 1.0, 0.5, 1.0])
-    chances = np.array([[1, 0, 0], [0.9, 0.1, 0], [0.2, 0.8, 0], [0, 0, 1]], np.float64)
-    weight, bare = importance_weights(log, chances)
+    probabilities = np.array([[1, 0, 0], [0.9, 0.1, 0], [0.2, 0.8, 0], [0, 0, 1]], np.float64)
+    weight, bare = importance_weights(log, probabilities)
     np.testing.assert_array_equal(bare, [False, True, False, True])
     np.testing.assert_allclose(weight, [1, 0.9, 1.6, 0])
-    known = log._replace(chances=np.array([[1, 0, 0], [1, 0, 0], [0, 0.5, 0.5], [0, 1, 0]]))
-    np.testing.assert_array_equal(importance_weights(known, chances)[1], [False, True, True, True])
+    known = log._replace(probabilities=np.array([[1, 0, 0], [1, 0, 0], [0, 0.5, 0.5], [0, 1, 0]]))
+    np.testing.assert_array_equal(
+        importance_weights(known, probabilities)[1], [False, True, True, True]
+    )
     # The list below an index's first tool follows from it: certain, and another policy's would not
     # be; nothing below matters where the policy never shows the first, or ends at the one used.
     listed = make_log(
-        [0, 0], [1, 1], [0.5, 0.5], slate=[[0, 1], [0, 1]], by_place=[[0.5, 1], [0.5, 1]]
+        [0, 0], [1, 1], [0.5, 0.5], slate=[[0, 1], [0, 1]], by_position=[[0.5, 1], [0.5, 1]]
     )
-    chances = np.array([[0.4, 0.3, 0.3], [0.0, 0.5, 0.5]])
-    weight, bare = importance_weights(listed, chances)
+    probabilities = np.array([[0.4, 0.3, 0.3], [0.0, 0.5, 0.5]])
+    weight, bare = importance_weights(listed, probabilities)
     np.testing.assert_array_equal(bare, [True, False])
     assert weight[1] == 0
-    weight, bare = importance_weights(listed, chances, cascade=True)
+    weight, bare = importance_weights(listed, probabilities, cascade=True)
     np.testing.assert_allclose(weight, [0.8, 0])
     assert not bare.any()
 
 
 def test_what_cannot_be_divided_by_is_refused():
     log = make_log([0, 1], [1, 1], [0.5, np.nan])
-    with pytest.raises(ValueError, match=r"not know the chance of place 1 in round 1"):
+    with pytest.raises(ValueError, match=r"lacks the probability of position 1 in round 1"):
         importance_weights(log, np.full((2, 2), 0.5))
-    with pytest.raises(ValueError, match=r"not know the chance of place 1 in round 0"):
+    with pytest.raises(ValueError, match=r"lacks the probability of position 1 in round 0"):
         importance_weights(make_log([0], [1], [0.0]), np.full((1, 2), 0.5))
-    slates = make_log([0], [1], [0.5], slate=[[0, 1]], by_place=[[0.5, np.nan]])
-    with pytest.raises(ValueError, match=r"not know the chance of place 2 in round 0"):
+    slates = make_log([0], [1], [0.5], slate=[[0, 1]], by_position=[[0.5, np.nan]])
+    with pytest.raises(ValueError, match=r"lacks the probability of position 2 in round 0"):
         importance_weights(slates, np.full((1, 3), 1 / 3))
     certain = np.array([[1.0, 0, 0]])
-    known = slates._replace(by_place=np.array([[0.5, 0.6]]))
-    with pytest.raises(ValueError, match=r"says nothing of the places below.*policies.softmax"):
+    known = slates._replace(by_position=np.array([[0.5, 0.6]]))
+    with pytest.raises(ValueError, match=r"without probabilities .*below.*policies.softmax"):
         importance_weights(known, certain)
     weight, _ = importance_weights(known, certain[:, ::-1])
     assert weight == 0

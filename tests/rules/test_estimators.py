@@ -28,7 +28,7 @@ def a_round(item, reward, propensity, labels=(TARGET,)):
 
 
 def average(estimator, pi, labels=(TARGET,), noise_rate=0.0):
-    """Sum over every item and both bits, weighted by their chances."""
+    """Sum over every item and both bits, weighted by their probabilities."""
     mean = np.zeros(3)
     for item in range(3):
         for reward in (0, 1):

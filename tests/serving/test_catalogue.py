@@ -88,8 +88,11 @@ def test_tools_go_come_back_and_are_refused_by_name(task):
     index.add(["tool_5", "more"], [task.theta[0], task.theta[1]])
     assert {"tool_5", "more"} < {*index.ids}
     refused = [
-        (lambda: index.add(["more"], [task.theta[0]]), "'more' is there already: redescribe it"),
-        (lambda: index.add(["a", "a"], task.theta[:2]), "ids must differ: 'a' stands at 0 and 1"),
+        (
+            lambda: index.add(["more"], [task.theta[0]]),
+            "'more' exists already: redescribe it",
+        ),
+        (lambda: index.add(["a", "a"], task.theta[:2]), "ids must differ: 'a' is at 0 and 1"),
         (
             lambda: index.add(["a"], task.theta[:2]),
             "the number of document vectors must be 1, got 2",

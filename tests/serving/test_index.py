@@ -1,4 +1,4 @@
-"""The live loop: chances by enumeration, tickets answered once."""
+"""The live loop: probabilities by enumeration, tickets answered once."""
 
 import math
 
@@ -27,19 +27,19 @@ def test_propensities_are_those_of_the_enumeration(small, learner, k):
     task = small(items=6)
     index = jr.Index(learner, task)
     query = task.queries[0]
-    chances = np.asarray(learner.probabilities(index.state, jnp.asarray(query)), np.float64)
+    probabilities = np.asarray(learner.probabilities(index.state, jnp.asarray(query)), np.float64)
     best_first = np.argsort(-(task.theta @ query), kind="stable")
     listed = np.zeros(6)
     for first in range(6):
         rest = [row for row in best_first if row != first][: k - 1]
-        listed[[first, *rest]] += chances[first]
+        listed[[first, *rest]] += probabilities[first]
     firsts = set()
     for _ in range(40):
         ticket = index.search(query, k=k)
         rows = [task.ids.index(one) for one in ticket.ids]
         firsts.add(rows[0])
         assert rows[1:] == [row for row in best_first if row != rows[0]][: k - 1]
-        assert ticket.propensities[0] == pytest.approx(chances[rows[0]], rel=1e-5)
+        assert ticket.propensities[0] == pytest.approx(probabilities[rows[0]], rel=1e-5)
         np.testing.assert_allclose(ticket.propensities[1:], listed[rows[1:]], rtol=1e-5)
         np.testing.assert_allclose(ticket.scores, (task.theta @ query)[rows], rtol=1e-5)
     assert len(ticket.ids) == min(k, 6)

@@ -22,7 +22,7 @@ def test_what_was_shown_and_heard_is_written(task, tmp_path):
     np.testing.assert_array_equal(log.reward, [1, np.nan, 0.5, np.nan, np.nan])
     for t, ticket in enumerate([*tickets, last]):
         assert [task.ids[row] for row in log.slate[t] if row >= 0] == ticket.ids
-        np.testing.assert_allclose(log.by_place[t], [ticket.propensities[0], 1, 1], rtol=1e-6)
+        np.testing.assert_allclose(log.by_position[t], [ticket.propensities[0], 1, 1], rtol=1e-6)
     assert task.ids[log.item[2]] == tickets[2].ids[1]
     assert log.propensity[2] == pytest.approx(tickets[2].propensities[1], rel=1e-6)
 
@@ -35,11 +35,13 @@ def test_of_a_slate_of_its_own_each_place_has_its_chance(task, tmp_path):
     log = jr.load_log(tmp_path / "log.jsonl", task)
     z = np.exp(np.float64(task.queries[:5]) @ np.float64(task.theta).T / 0.2)
     p = np.take_along_axis(z / z.sum(axis=1, keepdims=True), log.slate[:, :3], axis=1)
-    np.testing.assert_allclose(log.by_place[:, :3], p / (1 - np.cumsum(p, axis=1) + p), rtol=1e-4)
-    np.testing.assert_array_equal(log.by_place[:, 3], 1)
+    np.testing.assert_allclose(
+        log.by_position[:, :3], p / (1 - np.cumsum(p, axis=1) + p), rtol=1e-4
+    )
+    np.testing.assert_array_equal(log.by_position[:, 3], 1)
     index = jr.Index(jr.greedy(k=2), task, log=tmp_path / "unknown.jsonl")
     index.search(task.queries[0], k=2)
-    assert np.isnan(jr.load_log(tmp_path / "unknown.jsonl", task).by_place).all()
+    assert np.isnan(jr.load_log(tmp_path / "unknown.jsonl", task).by_position).all()
 
 
 def test_a_loaded_index_goes_on_with_its_log(task, tmp_path, monkeypatch):

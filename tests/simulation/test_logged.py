@@ -39,7 +39,9 @@ def test_each_seed_writes_its_rounds(tmp_path, learner, devices):
         log = jr.load_log(tmp_path / "logs" / f"seed_{seed}.jsonl", TASK)
         np.testing.assert_array_equal(log.item, run.trace.item[place])
         np.testing.assert_array_equal(log.slate[:, 0], run.trace.item[place])
-        np.testing.assert_array_equal(np.float32(log.by_place[:, 0]), run.trace.propensity[place])
+        np.testing.assert_array_equal(
+            np.float32(log.by_position[:, 0]), run.trace.propensity[place]
+        )
         np.testing.assert_array_equal(np.float32(log.propensity), run.trace.propensity[place])
         np.testing.assert_array_equal(log.reward, run.trace.reward[place])
         assert (log.reward != run.trace.success[place]).any()  # what was heard, not what was true
@@ -62,7 +64,7 @@ def test_slates_are_logged_with_the_chance_of_each_place(tmp_path):
     z = np.exp(np.float64(log.query) @ np.float64(TASK.theta).T / 0.2)
     p = np.take_along_axis(z / z.sum(axis=1, keepdims=True), log.slate, axis=1)
     above = np.cumsum(p, axis=1) - p
-    np.testing.assert_allclose(log.by_place, p / (1 - above), rtol=1e-4)
+    np.testing.assert_allclose(log.by_position, p / (1 - above), rtol=1e-4)
     np.testing.assert_array_equal(log.item, run.trace.item[1])
     assert (log.slate == log.item[:, None]).sum() == 120  # the one used is on the slate, once
     assert {*np.argmax(log.slate == log.item[:, None], axis=1)} == {0, 1, 2}
@@ -76,7 +78,7 @@ def test_where_fewer_tools_are_there_than_are_shown_slates_are_short(tmp_path):
     jr.simulate(jr.orag(tau=0.2, k=3), task, log=tmp_path)
     log = jr.load_log(tmp_path / "seed_0.jsonl", task)
     np.testing.assert_array_equal(np.sort(log.slate, axis=1), [[0, 1]] * 60)
-    np.testing.assert_allclose(log.by_place[:, 1], 1, rtol=1e-6)
+    np.testing.assert_allclose(log.by_position[:, 1], 1, rtol=1e-6)
     np.testing.assert_array_equal(log.available, task.available)
 
 
@@ -154,7 +156,7 @@ def test_what_the_world_does_is_in_the_log(tmp_path):
         np.testing.assert_array_equal(log.version, -1)
         np.testing.assert_array_equal(log.item, run.trace.item[0])
         np.testing.assert_allclose(log.query, expected, atol=1e-6)
-    # For the first five rounds nothing is learnt: the chances of places are those of the documents.
+    # Nothing is learnt in the first five rounds: probabilities follow from the documents.
     z = np.exp(np.float64(log.query[:5]) @ np.float64(TASK.theta).T / SETTINGS["tau"])
     p = np.take_along_axis(z / z.sum(axis=1, keepdims=True), log.slate[:5], axis=1)
-    np.testing.assert_allclose(log.by_place[:5], p / (1 - np.cumsum(p, axis=1) + p), rtol=1e-3)
+    np.testing.assert_allclose(log.by_position[:5], p / (1 - np.cumsum(p, axis=1) + p), rtol=1e-3)

@@ -47,7 +47,7 @@ def test_tasks_come_again_in_another_order():
 
 
 def test_tasks_in_pieces_are_refused():
-    with pytest.raises(ValueError, match="sort them by task first"):
+    with pytest.raises(ValueError, match="sort them by task"):
         streams.hops(np.array([0, 1, 0]), 1, seed=0)
 
 

@@ -126,8 +126,8 @@ def test_without_noise_one_wrong_reward_is_one_too_many(clean):
 def test_the_least_p_is_that_of_the_binomial_test(clean):
     item, wrong = np.zeros(50, int), np.arange(50) % 5 == 0
     found = assumptions.label_noise_by_tool(with_rewards(clean, item, wrong), RHO)
-    chances = np.array([comb(50, k) * RHO**k * (1 - RHO) ** (50 - k) for k in range(51)])
-    assert found.measured == pytest.approx(2 * 2 * chances[10:].sum())  # of two tests
+    probabilities = np.array([comb(50, k) * RHO**k * (1 - RHO) ** (50 - k) for k in range(51)])
+    assert found.measured == pytest.approx(2 * 2 * probabilities[10:].sum())  # of two tests
 
 
 def test_a_tool_that_came_late_voids_the_bounds(clean):

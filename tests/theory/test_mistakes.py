@@ -135,10 +135,14 @@ def test_the_gap_pays_for_exploring_and_for_the_variance():
     for items in (2, 3, 10, 50):
         for gamma in (0.01, 0.1, 0.7):
             e = gamma / (2 * items**2)
-            chances = gap_map(gamma=gamma).probabilities
+            probabilities = gap_map(gamma=gamma).probabilities
             for _ in range(60):
                 z = rng.normal(size=items) * rng.choice([0.1, 1, 4, 12])
-                p, pi, label = softmax(z), np.asarray(chances(jnp.asarray(z))), rng.integers(items)
+                p, pi, label = (
+                    softmax(z),
+                    np.asarray(probabilities(jnp.asarray(z))),
+                    rng.integers(items),
+                )
                 gradient = p - (np.arange(items) == label)
                 paid = e / (2 * np.log(2)) * (gradient @ gradient) / pi[label]
                 assert 1 - pi[label] + paid <= -np.log2(p[label]) + gamma + 1e-5

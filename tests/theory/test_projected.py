@@ -60,13 +60,13 @@ def test_a_round_costs_what_enumeration_says(name, seed):
 
 @pytest.mark.parametrize("name", PROJECTIONS)
 def test_it_bounds_the_expected_regret_of_every_short_run(name):
-    """All 3^4 sequences of draws with their chances: the exact expectations of both sides."""
+    """All 3^4 sequences of draws with their probabilities: the exact expectations of both sides."""
     rng = np.random.default_rng(1)
     theta_1, u = unit(rng.normal(size=(2, 3, 3)))
     queries, labels = unit(rng.normal(size=(4, 3))), np.array([0, 2, 1, 2])
     tau, eta = 0.4, 0.05
     rule = jr.orag(tau=tau, eta=eta, projection=PROJECTIONS[name]).structure
-    regret, bound, chances = 0.0, 0.0, 0.0
+    regret, bound, probabilities = 0.0, 0.0, 0.0
     with jax.enable_x64(True):
         costs = jax.jit(
             lambda theta, q, label: projected.expected_costs(rule, theta, q, label, jnp.asarray(u))
@@ -84,8 +84,8 @@ def test_it_bounds_the_expected_regret_of_every_short_run(name):
                 theta = rows_after(theta, q, c, tau, eta, name)[1]
             regret += chance * run_regret
             bound += chance * run_bound
-            chances += chance
-    assert chances == pytest.approx(1.0)
+            probabilities += chance
+    assert probabilities == pytest.approx(1.0)
     assert regret < bound
 
 

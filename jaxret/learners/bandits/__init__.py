@@ -5,14 +5,14 @@
                                     Thompson draws
     neural_linear                   Thompson draws of that regression, with learnt noise
     squarecb, fastcb                a regression a tool by descent, inverse-gap weighting
-    banditron, gaptron, soba        multiclass perceptrons for bits
+    banditron, gaptron, soba        multiclass perceptrons with bandit feedback
     logistic_ucb                    a logistic regression a tool, a diagonal Hessian, a bonus
-    bootstrapped                    copies of `greedy` that weigh the bits differently
-    success_prior                   each tool's own rate of success, on top of `greedy`
+    bootstrapped                    copies of `greedy` that weight the rewards differently
+    success_prior                   `greedy`, with each tool's success rate added to its logit
 
-Each takes ``start``: 'document', the documents as the prior mean; or 'zero', as in the papers. All
-but `linucb_shared` and `bootstrapped` are possible with 43,215 tools of width 1,536. Importing this
-package registers the presets.
+Each takes ``start``: 'document', with the documents as the prior mean; or 'zero', as in the papers.
+All but `linucb_shared` and `bootstrapped` are feasible with 43,215 tools of width 1,536. Importing
+this package registers the presets.
 """
 
 from jaxret.learners.bandits.bootstrapped import bootstrapped

@@ -1,4 +1,4 @@
-"""Bootstrapped heads: Thompson sampling by copies of `greedy` that weigh the bits differently."""
+"""Bootstrapped heads: Thompson sampling by copies of `greedy` with random reward weights."""
 
 import jax
 import jax.numpy as jnp
@@ -22,22 +22,23 @@ def bootstrapped(
     seed: int = 0,
     start: Start = "document",
 ) -> Learner:
-    """Bootstrapped heads: copies of `greedy` that differ in which bits they count.
+    """Bootstrapped heads: copies of `greedy` that weight the rewards at random.
 
-        show    argmax_i  of the rows of one head, drawn evenly
-        learn   every head as `greedy` does, from the bit times a weight of its own: 0 or 2, evenly
+        show    argmax_i  by the rows of one head, drawn uniformly
+        learn   each head as `greedy` does, with the reward's term weighted by 0 or 2, each with
+                probability 1/2, drawn per head and round
 
-    Eckles and Kaptein (2014), whose "double or nothing" weights these are; Osband and Van Roy
-    (2015); Osband et al. (2016) for heads. Heads disagree on what is little known. Departure from
-    the papers: all heads begin at the same rows, so that with no data they rank as static retrieval
-    does; the papers add a random prior, without which nothing is explored before the first bits.
-    There is no guarantee. As in `greedy`, the softmax of a head assumes one right tool: the bits of
-    several are spread over them.
+    Eckles and Kaptein (2014) for the "double or nothing" weights; Osband and Van Roy (2015); Osband
+    et al. (2016) for heads. Heads disagree where data is scarce. Departure from the papers: all
+    heads begin at the same rows, so that without data they rank as static retrieval does; the
+    papers add a random prior, without which there is no exploration before the first rewards.
+    There is no guarantee. As in `greedy`, the softmax of a head assumes one right tool: with
+    several right tools their rewards are spread over them.
 
-    The probability of a tool is the share of the heads that would show it. ``theta`` counts every
-    bit once, as `greedy` would on the same stream: it ranks, and is what is saved. The heads, in
-    ``extra``, decide what is shown. With 43,215 tools of width 1,536 eight heads are 2.1 GB more,
-    and every round reads and writes all of them, which is too slow.
+    The probability of a tool is the share of heads that would show it. ``theta`` weights every
+    reward by 1, as `greedy` would on the same stream; it is used for ranking and saving. The heads,
+    in ``extra``, decide what is shown. With 43,215 tools of width 1,536 eight heads take 2.1 GB
+    more, and every round reads and writes all of them, which is too slow.
 
     Args:
       tau: temperature of a head, > 0.
@@ -56,13 +57,13 @@ def bootstrapped(
     projection = common.default_projection(start)
 
     def head(weight):
-        """`greedy` that counts a bit ``weight`` times."""
+        """Builds `greedy` with the gradient of a reward multiplied by ``weight``."""
         return greedy(tau=tau, eta=eta * weight, projection=projection)
 
-    head(1.0)  # refuses what is out of range
+    head(1.0)  # raises if a setting is out of range
 
     def choices(state, query):
-        """The tool that each head would show, [H]."""
+        """Returns the tool that each head would show [H]."""
         values = common.where_available(state, state.extra @ query)
         return jnp.argmax(values, axis=1).astype(jnp.int32)
 

@@ -1,6 +1,6 @@
-"""Parts that all bandits share: where the rows begin, masking, and the assembly of a `Learner`.
+"""Parts that all bandits share: initial rows, masking, and the assembly of a `Learner`.
 
-    document    the rows begin at Theta_1, the encoded documents: with no data the learner ranks
+    document    the rows begin at Theta_1, the encoded documents: without data the learner ranks
                 as static retrieval does
     zero        the rows begin at zero, as in the papers
 
@@ -33,7 +33,7 @@ Start: TypeAlias = Literal["document", "zero"]
 
 
 class Acting(NamedTuple):
-    """How a learner chooses an item, and the probability of each choice."""
+    """The `act` of a learner, and the probability of each choice."""
 
     act: Act
     probabilities: PerItem | None  # None: they have no closed form
@@ -55,15 +55,15 @@ def bandit(
 
     Args:
       name: name of the learner.
-      start: where the rows begin.
-      acting: how an item is chosen.
-      learn: the update of an observed round; unobserved rounds are skipped here.
-      predict: queries [N, d] -> [N, I]; absent items are masked here.
-      extra: first rows [I, d] -> ``State.extra`` before the first round.
-      projection: constraint on the first rows; None: none.
-      logits: logits of a softmax over the items, where the rule has one.
-      structure: where the state keeps rows beside ``theta``, and how queries are mapped; None:
-        ``theta`` holds all rows, and queries are used as they are.
+      start: initial rows, 'document' or 'zero'.
+      acting: choice of an item.
+      learn: update of an observed round; unobserved rounds are skipped here.
+      predict: function from queries [N, d] to scores [N, I]; absent items are masked here.
+      extra: function from the initial rows [I, d] to the initial ``State.extra``.
+      projection: constraint on the initial rows; None: none.
+      logits: logits of a softmax over the items; None: the rule has no softmax.
+      structure: further rows of the state, and the map of queries; None: ``theta`` holds all rows,
+        and queries are not mapped.
 
     Returns:
       The learner.
@@ -125,10 +125,10 @@ def with_start(learner: Learner, start: Start) -> Learner:
 
     Args:
       learner: a learner that begins at the documents.
-      start: where the rows begin.
+      start: initial rows, 'document' or 'zero'.
 
     Returns:
-      The learner itself for 'document', otherwise one with another `init`.
+      The learner itself for 'document', otherwise a copy with another `init`.
     """
     if start == "document":
         return learner
@@ -142,7 +142,7 @@ def with_start(learner: Learner, start: Start) -> Learner:
 def default_projection(start: Start) -> Projection:
     """Returns the unit sphere for 'document', and no constraint for 'zero'.
 
-    A row of length 0 has no direction that a sphere could keep.
+    A row of length 0 has no projection onto the sphere.
     """
     return projections.sphere() if start == "document" else projections.none()
 
@@ -155,7 +155,7 @@ def require_start(start: str) -> None:
 def products(queries: Float[Array, "N d"], theta: Float[Array, "I d"]) -> Float[Array, "N I"]:
     """Computes the inner products of queries and rows.
 
-    The precision is full: the faster default of accelerators would round scores into ties.
+    Uses full precision: the faster default of accelerators would round scores into ties.
 
     Args:
       queries: [N, d].

@@ -4,17 +4,17 @@
     FastCB      p_a = l_b / (K l_b + gamma gap_a)         l = 1 - f, the predicted loss
     both        p_b = 1 - the sum of the others, which is at least 1 / K
 
-f_a in [0, 1] is the predicted probability of success of tool a; the papers predict losses. K counts
-the available tools. The theory wants gamma of the order of K, so the setting is ``gamma / K``: one
-number for catalogues of any size, since the K - 1 other tools then share about the mean of
-``1 / (1 + gamma/K gap)``.
+f_a in [0, 1] is the predicted probability of success of tool a; the papers predict losses. K is the
+number of available tools. The theory takes gamma of the order of K, so the setting is
+``gamma / K``, which works for catalogues of any size: the K - 1 other tools then share a
+probability of about the mean of ``1 / (1 + gamma/K gap)``.
 
-Both learners predict ``f_a = link(theta_a q + b)`` and learn by online gradient descent, each tool
-with its row in the unit ball and all tools with one intercept b. Neither sums its predictions to
-one, so queries with several right tools need no special case.
+Both learners predict ``f_a = link(theta_a q + b)`` and learn by online gradient descent, with each
+row in the unit ball and one intercept b for all tools. The predictions need not sum to one, so
+queries with several right tools need no special case.
 
-Cost per round: I d products, one row moves, no memory beside Theta; 43,215 tools of width 1,536 are
-possible.
+Cost per round: I d products; one row is updated; no memory beside Theta. 43,215 tools of width
+1,536 are feasible.
 
 Letters: I items, K of them available, d width.
 """
@@ -40,7 +40,7 @@ def squarecb(*, gamma: float = 100.0, eta: float = 0.1, start: Start = "document
     """SquareCB: square loss, a linear model a tool, inverse-gap weighting.
 
     Foster and Rakhlin (2020), Algorithm 1, with online gradient descent on the square loss as the
-    oracle, one of those that the paper names:
+    oracle, one of the oracles that the paper names:
 
         predict  f_a = theta_a q + b, clipped to [0, 1]
         show     a ~ p,  p_a = 1 / (K + gamma (f_best - f_a))
@@ -48,14 +48,14 @@ def squarecb(*, gamma: float = 100.0, eta: float = 0.1, start: Start = "document
 
     The update uses f_a before clipping. With regret Reg of the oracle, mu = K and gamma = sqrt(K T
     / Reg), the regret is at most 4 sqrt(K T Reg) plus a term for the confidence, if ``E[y] = f*(q,
-    a)`` for an f* of the class (realizability, which nothing here ensures). Descent of K rows has
-    Reg = O(sqrt(K T)), so that Theorem 1 gives O((K T)^(3/4)). The paper has no intercept; b
-    corrects the level of the cosines.
+    a)`` for an f* of the class (realizability, which is not guaranteed here). Descent of K rows has
+    Reg = O(sqrt(K T)), so Theorem 1 gives O((K T)^(3/4)). The paper has no intercept; b corrects
+    the level of the cosines.
 
     Args:
-      gamma: gamma / K of the paper, K the available tools, > 0; a larger one explores less.
+      gamma: gamma / K of the paper, with K available tools, > 0; a larger value explores less.
       eta: step size, >= 0, in reward per unit of error.
-      start: 'document' or 'zero', where the rows begin.
+      start: initial rows, 'document' or 'zero'.
 
     Returns:
       The learner; `State.extra` is b [].
@@ -95,17 +95,18 @@ def fastcb(
         learn    c = f_a - y,  theta_a <- ball(theta_a - eta c q / tau),  b <- b - eta c / tau
 
     With regret Reg of the oracle under the log loss, gamma chosen by L* and Reg, and an f* of the
-    class with ``E[y] = f*``, the regret is O(sqrt(L* K Reg) + K Reg), L* the failures of the best
-    rule: less than SquareCB's where L* is much less than T, which does not hold on the data sets
-    here. The paper has neither tau nor the intercept b.
+    class with ``E[y] = f*``, the regret is O(sqrt(L* K Reg) + K Reg), where L* is the number of
+    failures of the best rule. This is less than SquareCB's regret if L* is much less than T, which
+    is not the case on the data sets in `experiments`. The paper has neither tau nor the intercept
+    b.
 
     Args:
-      gamma: gamma / K of the paper, K the available tools, > 0; a larger one explores less.
+      gamma: gamma / K of the paper, with K available tools, > 0; a larger value explores less.
       tau: difference of cosines that is one unit of log odds, > 0.
       eta: step size, >= 0; one unit of c moves a row by eta / tau.
-      centre: cosine at which success has probability 1/2 at the start, b = -centre; from zero b
-        begins at 0.
-      start: 'document' or 'zero', where the rows begin.
+      centre: cosine with initial success probability 1/2, b = -centre; with start 'zero' b begins
+        at 0.
+      start: initial rows, 'document' or 'zero'.
 
     Returns:
       The learner; `State.extra` is b [].
@@ -137,10 +138,10 @@ def inverse_gap(
     """Computes the probability with which each tool is shown.
 
     Args:
-      means: predicted probabilities of success [I], in [0, 1]; of equal ones the first is b.
+      means: predicted probabilities of success [I], in [0, 1]; ties go to the first tool.
       available: mask [I] of the available tools, at least one.
       gamma_over_k: gamma / K, > 0.
-      reweighted: whether to use FastCB's formula, which explores little where the best tool hardly
+      reweighted: whether to use FastCB's formula, which explores little if the best tool hardly
         ever fails, instead of SquareCB's.
 
     Returns:
@@ -149,7 +150,7 @@ def inverse_gap(
     count = available.sum().astype(means.dtype)
     best = jnp.argmax(jnp.where(available, means, -jnp.inf))
     gap = jnp.where(available, means[best] - means, 0.0)
-    # Off zero: where the best tool is predicted never to fail, its equals would weigh 0 / 0.
+    # Keep the loss above zero: tools tied with a best tool of loss 0 would get 0 / 0.
     unit = jnp.maximum(1.0 - means[best], 1e-6) if reweighted else 1.0
     others = unit / (count * (unit + gamma_over_k * gap))
     others = jnp.where(available, others, 0.0).at[best].set(0.0)
@@ -182,7 +183,7 @@ def _inverse_gap_learner(
     first: float,
     start: Start,
 ) -> Learner:
-    """Explores by inverse gaps; descends on a loss whose slope is ``link(theta_a q + b) - y``."""
+    """Builds a learner that explores by inverse gaps and descends on a loss with slope f_a - y."""
     require("gamma", gamma, "> 0", lambda x: x > 0)
     require("eta", eta, ">= 0", lambda x: x >= 0)
     ball = projections.ball()

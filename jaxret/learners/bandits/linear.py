@@ -3,21 +3,21 @@
     x(q, a) = [sqrt(d) q * theta_a,  q theta_a,  base(q)]       base: 1, or q itself
     y       = w x(q, a) + noise of variance s2,     w ~ N(mean, s2 R R^T),  s2 ~ IG(shape, rate)
 
-theta_a is the document of the tool and does not move; every round teaches w something about every
-tool. The factor sqrt(d) makes the products of unit vectors about as long as the cosine. With the
-weights (u, c, b) of the three parts the mean is ``theta_a ((sqrt(d) u + c) * q) + b base(q)``: rows
-compared with a query that is mapped by a diagonal, so that what is learnt can be saved as
-embeddings. From the documents the prior mean of w is 1 for the cosine and 0 for the rest; from zero
-it is 0, and the documents serve as features only.
+theta_a is the document of the tool and is constant; every round updates w, and thereby the
+predictions of all tools. The factor sqrt(d) gives the products of unit vectors about the scale of
+the cosine. With the weights (u, c, b) of the three parts the mean is
+``theta_a ((sqrt(d) u + c) * q) + b base(q)``, the product of rows with a query mapped by a diagonal
+matrix, so the learner can be saved as embeddings. With start 'document' the prior mean of w is 1
+for the cosine and 0 for the rest; with 'zero' it is 0, and the documents serve as features only.
 
     R R^T = A^-1 = (ridge I + sum_s x_s x_s^T)^-1
     R    <- R - R u u^T / (v + sqrt(v))             u = R^T x,  v = 1 + |u|^2
 
-The update of R is Potter's square root (1963) of the formula of Sherman and Morrison. It costs m^2
-products a round, R R^T never turns negative, and a draw of w is a product with R: nothing is ever
-decomposed. Mean, covariance and noise are conjugate; only `neural_linear` reads the noise. The
-regression predicts the reward of each tool by itself, so queries with several right tools need no
-special case.
+The update of R is Potter's square root (1963) of the Sherman-Morrison formula. It costs m^2
+products a round, R R^T stays positive semidefinite, and a draw of w is a product with R, so no
+matrix is ever decomposed. Mean, covariance and noise are conjugate; only `neural_linear` uses the
+noise. The regression predicts the reward of each tool separately, so queries with several right
+tools need no special case.
 
 Letters: I items, d width, m = d + 1 + |base| features, n points, N queries.
 """
@@ -57,12 +57,12 @@ def linucb_shared(*, alpha: float = 0.1, ridge: float = 1.0, start: Start = "doc
 
         show  argmax_a  w x(q, a) + alpha sqrt(x^T A^-1 x),     x = [sqrt(d) q * theta_a, cosine, 1]
 
-    alpha is constant here. With one that grows like sqrt(m log t) (OFUL, Abbasi-Yadkori et al.
-    2011) and ``E[y] = w x`` the regret is Õ(m sqrt(T)), whatever the number of tools.
+    alpha is constant here. With alpha growing like sqrt(m log t) (OFUL, Abbasi-Yadkori et al. 2011)
+    and ``E[y] = w x`` the regret is Õ(m sqrt(T)), for any number of tools.
 
-    Cost per round: m^2 products for the bonus of each tool. That is tens of milliseconds with some
-    thousands of tools, and 10^11 products with 43,215 tools of width 1,536, which is too slow;
-    `lints`, which has no bonus, remains possible.
+    Cost per round: m^2 products for the bonus of each tool, which is tens of milliseconds with some
+    thousands of tools. 43,215 tools of width 1,536 take 10^11 products, which is too slow; `lints`,
+    which has no bonus, remains feasible.
 
     Args:
       alpha: factor of the standard deviation in the bonus, >= 0.
@@ -96,12 +96,12 @@ def lints(*, alpha: float = 0.03, ridge: float = 1.0, start: Start = "document")
         show  argmax_a  w x(q, a),      x = [sqrt(d) q * theta_a, cosine, 1]
 
     The paper's alpha (there v) is R sqrt(9 m log(t / delta)), with which the regret is Õ(m^(3/2)
-    sqrt(T)) where ``E[y] = w x``; a constant as small as the default has no such guarantee. The
-    probability of a tool has no closed form: the propensity is NaN, and logs of this learner cannot
-    evaluate another one.
+    sqrt(T)) if ``E[y] = w x``; a constant as small as the default has no such guarantee. The
+    probability of a tool has no closed form, so the propensity is NaN and logs of this learner
+    cannot be used for off-policy evaluation.
 
     Cost per round: I d + m^2 products, and as many numbers in memory; 43,215 tools of width 1,536
-    are possible.
+    are feasible.
 
     Args:
       alpha: standard deviation of the draws in units of A^-1/2, >= 0.
@@ -123,22 +123,21 @@ def lints(*, alpha: float = 0.03, ridge: float = 1.0, start: Start = "document")
 def neural_linear(
     *, ridge: float = 10.0, shape: float = 6.0, rate: float = 1.25, start: Start = "document"
 ) -> Learner:
-    """Neural-linear: Bayesian regression on the encoder's vectors, Thompson draws.
+    """Neural-linear: Bayesian regression on the encoder's vectors, with Thompson draws.
 
     Snoek et al. (2015); as a bandit Riquelme, Tucker and Snoek (2018):
 
         draw  s2 ~ inverse gamma(shape, rate),  w ~ N(mean, s2 A^-1)
         show  argmax_a  w x(q, a),      x = [sqrt(d) q * theta_a, cosine, q]
 
-    The width of the draws is learnt, since mean, covariance and noise are conjugate. Departures
-    from the paper: the network is the encoder, which is not trained further; there is one
-    regression for all tools instead of one a tool, since most tools are shown too seldom for their
-    own; the paper's noise begins at shape = rate = 6, here its mean is 1/4 at the start, the
-    largest variance of a bit. There is no guarantee. The probability of a tool has no closed form:
-    the propensity is NaN.
+    The variance of the draws is learnt, since mean, covariance and noise are conjugate. Departures
+    from the paper: the network is the encoder, which is not trained further; one regression is
+    shared by all tools, since most tools are shown too seldom for one of their own; the noise
+    begins with mean 1/4, the largest variance of a bit, where the paper's begins at shape = rate =
+    6. There is no guarantee. The probability of a tool has no closed form: the propensity is NaN.
 
     Cost per round: I d + (2 d)^2 products, and as many numbers in memory; 43,215 tools of width
-    1,536 are possible.
+    1,536 are feasible.
 
     Args:
       ridge: precision of the prior in units of 1 / s2, > 0, in rounds with features of length 1.
@@ -181,14 +180,14 @@ def linear_learner(
     shape: float = 1.0,
     rate: float = 1.0,
 ) -> Learner:
-    """Predicts rewards by one linear regression for all tools.
+    """Builds a learner that predicts rewards by one linear regression for all tools.
 
     Args:
       name: name of the learner.
       base: the features that do not depend on the tool.
       start: the prior mean of the weights: 'document', the cosine; or 'zero'.
       ridge: precision of the prior, > 0; may be traced.
-      acting: how a tool is chosen.
+      acting: choice of a tool.
       shape: shape of the noise's distribution before the first round, > 0; may be traced.
       rate: rate of the noise's distribution before the first round, > 0; may be traced.
 
@@ -213,7 +212,7 @@ def linear_learner(
 
     return common.bandit(
         name,
-        start="document",  # the rows are features: they are never zero
+        start="document",  # the rows are features, which are never zero
         acting=acting,
         learn=learn,
         predict=lambda state, queries: means(state.extra.mean, state.theta, queries, base),
@@ -225,7 +224,7 @@ def linear_learner(
 
 
 def constant(queries: Float[Array, "*n d"]) -> Float[Array, "*n 1"]:
-    """Returns the base 1, an offset that no tool and no query changes.
+    """Returns the base 1, a constant offset.
 
     Args:
       queries: [.., d].
@@ -237,7 +236,7 @@ def constant(queries: Float[Array, "*n d"]) -> Float[Array, "*n 1"]:
 
 
 def identity(queries: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
-    """Returns the base q, an offset of each query for all tools.
+    """Returns the base q, an offset per query for all tools.
 
     Args:
       queries: [.., d].
@@ -269,7 +268,7 @@ def features(
 
 
 def map_queries(weights: Float[Array, " m"], queries: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
-    """Computes ``(sqrt(d) u + c) * q``, with which the documents are compared.
+    """Computes the mapped queries ``(sqrt(d) u + c) * q``, whose products with documents rank.
 
     Args:
       weights: w [m], that is (u [d], c [], b).
@@ -386,7 +385,7 @@ def draw_noise(posterior: Posterior, key: PRNGKey) -> Float[Array, ""]:
 
 
 def _thompson(base: Base, weights: Callable[[Posterior, PRNGKey], Float[Array, " m"]]) -> Acting:
-    """Shows the best tool by drawn weights; the probability of each tool is not known."""
+    """Shows the best tool by sampled weights; the probability of each tool is unknown."""
 
     def act(state, query, key):
         values = means(weights(state.extra, key), state.theta, query[None], base)[0]

@@ -4,19 +4,19 @@
     A_a^-1  = I / ridge - sum_s g_s g_s^T           g_s = A^-1 q_s / sqrt(1 + q_s^T A^-1 q_s)
     W_a    <- W_a + A_a^-1 q (y - W_a q)            with q counted in A_a
 
-The second line is the formula of Sherman and Morrison, applied round after round: one vector a
-round determines the inverses of all tools. So T rounds take T d numbers whatever the number of
-tools: 25 MB for 4,096 rounds of width 1,536, where an inverse for each of 43,215 tools would take
-408 GB. A round costs I d + C d products.
+The second line is the Sherman-Morrison formula, applied round after round: one vector a round
+determines the inverses of all tools. T rounds therefore take T d numbers for any number of tools:
+25 MB for 4,096 rounds of width 1,536, where an inverse for each of 43,215 tools would take 408 GB.
+A round costs I d + C d products.
 
-The vectors g are kept in a ring of C rounds, and the regressions are exact until the ring is full.
-From then on each new round removes the oldest ``g g^T`` from the sum of its tool, which makes that
-tool as uncertain as it was before that round, and leaves its mean.
+The vectors g are kept in a ring buffer of C rounds, and the regressions are exact until it is full.
+From then on each new round removes the oldest ``g g^T`` from the sum of its tool, which restores
+the tool's uncertainty before that round but keeps its mean.
 
-Rows are kept as ``Theta = W / scale``, so that they begin at the documents, and W at scale times
-the documents; from zero, scale has no effect. The papers begin at zero; here the documents are the
-prior mean, ``b_a = ridge W_a,1`` in place of 0. Every tool has a success rate of its own, so
-queries with several right tools need no special case.
+Rows are stored as ``Theta = W / scale``, so Theta begins at the documents and W at scale times the
+documents; with start 'zero' scale has no effect. The papers begin at zero; here the documents are
+the prior mean, ``b_a = ridge W_a,1`` in place of 0. Each tool has its own regression, so queries
+with several right tools need no special case.
 
 Letters: I items, d width, C capacity in rounds, N queries.
 """
@@ -39,7 +39,7 @@ from jaxret.runtime.validate import require
 class Factors(NamedTuple):
     """The inverses A_a^-1 of all tools."""
 
-    g: Float[Array, "C d"]  # 0 where there was no round yet
+    g: Float[Array, "C d"]  # 0 in unused slots
     item: Int[Array, " C"]  # the tool shown
     count: Int[Array, ""]  # rounds so far
 
@@ -53,21 +53,21 @@ def linucb(
     start: Start = "document",
     capacity: int = 4096,
 ) -> Learner:
-    """LinUCB, one exact model a tool: the best mean plus a bonus for what is little known.
+    """LinUCB, one exact model a tool: the largest mean plus a bonus for uncertainty.
 
     Li, Chu, Langford and Schapire (2010), Algorithm 1, whose ridge is 1:
 
-        show  argmax_a  W_a q + alpha sqrt(q^T A_a^-1 q)        of equal values the first
+        show  argmax_a  W_a q + alpha sqrt(q^T A_a^-1 q)        ties go to the first tool
 
-    The regret of Õ(sqrt(K T d)) is that of SupLinUCB (Chu et al. 2011), a variant that does not
-    reuse its own choices, where ``E[y] = W_a q`` holds.
+    The regret Õ(sqrt(K T d)) is proved for SupLinUCB (Chu et al. 2011), a variant that does not
+    reuse its own choices, if ``E[y] = W_a q``.
 
     Args:
       alpha: factor of the standard deviation in the bonus, >= 0.
       ridge: precision of the prior, > 0, in rounds with a query of length 1.
       scale: expected reward at a cosine of 1 with the document, > 0; the rows are W / scale.
-      start: 'document' or 'zero', where the rows begin.
-      capacity: C, rounds that are remembered, >= 1.
+      start: initial rows, 'document' or 'zero'.
+      capacity: C, rounds in the ring buffer, >= 1.
 
     Returns:
       The learner; `State.extra` is a `Factors`.
@@ -101,20 +101,20 @@ def ridge_epsilon_greedy(
     start: Start = "document",
     capacity: int = 4096,
 ) -> Learner:
-    """Epsilon-greedy by the means of an exact ridge regression a tool.
+    """Epsilon-greedy on the means of an exact ridge regression a tool.
 
-    Langford and Zhang (2007), with a constant share of exploration in place of their epochs:
+    Langford and Zhang (2007), with a constant rate of exploration in place of their epochs:
 
         show  argmax_a W_a q;  with probability epsilon any available tool
 
-    A constant share makes the regret grow linearly: there is no guarantee.
+    With a constant rate the regret grows linearly: there is no guarantee.
 
     Args:
-      epsilon: share of the rounds with a tool drawn evenly, in [0, 1].
+      epsilon: probability of showing a uniformly drawn tool, in [0, 1].
       ridge: precision of the prior, > 0, in rounds with a query of length 1.
       scale: expected reward at a cosine of 1 with the document, > 0; the rows are W / scale.
-      start: 'document' or 'zero', where the rows begin.
-      capacity: C, rounds that are remembered, >= 1.
+      start: initial rows, 'document' or 'zero'.
+      capacity: C, rounds in the ring buffer, >= 1.
 
     Returns:
       The learner; `State.extra` is a `Factors`.
@@ -143,7 +143,7 @@ def ridge_learner(
     start: Start,
     capacity: int,
 ) -> Learner:
-    """Predicts rewards by one ridge regression a tool.
+    """Builds a learner that predicts rewards by one ridge regression a tool.
 
     Args:
       name: name of the learner.
@@ -151,8 +151,8 @@ def ridge_learner(
       values: state, whose ``extra`` is a `Factors`, and query [d] -> [I].
       ridge: precision of the prior, > 0; may be traced.
       scale: expected reward at a cosine of 1 with the document, > 0; may be traced.
-      start: where the rows begin.
-      capacity: C, rounds that are remembered, >= 1.
+      start: initial rows, 'document' or 'zero'.
+      capacity: C, rounds in the ring buffer, >= 1.
 
     Returns:
       The learner.
@@ -206,7 +206,7 @@ def variances(
 def observe(
     factors: Factors, query: Float[Array, " d"], item: Int[Array, ""], ridge: float
 ) -> tuple[Factors, Float[Array, " d"]]:
-    """Counts one more round of a tool.
+    """Updates the inverse of a tool by one round.
 
     Args:
       factors: the inverses.
@@ -218,7 +218,7 @@ def observe(
       The new factors, and the gain ``A_a^-1 q`` [d] with q counted in A_a.
     """
     slot = factors.count % len(factors.g)
-    # The oldest round makes room: it no longer counts.
+    # The new round replaces the oldest one, which no longer counts.
     mine = (factors.item == item) & (jnp.arange(len(factors.g)) != slot)
     along = jnp.where(mine, factors.g @ query, 0.0)
     v = query / ridge - along @ factors.g

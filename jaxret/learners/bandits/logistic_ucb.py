@@ -12,7 +12,7 @@ from jaxret.learners.registry import preset
 from jaxret.rules import policies
 from jaxret.runtime.validate import require
 
-_HALVINGS = 48  # of an interval of length 1: enough for every precision
+_HALVINGS = 48  # halvings of an interval of length 1, enough for float64
 
 
 @preset
@@ -24,7 +24,7 @@ def logistic_ucb(
     centre: float = 0.6,
     start: Start = "document",
 ) -> Learner:
-    """Logistic UCB, a model and a diagonal Hessian a tool.
+    """Logistic UCB, with a model and a diagonal Hessian per tool.
 
         E[y]  = sigmoid(W_a q - centre / tau)
         show    argmax_a  W_a q + alpha sqrt(sum_j q_j^2 / H_aj)
@@ -32,21 +32,21 @@ def logistic_ucb(
                 H_aj <- H_aj + p (1 - p) q_j^2,   p at the new W_a
 
     The bonus is that of GLM-UCB (Filippi et al. 2010; Faury et al. 2020 for the logistic model)
-    with the diagonal of the Hessian in place of the whole; the Õ(d sqrt(T)) of those papers is for
-    the whole Hessian. The step is that of Chapelle and Li (2011), Algorithm 3, with one bit a
-    batch. It is solved exactly: the new W_a lies at ``W_a + s q / H_a``, and s is the one root of
+    with the diagonal of the Hessian; the regret Õ(d sqrt(T)) of those papers is for the full
+    Hessian. The step is that of Chapelle and Li (2011), Algorithm 3, with batches of one reward. It
+    is solved exactly: the new W_a is ``W_a + s q / H_a``, where s is the unique root of
     ``s = y - sigmoid(logit + s sum_j q_j^2 / H_aj)``. Each tool has its own prediction, so queries
     with several right tools need no special case.
 
-    Rows are kept as ``Theta = tau W``, in cosines. Cost per round: 2 I d products, one row moves;
-    I d numbers more in memory (265 MB for 43,215 tools of width 1,536).
+    Rows are stored as ``Theta = tau W``, on the scale of cosines. Cost per round: 2 I d products,
+    one row is updated; I d more numbers in memory (265 MB for 43,215 tools of width 1,536).
 
     Args:
       alpha: factor of the bonus, >= 0, in log odds per standard deviation.
       ridge: H at the start, > 0.
       tau: difference of cosines that is one unit of log odds, > 0.
-      centre: cosine at which success has probability 1/2; from zero it is 0.
-      start: 'document' or 'zero', where the rows begin.
+      centre: cosine at which success has probability 1/2; 0 with start 'zero'.
+      start: initial rows, 'document' or 'zero'.
 
     Returns:
       The learner; `State.extra` is 1 / H [I, d].

@@ -1,7 +1,7 @@
-"""Multiclass perceptrons that learn from bits: Banditron, Gaptron, SOBA.
+"""Multiclass perceptrons with bandit feedback: Banditron, Gaptron, SOBA.
 
 All three assume one right tool a query. Banditron and Gaptron are rank one, have the blocked form
-and keep nothing beside Theta; SOBA keeps I d numbers more. Each is possible with 43,215 tools of
+and need no memory beside Theta; SOBA needs I d more numbers. All are feasible with 43,215 tools of
 width 1,536.
 
 Letters: I = K items, d width.
@@ -27,9 +27,9 @@ from jaxret.runtime.validate import require
 
 
 class SecondOrder(NamedTuple):
-    """What SOBA keeps beside W."""
+    """``State.extra`` of SOBA."""
 
-    diagonal: Float[Array, "I d"]  # of A
+    diagonal: Float[Array, "I d"]  # diagonal of A
     margin: Float[Array, ""]  # sum of n m
 
 
@@ -51,18 +51,19 @@ def banditron(
         learn    Theta <- Theta - (eta / tau) c q^T,   c = 1[best] - 1[a] y / pi
 
     with pi the probability of the tool shown. c is unbiased for the step 1[best] - 1[i*] of the
-    perceptron, which one bit does not determine. The paper begins at zero, where the step size
-    scales Theta and changes no choice, so that epsilon is the only setting. From the documents the
-    step size says how much a mistake weighs against the text. The bound on the expected mistakes,
-    `jaxret.theory.mistakes.banditron`, holds for free rows and one right tool.
+    perceptron, which one bit does not determine. The paper begins at zero, where the step size only
+    scales Theta and changes no choice, so epsilon is the only setting. With start 'document' the
+    step size weighs mistakes against the documents. The bound on the expected mistakes,
+    `jaxret.theory.mistakes.banditron`, holds for unconstrained rows and one right tool.
 
     Args:
       tau: divisor of the step, > 0; it has no other effect here.
       eta: step size, >= 0.
-      epsilon: share of the rounds with a tool drawn evenly, in [0, 1].
-      projection: constraint on the rows; None: the unit sphere from the documents, none from zero.
+      epsilon: probability of showing a uniformly drawn tool, in [0, 1].
+      projection: constraint on the rows; None: the unit sphere for start 'document', none for
+        'zero'.
       schedule: factor of eta by round; None: constant.
-      start: 'document' or 'zero', where the rows begin.
+      start: initial rows, 'document' or 'zero'.
 
     Returns:
       The learner.
@@ -87,7 +88,7 @@ def banditron(
 def gaptron(
     *, gamma: float = 0.01, tau: float = 0.01, eta: float = 1e-5, start: Start = "document"
 ) -> Learner:
-    """Gaptron: explores as much as the logistic loss is above the mistakes; O(K sqrt T).
+    """Gaptron: explores in proportion to the gap between logistic loss and mistakes; O(K sqrt T).
 
     Van der Hoeven (2020), Algorithm 1, with the logistic loss, W = Theta / tau:
 
@@ -96,27 +97,27 @@ def gaptron(
         learn    W <- W - eta c q^T,   c = (y / pi) (p - 1[a])
 
     with pi the probability of the tool shown. c is unbiased for p - 1[i*], the gradient of the
-    logistic loss, and is 0 after a failure. The cost of exploration is paid by the gap between that
-    loss, in base 2 at least 1 where p* < 1/2, and the expected mistakes. With one right tool, clean
-    bits, ||q|| = 1 and the step eta = tau^2 gamma / (2 K^2), for every U in the balls and with the
-    loss in base 2,
+    logistic loss, and is 0 after a failure. The gap between the loss, which in base 2 is at least 1
+    if p* < 1/2, and the expected mistakes covers the exploration. With one right tool, noiseless
+    rewards, ||q|| = 1 and the step eta = tau^2 gamma / (2 K^2), for every U in the balls and with
+    the loss in base 2,
 
         expected mistakes <= sum of the losses of U + gamma T + K^2 |U - W_1|^2 / (gamma ln 2),
 
-    which is O(K sqrt(T)) at the best gamma. With hundreds of tools that step is too small to be of
-    use (10^-11), and larger ones have no bound. With L right tools the mean of c is the gradient of
-    the sum of their losses, which stays bounded below.
+    which is O(K sqrt(T)) at the best gamma. With hundreds of tools that step is too small to be
+    useful (10^-11), and larger steps have no bound. With L right tools the mean of c is the
+    gradient of the sum of their losses, which is bounded below.
 
-    Departures from the paper: each row of Theta lies in a unit ball, and W may begin at the
-    documents; the paper begins at 0 and keeps all of W in one ball. Where no tool has p >= 1/2 all
-    tools are shown with the same probability: it takes a small tau, which makes the model sure, to
-    serve at all.
+    Departures from the paper: each row of Theta is in a unit ball, and W may begin at the
+    documents; the paper begins at 0 and keeps all of W in one ball. If no tool has p >= 1/2, all
+    tools are shown with equal probability: only a small tau makes the model confident enough to
+    serve.
 
     Args:
-      gamma: least share of the rounds with a tool drawn evenly, in (0, 1].
+      gamma: smallest probability of showing a uniformly drawn tool, in (0, 1].
       tau: temperature, > 0.
       eta: step size, >= 0; multiplied by 1 / pi, which is at most K / gamma.
-      start: 'document' or 'zero', where the rows begin.
+      start: initial rows, 'document' or 'zero'.
 
     Returns:
       The learner.
@@ -149,7 +150,7 @@ def gap_map(*, gamma: float) -> Policy:
     """Shows the best tool; with probability ``max(1 - p* 1[p* >= 1/2], gamma)`` any available one.
 
     Args:
-      gamma: least share of the rounds with a tool drawn evenly, in (0, 1].
+      gamma: smallest probability of showing a uniformly drawn tool, in (0, 1].
 
     Returns:
       The policy.
@@ -179,7 +180,7 @@ def gap_map(*, gamma: float) -> Policy:
 def soba(
     *, gamma: float = 0.05, ridge: float = 1.0, tau: float = 0.1, start: Start = "document"
 ) -> Learner:
-    """SOBA, diagonal: the second-order Banditron, which learns from successes.
+    """SOBA with a diagonal matrix: the second-order Banditron, which learns from successes.
 
     Beygelzimer, Orabona and Zhang (2017), Algorithm 1, with a diagonal A as in their experiments:
 
@@ -190,21 +191,21 @@ def soba(
           n = 1 if m + the sum of past n m >= 0, else 0
           A <- A + n z z^T,   dual <- dual - n g,   W <- A^-1 dual
 
-    With the whole A [K d, K d] the regret is Õ(sqrt(T) / eta) for a family of losses from the hinge
-    (eta = 0) to its square (eta = 1); a diagonal A has no such guarantee. A failure teaches
-    nothing, and a reward between 0 and 1 multiplies g. Where several tools are right, r may be one
-    of them and is pushed down.
+    With the full A [K d, K d] the regret is Õ(sqrt(T) / eta) for a family of losses from the hinge
+    (eta = 0) to its square (eta = 1); a diagonal A has no such guarantee. A failure changes
+    nothing, and a reward between 0 and 1 multiplies g. If several tools are right, r may be one of
+    them, and its score is lowered.
 
-    Departures from the paper: W may begin at the documents / tau, which makes them the centre of
-    the regulariser ridge |W - W_1|^2 / 2; the paper begins at zero. Rows are kept as ``Theta = tau
-    W``. Rows have directions of their own in A, so the update is not rank one: a round takes I d
-    products and moves two rows, and A takes I d numbers (265 MB for 43,215 tools of width 1,536).
+    Departures from the paper: W may begin at the documents / tau, which are then the centre of the
+    regulariser ridge |W - W_1|^2 / 2; the paper begins at zero. Rows are stored as ``Theta = tau
+    W``. A scales each row differently, so the update is not rank one: a round takes I d products
+    and updates two rows, and A takes I d numbers (265 MB for 43,215 tools of width 1,536).
 
     Args:
-      gamma: share of the rounds with a tool drawn evenly, in (0, 1].
-      ridge: diagonal of A at the start, > 0; the paper's a.
+      gamma: probability of showing a uniformly drawn tool, in (0, 1].
+      ridge: initial diagonal of A, > 0; the paper's a.
       tau: difference of cosines that is a margin of 1, > 0.
-      start: 'document' or 'zero', where the rows begin.
+      start: initial rows, 'document' or 'zero'.
 
     Returns:
       The learner; `State.extra` is a `SecondOrder`.
@@ -233,7 +234,7 @@ def soba(
         learns = (m + state.extra.margin >= 0) & jnp.isfinite(others.max())
         n = learns.astype(query.dtype)
         new_a = a + n * z2
-        step = -n * (z2 * w + g) / new_a  # A^-1 dual less W: exactly 0 after a failure
+        step = -n * (z2 * w + g) / new_a  # A^-1 dual - W, exactly 0 after a failure
         extra = SecondOrder(
             diagonal=state.extra.diagonal.at[pair].set(new_a),
             margin=state.extra.margin + n * m,

@@ -1,4 +1,4 @@
-"""A success prior for each tool: how often it worked when it was shown, whatever the query."""
+"""A success prior: the rate at which each tool succeeded when shown, over all queries."""
 
 from typing import NamedTuple
 
@@ -30,25 +30,25 @@ def success_prior(
     failures: float = 3.0,
     start: Start = "document",
 ) -> Learner:
-    """`greedy`, with each tool's own rate of success added to its logit.
+    """`greedy`, with the log odds of each tool's success rate added to its logit.
 
         logits  = Theta q / tau + log(a_i / b_i)          a_i, b_i: successes and failures of tool i
         show      argmax_i logits_i
         learn     Theta <- sphere(Theta - eta c q^T / tau),  c of the likelihood of the bit, as in
                   `greedy`;  a_i <- a_i + y,  b_i <- b_i + 1 - y  of the tool shown
 
-    a_i / b_i are the odds of tool i under Beta(a_i, b_i), the posterior of its bits under the
-    Bernoulli model (Thompson 1933; Chapelle and Li 2011, Section 2, for clicks). Added to the logit
-    they are prior odds, which similarity multiplies: a tool that is shown for everything and fails
-    loses for all queries at once.
+    a_i / b_i are the odds of tool i under Beta(a_i, b_i), the posterior of its rewards under the
+    Bernoulli model (Thompson 1933; Chapelle and Li 2011, Section 2, for clicks). They act as prior
+    odds, which similarity multiplies: a tool that is shown for many queries and fails becomes less
+    likely for all queries at once.
 
-    It is a heuristic without a guarantee. The bits of a tool come from the queries for which it was
-    shown, so the rows learn a second time what the prior counts. The softmax assumes one right
-    tool: the bits of several are spread over them.
+    This is a heuristic without a guarantee. The rewards of a tool come from the queries for which
+    it was shown, so they change both the prior and the rows. The softmax assumes one right tool:
+    with several right tools their rewards are spread over them.
 
-    Cost per round: as `greedy` by the scan, since the offset of the logits changes every round and
-    rules out the blocked form; 2 I numbers more in memory. 43,215 tools of width 1,536 are
-    possible.
+    Cost per round: that of `greedy` by the scan, since offsets of the logits that change every
+    round rule out the blocked form; 2 I more numbers in memory. 43,215 tools of width 1,536 are
+    feasible.
 
     Args:
       tau: temperature, > 0.

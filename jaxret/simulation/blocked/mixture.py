@@ -1,9 +1,9 @@
 """A mixture in a block of rounds: the kernels of its experts, side by side.
 
-Experts share the queries, the items shown and the rewards, and nothing else. So a round mixes their
-logits (`jaxret.learners.mixture`), and the reward of the item shown is pending in each of them, as
-it would be if it were alone (`jaxret.simulation.blocked.rank_one`, mapped over experts). Experts of
-one form are one program; experts that never move share one product with the documents.
+Experts share only the queries, the items shown and the rewards. A round mixes their logits
+(`jaxret.learners.mixture`), and each expert then updates from the reward of the item shown as it
+would alone (`jaxret.simulation.blocked.rank_one`, mapped over experts). Experts of one form are
+one program; experts that never move share one product with the documents.
 
 Letters: I items, d width, B rounds a block, b rounds a tile, G experts, g of one form.
 """
@@ -34,15 +34,15 @@ from jaxret.simulation.blocked import rank_one
 from jaxret.simulation.blocked.rank_one import Rounds, Turn
 from jaxret.types import Choice, Feedback, State
 
-Forms = tuple[Any, ...]  # per form, what `rank_one` has of an expert [g, ..]; () if frozen
+Forms = tuple[Any, ...]  # per form, the NamedTuples of `rank_one` [g, ..]; () if frozen
 
 
-class Still(NamedTuple):
-    """What is constant within a block.
+class Constants(NamedTuple):
+    """Constants of a block.
 
     Attributes:
       documents: inner products of queries and documents [B, I].
-      forms: `rank_one.Still` of each form.
+      forms: `rank_one.Constants` of each form.
     """
 
     documents: Float[Array, "B I"]
@@ -61,12 +61,12 @@ class Lines(NamedTuple):
     forms: Forms
 
 
-class Moving(NamedTuple):
-    """What changes within a block.
+class Carry(NamedTuple):
+    """Carry of the loop over rounds.
 
     Attributes:
-      mixed: of the mixture, without rows.
-      forms: `rank_one.Moving` of each form.
+      mixed: `MixtureExtra` of the mixture, without rows.
+      forms: `rank_one.Carry` of each form.
     """
 
     mixed: MixtureExtra
@@ -78,75 +78,73 @@ def policy(learner: Learner) -> Policy:
     return _blend(learner).policy
 
 
-def begin(learner: Learner, state: State, rounds: Rounds) -> tuple[Still, Moving]:
-    """Computes the products of every expert with the queries; nothing is pending.
+def begin(learner: Learner, state: State, rounds: Rounds) -> tuple[Constants, Carry]:
+    """Computes the products of every expert with the queries.
 
     Args:
       learner: the mixture.
       state: before the block; ``theta`` holds the documents, ``extra`` the rows of the experts.
-      rounds: of the block, fields [B].
+      rounds: rounds of the block, fields [B].
 
     Returns:
-      what is constant within the block, and what changes in it as it is before the first round.
+      The constants of the block, and the carry before its first round.
     """
 
     def one(expert, rows, vectors):
         return rank_one.begin(expert, expert_state(state, rows), rounds._replace(vectors=vectors))
 
-    # A copy for each, though all are equal: for one product XLA would copy every Theta.
+    # Copy the queries for each expert: with a shared array XLA would copy every Theta.
     sizes = [len(form.settings) for form in _blend(learner).forms]
     vectors = [jnp.broadcast_to(rounds.vectors, (size, *rounds.vectors.shape)) for size in sizes]
-    still, moving = _of_two(_experts(learner, state.theta.dtype, one, state.extra.rows, vectors))
+    constants, carry = _of_two(_experts(learner, state.theta.dtype, one, state.extra.rows, vectors))
     documents = rounds.vectors @ state.theta.T
-    return Still(documents, still), Moving(state.extra._replace(rows=()), moving)
+    return Constants(documents, constants), Carry(state.extra._replace(rows=()), carry)
 
 
 def open(
-    learner: Learner, still: Still, moving: Moving, first: Int[Array, ""], tile: int
-) -> tuple[Lines, Moving]:
+    learner: Learner, constants: Constants, carry: Carry, first: Int[Array, ""], tile: int
+) -> tuple[Lines, Carry]:
     """Reads the lines of a tile, of every expert and of the documents.
 
     Args:
       learner: the mixture.
-      still: what is constant within the block.
-      moving: what has changed in the block before the tile.
+      constants: constants of the block.
+      carry: carry of the block before the tile.
       first: position of the tile's first round in the block [].
       tile: b, rounds of the tile.
 
     Returns:
-      the lines of the tile, and what changes in it, with nothing pending.
+      The lines of the tile, and its carry, with no pending updates.
     """
 
-    def one(expert, still, moving):
-        return rank_one.open(expert, still, moving, first, tile)
+    def one(expert, constants, carry):
+        return rank_one.open(expert, constants, carry, first, tile)
 
-    lines, fresh = _of_two(_experts(learner, _dtype(moving), one, still.forms, moving.forms))
-    documents = lax.dynamic_slice_in_dim(still.documents, first, tile)
-    return Lines(documents, lines), moving._replace(forms=fresh)
+    lines, fresh = _of_two(_experts(learner, _dtype(carry), one, constants.forms, carry.forms))
+    documents = lax.dynamic_slice_in_dim(constants.documents, first, tile)
+    return Lines(documents, lines), carry._replace(forms=fresh)
 
 
 def logits(
-    learner: Learner, moving: Moving, lines: Lines, turn: Turn, axis: Axis
+    learner: Learner, carry: Carry, lines: Lines, turn: Turn, axis: Axis
 ) -> tuple[Float[Array, " I"], Any]:
     """Computes the logarithms of the mixed probabilities.
 
     Args:
       learner: the mixture.
-      moving: what has changed in the tile before the round: weights, calibration and experts.
-      lines: of the tile.
+      carry: carry of the tile before the round.
+      lines: lines of the tile.
       turn: the round.
       axis: the mesh axis of the items, inside shard_map; else None.
 
     Returns:
-      logits [I], and what `learn` needs of every expert.
+      Logits [I], and each expert's intermediate values for `learn`.
     """
 
-    def one(expert, moving, lines):
-        return rank_one.logits(expert, moving, lines, turn, axis)
+    def one(expert, carry, lines):
+        return rank_one.logits(expert, carry, lines, turn, axis)
 
-    of_experts, computed = _of_two(
-        _experts(learner, _dtype(moving), one, moving.forms, lines.forms)
-    )
+    of_experts, computed = _of_two(_experts(learner, _dtype(carry), one, carry.forms, lines.forms))
     plain = lines.documents[turn.position]
 
     def of_documents(form):
@@ -157,97 +155,97 @@ def logits(
     pairs = zip(forms, of_experts, strict=True)
     z = [of_documents(form) if is_frozen(form) else z for form, z in pairs]
     predicted = expert_logits(jnp.concatenate(z), axis)
-    return mixed_logits(moving.mixed, predicted, turn.available), (predicted, computed)
+    return mixed_logits(carry.mixed, predicted, turn.available), (predicted, computed)
 
 
 def learn(
     learner: Learner,
-    moving: Moving,
+    carry: Carry,
     lines: Lines,
     turn: Turn,
     computed: Any,
     choice: Choice,
     feedback: Feedback,
     axis: Axis,
-) -> Moving:
+) -> Carry:
     """Updates weights and calibration; every expert learns from the reward of the item shown.
 
     Args:
       learner: the mixture.
-      moving: what has changed in the tile before the round: weights, calibration and experts.
-      lines: of the tile.
+      carry: carry of the tile before the round.
+      lines: lines of the tile.
       turn: the round.
-      computed: the second part of what `logits` has returned for the round.
+      computed: second value that `logits` returned for the round.
       choice: the item that was used, and its propensity under the mixture.
       feedback: the reward, and whether it was observed.
       axis: the mesh axis of the items, inside shard_map; else None.
 
     Returns:
-      what has changed in the tile after the round; without feedback, nothing more.
+      The carry of the tile after the round; unchanged without feedback.
     """
     predicted, of_experts = computed
 
-    def one(expert, moving, lines, computed):
-        return rank_one.learn(expert, moving, lines, turn, computed, choice, feedback, axis)
+    def one(expert, carry, lines, computed):
+        return rank_one.learn(expert, carry, lines, turn, computed, choice, feedback, axis)
 
-    forms = _experts(learner, _dtype(moving), one, moving.forms, lines.forms, of_experts)
+    forms = _experts(learner, _dtype(carry), one, carry.forms, lines.forms, of_experts)
     of_shown = jax.vmap(lambda z: over_items.take(z, choice.item, axis))(predicted)
-    new = update_weights(_blend(learner), moving.mixed, of_shown, feedback.reward)
+    new = update_weights(_blend(learner), carry.mixed, of_shown, feedback.reward)
     moves = turn.real & feedback.observed
-    mixed = jax.tree.map(lambda new, old: jnp.where(moves, new, old), new, moving.mixed)
-    return Moving(mixed, forms)
+    mixed = jax.tree.map(lambda new, old: jnp.where(moves, new, old), new, carry.mixed)
+    return Carry(mixed, forms)
 
 
-def close(learner: Learner, moving: Moving, fresh: Moving, first: Int[Array, ""]) -> Moving:
-    """Adds what is pending of a tile to what is pending of the block, for every expert.
+def close(learner: Learner, carry: Carry, fresh: Carry, first: Int[Array, ""]) -> Carry:
+    """Adds the pending updates of a tile to those of the block, for every expert.
 
     Args:
       learner: the mixture.
-      moving: of the block, as it was before the tile.
-      fresh: of the tile, after its last round.
+      carry: carry of the block before the tile.
+      fresh: carry of the tile after its last round.
       first: position of the tile's first round in the block [].
 
     Returns:
-      what has changed in the block after the tile.
+      The carry of the block after the tile.
     """
 
-    def one(expert, moving, fresh):
-        return rank_one.close(expert, moving, fresh, first)
+    def one(expert, carry, fresh):
+        return rank_one.close(expert, carry, fresh, first)
 
-    forms = _experts(learner, _dtype(moving), one, moving.forms, fresh.forms)
+    forms = _experts(learner, _dtype(carry), one, carry.forms, fresh.forms)
     return fresh._replace(forms=forms)
 
 
 def end(
-    learner: Learner, state: State, still: Still, moving: Moving, rounds: Rounds, axis: Axis
+    learner: Learner, state: State, constants: Constants, carry: Carry, rounds: Rounds, axis: Axis
 ) -> State:
     """Returns the state after a block; ``theta`` holds the documents and does not change.
 
     Args:
       learner: the mixture.
-      state: before the block.
-      still: what is constant within the block.
-      moving: what has changed in the block after its last tile.
-      rounds: of the block, fields [B].
+      state: state before the block.
+      constants: constants of the block.
+      carry: carry of the block after its last tile.
+      rounds: rounds of the block, fields [B].
       axis: the mesh axis of the items, inside shard_map; else None.
 
     Returns:
       the state, with the weights, calibration and rows of the experts and ``t`` after the block.
     """
 
-    def one(expert, rows, still, moving):
-        new = rank_one.end(expert, expert_state(state, rows), still, moving, rounds, axis)
+    def one(expert, rows, constants, carry):
+        new = rank_one.end(expert, expert_state(state, rows), constants, carry, rounds, axis)
         return ExpertRows(theta=new.theta, extra=new.extra)
 
     old = state.extra.rows
-    new = _experts(learner, state.theta.dtype, one, old, still.forms, moving.forms)
+    new = _experts(learner, state.theta.dtype, one, old, constants.forms, carry.forms)
     rows = tuple(after or before for after, before in zip(new, old, strict=True))
     t = state.t + rounds.real.sum(dtype=state.t.dtype)
-    return state._replace(t=t, extra=moving.mixed._replace(rows=rows))
+    return state._replace(t=t, extra=carry.mixed._replace(rows=rows))
 
 
 def _experts(learner: Learner, dtype: Any, function: Callable, *of_forms: Sequence[Any]) -> Forms:
-    """Maps a function over the experts that move, and their part of each of ``of_forms``."""
+    """Maps a function over the experts that move and their entries of each of ``of_forms``."""
 
     def of_form(form, *own):
         def one(numbers, own):
@@ -264,8 +262,8 @@ def _of_two(pairs: Forms) -> tuple[Forms, Forms]:
     return firsts, seconds
 
 
-def _dtype(moving: Moving) -> Any:
-    return moving.mixed.log_weights.dtype
+def _dtype(carry: Carry) -> Any:
+    return carry.mixed.log_weights.dtype
 
 
 def _blend(learner: Learner) -> Blend:

@@ -1,4 +1,4 @@
-"""What a query map needs of a block of rounds (`jaxret.simulation.blocked.rank_one`).
+"""Updates of a query map at the end of a block (`jaxret.simulation.blocked.rank_one`).
 
 Letters: I items, d width, B rounds a block, m lines a round, n lines.
 """
@@ -14,8 +14,8 @@ from jaxret.learners.rank_one import Rule
 from jaxret.runtime.over_items import Axis
 
 
-class Asks(NamedTuple):
-    """The steps that lines have asked of a map so far.
+class MapSteps(NamedTuple):
+    """The factors from which a query map is updated at the end of a block.
 
     Attributes:
       f_e: the rows' factors when the line's round began, times e before a preconditioner [Bm, I].
@@ -27,31 +27,33 @@ class Asks(NamedTuple):
 
 
 def nothing(rule: Rule, scores: Float[Array, "n I"]) -> Any:
-    """Returns the `Asks` of n lines that are not known yet; () without a map.
+    """Returns empty `MapSteps` for n lines; () without a map.
 
     Args:
-      rule: of the learner.
-      scores: of the lines [n, I], for their shape.
+      rule: rule of the learner.
+      scores: array of the shape of ``f_e`` [n, I].
     """
     if rule.query_map is None:
         return ()
-    return Asks(jnp.zeros_like(scores), jnp.zeros(len(scores), bool))
+    return MapSteps(jnp.zeros_like(scores), jnp.zeros(len(scores), bool))
 
 
-def add(asks: Any, f_e: Float[Array, "n I"], moves: Bool[Array, ""], line: Int[Array, ""]) -> Any:
-    """Adds n lines.
+def add(
+    map_steps: Any, f_e: Float[Array, "n I"], moves: Bool[Array, ""], line: Int[Array, ""]
+) -> Any:
+    """Writes n lines into the `MapSteps` of a block or tile.
 
     Args:
-      asks: so far; () without a map.
-      f_e: of the lines [n, I].
-      moves: whether they count [].
-      line: position of the first [].
+      map_steps: steps of the lines so far; () without a map.
+      f_e: factors of the n lines [n, I].
+      moves: whether the lines count [].
+      line: position of the first line [].
     """
-    if not asks:
+    if not map_steps:
         return ()
-    return Asks(
-        lax.dynamic_update_slice_in_dim(asks.f_e, f_e, line, 0),
-        lax.dynamic_update_slice_in_dim(asks.moves, jnp.full(len(f_e), moves), line, 0),
+    return MapSteps(
+        lax.dynamic_update_slice_in_dim(map_steps.f_e, f_e, line, 0),
+        lax.dynamic_update_slice_in_dim(map_steps.moves, jnp.full(len(f_e), moves), line, 0),
     )
 
 
@@ -63,7 +65,7 @@ def pulls(
     m: int,
     axis: Axis,
 ) -> Float[Array, "Bm d"]:
-    """Computes ``Theta_s^T e_s`` of every line from ``Theta^T f_s e_s`` and what was pending in it.
+    """Computes ``Theta_s^T e_s`` of every line from ``Theta^T f_s e_s`` and the pending updates.
 
     Args:
       sums: ``Theta^T f_s e_s`` [Bm, d].

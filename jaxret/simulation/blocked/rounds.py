@@ -1,9 +1,9 @@
 """The rounds of one block: queries, items shown, feedback.
 
-A block knows a learner by its kernel alone, whose functions a round calls:
+A round accesses the learner only through the functions of its kernel:
 
     z, computed <- logits      then the learner's policy shows items, and the environment responds
-    pending     <- learn       from the feedback
+    carry       <- learn       from the feedback
 
 The kernel of a rank-one learner is `jaxret.simulation.blocked.rank_one`, that of a mixture
 `jaxret.simulation.blocked.mixture`. Tiles of a few rounds keep the work of a round in cache.
@@ -44,35 +44,35 @@ def run_block(
     """Simulates one block.
 
     Args:
-      learner: one that has the blocked form.
-      state: before the block; ``state.t`` is its first round.
-      environment: what responds.
-      stream: the queries and their labels.
-      key: of the whole run.
-      order: queries [B], -1 where there is no round.
-      tile: b, rounds between two reads of what is pending; divides B.
+      learner: learner with a blocked form.
+      state: state before the block; ``state.t`` is its first round.
+      environment: environment of the rounds.
+      stream: queries and their labels.
+      key: random key of the whole run.
+      order: positions of the queries [B], -1 for padding.
+      tile: b, rounds between two reads of the pending updates; divides B.
       axis: the mesh axis of the items, inside shard_map; else None.
 
     Returns:
-      the state after the block, and its trace [B].
+      The state after the block, and its trace [B].
     """
     kernel = _kernel(learner)
     rounds = _rounds(state, environment, stream, key, order)
-    still, moving = kernel.begin(learner, state, rounds)
+    constants, carry = kernel.begin(learner, state, rounds)
 
-    def run_tile(moving, xs):
+    def run_tile(carry, xs):
         first, now = xs
-        lines, fresh = kernel.open(learner, still, moving, first, tile)
+        lines, fresh = kernel.open(learner, constants, carry, first, tile)
         play = partial(_play, learner, environment, state.available, axis, lines)
         fresh, (logits, choice, reward, success) = lax.scan(play, fresh, (jnp.arange(tile), now))
         info = jax.vmap(lambda z, labels: measure(z, labels, axis))(logits, now.labels)
         trace = Trace(**choice._asdict(), reward=reward, success=success, **info._asdict())
-        return kernel.close(learner, moving, fresh, first), trace
+        return kernel.close(learner, carry, fresh, first), trace
 
     tiles = jax.tree.map(lambda x: x.reshape(-1, tile, *x.shape[1:]), rounds)
     starts = jnp.arange(0, len(order), tile)
-    moving, trace = lax.scan(run_tile, moving, (starts, tiles))
-    state = kernel.end(learner, state, still, moving, rounds, axis)
+    carry, trace = lax.scan(run_tile, carry, (starts, tiles))
+    state = kernel.end(learner, state, constants, carry, rounds, axis)
     return state, jax.tree.map(lambda x: x.reshape(-1), trace)
 
 
@@ -82,22 +82,22 @@ def _play(
     available: Bool[Array, " I"],
     axis: Axis,
     lines: Any,
-    moving: Any,
+    carry: Any,
     xs: tuple,
 ) -> tuple[Any, tuple]:
-    """Simulates one round; ``moving.pending`` is that of its tile."""
+    """Simulates one round with the carry of its tile."""
     kernel = _kernel(learner)
     position, now = xs
     act_key, respond_key = now.keys
     turn = Turn(position, now.t, now.real, world.available_at(environment, now.t, available))
-    logits, computed = kernel.logits(learner, moving, lines, turn, axis)
+    logits, computed = kernel.logits(learner, carry, lines, turn, axis)
     slate = kernel.policy(learner).show(act_key, logits, axis)
     choice, feedback, success = world.respond(
         environment, respond_key, slate, now.labels, now.query
     )
     seen = feedback._replace(labels=now.labels) if learner.facts.oracle else feedback
-    moving = kernel.learn(learner, moving, lines, turn, computed, choice, seen, axis)
-    return moving, (logits, choice, reported(feedback), success)
+    carry = kernel.learn(learner, carry, lines, turn, computed, choice, seen, axis)
+    return carry, (logits, choice, reported(feedback), success)
 
 
 def _rounds(
@@ -107,7 +107,7 @@ def _rounds(
     key: PRNGKey,
     order: Int[Array, " B"],
 ) -> Rounds:
-    """What is known of a block's rounds in advance."""
+    """Gathers the inputs of a block's rounds."""
     real, query = order >= 0, jnp.maximum(order, 0)
     t = state.t + jnp.cumsum(real, dtype=state.t.dtype) - real
     labels = jax.vmap(partial(world.labels_at, environment))(t, query, stream.labels[query])

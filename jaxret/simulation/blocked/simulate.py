@@ -1,16 +1,16 @@
 """The exact blocked form: the rounds of `jaxret.simulation.scan`, computed block by block.
 
-A stream is cut into blocks of B rounds, each of which reads Theta two or three times, where the
-scan reads it three times a round (`jaxret.simulation.blocked.rank_one` has the kernel, and why it
-is exact; `jaxret.simulation.blocked.mixture` that of a mixture).
+A stream is cut into blocks of B rounds. A block reads Theta two or three times, the scan three
+times a round. `jaxret.simulation.blocked.rank_one` has the kernel and derives why it is exact;
+`jaxret.simulation.blocked.mixture` has the kernel of a mixture.
 
-The kernel is written once. On a mesh it runs inside shard_map with the rows of Theta split over the
-axis ``item``: a round exchanges a maximum, a few sums and the chosen entry; a block with a query
-map also what the map learns, [B, d].
+On a mesh the same kernel runs inside shard_map with the rows of Theta split over the axis ``item``.
+A round exchanges a maximum, a few sums and the chosen entry; a block with a query map also
+exchanges the [B, d] factors of the map's update.
 
-Round t uses ``fold_in(key, t)``: a run that is cut at any multiple of the block and resumed from
-its state goes on bit for bit. With a query map or experience replay, blocks begin at multiples of B
-in t.
+Round t uses ``fold_in(key, t)``, so a run that is cut at a multiple of the block and resumed from
+its state continues bit for bit. With a query map or experience replay, blocks begin at multiples of
+B in t.
 
 Letters: I items, d width, B rounds a block, b rounds a tile, T rounds.
 """
@@ -42,26 +42,26 @@ from jaxret.simulation.blocked.rounds import run_block
 from jaxret.types import PRNGKey, State, Stream, Trace
 
 BLOCK = 128
-BLOCK_REPLAYED = 16  # with nine lines a round, what is pending is about as large
+BLOCK_REPLAYED = 16  # with nine lines a round, the pending updates take about as much memory
 
 
 def has_blocked_form(learner: Learner, environment: Environment) -> bool:
-    """Returns whether `simulate_blocked` can simulate a learner.
+    """Returns whether `simulate_blocked` can simulate a learner in an environment.
 
-    These can: a rank-one learner whose rows move along the queries, or along a query map that is
-    constant for a multiple of eight rounds, with or without a step size per row; such a learner
-    with experience replay, where every round is observed; and a mixture of such learners. The
+    The blocked form exists for rank-one learners without a query map or with one that is constant
+    for a multiple of eight rounds, with or without a step size per row; for such learners with
+    experience replay, if every round is observed; and for mixtures of such learners. The
     environment must not intervene on the learner itself.
 
     Args:
-      learner: any.
-      environment: what responds.
+      learner: any learner.
+      environment: environment of the rounds.
     """
 
     observed = not effects_with(environment, "is_observed")
 
     def blocks(one):
-        if isinstance(structure := one.structure, Replay):  # its draws need observed rounds
+        if isinstance(structure := one.structure, Replay):  # sampling assumes observed rounds
             return structure.rule.blocked and observed
         return isinstance(structure, Rule) and structure.blocked
 
@@ -69,10 +69,10 @@ def has_blocked_form(learner: Learner, environment: Environment) -> bool:
 
 
 def parts_of_all(learner: Learner) -> list[tuple[Rule, Replay | None]]:
-    """Returns rule and replay of a learner; of a mixture those of each form that moves.
+    """Returns the rule and replay of a learner, or of each form of a mixture that moves.
 
     Args:
-      learner: one that has the blocked form.
+      learner: learner with a blocked form.
     """
     return [parts(one) for one in _movers(learner)]
 
@@ -91,23 +91,24 @@ def simulate_blocked(
     """Simulates a stream in blocks: two matrix products per ``block`` rounds.
 
     Args:
-      learner: one that `has_blocked_form`.
-      state: from ``learner.init`` or an earlier call; ``state.t`` is the first round.
-      environment: what responds; it must not intervene on the learner.
-      stream: the queries, their labels, and the order of these T rounds. Where ``order`` is -1
-        nothing happens (its line of the trace means nothing), so that the chunks of a run share a
-        shape. With a query map or experience replay the first -1 ends the stream, as in the scan.
-      key: of the whole run.
-      block: B, rounds between two reads of Theta; divides ``map_every`` where there is a query
-        map. None: the largest that fits, at most 128, or 16 with experience replay.
-      tile: b, rounds between two reads of what is pending; divides B.
+      learner: learner for which `has_blocked_form` is True.
+      state: state from ``learner.init`` or an earlier call; ``state.t`` is the first round.
+      environment: environment that does not intervene on the learner.
+      stream: queries, labels, and the order of these T rounds. Rounds with ``order`` -1 are
+        padding, so that all chunks of a run have one shape; their lines of the trace are
+        undefined. With a query map or experience replay the first -1 ends the stream, as in the
+        scan.
+      key: random key of the whole run.
+      block: B, rounds between two reads of Theta; divides ``map_every`` if there is a query map.
+        None: the largest that fits, at most 128, or 16 with experience replay.
+      tile: b, rounds between two reads of the pending updates; divides B.
       axis: the mesh axis of the items, inside shard_map; else None.
 
     Returns:
-      the last state, and the trace [T].
+      The last state, and the trace [T].
 
     Raises:
-      ValueError: for a learner or environment without a blocked form, and sizes that do not fit.
+      ValueError: if the learner or environment has no blocked form, or the sizes do not fit.
     """
     if intervenes(environment):
         raise ValueError("interventions on the learner have no blocked form: use scan_rounds")
@@ -148,20 +149,23 @@ def simulate_on_mesh(
     """Simulates a stream in blocks, with the catalogue split over the mesh axis ``item``.
 
     Args:
-      learner: one that `has_blocked_form`.
-      state: its number of items is a multiple of the axis (`jaxret.runtime.sharding.padded`).
-      environment: what responds; it must not intervene on the learner.
-      stream: the queries, their labels, and the order of these T rounds.
-      key: of the whole run.
-      mesh: has an axis ``item``.
-      block: B, as `simulate_blocked` takes it.
-      tile: b, as `simulate_blocked` takes it.
+      learner: learner for which `has_blocked_form` is True.
+      state: state whose number of items is a multiple of the axis
+        (`jaxret.runtime.sharding.padded`).
+      environment: environment that does not intervene on the learner.
+      stream: queries, labels, and the order of these T rounds.
+      key: random key of the whole run.
+      mesh: mesh with an axis ``item``.
+      block: B, rounds between two reads of Theta; divides ``map_every`` if there is a query map.
+        None: the largest that fits, at most 128, or 16 with experience replay.
+      tile: b, rounds between two reads of the pending updates; divides B.
 
     Returns:
-      the last state, and the trace [T].
+      The last state, and the trace [T].
 
     Raises:
-      ValueError: for items that do not divide over the axis, and what `simulate_blocked` refuses.
+      ValueError: if the items do not divide over the axis, the learner or environment has no
+        blocked form, or the sizes do not fit.
     """
     items, devices = state.theta.shape[0], mesh.shape["item"]
     if items % devices:
@@ -188,14 +192,14 @@ def simulate_on_mesh(
 
 
 def _movers(learner: Learner) -> list[Learner]:
-    """A learner alone; of a mixture an expert of each form that moves."""
+    """Returns the learner itself, or one expert of each form of a mixture that moves."""
     if isinstance(learner.structure, Blend):
         return [form.learner(0) for form in learner.structure.forms if not is_frozen(form)]
     return [learner]
 
 
 def _largest_block(learner: Learner, tile: int) -> int:
-    """The largest block, at most 128, of which the tiles of all query maps are multiples."""
+    """Returns the largest block, at most 128, that divides ``map_every`` of all query maps."""
     found = parts_of_all(learner)
     replays = any(replay is not None for _, replay in found)
     most = max(tile, BLOCK_REPLAYED) if replays else BLOCK
@@ -205,7 +209,7 @@ def _largest_block(learner: Learner, tile: int) -> int:
 
 
 def _cut(learner: Learner, state: State, order: Int[Array, " T"], block: int):
-    """Cuts the stream into blocks [n, B], padded with -1; returns where in them it begins, too."""
+    """Cuts the stream into blocks [n, B], padded with -1; also returns its first position."""
     found, fill = parts_of_all(learner), -len(order) % block
     if all(rule.query_map is None and replay is None for rule, replay in found):
         return 0, jnp.pad(order, (0, fill), constant_values=-1).reshape(-1, block)
@@ -224,7 +228,7 @@ def extra_specs(learner: Learner, rows: tuple = ("item",)) -> Any:
     is replicated.
 
     Args:
-      learner: one that has the blocked form.
+      learner: learner with a blocked form.
       rows: the spec of an array with one number per item.
     """
     if isinstance(learner.structure, Blend):
@@ -237,7 +241,7 @@ def extra_specs(learner: Learner, rows: tuple = ("item",)) -> Any:
 
 
 def _form_specs(form: LearnerGrid) -> ExpertRows:
-    """PartitionSpecs of the experts of one form."""
+    """Returns the PartitionSpecs of the experts of one form."""
     if is_frozen(form):
         return ExpertRows((), ())
     return ExpertRows(P(None, "item", None), extra_specs(form.learner(0), (None, "item")))

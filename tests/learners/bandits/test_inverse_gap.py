@@ -76,12 +76,12 @@ def test_a_best_tool_that_never_fails_is_shown_alone():
 
 
 def test_draws_have_the_probabilities_that_they_state():
-    chances = jnp.array([0.1, 0.0, 0.6, 0.3])
-    slates = jax.vmap(draw, (0, None))(jax.random.split(jax.random.key(0), 5000), chances)
+    probabilities = jnp.array([0.1, 0.0, 0.6, 0.3])
+    slates = jax.vmap(draw, (0, None))(jax.random.split(jax.random.key(0), 5000), probabilities)
     shown = np.bincount(slates.items[:, 0], minlength=4) / 5000
-    np.testing.assert_allclose(shown, chances, atol=4 * np.sqrt(0.24 / 5000))
+    np.testing.assert_allclose(shown, probabilities, atol=4 * np.sqrt(0.24 / 5000))
     assert shown[1] == 0
-    np.testing.assert_array_equal(slates.propensity, chances[slates.items])
+    np.testing.assert_array_equal(slates.propensity, probabilities[slates.items])
 
 
 def sigmoid(z):
@@ -148,8 +148,8 @@ def test_learners_show_by_inverse_gaps_of_their_scores(rounds, taught, name):
         np.testing.assert_allclose(scores[:, :4], f[:, :4], atol=1e-12)
         for query, means in zip(world.queries, np.clip(f[:, :4], 0, 1), strict=False):
             expected = by_hand(1 - means, 4 * GAMMA)[int(name == "fastcb")]
-            chances = learner.probabilities(state, jnp.asarray(query))
-            np.testing.assert_allclose(chances, [*expected, 0], atol=1e-12)
+            probabilities = learner.probabilities(state, jnp.asarray(query))
+            np.testing.assert_allclose(probabilities, [*expected, 0], atol=1e-12)
 
 
 # SQUARECB: Vowpal Wabbit 9.11.9, `--cb_explore_adf --squarecb --gamma_scale 20 --gamma_exponent 0
@@ -164,7 +164,7 @@ def test_learners_show_by_inverse_gaps_of_their_scores(rounds, taught, name):
 #
 # Both computed in 32 bits.
 VW_GAMMA, TOOLS = 20.0, 5
-VW_SQUARECB = [  # costs, chances
+VW_SQUARECB = [  # costs, probabilities
     (
         [-0.245149538, -0.374759614, -0.503322005, -0.195106044, -0.490379155],
         [0.0983917937, 0.132078618, 0.489803076, 0.0895710588, 0.190155402],
@@ -182,7 +182,7 @@ VW_SQUARECB = [  # costs, chances
         [0.135538608, 0.154444948, 0.395303845, 0.184169456, 0.130543143],
     ),
 ]
-VW_FASTCB = [  # scores of costs, chances
+VW_FASTCB = [  # scores of costs, probabilities
     (
         [-2.0, 0.5, -0.3, 1.2, -1.1],
         [0.925139904, 0.011181063, 0.0177303348, 0.00877624471, 0.0371724516],

@@ -149,13 +149,13 @@ def test_linucb_shows_the_best_upper_bound(rounds, taught):
     matrix, b = ridge * np.eye(8), ridge * (np.arange(8) == 6)
     other = 0
     with jax.enable_x64(True):
-        chances = jax.jit(learner.probabilities)
+        probabilities = jax.jit(learner.probabilities)
         for t, query in enumerate(world.queries):
             x, inverse = by_hand(world.theta, query, lambda q: [1.0]), np.linalg.inv(matrix)
             bonus = alpha * np.sqrt(np.einsum("ni,ij,nj->n", x, inverse, x))
             best = (x @ inverse @ b + bonus).argmax()
             other += best != (x @ inverse @ b).argmax()
-            np.testing.assert_array_equal(chances(states[t], query), np.arange(5) == best)
+            np.testing.assert_array_equal(probabilities(states[t], query), np.arange(5) == best)
             mine = x[world.items[t]]  # of the tool of the log, whichever would be shown
             matrix, b = matrix + np.outer(mine, mine), b + world.rewards[t] * mine
     assert other >= 3  # rounds in which the bonus decides

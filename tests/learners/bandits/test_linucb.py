@@ -113,12 +113,14 @@ def test_linucb_shows_what_algorithm_1_shows(rounds, taught):
     states = taught(learner, world)
     matrices, b = np.stack([RIDGE * np.eye(6)] * 5), RIDGE * SCALE * world.theta
     with jax.enable_x64(True):
-        chances = jax.jit(learner.probabilities)
+        probabilities = jax.jit(learner.probabilities)
         for t, query in enumerate(world.queries):
             inverses = np.linalg.inv(matrices)
             bonus = np.sqrt(np.einsum("i,aij,j->a", query, inverses, query))
             upper = np.einsum("aij,aj,i->a", inverses, b, query) + ALPHA * bonus
-            np.testing.assert_array_equal(chances(states[t], query), np.arange(5) == upper.argmax())
+            np.testing.assert_array_equal(
+                probabilities(states[t], query), np.arange(5) == upper.argmax()
+            )
             a = world.items[t]  # the tool of the log, whichever would be shown
             matrices[a] += np.outer(query, query)
             b[a] += world.rewards[t] * query

@@ -55,8 +55,8 @@ def test_it_shows_the_best_mean_with_its_bonus(rounds, float64):
             best.append((upper.argmax(), means.argmax()))
             slate = learner.act(state, jnp.asarray(query), jax.random.key(0))
             assert (slate.items[0], slate.propensity[0]) == (best[-1][0], 1)
-            chances = learner.probabilities(state, jnp.asarray(query))
-            np.testing.assert_array_equal(chances, np.arange(30) == best[-1][0])
+            probabilities = learner.probabilities(state, jnp.asarray(query))
+            np.testing.assert_array_equal(probabilities, np.arange(30) == best[-1][0])
     assert sum(a != b for a, b in best) >= 3
 
 

@@ -108,9 +108,9 @@ def test_the_surrogate_gap_pays_for_exploration(k):
     """
     gamma = 0.05
     eta = gamma * np.log(2) / (2 * k**2)
-    chances = jax.jit(jax.vmap(gap_map(gamma=gamma).probabilities))
+    probabilities = jax.jit(jax.vmap(gap_map(gamma=gamma).probabilities))
     z = RNG.normal(size=(3000, k)) * 10 ** RNG.uniform(-2, 1.2, size=(3000, 1))
-    pis = np.asarray(chances(jnp.asarray(z, jnp.float32)), np.float64)
+    pis = np.asarray(probabilities(jnp.asarray(z, jnp.float32)), np.float64)
     worst = -np.inf
     for logits, pi in zip(z, pis, strict=True):
         p = softmax(logits)
@@ -183,10 +183,10 @@ def test_soba_shows_the_best_and_any_tool_in_a_share_of_the_rounds(rounds, taugh
     world, learner = rounds(), soba(gamma=0.4)
     state = taught(learner, world)[-1]._replace(available=np.arange(5) != 0)
     with jax.enable_x64(True):
-        chances = learner.probabilities(state, jnp.asarray(world.queries[0]))
+        probabilities = learner.probabilities(state, jnp.asarray(world.queries[0]))
     expected = 0.1 * (np.arange(5) != 0)
     expected[1 + (state.theta @ world.queries[0])[1:].argmax()] += 0.6
-    np.testing.assert_allclose(chances, expected, atol=1e-12)
+    np.testing.assert_allclose(probabilities, expected, atol=1e-12)
 
 
 # DOGMA is the library of Orabona, an author of SOBA. The numbers are what its
@@ -227,10 +227,10 @@ SOBA_A = [
 def play(learner):
     """The state after all rounds, and the successes of tools that were not the best."""
     state = learner.init(jnp.zeros((4, 3)))
-    chances, update = quick_jit(learner.probabilities), quick_jit(learner.update)
+    probabilities, update = quick_jit(learner.probabilities), quick_jit(learner.update)
     lucky = 0
     for query, label, draw in zip(CONTEXTS, LABELS, DRAWS, strict=True):
-        pi = np.asarray(chances(state, query))
+        pi = np.asarray(probabilities(state, query))
         item = int(np.argmax(draw < pi.cumsum()))
         lucky += item == label and item != pi.argmax()
         choice = Choice(jnp.asarray(item, jnp.int32), jnp.asarray(pi[item]))

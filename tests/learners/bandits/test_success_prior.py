@@ -52,8 +52,8 @@ def test_rows_descend_on_the_likelihood_and_tools_count_their_bits(rounds, taugh
         z = logits_of(theta, world.queries[0], a, b)
         np.testing.assert_allclose(learner.logits(state, query), z, atol=1e-6)
         np.testing.assert_allclose(learner.scores(state, query[None])[0], z, atol=1e-6)
-        chances = learner.probabilities(state, query)
-    np.testing.assert_array_equal(chances, np.arange(5) == z.argmax())
+        probabilities = learner.probabilities(state, query)
+    np.testing.assert_array_equal(probabilities, np.arange(5) == z.argmax())
 
 
 def test_a_tool_that_fails_for_everything_loses_everywhere(rounds, taught):
