@@ -2,7 +2,7 @@
 
 XLA allocates a program's temporary arrays at every call and frees them at its end. glibc returns
 blocks of that size to the system, which then has to provide and zero new pages at every step.
-`tests/test_memory.py` counts them.
+`tests/runtime/test_memory.py` counts them.
 """
 
 import ctypes
