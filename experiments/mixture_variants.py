@@ -4,8 +4,8 @@
     uv run python -m experiments.mixture_variants dataset=ultratool dataset.path=FILE \\
         document=orag_ultratool
 
-Each variant changes one setting of `jr.mixture()`, on the same streams (`seed=100`, seeds that no
-other experiment uses). For each variant:
+Each variant changes one setting of `jr.mixture()`, on the same streams (`seed=100`; only
+`map_every` uses these seeds too). For each variant:
 
     VARIANT/online, /final       success of the tool shown; nDCG@10 of the streamed queries
     VARIANT/gain, /final_gain    the same minus those of the unchanged mixture, seed by seed
