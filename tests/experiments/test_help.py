@@ -27,7 +27,7 @@ def test_help_is_the_docstring_each_setting_with_its_meaning_and_the_names(monke
         "exposures: 5          # how often each query comes; 1 is a deployment that sees each once",
         "document: full   # the template that makes a text of a tool (jaxret.data.templates)",
         "again: false          # true repeats a finished run",
-        "# encoder.layers: the first so many of the network; null: all",
+        "# encoder.layers: number of first layers; null: all",
     ):
         assert f"\n{line}\n" in shown
     assert re.search(r"^  learner=frozen\|orag\|", shown, re.MULTILINE)
