@@ -61,7 +61,7 @@ def simulated(how):
 
 def evaluated():
     def run(theta, queries, labels):
-        return metrics.evaluate(theta, queries, labels, np.arange(ITEMS))
+        return metrics.evaluate(theta, queries, labels)
 
     return run, (shape(ITEMS, WIDTH), shape(QUERIES, WIDTH), shape(QUERIES, 2, dtype=jnp.int32))
 

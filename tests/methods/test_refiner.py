@@ -142,7 +142,9 @@ def test_a_training_query_is_left_out_of_the_means_of_its_tools(given, parts):
 
         theta = means(without=every)
         query = train.queries[row]
-        assert candidates.tolist() == np.argsort(-(theta @ query))[:4].tolist()
+        scores = theta @ query  # tools may tie in float32
+        np.testing.assert_allclose(scores[candidates], -np.sort(-scores)[:4], atol=1e-6)
         np.testing.assert_allclose(vectors, theta[candidates], atol=1e-5)
-        otherwise += candidates.tolist() != np.argsort(-(means(without=()) @ query))[:4].tolist()
+        scores = means(without=()) @ query
+        otherwise += (np.diff(scores[candidates]) > 1e-6).any()
     assert otherwise > 3
