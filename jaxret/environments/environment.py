@@ -83,9 +83,11 @@ class Reranker(Protocol):
 class Environment(NamedTuple):
     """The effects of an environment on queries, items and feedback; None is an absent effect.
 
-    From ``rotation`` on, effects apply in the order of the fields, and effect n draws with
-    ``fold_in(respond key of the round, n)``. The numbers 0 and 1 would collide with the two halves
-    of that key, which noise and reranker use; they belong to rotation and drift, which do not draw.
+    Effects are applied method by method: available items, queries, labels, reward, observation,
+    delivery, change; effects with the same method apply in the order of the fields. Effect n,
+    counted from ``rotation``, draws with ``fold_in(respond key of the round, n)``. The numbers
+    0 and 1 would collide with the two halves of that key, which noise and reranker use; they belong
+    to rotation and drift, which do not draw.
     """
 
     SHARDED = ("arrives", "leaves")

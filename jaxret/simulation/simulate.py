@@ -75,7 +75,8 @@ def simulate(
       environment: environment of the rounds; None: rewards are correct, all items are available,
         and the first item shown is used.
       form: 'scan' for the plain scan, 'blocked' for the exact blocked form, 'auto' for the fastest
-        form of the learner.
+        form of the learner. With ``select``, and with ``log`` for slates of several items, rounds
+        are always those of the scan.
       devices: number of devices, over all processes, over which a large catalogue is split; None:
         seeds run side by side.
       select: chooses from each slate outside the program; None: the environment chooses.

@@ -68,7 +68,7 @@ def orders(
     """Orders the streamed queries for each seed, with the hops of a task consecutive.
 
     Args:
-      streamed: positions of the queries to stream, the same for all seeds or one row per seed.
+      streamed: mask of the queries to stream, [N], or one row per seed [S, N].
       times: E, number of times that each query is streamed.
       seeds: S seeds.
       task: task of each query, if the queries are hops; None: they are not.

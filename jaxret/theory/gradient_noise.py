@@ -54,7 +54,7 @@ def watch(run: Run, evidence: Evidence) -> Watch:
 
 
 def lemma_3_1(run: Run, evidence: Evidence, seen: tuple[Any, Any] | None = None) -> Measured:
-    """Computes the bound for a run with clean bits, of a rank-one learner without query map.
+    """Computes the bound for clean bits and a rank-one rule without query map or preconditioner.
 
     Args:
       run: any such run.

@@ -70,7 +70,7 @@ def watch(run: Run, evidence: Evidence) -> Watch:
 
 
 def with_projection(run: Run, evidence: Evidence, seen: tuple[Any, Any] | None = None) -> Bound:
-    """Computes the bound for a run of a rank-one learner without query map.
+    """Computes the bound for a run of a rank-one learner without query map or preconditioner.
 
     Args:
       run: any such run.

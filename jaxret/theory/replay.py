@@ -14,12 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from jaxret.environments.environment import effects_with
 from jaxret.simulation.run import Run
 from jaxret.task import Task
 from jaxret.types import Choice, Feedback, State
 
-#: Fields of an environment that change queries, labels, tools or the order of rewards.
-_MOVING = ("arrives", "leaves", "rotation", "drift", "censoring", "delay", "rewriting", "restart")
+#: Methods of effects that change queries, labels, tools or the updates of a learner.
+METHODS = ("available_at", "queries_at", "labels_at", "is_observed", "deliver", "change")
 
 
 class Line(NamedTuple):
@@ -43,6 +44,21 @@ class Watch(NamedTuple):
     look: Look
 
 
+def require_constant(run: Run) -> None:
+    """Checks that the rounds of a run can be replayed from its trace.
+
+    Args:
+      run: any run.
+
+    Raises:
+      ValueError: if an effect of the environment changes queries, labels, tools or updates.
+    """
+    moving = [name for name in ("arrives", "leaves") if getattr(run.environment, name) is not None]
+    moving += [one.name for one in effects_with(run.environment, *METHODS)]
+    if moving:
+        raise ValueError(f"{run.name} ran with {', '.join(moving)}: its rounds cannot be replayed")
+
+
 def replay_for(run: Run, watches: Mapping[str, Watch]) -> dict[str, tuple[Any, Any]]:
     """Replays every seed once for several quantities.
 
@@ -54,7 +70,7 @@ def replay_for(run: Run, watches: Mapping[str, Watch]) -> dict[str, tuple[Any, A
       name -> (accumulated, with a leading axis [S]; values of the rounds [S, T]).
 
     Raises:
-      ValueError: if the environment changes queries, labels or tools, or delays rewards.
+      ValueError: if an effect of the environment changes queries, labels, tools or updates.
     """
 
     def look(gathered, state, line):
@@ -79,10 +95,9 @@ def replay(run: Run, start: Any, look: Look) -> tuple[Any, Any]:
       host, in float64.
 
     Raises:
-      ValueError: if the environment changes queries, labels or tools, or delays rewards.
+      ValueError: if an effect of the environment changes queries, labels, tools or updates.
     """
-    if moving := [name for name in _MOVING if getattr(run.environment, name) is not None]:
-        raise ValueError(f"{run.name} ran with {', '.join(moving)}: its rounds cannot be replayed")
+    require_constant(run)
     learner, task, trace = run.learner, run.task, run.trace
     queries, labels = jnp.asarray(task.queries), jnp.asarray(task.labels)
     available = None if task.available is None else jnp.asarray(task.available)

@@ -4,7 +4,7 @@
 
 `bounds` lists the statements. A statement does not hold, and its value is meaningless, if an
 assumption fails or the comparator was not found to the certified gap. Tools that are absent in all
-rounds are left out; no statement applies if tools come or go.
+rounds are left out; no statement applies if queries, labels or tools change.
 
 Letters: I items, d width, S seeds, T rounds.
 """
@@ -78,14 +78,14 @@ def bounds(
 ) -> list[Statement]:
     """Computes every statement that applies to a run and measures its assumptions on the run.
 
-    - A rank-one rule without query map and with clean labels: Theorem 5.1, Corollary 5.2, Theorem
-      5.1 with the cost of its projection (ours, also for the sphere) and Lemma 3.1; for Banditron
-      and Gaptron also their bounds on wrong tools.
+    - A rank-one rule without query map or preconditioner and with clean labels: Theorem 5.1,
+      Corollary 5.2, Theorem 5.1 with the cost of its projection (ours, also for the sphere) and
+      Lemma 3.1; for Banditron and Gaptron also their bounds on wrong tools.
     - The same with noisy labels: Theorem B.2, Corollary B.3, and, if less than half of the rewards
-      are wrong, the bound of the debiased estimator (ours). If a judge gives the rewards, the noise
-      rate is the share of rounds in which the judge contradicted the labels, and the assumptions
-      test whether its errors are those of the theory.
-    - Every learner with a softmax: duality (ours).
+      are wrong, the bound of the debiased estimator (ours). If a judge gives the rewards, or each
+      tool has its own noise rate, the noise rate is the share of rounds in which the reward
+      contradicted the labels, and the assumptions test whether such errors are those of the theory.
+    - Every learner with a softmax except a mixture: duality (ours).
     - A mixture: its log loss against its best expert's, and its sure errors.
     - SquareCB: its wrong tools, from the loss of its regression, and under realizability.
 
@@ -93,17 +93,17 @@ def bounds(
       run: run of a learner with a softmax, of a mixture, or of SquareCB; several seeds give
         standard errors.
       against: one Theta [I, d] for all seeds, or a comparator; None: the comparator that fits the
-        learner's projection.
+        learner's projection; ignored for a mixture and for SquareCB.
       tau: temperature of the comparator, > 0, for a learner that is not rank one; None: the
-        temperature of the learner's rule.
+        temperature of the learner's rule; ignored for a mixture and for SquareCB.
 
     Returns:
       The statements.
 
     Raises:
       ValueError: if the learner has no softmax, ``tau`` is missing for a learner without a rule or
-        given for one with a rule, eta is 0, tools came or went, the run cannot be replayed, or
-        Theta has another shape.
+        given for one with a rule, eta is 0, queries, labels or tools changed, the run cannot be
+        replayed, or Theta has another shape.
     """
     if blend_of(run.learner) is not None:
         found = {"log loss": mixture.against_one_expert(run), "rounds": mixture.sure_errors(run)}
@@ -189,6 +189,7 @@ def _rows(run: Run, kept: Float[np.ndarray, "J d"]) -> Float[np.ndarray, "I d"]:
 
 
 def _noise_rate(run: Run) -> float:
-    if run.environment.verdicts is not None:
+    rate = run.environment.noise_rate
+    if run.environment.verdicts is not None or (rate is not None and np.ndim(rate)):
         return float((run.trace.reward != run.trace.success).mean())
-    return float(run.environment.noise_rate or 0.0)
+    return float(rate or 0.0)
