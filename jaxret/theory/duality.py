@@ -41,8 +41,8 @@ from jaxtyping import Float
 from jaxret.runtime import over_items
 from jaxret.simulation.run import Run
 from jaxret.theory.assumptions import Assumption, at_most
-from jaxret.theory.bounds import Bound, from_terms
 from jaxret.theory.replay import Watch, available_rows, one_hot_labels, replay
+from jaxret.theory.theorems import Bound, from_terms
 
 _CLOSE = 1e-2  # relative rounding error between a blocked run and its replay
 

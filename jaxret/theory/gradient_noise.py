@@ -35,8 +35,8 @@ from jaxret.runtime import over_items
 from jaxret.simulation.run import Run
 from jaxret.theory import assumptions, calibration
 from jaxret.theory.assumptions import Evidence, norm2, p_label
-from jaxret.theory.bounds import Bound, Measured
 from jaxret.theory.replay import Line, Watch, one_hot_labels, replay
+from jaxret.theory.theorems import Bound, Measured
 from jaxret.types import Choice, Feedback, State
 
 DELTA = 0.05  # probability that the mean of the runs is above the stated value

@@ -39,8 +39,8 @@ from jaxret.learners.mixture import Blend, blend_of
 from jaxret.runtime.validate import require
 from jaxret.simulation.run import Run
 from jaxret.theory.assumptions import Assumption, at_most
-from jaxret.theory.bounds import Bound, Measured
 from jaxret.theory.replay import require_constant
+from jaxret.theory.theorems import Bound, Measured
 from jaxret.types import Choice, Feedback
 
 

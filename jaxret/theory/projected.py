@@ -50,8 +50,8 @@ from jaxret.learners.rank_one import Rule
 from jaxret.simulation.run import Run
 from jaxret.theory import assumptions
 from jaxret.theory.assumptions import Assumption, Evidence, at_most, distance2
-from jaxret.theory.bounds import Bound, clean_variance
 from jaxret.theory.replay import Watch, available_rows, replay
+from jaxret.theory.theorems import Bound, clean_variance
 
 _RARE = 1e-12  # lower bound of the probabilities that a step is divided by
 

@@ -54,9 +54,9 @@ from jaxret.learners.learner import Learner
 from jaxret.simulation.run import Run
 from jaxret.theory import calibration
 from jaxret.theory.assumptions import FALSE_ALARM, Assumption, at_most
-from jaxret.theory.bounds import Measured, from_terms
 from jaxret.theory.calibration import Decile
 from jaxret.theory.replay import available_rows, replay
+from jaxret.theory.theorems import Measured, from_terms
 
 _CLOSE = 1e-2  # relative rounding error of recorded against replayed propensities
 

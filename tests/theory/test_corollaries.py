@@ -5,7 +5,7 @@ import pytest
 from jaxret.learners import presets
 from jaxret.rules import projections
 from jaxret.theory.assumptions import measured_regret
-from jaxret.theory.bounds import (
+from jaxret.theory.theorems import (
     Constants,
     corollary_5_2,
     corollary_5_2_step_size,
