@@ -213,32 +213,6 @@ class Rewriting(NamedTuple):
         return change_rows(learner, state, move)
 
 
-def fixed_delay(rounds: int) -> Delay:
-    """Delays each answer by the same number of rounds.
-
-    Args:
-      rounds: delay in rounds, >= 0; 0 means no delay.
-
-    Raises:
-      ValueError: if ``rounds`` is negative.
-    """
-    require("rounds", rounds, ">= 0", lambda n: n >= 0)
-    return Delay(jnp.asarray(np.arange(rounds + 1) == rounds, jnp.float32))
-
-
-def uniform_delay(*, longest: int) -> Delay:
-    """Delays each answer by 0 to ``longest`` rounds, all equally likely.
-
-    Args:
-      longest: longest delay in rounds, >= 0.
-
-    Raises:
-      ValueError: if ``longest`` is negative.
-    """
-    require("longest", longest, ">= 0", lambda n: n >= 0)
-    return Delay(jnp.full(longest + 1, 1 / (longest + 1), jnp.float32))
-
-
 def geometric_delay(*, mean: float, longest: int | None = None) -> Delay:
     """Delays answers by a truncated geometric distribution.
 

@@ -232,22 +232,19 @@ def measured_constants(run: Evidence) -> Constants:
 def corollary_5_2(run: Evidence, constants: Constants) -> Bound:
     """Computes Corollary 5.2 at the step size of the run.
 
-    At `corollary_5_2_step_size` its value is ``sqrt(theta q T (1 - p)(1 + 2 p) / p)``.
+    At ``eta = sqrt(theta / (2 rate T))`` with ``rate = q (1/p - 2 p + 1) / 2``, where it is
+    smallest, its value is ``sqrt(theta q T (1 - p)(1 + 2 p) / p)``.
     """
-    rate = _rate_5_2(constants)
+    rate = constants.q * clean_variance(constants.p_label) / 2.0
     return _uniform("Corollary 5.2", run, constants, theorem_5_1(run), rate, {}, ())
-
-
-def corollary_5_2_step_size(constants: Constants, rounds: int) -> float:
-    """Returns the eta at which Corollary 5.2 is smallest after T rounds."""
-    return _step_size(constants, _rate_5_2(constants), rounds)
 
 
 def corollary_b3(run: Evidence, constants: Constants, *, noise_rate: float) -> Bound:
     """Computes Corollary B.3 at the step size of the run; its term ``bias`` is the O(rho T) part.
 
     The bias, 2 rho R I sqrt(q) T, uses ||Theta_t - U||_F <= 2 R sqrt(I), so U must be in the ball
-    like Theta_t.
+    like Theta_t. The bound is smallest at ``eta = sqrt(theta / (2 rate T))`` with
+    ``rate = q (1/p - 2 p + 1 + rho I / p_item)``.
 
     Args:
       run: runs and their comparator.
@@ -263,23 +260,10 @@ def corollary_b3(run: Evidence, constants: Constants, *, noise_rate: float) -> B
     bias = 2.0 * noise_rate * radius * items * np.sqrt(constants.q) * rounds
     p_item = measured_constants(run).p_item
     extra = (ball, at_least("p of any item, harmonic mean", p_item, constants.p_item))
-    rate = _rate_b3(constants, noise_rate, items)
+    clean = clean_variance(constants.p_label)
+    rate = constants.q * (clean + noise_rate * items / constants.p_item)
     theorem = theorem_b2(run, noise_rate=noise_rate)
     return _uniform("Corollary B.3", run, constants, theorem, rate, {"bias": bias}, extra)
-
-
-def corollary_b3_step_size(
-    constants: Constants, rounds: int, *, noise_rate: float, items: int
-) -> float:
-    """Returns the eta at which Corollary B.3 is smallest after T rounds.
-
-    Args:
-      constants: constants of the corollary.
-      rounds: T.
-      noise_rate: rho.
-      items: I.
-    """
-    return _step_size(constants, _rate_b3(constants, noise_rate, items), rounds)
 
 
 def _uniform(
@@ -308,16 +292,3 @@ def _uniform(
             *more_assumptions,
         ),
     )
-
-
-def _rate_5_2(constants):
-    return constants.q * clean_variance(constants.p_label) / 2.0
-
-
-def _rate_b3(constants, noise_rate, items):
-    clean = clean_variance(constants.p_label)
-    return constants.q * (clean + noise_rate * items / constants.p_item)
-
-
-def _step_size(constants, rate, rounds):
-    return float(np.sqrt(constants.theta / (2.0 * rate * rounds)))

@@ -2,9 +2,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxret.evaluation.estimate import Estimate
 from jaxret.learners import presets, rank_one
 from jaxret.rules import estimators, policies, projections, schedules
-from jaxret.theory.assumptions import bias_product, measured_regret, norm2
+from jaxret.theory.assumptions import bias_product, final_regrets, norm2
 from jaxret.theory.comparators import hindsight, proximal
 from jaxret.theory.theorems import debiased, describe, theorem_5_1, theorem_b2
 from jaxret.types import Stream
@@ -36,7 +37,7 @@ def failing(bound):
 
 
 def test_theorem_5_1_holds_against_the_proximal_comparator(clean):
-    bound, regret = theorem_5_1(clean), measured_regret(clean)
+    bound, regret = theorem_5_1(clean), Estimate.of(final_regrets(clean))
     assert bound.holds
     assert regret.mean + 5 * regret.error < bound.value < 3 * regret.mean
     assert bound.stderr < 0.01 * bound.value
@@ -50,14 +51,14 @@ def test_theorem_5_1_holds_against_the_optimum_in_hindsight(toy, clean):
     assert best.converged
     run = clean._replace(comparator=best.theta)
     assert theorem_5_1(run).holds
-    assert measured_regret(clean).mean < measured_regret(run).mean < theorem_5_1(run).value
+    assert final_regrets(clean).mean() < final_regrets(run).mean() < theorem_5_1(run).value
 
 
 def test_no_comparator_bounds_the_loss_of_the_run_better_than_the_proximal_one(clean):
     def bounded_loss(comparator):
         run = clean._replace(comparator=comparator)
         loss = np.asarray(clean.trace.loss, np.float64).sum(axis=1).mean()
-        return loss - measured_regret(run).mean + theorem_5_1(run).value
+        return loss - final_regrets(run).mean() + theorem_5_1(run).value
 
     best = bounded_loss(clean.comparator)
     away = clean.comparator - clean.theta_1
@@ -78,7 +79,7 @@ def test_noisy_rewards_void_theorem_5_1_and_theorem_b2_covers_them(noisy):
     void, bound, regret = (
         theorem_5_1(noisy),
         theorem_b2(noisy, noise_rate=0.45),
-        measured_regret(noisy),
+        Estimate.of(final_regrets(noisy)),
     )
     assert failing(void) == [
         "label noise",
@@ -117,7 +118,7 @@ def test_the_debiased_rule_meets_its_bound_under_label_noise(toy, closest):
         eta=ETA,
     )
     run = toy.run(rule, noise_rate=0.1, comparator=closest.theta)
-    bound, regret = debiased(run, noise_rate=0.1), measured_regret(run)
+    bound, regret = debiased(run, noise_rate=0.1), Estimate.of(final_regrets(run))
     assert bound.holds
     assert set(bound.terms) == {"start", "variance"}
     assert regret.mean + 5 * regret.error < bound.value < theorem_b2(run, noise_rate=0.1).value
@@ -131,7 +132,7 @@ def test_the_debiased_rule_meets_its_bound_under_label_noise(toy, closest):
 def test_the_rule_that_moves_one_row_meets_theorem_5_1(toy, closest):
     rule = presets.chosen_only(tau=TAU, eta=ETA, projection=projections.none())
     run = toy.run(rule, comparator=closest.theta)
-    bound, regret = theorem_5_1(run), measured_regret(run)
+    bound, regret = theorem_5_1(run), Estimate.of(final_regrets(run))
     assert bound.holds
     assert regret.mean + 5 * regret.error < bound.value
 
