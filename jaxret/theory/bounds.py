@@ -33,7 +33,7 @@ from jaxret.theory import (
 from jaxret.theory.assumptions import Evidence
 from jaxret.theory.comparators import Comparator
 from jaxret.theory.regret import Regret, ball_radius, regret, start_of, temperature
-from jaxret.theory.replay import replay_for
+from jaxret.theory.rerun import rerun_for
 from jaxret.theory.theorems import Bound, Measured
 from jaxret.types import Stream
 
@@ -109,8 +109,8 @@ def bounds(
 
     Raises:
       ValueError: if the learner has no softmax, ``tau`` is missing for a learner without a rule or
-        given for one with a rule, eta is 0, queries, labels or tools changed, the run cannot be
-        replayed, or Theta has another shape.
+        given for one with a rule, eta is 0, queries, labels or tools changed, the rounds cannot
+        be computed again, or Theta has another shape.
     """
     if blend_of(run.learner) is not None:
         found = {"log loss": mixture.against_one_expert(run), "rounds": mixture.sure_errors(run)}
@@ -139,7 +139,7 @@ def bounds(
     if not noise_rate:
         watches["costs"] = projected.watch(run, evidence)
         watches["noise"] = gradient_noise.watch(run, evidence)
-    seen = replay_for(run, watches)
+    seen = rerun_for(run, watches)
     regrets = _theorems(evidence, noise_rate)
     if not noise_rate:
         regrets.append(projected.with_projection(run, evidence, seen["costs"]))

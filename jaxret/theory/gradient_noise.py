@@ -35,7 +35,7 @@ from jaxret.runtime import over_items
 from jaxret.simulation.run import Run
 from jaxret.theory import assumptions, calibration
 from jaxret.theory.assumptions import Evidence, norm2, p_label
-from jaxret.theory.replay import Line, Watch, one_hot_labels, replay
+from jaxret.theory.rerun import Line, Watch, one_hot_labels, rerun
 from jaxret.theory.theorems import Bound, Measured
 from jaxret.types import Choice, Feedback, State
 
@@ -59,13 +59,13 @@ def lemma_3_1(run: Run, evidence: Evidence, seen: tuple[Any, Any] | None = None)
     Args:
       run: any such run.
       evidence: evidence of the same run.
-      seen: result of a replay with `watch`; None: the run is replayed.
+      seen: result of a rerun with `watch`; None: the run is computed again.
 
     Returns:
       The bound, and the norm of each seed.
     """
     rule = evidence.rule
-    noise, _ = seen or replay(run, *watch(run, evidence))
+    noise, _ = seen or rerun(run, *watch(run, evidence))
     norms = np.sqrt((noise**2).sum(axis=(1, 2))) / float(rule.tau)
     with np.errstate(all="ignore"):  # p* may underflow and give infinite bounds
         squares = ((1.0 / p_label(evidence) - 1.0) * norm2(evidence)).sum(axis=1)

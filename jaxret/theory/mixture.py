@@ -39,7 +39,7 @@ from jaxret.learners.mixture import Blend, blend_of
 from jaxret.runtime.validate import require
 from jaxret.simulation.run import Run
 from jaxret.theory.assumptions import Assumption, at_most
-from jaxret.theory.replay import require_constant
+from jaxret.theory.rerun import require_constant
 from jaxret.theory.theorems import Bound, Measured
 from jaxret.types import Choice, Feedback
 
@@ -111,7 +111,7 @@ def against_switches(history: History, mixing: Blend, k: int) -> float:
     """Computes the smallest bound on the mixture's loss over paths of experts with k switches.
 
     Args:
-      history: rounds from `replayed`.
+      history: rounds from `history`.
       mixing: structure of the learner; beta = 1, and alpha > 0 unless k = 0.
       k: number of switches, 0 <= k < T.
 
@@ -138,8 +138,8 @@ def against_switches(history: History, mixing: Blend, k: int) -> float:
     return float(best[k].min())
 
 
-def replayed(run: Run, seed: int) -> History:
-    """Replays one seed with its tools and rewards, and records each round's weights and losses.
+def history(run: Run, seed: int) -> History:
+    """Computes the weights and losses of one seed's rounds again, from its tools and rewards.
 
     Args:
       run: run of a mixture with constant queries, labels and tools, and without delays.

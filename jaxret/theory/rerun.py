@@ -1,7 +1,7 @@
-"""Replays runs with their recorded tools and rewards, to read the state of every round.
+"""Computes runs again with their recorded tools and rewards, to read the state of every round.
 
 A `Trace` holds a few numbers per round. Quantities that need the states, such as sums of gradients,
-are accumulated during a replay, so that no states are stored.
+are accumulated during a rerun, so that no states are stored.
 
 Letters: I items, d width, T rounds, S seeds.
 """
@@ -38,14 +38,14 @@ Look = Callable[[Any, State, Line], tuple[Any, Any]]
 
 
 class Watch(NamedTuple):
-    """A quantity that a replay computes."""
+    """A quantity that a rerun computes."""
 
     start: Any  # accumulated before the first round
     look: Look
 
 
 def require_constant(run: Run) -> None:
-    """Checks that the rounds of a run can be replayed from its trace.
+    """Checks that the rounds of a run can be computed again from its trace.
 
     Args:
       run: any run.
@@ -56,11 +56,13 @@ def require_constant(run: Run) -> None:
     moving = [name for name in ("arrives", "leaves") if getattr(run.environment, name) is not None]
     moving += [one.name for one in effects_with(run.environment, *METHODS)]
     if moving:
-        raise ValueError(f"{run.name} ran with {', '.join(moving)}: its rounds cannot be replayed")
+        raise ValueError(
+            f"{run.name} ran with {', '.join(moving)}: its rounds cannot be computed again"
+        )
 
 
-def replay_for(run: Run, watches: Mapping[str, Watch]) -> dict[str, tuple[Any, Any]]:
-    """Replays every seed once for several quantities.
+def rerun_for(run: Run, watches: Mapping[str, Watch]) -> dict[str, tuple[Any, Any]]:
+    """Computes every seed again, once for several quantities.
 
     Args:
       run: run with constant queries, labels and tools, and without delays.
@@ -78,12 +80,12 @@ def replay_for(run: Run, watches: Mapping[str, Watch]) -> dict[str, tuple[Any, A
         return {name: one[0] for name, one in both.items()}, {n: one[1] for n, one in both.items()}
 
     starts = {name: watch.start for name, watch in watches.items()}
-    gathered, measured = replay(run, starts, look)
+    gathered, measured = rerun(run, starts, look)
     return {name: (gathered[name], measured[name]) for name in watches}
 
 
-def replay(run: Run, start: Any, look: Look) -> tuple[Any, Any]:
-    """Replays every seed for one quantity.
+def rerun(run: Run, start: Any, look: Look) -> tuple[Any, Any]:
+    """Computes every seed again for one quantity.
 
     Args:
       run: run with constant queries, labels and tools, and without delays.
