@@ -82,7 +82,10 @@ from .learners.grid import (
     traced as traced,
 )
 from .learners.registry import learners as learners
-from .learners.mixture import mixture as mixture
+from .learners.mixture import (
+    default_experts as default_experts,
+    mixture as mixture,
+)
 from .learners.presets import (
     centred as centred,
     centred_replayed as centred_replayed,

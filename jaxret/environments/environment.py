@@ -62,7 +62,7 @@ from jaxret.runtime.validate import from_registry, require
 from jaxret.types import Choice, Feedback, PRNGKey, Slate
 
 
-class Reranker(Protocol):
+class SlateReranker(Protocol):
     """Picks one of the items shown.
 
     Args:
@@ -94,7 +94,7 @@ class Environment(NamedTuple):
 
     noise_rate: float | Float[Array, ""] | Float[Array, " I"] | None = None  # in [0, 0.5]
     verdicts: Float[Array, "N I"] | None = None  # in [0, 1], of the stream's queries
-    reranker: Reranker | None = None
+    reranker: SlateReranker | None = None
     arrives: Int[Array, " I"] | None = None  # first round of each item
     leaves: Int[Array, " I"] | None = None  # first round without it
     rotation: Rotation | None = None
@@ -166,7 +166,7 @@ def judged(verdicts: Float[ArrayLike, "N I"]) -> Environment:
     return Environment(verdicts=jnp.asarray(table))
 
 
-def simulated_reranker(*, accuracy: float) -> Reranker:
+def simulated_reranker(*, accuracy: float) -> SlateReranker:
     """Makes a reranker that picks a right item of the slate with a given probability.
 
     Otherwise, and if no item of the slate is right, it picks uniformly from the whole slate, which

@@ -71,8 +71,8 @@ def ranks_in(items: Int[ArrayLike, "*N k"], labels: Int[ArrayLike, "*N L"]) -> I
     """
     items, labels = jnp.asarray(items), jnp.asarray(labels)
     same = (labels[..., :, None] == items[..., None, :]) & (labels[..., :, None] >= 0)
-    place = jnp.argmax(same, axis=-1).astype(jnp.int32)
-    return jnp.where(same.any(axis=-1), place, UNRANKED)
+    position = jnp.argmax(same, axis=-1).astype(jnp.int32)
+    return jnp.where(same.any(axis=-1), position, UNRANKED)
 
 
 def accuracy(ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"]) -> Float[Array, "*N"]:

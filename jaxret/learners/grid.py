@@ -174,7 +174,7 @@ def _preset_family(learner: Learner) -> tuple[Family, tuple[float, ...]]:
     preset, settings = learner.facts.origin
     factory = registry.factories()[preset]
     defaults = {name: x.default for name, x in inspect.signature(factory).parameters.items()}
-    given = defaults | registry.revived(settings)
+    given = defaults | registry.parse_settings(settings)
     names = tuple(
         name
         for name, default in defaults.items()
