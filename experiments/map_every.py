@@ -26,7 +26,6 @@ from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from jaxret.learners.learner import Learner
-from jaxret.learners.mixture import default_experts
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 from jaxret.task import Task
@@ -35,7 +34,7 @@ COLUMNS = ("online", "gain")
 MAKERS: dict[str, Callable[[int], Learner]] = {
     "mapped": lambda every: jr.mapped(map_every=every),
     "centred": lambda every: jr.centred(map_every=every),
-    "mixture": lambda every: jr.mixture(default_experts(map_every=every)),
+    "mixture": lambda every: jr.mixture(jr.default_experts(map_every=every)),
 }
 
 

@@ -45,7 +45,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     blend = blend_of(learner)
     assert blend is not None
     mixed = jr.simulate(learner, task, exposures=cfg.exposures, seeds=seeds)
-    histories = [theory.replayed(mixed, seed) for seed in seeds]
+    histories = [theory.history(mixed, seed) for seed in seeds]
     log_loss, sure_errors = jr.bounds(mixed)
     print(log_loss, sure_errors, sep="\n")
     results = {

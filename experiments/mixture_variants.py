@@ -35,7 +35,7 @@ from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from jaxret.learners.learner import Learner
-from jaxret.learners.mixture import Blend, blend_of, default_experts, logit
+from jaxret.learners.mixture import Blend, blend_of, logit
 from jaxret.offline.off_policy import groups_of_rows
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
@@ -95,7 +95,7 @@ def variants(task: Task, clusters: int) -> dict[str, Callable[[], Learner]]:
       task: its documents are clustered.
       clusters: their number.
     """
-    still, centred, mapped, replayed = default_experts()
+    still, centred, mapped, replayed = jr.default_experts()
     made: dict[str, Callable[[], Learner]] = {"as it is": jr.mixture}
     settings = {
         "alpha": (0.0, 0.001, 0.1),
@@ -117,7 +117,10 @@ def variants(task: Task, clusters: int) -> dict[str, Callable[[], Learner]]:
         "no centred": [still, mapped, replayed],
         "no replay": [still, centred, jr.grid(jr.mapped, tau=[0.02], eta=[6e-4])],
         "one that learns": [still, replayed],
-        "rows alone too": [*default_experts(), jr.grid(jr.greedy_replayed, tau=[0.02], eta=[6e-4])],
+        "rows alone too": [
+            *jr.default_experts(),
+            jr.grid(jr.greedy_replayed, tau=[0.02], eta=[6e-4]),
+        ],
         "seven": [
             still,
             jr.paired(jr.centred, tau=two, eta=[6e-4, 4e-3]),

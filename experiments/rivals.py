@@ -42,7 +42,7 @@ from experiments.common.learners import chosen, learner_grid
 from experiments.common.loading import encoder_of, read_dataset, sample_queries
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import cell, results_table
-from jaxret.evaluation.compare import paired, success_by_query
+from jaxret.evaluation.compare import compare_paired, success_by_query
 from jaxret.evaluation.statistics import holm
 from jaxret.learners.grid import LearnerGrid
 from jaxret.learners.learner import Learner
@@ -156,7 +156,7 @@ def against(
     """
     others = [name for name in success if name != base]
     found = {
-        name: paired(success[name] - success[base], task.groups, name=name, other=base)
+        name: compare_paired(success[name] - success[base], task.groups, name=name, other=base)
         for name in others
     }
     corrected = holm([one.p for one in found.values()])

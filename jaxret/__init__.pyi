@@ -82,7 +82,10 @@ from .learners.grid import (
     traced as traced,
 )
 from .learners.registry import learners as learners
-from .learners.mixture import mixture as mixture
+from .learners.mixture import (
+    default_experts as default_experts,
+    mixture as mixture,
+)
 from .learners.presets import (
     centred as centred,
     centred_replayed as centred_replayed,
@@ -111,19 +114,17 @@ from .rules.projections import (
 from .simulation.run import (
     Run as Run,
     plot as plot,
+    table as table,
 )
-from .simulation.simulate import (
-    simulate as simulate,
-    stream_orders as stream_orders,
-)
+from .simulation.simulate import simulate as simulate
 from .simulation.streams import (
     by_task as by_task,
     exposures as exposures,
+    stream_orders as stream_orders,
 )
 from .simulation.sweep import (
     Sweep as Sweep,
     sweep as sweep,
-    table as table,
 )
 from .learners.wrappers import (
     with_exploration as with_exploration,
@@ -138,7 +139,7 @@ from .task import (
 )
 from .testing import check_learner as check_learner
 from .theory.regret import Regret as Regret, regret as regret
-from .theory.statements import Statement as Statement, bounds as bounds
+from .theory.bounds import Statement as Statement, bounds as bounds
 from .types import (
     Choice as Choice,
     Feedback as Feedback,

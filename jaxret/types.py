@@ -63,7 +63,7 @@ class Feedback(NamedTuple):
     """The feedback for a choice, from which a learner learns.
 
     A reward is in [0, 1], a bit or a degree of success. Missing feedback is not a failure: if
-    ``observed`` is False, the learner does not change. If every item of a slate was tried, the
+    ``observed`` is False, only ``t`` changes. If every item of a slate was tried, the
     fields of the `Choice` and ``reward`` are [k].
     """
 

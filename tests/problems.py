@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxret as jr
+from jaxret.environments.interventions import Delay
 from jaxret.simulation import streams
 from jaxret.types import Catalogue, Stream
 
@@ -46,3 +47,8 @@ def make_task(items=12, width=8, queries=60, seed=0, **options) -> jr.Task:
     vectors = unit(0.5 * theta[labels] + 0.6 * habit[labels] + 0.2 * noise)
     options = {"ids": [f"tool_{i}" for i in range(items)], "name": "small"} | options
     return jr.Task.from_arrays(theta, vectors, labels, **options)
+
+
+def fixed_delay(rounds) -> Delay:
+    """Delays each answer by the same number of rounds."""
+    return Delay(jnp.asarray(np.arange(rounds + 1) == rounds, jnp.float32))

@@ -13,13 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxret.environments.environment import Reranker
+from jaxret.environments.environment import SlateReranker
 from jaxret.rules.policies import Policy
 from jaxret.types import PRNGKey
 
 
 def recognition(
-    reranker: Reranker,
+    reranker: SlateReranker,
     policy: Policy,
     logits: Float[Array, "N I"],
     labels: Int[Array, "N L"],

@@ -19,7 +19,7 @@ from jaxret.learners.rank_one import rank_one, rule_of
 from jaxret.rules import estimators, policies, projections
 from jaxret.runtime.progress import Progress
 from jaxret.task import Task
-from jaxret.theory import bounds, checks
+from jaxret.theory import checks, theorems
 from jaxret.theory.assumptions import Evidence, final_regrets
 from jaxret.theory.comparators import Comparator
 from jaxret.types import Stream, Trace
@@ -48,15 +48,15 @@ class Curve(NamedTuple):
             self.name, estimator=estimator, policy=draw, projection=projection, tau=tau, eta=eta
         )
 
-    def bounds(self, run: Evidence) -> list[bounds.Bound]:
+    def bounds(self, run: Evidence) -> list[theorems.Bound]:
         """Computes the bounds that apply to this learner."""
-        constants = bounds.measured_constants(run)
+        constants = theorems.measured_constants(run)
         if self.debiased:
-            return [bounds.debiased(run, noise_rate=self.rho)]
+            return [theorems.debiased(run, noise_rate=self.rho)]
         if self.rho:
-            b3 = bounds.corollary_b3(run, constants, noise_rate=self.rho)
-            return [bounds.theorem_b2(run, noise_rate=self.rho), b3]
-        return [bounds.theorem_5_1(run), bounds.corollary_5_2(run, constants)]
+            b3 = theorems.corollary_b3(run, constants, noise_rate=self.rho)
+            return [theorems.theorem_b2(run, noise_rate=self.rho), b3]
+        return [theorems.theorem_5_1(run), theorems.corollary_5_2(run, constants)]
 
 
 class Stage(NamedTuple):
@@ -131,7 +131,7 @@ def measure(
         for bound in curve.bounds(evidence):
             values.setdefault(bound.name, []).append(bound.value)
             if not bound.holds:
-                print(bounds.describe(bound))
+                print(theorems.describe(bound))
             elif np.isfinite(bound.value):
                 results[f"{name}/{bound.name}"] = np.array([bound.value])
     regrets = np.stack(regrets, axis=1)

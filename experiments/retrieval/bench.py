@@ -83,7 +83,7 @@ class Bench:
         return Ranking(**found)
 
     def search(self, retriever: Retriever, part: str) -> Ranking:
-        """Ranks the queries of a part by a first stage; ties are ordered as trec_eval does.
+        """Ranks the queries of a part by a first stage; of equal scores the earlier row is first.
 
         Args:
           retriever: searches the whole catalogue.

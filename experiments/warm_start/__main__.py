@@ -65,7 +65,7 @@ from jaxret.learners.rank_one import rule_of
 from jaxret.methods.tool2vec import tool2vec
 from jaxret.runtime.progress import Progress
 from jaxret.task import Parts, Task
-from jaxret.theory import bounds
+from jaxret.theory import theorems
 from jaxret.theory.regret import cumulative_regret
 
 LEVELS = ("static/accuracy", "online/accuracy", "static/ndcg@{k}", "final/ndcg@{k}")
@@ -98,7 +98,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
             shared = learnt[base].setting if learnt else None
             learnt[start] = learn_from_start(shared_by_all, grid, start, starts[start], shared)
             bar.update()
-        bar.write(f"{grid.name} from {base}: {bounds.describe(learnt[base].bound)}")
+        bar.write(f"{grid.name} from {base}: {theorems.describe(learnt[base].bound)}")
         regrets = {
             start: cumulative_regret(ours.loss, learnt[base].comparator, ours.order)
             for start, ours in learnt.items()

@@ -19,7 +19,7 @@ from jaxret.evaluation import plots
 from jaxret.learners.grid import LearnerGrid
 from jaxret.learners.rank_one import rule_of
 from jaxret.task import Parts, Task
-from jaxret.theory import bounds
+from jaxret.theory import theorems
 from jaxret.theory.assumptions import Evidence
 from jaxret.theory.comparators import proximal_losses
 from jaxret.types import Stream, Trace
@@ -61,7 +61,7 @@ class FromStart(NamedTuple):
     loss: Float[np.ndarray, "S T"]  # this and below: at the setting of the base
     order: Int[np.ndarray, "S T"]
     comparator: Float[np.ndarray, " N"]  # losses
-    bound: bounds.Bound
+    bound: theorems.Bound
 
 
 def learn_from_start(
@@ -131,7 +131,7 @@ def learn_from_start(
         loss=trace["loss"],
         order=order,
         comparator=losses,
-        bound=bounds.theorem_5_1(evidence),
+        bound=theorems.theorem_5_1(evidence),
     )
 
 

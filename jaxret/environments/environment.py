@@ -62,7 +62,7 @@ from jaxret.runtime.validate import from_registry, require
 from jaxret.types import Choice, Feedback, PRNGKey, Slate
 
 
-class Reranker(Protocol):
+class SlateReranker(Protocol):
     """Picks one of the items shown.
 
     Args:
@@ -83,16 +83,18 @@ class Reranker(Protocol):
 class Environment(NamedTuple):
     """The effects of an environment on queries, items and feedback; None is an absent effect.
 
-    From ``rotation`` on, effects apply in the order of the fields, and effect n draws with
-    ``fold_in(respond key of the round, n)``. The numbers 0 and 1 would collide with the two halves
-    of that key, which noise and reranker use; they belong to rotation and drift, which do not draw.
+    Effects are applied method by method: available items, queries, labels, reward, observation,
+    delivery, change; effects with the same method apply in the order of the fields. Effect n,
+    counted from ``rotation``, draws with ``fold_in(respond key of the round, n)``. The numbers
+    0 and 1 would collide with the two halves of that key, which noise and reranker use; they belong
+    to rotation and drift, which do not draw.
     """
 
     SHARDED = ("arrives", "leaves")
 
     noise_rate: float | Float[Array, ""] | Float[Array, " I"] | None = None  # in [0, 0.5]
     verdicts: Float[Array, "N I"] | None = None  # in [0, 1], of the stream's queries
-    reranker: Reranker | None = None
+    reranker: SlateReranker | None = None
     arrives: Int[Array, " I"] | None = None  # first round of each item
     leaves: Int[Array, " I"] | None = None  # first round without it
     rotation: Rotation | None = None
@@ -164,7 +166,7 @@ def judged(verdicts: Float[ArrayLike, "N I"]) -> Environment:
     return Environment(verdicts=jnp.asarray(table))
 
 
-def simulated_reranker(*, accuracy: float) -> Reranker:
+def simulated_reranker(*, accuracy: float) -> SlateReranker:
     """Makes a reranker that picks a right item of the slate with a given probability.
 
     Otherwise, and if no item of the slate is right, it picks uniformly from the whole slate, which

@@ -139,7 +139,7 @@ def position_biased_clicks(*, bias: float = 1.0, lure: float = 0.2):
       lure: attractiveness of a wrong item relative to that of a right one, in (0, 1].
 
     Returns:
-      A `jaxret.environments.environment.Reranker`.
+      A `jaxret.environments.environment.SlateReranker`.
 
     Raises:
       ValueError: if a number is out of range.

@@ -213,32 +213,6 @@ class Rewriting(NamedTuple):
         return change_rows(learner, state, move)
 
 
-def fixed_delay(rounds: int) -> Delay:
-    """Delays each answer by the same number of rounds.
-
-    Args:
-      rounds: delay in rounds, >= 0; 0 means no delay.
-
-    Raises:
-      ValueError: if ``rounds`` is negative.
-    """
-    require("rounds", rounds, ">= 0", lambda n: n >= 0)
-    return Delay(jnp.asarray(np.arange(rounds + 1) == rounds, jnp.float32))
-
-
-def uniform_delay(*, longest: int) -> Delay:
-    """Delays each answer by 0 to ``longest`` rounds, all equally likely.
-
-    Args:
-      longest: longest delay in rounds, >= 0.
-
-    Raises:
-      ValueError: if ``longest`` is negative.
-    """
-    require("longest", longest, ">= 0", lambda n: n >= 0)
-    return Delay(jnp.full(longest + 1, 1 / (longest + 1), jnp.float32))
-
-
 def geometric_delay(*, mean: float, longest: int | None = None) -> Delay:
     """Delays answers by a truncated geometric distribution.
 
@@ -327,10 +301,14 @@ def intervened(
     Raises:
       ValueError: if several effects deliver answers, or a state lacks the interventions' memory.
     """
-    carriers = [place for place, (_, one) in enumerate(interventions) if hasattr(one, "deliver")]
-    changes = [place for place, (_, one) in enumerate(interventions) if hasattr(one, "change")]
+    carriers = [
+        position for position, (_, one) in enumerate(interventions) if hasattr(one, "deliver")
+    ]
+    changes = [
+        position for position, (_, one) in enumerate(interventions) if hasattr(one, "change")
+    ]
     if len(carriers) > 1:
-        kinds = ", ".join(type(interventions[place][1]).__name__ for place in carriers)
+        kinds = ", ".join(type(interventions[position][1]).__name__ for position in carriers)
         raise ValueError(f"one effect alone can deliver the answers of an environment, got {kinds}")
 
     def init(theta, available=None):
@@ -365,15 +343,15 @@ def intervened(
         own, t, memories = learner_state(state), state.t, list(state.extra.memories)
         observed = None if always_observed else jnp.asarray(feedback.observed)
         answer = Answer(query, choice, feedback.reward, observed, feedback.labels)
-        for place in carriers:
-            number, one = interventions[place]
+        for position in carriers:
+            number, one = interventions[position]
             draw = jax.random.fold_in(jax.random.fold_in(key, 2 * t + 1), number)
-            own, memories[place] = one.deliver(memories[place], t, draw, own, answer, learn)
+            own, memories[position] = one.deliver(memories[position], t, draw, own, answer, learn)
         if not carriers:
             own = learn(own, answer)
-        for place in changes:
-            one = interventions[place][1]
-            own, memories[place] = one.change(memories[place], t + 1, learner, own)
+        for position in changes:
+            one = interventions[position][1]
+            own, memories[position] = one.change(memories[position], t + 1, learner, own)
         return _around(own, state.available, t + 1, tuple(memories))
 
     return wrap(learner, learner.name, unwrap=learner_state, init=init, update=update)

@@ -107,10 +107,12 @@ def compare(
         )
         values, groups = ours.astype(np.float64) - theirs, on.groups
     more = {"confidence": confidence, "resamples": resamples, "seed": seed}
-    return paired(values, groups, name=name_of(run), other=name_of(other), metric=metric, **more)
+    return compare_paired(
+        values, groups, name=name_of(run), other=name_of(other), metric=metric, **more
+    )
 
 
-def paired(
+def compare_paired(
     values: Float[np.ndarray, "S N"],
     groups: Int[np.ndarray, " N"],
     *,

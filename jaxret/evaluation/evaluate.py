@@ -8,8 +8,8 @@
     evaluate(run, test, by=test.groups)             each group of queries by itself
     evaluate(run, task, part=parts.heldout)         a part of the queries, one row per seed
 
-Runs, retrievers and rerankers are recognised by their attributes (`RunLike`, `Searches`,
-`Refines`), since this package does not import the packages that define them.
+Runs, retrievers and rerankers are recognised by their attributes (`RunLike`, `RetrieverLike`,
+`RerankerLike`), since this package does not import the packages that define them.
 
 Letters: I items, d width, N queries, S seeds, k cut.
 """
@@ -73,7 +73,7 @@ class Lists(Protocol):
     def scores(self) -> Float[np.ndarray, "N k"]: ...
 
 
-class Searches(Protocol):
+class RetrieverLike(Protocol):
     """A first stage, such as a `jaxret.retrieval.retriever.Retriever`."""
 
     @property
@@ -94,7 +94,7 @@ class Searches(Protocol):
         ...
 
 
-class Refines(Protocol):
+class RerankerLike(Protocol):
     """A second stage, such as a `jaxret.retrieval.retriever.Reranker`."""
 
     @property
@@ -114,7 +114,13 @@ class Refines(Protocol):
 
 
 Ranked: TypeAlias = (
-    RunLike | Embeddings | Searches | Refines | Lists | ArrayLike | Sequence[Sequence[int]]
+    RunLike
+    | Embeddings
+    | RetrieverLike
+    | RerankerLike
+    | Lists
+    | ArrayLike
+    | Sequence[Sequence[int]]
 )
 
 

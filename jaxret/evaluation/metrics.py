@@ -1,8 +1,8 @@
 """Ranking metrics as trec_eval computes them: accuracy, recall, nDCG and completeness.
 
-The rank of a label is the number of items that score higher, so ranks are computed by a comparison
-and a sum, without sorting the catalogue. Of equal scores the earlier row of the catalogue ranks
-first, as in `jax.lax.top_k` and in every simulation. trec_eval orders ties by descending document
+The rank of a label is the number of items that score higher, or equally and are an earlier row of
+the catalogue; it is computed by a comparison and a sum, without sorting. `jax.lax.top_k` and every
+simulation order ties in the same way. trec_eval orders ties by descending document
 id instead (`jaxret.retrieval.ranking.in_trec_order`).
 
 With ``rank`` counted from zero and L labels:
@@ -71,8 +71,8 @@ def ranks_in(items: Int[ArrayLike, "*N k"], labels: Int[ArrayLike, "*N L"]) -> I
     """
     items, labels = jnp.asarray(items), jnp.asarray(labels)
     same = (labels[..., :, None] == items[..., None, :]) & (labels[..., :, None] >= 0)
-    place = jnp.argmax(same, axis=-1).astype(jnp.int32)
-    return jnp.where(same.any(axis=-1), place, UNRANKED)
+    position = jnp.argmax(same, axis=-1).astype(jnp.int32)
+    return jnp.where(same.any(axis=-1), position, UNRANKED)
 
 
 def accuracy(ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"]) -> Float[Array, "*N"]:

@@ -1,1 +1,1 @@
-"""Learners: the contract, presets, wrappers, grids of settings, and mixtures."""
+"""Learners: the contract, the rank-one learner, presets, bandits, mixtures, wrappers, and grids."""

@@ -30,13 +30,12 @@ class Family:
     Args:
       key: hashable; families with equal keys are equal and share compiled programs.
       make: function from n numbers, which may be traced, to a learner.
-      names: names of the numbers.
     """
 
-    __slots__ = ("key", "make", "names")
+    __slots__ = ("key", "make")
 
-    def __init__(self, key: Any, make: Callable[..., Learner], names: tuple[str, ...] = ()):
-        self.key, self.make, self.names = key, make, names
+    def __init__(self, key: Any, make: Callable[..., Learner]):
+        self.key, self.make = key, make
 
     def __call__(self, *numbers: Any) -> Learner:
         return self.make(*numbers)
@@ -165,7 +164,7 @@ def traced(learner: Learner) -> tuple[Family, tuple[float, ...]]:
             return inner._replace(name=name)
 
         key = (parts, structure[1:] if isinstance(structure, Replay) else None)
-        return Family(key, make, ("tau", "eta")), (float(rule.tau), float(rule.eta))
+        return Family(key, make), (float(rule.tau), float(rule.eta))
     return Family(learner, lambda: learner), ()
 
 
@@ -175,7 +174,7 @@ def _preset_family(learner: Learner) -> tuple[Family, tuple[float, ...]]:
     preset, settings = learner.facts.origin
     factory = registry.factories()[preset]
     defaults = {name: x.default for name, x in inspect.signature(factory).parameters.items()}
-    given = defaults | registry.revived(settings)
+    given = defaults | registry.parse_settings(settings)
     names = tuple(
         name
         for name, default in defaults.items()
@@ -186,9 +185,7 @@ def _preset_family(learner: Learner) -> tuple[Family, tuple[float, ...]]:
     def make(*numbers):
         return factory(**same, **dict(zip(names, numbers, strict=True)))
 
-    return Family(_key(factory, same, names), make, names), tuple(
-        float(given[name]) for name in names
-    )
+    return Family(_key(factory, same, names), make), tuple(float(given[name]) for name in names)
 
 
 def _made(

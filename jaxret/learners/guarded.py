@@ -68,7 +68,7 @@ LARGEST = 0.9  # largest lambda, as a share of -ln(1 - epsilon), where kappa is 
 class Guard(NamedTuple):
     """`State.extra` of a guarded learner."""
 
-    extra: Any  # `State.extra` of the guarded learner
+    extra: Any  # `State.extra` of the inner learner
     static: Float[Array, "I d"]  # rows of static retrieval, constant
     bound: Float[Array, ""]  # U_t, upper bound on the loss so far
     stopped: Bool[Array, ""]  # whether static retrieval serves from now on

@@ -94,7 +94,7 @@ class Structure(Protocol):
     """
 
     def change_rows(self, state: State, change: ChangeRows, /) -> State:
-        """Applies a function [I, d] -> [I, d] to every matrix of item rows in a state."""
+        """Applies a function [I, d] -> [I', d] to every matrix of item rows in a state."""
         ...
 
     def map_queries(self, state: State, queries: Float[Array, "N d"], /) -> Float[Array, "N d"]:

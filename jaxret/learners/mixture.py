@@ -144,7 +144,7 @@ class Blend(NamedTuple):
         return self.forms[f].learner(i), expert_state(state, rows)
 
     def change_rows(self, state: State, change: ChangeRows) -> State:
-        """Applies a function [I, d] -> [I, d] to the documents and to the rows of every expert."""
+        """Applies a function [I, d] -> [I', d] to the documents and to the rows of every expert."""
 
         def changed(rows):
             if isinstance(rows.theta, tuple):

@@ -143,7 +143,7 @@ def implicit_exploration(
     """ORAG with pi + gamma in the denominator (Neu 2015).
 
     Args:
-      gamma: added to the propensity, >= 0.
+      gamma: added to the propensity, > 0.
       tau: temperature, > 0.
       eta: step size, >= 0.
       projection: projection of the rows, after each step.

@@ -74,7 +74,7 @@ class Rule(NamedTuple):
         return constant and (self.preconditioner is None or self.preconditioner.by_row)
 
     def change_rows(self, state: State, change: ChangeRows) -> State:
-        """Applies a function [I, d] -> [I, d] to Theta."""
+        """Applies a function [I, d] -> [I', d] to Theta."""
         return state._replace(theta=change(state.theta))
 
     def map_queries(self, state: State, queries: Float[Array, "*n d"]) -> Float[Array, "*n d"]:

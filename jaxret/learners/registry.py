@@ -70,7 +70,7 @@ def learners() -> Listing:
     )
 
 
-def made_again(name: str, origin: tuple[str, str] | None) -> Learner:
+def restore(name: str, origin: tuple[str, str] | None) -> Learner:
     """Restores a learner from its origin.
 
     Args:
@@ -82,7 +82,7 @@ def made_again(name: str, origin: tuple[str, str] | None) -> Learner:
     """
     preset, settings = origin or ("", "{}")
     if preset in factories():
-        learner = REGISTRY[preset](**revived(settings))
+        learner = REGISTRY[preset](**parse_settings(settings))
         if learner.name == name:
             return learner
     raise ValueError(f"learner {name!r} is no preset, and must be given")
@@ -101,7 +101,7 @@ def _origin(name: str, settings: Mapping[str, Any]) -> tuple[str, str] | None:
     return name, json.dumps(words)
 
 
-def revived(settings: str) -> dict[str, Any]:
+def parse_settings(settings: str) -> dict[str, Any]:
     """Parses the settings of an origin into arguments of the preset."""
 
     def argument(value):

@@ -76,7 +76,7 @@ class Replay(NamedTuple):
     seed: int
 
     def change_rows(self, state: State, change: ChangeRows) -> State:
-        """Applies a function [I, d] -> [I, d] to Theta."""
+        """Applies a function [I, d] -> [I', d] to Theta."""
         return state._replace(theta=change(state.theta))
 
     def map_queries(self, state: State, queries: Float[Array, "*n d"]) -> Float[Array, "*n d"]:

@@ -46,7 +46,7 @@ class Wrapped(NamedTuple):
     own_rows: Callable[[State, ChangeRows], State] | None = None
 
     def change_rows(self, state: State, change: ChangeRows) -> State:
-        """Applies a function [I, d] -> [I, d] to the rows of both learners."""
+        """Applies a function [I, d] -> [I', d] to the rows of both learners."""
         new = contract.change_rows(self.inner, self.unwrap(state), change)
         state = state if self.own_rows is None else self.own_rows(state, change)
         return self.rewrap(state, new)

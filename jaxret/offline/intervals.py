@@ -54,7 +54,7 @@ RHO = 5.0  # tightest for V about 50, and at most a fifth wider than the best rh
 RESAMPLES = 500
 
 
-class Sequence(NamedTuple):
+class ConfidenceSequence(NamedTuple):
     """Bounds at m times, which hold simultaneously."""
 
     times: Int[np.ndarray, " m"]  # after so many rounds
@@ -110,7 +110,7 @@ def confidence_sequence(
     *,
     alpha: float,
     least: float = 0.0,
-) -> Sequence:
+) -> ConfidenceSequence:
     """Computes bounds on both sides in [0, 1], each with alpha / 2.
 
     Args:
@@ -124,7 +124,7 @@ def confidence_sequence(
       the bounds.
     """
     bounds = [lower_bounds(x, times, alpha=alpha / 2, least=least) for x in (low, high)]
-    return Sequence(times, np.clip(bounds[0], 0, 1), np.clip(1 - bounds[1], 0, 1))
+    return ConfidenceSequence(times, np.clip(bounds[0], 0, 1), np.clip(1 - bounds[1], 0, 1))
 
 
 def bootstrap(

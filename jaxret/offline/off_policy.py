@@ -38,8 +38,15 @@ from scipy.cluster.vq import kmeans2
 from jaxret.learners.learner import Learner
 from jaxret.logs import Log, take
 from jaxret.offline import estimators, intervals, reward_model
-from jaxret.offline.intervals import Sequence
-from jaxret.offline.snapshots import Policy, Snapshot, Target, snapshot, target, with_probabilities
+from jaxret.offline.intervals import ConfidenceSequence
+from jaxret.offline.snapshots import (
+    PolicyLike,
+    Snapshot,
+    Target,
+    snapshot,
+    target,
+    with_probabilities,
+)
 from jaxret.runtime.validate import require
 
 CLIP = 10.0  # M: the largest weight of clipped IPS
@@ -58,7 +65,7 @@ class Value(NamedTuple):
     low: float = float("nan")  # at the end of the log; NaN: no valid bound
     high: float = float("nan")
     interval: str = "none"  # none, anytime, lower bound or bootstrap
-    sequence: Sequence | None = None  # bounds of an anytime-valid interval, at all checked times
+    sequence: ConfidenceSequence | None = None  # of an anytime-valid interval, at checked times
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -97,7 +104,7 @@ class OffPolicy:
 
 def off_policy(
     log: Log,
-    policy: Policy,
+    policy: PolicyLike,
     *,
     logging: Learner | Snapshot | None = None,
     groups: int | Int[np.ndarray, " I"] | None = None,
@@ -144,7 +151,7 @@ def off_policy(
         name = policy.learner.name
         if not isinstance(groups, np.ndarray) and log.probabilities is not None:
             of_tool = groups_of_rows(np.asarray(policy.state.theta), groups)
-    log = answered(log)
+    log = answered_rounds(log)
     aim = target(log, policy)
     found = evaluate(log, aim, name=name, groups=of_tool, cascade=cascade, alpha=alpha)
     if found.few:
@@ -156,7 +163,7 @@ def off_policy(
     return found
 
 
-def answered(log: Log) -> Log:
+def answered_rounds(log: Log) -> Log:
     """Returns the answered rounds of a log, with a warning if some are unanswered.
 
     Args:
@@ -216,7 +223,7 @@ def evaluate(
 
     def at_least(terms):
         low = np.maximum(intervals.lower_bounds(terms, times, alpha=alpha), 0)
-        found = Sequence(times, low, np.ones_like(low))
+        found = ConfidenceSequence(times, low, np.ones_like(low))
         return Value(float(terms.mean()), float(low[-1]), interval="lower bound", sequence=found)
 
     ips = estimators.inverse_propensity(w, y)
@@ -344,14 +351,14 @@ def importance_weights(
     n, k = log.slate.shape
     rows, left = np.arange(n), np.array(probabilities, np.float64)
     weight, bare, reached = np.ones(n), np.zeros(n, bool), np.ones(n, bool)
-    for place in range(k):
-        item, p = log.slate[:, place], log.by_position[:, place]
+    for position in range(k):
+        item, p = log.slate[:, position], log.by_position[:, position]
         counts = reached & (item >= 0)
         if not (p[counts] > 0).all():  # NaN too
             t = log.round[counts][(~(p[counts] > 0)).argmax()]
             raise ValueError(
-                f"the log lacks the probability of position {place + 1} in round {t}, by which the "
-                "weight is divided"
+                f"the log lacks the probability of position {position + 1} in round {t}, by which "
+                "the weight is divided"
             )
         rest = left.sum(axis=1)
         if (counts & (rest < 1e-12)).any():

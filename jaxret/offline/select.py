@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from jaxret.learners.learner import Learner
 from jaxret.logs import Log, take
-from jaxret.offline.off_policy import OffPolicy, Value, answered, evaluate
+from jaxret.offline.off_policy import OffPolicy, Value, answered_rounds, evaluate
 from jaxret.offline.snapshots import Snapshot, target, warm_start, with_probabilities
 from jaxret.runtime.validate import require, require_different
 
@@ -86,7 +86,7 @@ def select(
     if logging is not None and log.probabilities is None:
         log = with_probabilities(log, logging)
     half = log.rounds // 2
-    first, second = take(log, slice(0, half)), answered(take(log, slice(half, None)))
+    first, second = take(log, slice(0, half)), answered_rounds(take(log, slice(half, None)))
     snapshots, values = {}, {}
     for name, learner in zip(names, learners, strict=True):
         snapshots[name] = warm_start(first, learner)

@@ -39,7 +39,7 @@ class Snapshot(NamedTuple):
     state: State
 
 
-Policy: TypeAlias = Learner | Snapshot | Float[np.ndarray, "T I"]
+PolicyLike: TypeAlias = Learner | Snapshot | Float[np.ndarray, "T I"]
 
 
 class Target(NamedTuple):
@@ -72,7 +72,7 @@ def snapshot(log: Log, learner: Learner | Snapshot) -> Snapshot:
     return Snapshot(learner, learner.init(jnp.asarray(log.theta), available))
 
 
-def target(log: Log, policy: Policy) -> Target:
+def target(log: Log, policy: PolicyLike) -> Target:
     """Converts a policy to functions of the rounds of a log.
 
     Args:

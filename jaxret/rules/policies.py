@@ -92,8 +92,8 @@ def softmax(*, temperature: float = 1.0, k: int = 1) -> Policy:
         least = over_items.take(perturbed, items, axis).min()
         # For each item shown, the k-th largest among the others is the largest not shown.
         kappa = over_items.maximum(jnp.where(perturbed < least, perturbed, -jnp.inf), axis)
-        chance = -jnp.expm1(-jnp.exp(over_items.take(log_p, items, axis) - kappa))
-        return Slate(items=items, propensity=chance)
+        propensity = -jnp.expm1(-jnp.exp(over_items.take(log_p, items, axis) - kappa))
+        return Slate(items=items, propensity=propensity)
 
     def probabilities(logits, axis=None):
         return over_items.softmax(_sharpened(logits, temperature), axis)

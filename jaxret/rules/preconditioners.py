@@ -75,6 +75,3 @@ def by_row() -> Preconditioner:
         return memory, c / jnp.sqrt(memory), u
 
     return Preconditioner("by_row", init, apply, by_row=True)
-
-
-REGISTRY = {f.__name__: f for f in (second_moment, by_row)}

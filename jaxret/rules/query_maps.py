@@ -220,6 +220,3 @@ def add_change(maps: Any, t: Int[Array, ""], every: int, change: Any) -> Any:
     over = t // every > maps.number
     change = jax.tree.map(lambda old, new: jnp.where(over, 0, old) + new, maps.change, change)
     return Tile(params_at(maps, t, every), change, t // every)
-
-
-REGISTRY = {f.__name__: f for f in (linear, low_rank, mean_centred)}

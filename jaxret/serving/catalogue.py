@@ -7,7 +7,7 @@ Letters: I rows, d width.
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -17,12 +17,12 @@ from jaxtyping import Array, Float
 
 from jaxret import encoders
 from jaxret.data.templates import normalise
+from jaxret.environments.interventions import How
 from jaxret.learners.learner import Learner, change_rows
 from jaxret.runtime.validate import require, require_different
 from jaxret.task import Task
 from jaxret.types import State
 
-How: TypeAlias = Literal["keep", "reset", "carry"]
 Descriptions: TypeAlias = ArrayLike | Sequence[str]  # a vector [d] or a text for each tool
 
 

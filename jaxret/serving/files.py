@@ -20,7 +20,7 @@ from jaxtyping import Float
 from jaxret import encoders
 from jaxret.encoders import Encoder, TextEncoder
 from jaxret.learners.learner import Learner
-from jaxret.learners.registry import made_again
+from jaxret.learners.registry import restore
 from jaxret.types import State
 
 VERSION = 1
@@ -160,7 +160,7 @@ def _learner(folder: Path, named: dict[str, Any], given: Learner | None) -> Lear
             raise ValueError(f"{folder} holds a state of {name!r}, not of {given.name!r}")
         return given
     try:
-        return made_again(name, named["origin"])
+        return restore(name, named["origin"])
     except ValueError as error:
         raise ValueError(f"{error}: Index.load(folder, learner)") from error
 

@@ -44,7 +44,7 @@ CHUNK = 2048  # rounds between two points where a run can stop
 SHORTEST = 128  # rounds of the shortest chunk
 Form = Literal["auto", "scan", "blocked"]
 _TEXTS: dict[tuple[Any, str], bytes] = {}  # cached hashes of programs, which are slow to print
-Rounds = Callable[..., tuple[State, Any]]
+SimulateRounds = Callable[..., tuple[State, Any]]
 
 
 class Program(NamedTuple):
@@ -60,7 +60,7 @@ class Program(NamedTuple):
 
     family: Family
     world: Hashable
-    rounds: Rounds
+    rounds: SimulateRounds
     labels: int
     devices: int | None = None
 
@@ -184,7 +184,7 @@ class Simulation:
         self._data = Data(catalogue, jnp.asarray(task.queries), jnp.asarray(task.labels), arrays)
         self._program = Program(family, rest, self._rounds(), labels, devices)
 
-    def _rounds(self) -> Rounds:
+    def _rounds(self) -> SimulateRounds:
         """Returns the function that simulates a chunk of one run."""
         return simulate_blocked if self._blocked else scan_rounds
 

@@ -34,7 +34,7 @@ from jaxret.learners.learner import Learner
 from jaxret.learners.rank_one import position_probabilities
 from jaxret.logs import LogWriter
 from jaxret.runtime import distributed
-from jaxret.simulation.engine import Form, Rounds, Simulation
+from jaxret.simulation.engine import Form, SimulateRounds, Simulation
 from jaxret.simulation.scan import learn, show
 from jaxret.task import Task
 from jaxret.types import PRNGKey, State, Stream, Trace
@@ -173,7 +173,7 @@ class LoggedSimulation(Simulation):
             return [task.query_ids[one] for one in query]
         return np.asarray(jax.vmap(partial(queries_at, world))(t, query, task.queries[query]))
 
-    def _rounds(self) -> Rounds:
+    def _rounds(self) -> SimulateRounds:
         return _scan_slates if self._slates else super()._rounds()
 
 

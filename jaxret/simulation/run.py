@@ -24,6 +24,7 @@ from jaxret.embeddings import Embeddings
 from jaxret.encoders import encoder_name
 from jaxret.environments.environment import Environment
 from jaxret.evaluation.estimate import Estimate
+from jaxret.evaluation.evaluate import evaluate
 from jaxret.learners.grid import Family
 from jaxret.learners.learner import Learner, map_queries
 from jaxret.learners.mixture import blend_of, heaviest
@@ -55,7 +56,8 @@ class Run:
       trace: fields [S, T]; NaN (items: -1) where a seed's stream has ended.
       states: last states; leaves with a leading axis [S].
       environment: environment of the rounds.
-      how: form of the simulation: blocked, scan, or mesh of n devices.
+      how: form of the simulation: scan, blocked, mesh of n devices, or round by round, selected
+        outside.
       seconds: duration of the simulation, compilation included.
       settings: settings chosen by a sweep: name -> number, or [S] numbers if each seed chose its
         own.
@@ -254,3 +256,36 @@ def embeddings_of(
             "jaxret": __version__,
         },
     )
+
+
+def table(
+    runs: Sequence[Run] | Mapping[str, Run],
+    on: Task | None = None,
+    metrics: Sequence[str] = ("ndcg@10",),
+) -> str:
+    """Formats runs as a table: accuracy while learning, and metrics of the final ranking.
+
+    Args:
+      runs: one or more runs; a mapping by name if the learners' names do not distinguish them.
+      on: queries to rank; None: accuracy only.
+      metrics: metrics of the ranking (`jaxret.evaluation.evaluate.evaluate`).
+    """
+    lines = [["learner", "online accuracy", *(metrics if on is not None else ()), "rounds", "how"]]
+    named = runs.items() if isinstance(runs, Mapping) else ((_named(run), run) for run in runs)
+    for name, run in named:
+        ranked = [] if on is None else [str(x) for x in evaluate(run, on, metrics).values()]
+        rounds = f"{run.order.shape[1]:,} x {len(run.seeds)}"
+        lines.append([name, str(run.accuracy), *ranked, rounds, run.how])
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    rows = (
+        "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)) for line in lines
+    )
+    return "\n".join(row.rstrip() for row in rows)
+
+
+def _named(run: Run) -> str:
+    def text(value):
+        return f"{value:g}" if np.ndim(value) == 0 else ", ".join(f"{x:g}" for x in value)
+
+    settings = ", ".join(f"{name}={text(value)}" for name, value in run.settings.items())
+    return f"{run.name} ({settings})" if settings else run.name

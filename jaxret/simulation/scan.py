@@ -17,10 +17,14 @@ the same run for the same choices. If the environment delays feedback, rewrites 
 the learner, ``state`` is the state of the learner `with_interventions`, whose ``t`` counts the
 rounds of the environment.
 
-One round of ``jr.greedy()`` takes eight files: this one, `jaxret.types`,
-`jaxret.environments.environment`, `jaxret.learners.presets`, `jaxret.learners.rank_one`,
-`jaxret.rules.policies`, `jaxret.rules.estimators` and `jaxret.rules.projections`; the measurements
-are in `jaxret.simulation.trace`, the type `Learner` in `jaxret.learners.learner`.
+One round of ``jr.greedy()``, in the order of its calls: this file, `jaxret.learners.presets`
+(``greedy``), `jaxret.learners.rank_one` (``init``, ``act``, ``update``), `jaxret.rules.policies`
+(``greedy``), `jaxret.environments.environment` (``respond``), `jaxret.rules.estimators`
+(``bandit_likelihood``), `jaxret.rules.projections` (``sphere``), with the data of `jaxret.types`:
+eight files. Helpers that do what their names say: `jaxret.runtime.over_items` (softmax, argmax,
+one-hot), `jaxret.rules.schedules.constant` (factor 1), `jaxret.learners.learner.where_observed`
+(keeps the old state if no feedback came, and advances ``t``), `jaxret.simulation.trace.measure`
+(measures, changes nothing).
 
 Letters: T rounds, k items shown, I items.
 """
@@ -33,8 +37,24 @@ from jaxtyping import Array, Float, Int
 from jaxret.environments import environment as world
 from jaxret.environments.environment import Environment
 from jaxret.learners.learner import Learner
-from jaxret.simulation.trace import measure, reported, round_keys
+from jaxret.simulation.trace import measure, reported
 from jaxret.types import PRNGKey, Slate, State, Stream, Trace
+
+
+def round_keys(key: PRNGKey, t: Int[Array, "*m"]) -> tuple[PRNGKey, PRNGKey]:
+    """Returns the keys of `act` and of the environment in round t.
+
+    Args:
+      key: key of the whole run.
+      t: a round [], or many rounds at once [m].
+
+    Returns:
+      two keys, [] or [m] each.
+    """
+    fold = jax.random.fold_in
+    for _ in t.shape:
+        fold = jax.vmap(fold, (None, 0))
+    return fold(key, 2 * t), fold(key, 2 * t + 1)
 
 
 def show(

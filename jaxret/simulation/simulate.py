@@ -26,11 +26,11 @@ from jaxret.learners.learner import Learner
 from jaxret.runtime import distributed
 from jaxret.runtime.files import write_whole
 from jaxret.runtime.validate import require
-from jaxret.simulation import streams
 from jaxret.simulation.engine import CHUNK, Form, Simulation
 from jaxret.simulation.logged import LoggedSimulation
 from jaxret.simulation.run import Run
 from jaxret.simulation.selected import SelectedSimulation
+from jaxret.simulation.streams import seed_numbers, stream_orders
 from jaxret.task import Task
 from jaxret.types import Selector, State, Trace
 
@@ -75,7 +75,8 @@ def simulate(
       environment: environment of the rounds; None: rewards are correct, all items are available,
         and the first item shown is used.
       form: 'scan' for the plain scan, 'blocked' for the exact blocked form, 'auto' for the fastest
-        form of the learner.
+        form of the learner. With ``select``, and with ``log`` for slates of several items, rounds
+        are always those of the scan.
       devices: number of devices, over all processes, over which a large catalogue is split; None:
         seeds run side by side.
       select: chooses from each slate outside the program; None: the environment chooses.
@@ -167,71 +168,6 @@ def run_streams(
     ended = {key: -1 if key == "item" else np.nan for key in Trace._fields}
     fields = trace._asdict().items()
     return states, Trace._make(np.where(orders >= 0, x, ended[key]) for key, x in fields)
-
-
-def seed_numbers(seeds: int | Sequence[int]) -> tuple[int, ...]:
-    """Returns the numbers of the seeds.
-
-    Args:
-      seeds: number of seeds, counted from 0; or the seeds themselves.
-
-    Raises:
-      ValueError: if there is no seed, a repeated one, or one outside 0 .. 2^31 - 1.
-    """
-    numbers = tuple(range(seeds)) if isinstance(seeds, int | np.integer) else tuple(seeds)
-    require(
-        "seeds",
-        seeds,
-        "how many, 1 or more, or different numbers from 0 to 2^31 - 1",
-        lambda _: (
-            numbers
-            and len({*numbers}) == len(numbers)
-            and 0 <= min(numbers) <= max(numbers) < 2**31
-        ),
-    )
-    return numbers
-
-
-def stream_orders(
-    task: Task,
-    exposures: int,
-    seeds: Sequence[int],
-    *,
-    part: Bool[np.ndarray, "*S N"] | None = None,
-    hops: bool = False,
-    order: Int[np.ndarray, "*S T"] | None = None,
-) -> Int[np.ndarray, "S T"]:
-    """Returns the order in which each seed streams the queries of a task.
-
-    Args:
-      task: task of N queries.
-      exposures: number of times that each query is streamed, >= 1.
-      seeds: S seeds.
-      part: mask of the queries to stream, [N] or [S, N]; None: all queries.
-      hops: whether the queries of a group are streamed consecutively.
-      order: positions [T] or [S, T], padded with -1; replaces all of these.
-
-    Returns:
-      Positions [S, T], padded with -1.
-
-    Raises:
-      ValueError: if ``part`` has another shape or no query for a seed, or ``order`` does not fit.
-    """
-    if order is not None:
-        if part is not None or exposures != 1 or hops:
-            raise ValueError("order goes with neither part nor exposures nor hops: leave them out")
-        given = np.asarray(order)
-        rows = np.broadcast_to(given, (len(seeds), given.shape[-1]))
-        allowed = f"positions in -1 .. {len(task) - 1}, [T] or [{len(seeds)}, T]"
-        require("order", given, allowed, lambda x: x.size and -1 <= x.min() <= x.max() < len(task))
-        return rows.astype(np.int32)
-    require("exposures", exposures, "a whole number >= 1", lambda n: n == int(n) and n >= 1)
-    mask = np.ones(len(task), bool) if part is None else np.asarray(part, bool)
-    shapes = ((len(task),), (len(seeds), len(task)))
-    require("the shape of part", mask.shape, f"{shapes[0]} or {shapes[1]}", shapes.__contains__)
-    require("part", part, "True for a query or more of each seed", lambda _: mask.any(-1).all())
-    groups = task.groups if hops else None
-    return streams.orders(mask, int(exposures), seeds, groups)
 
 
 def _family_of(

@@ -10,6 +10,72 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from jaxret.runtime.validate import require
+from jaxret.task import Task
+
+
+def seed_numbers(seeds: int | Sequence[int]) -> tuple[int, ...]:
+    """Returns the numbers of the seeds.
+
+    Args:
+      seeds: number of seeds, counted from 0; or the seeds themselves.
+
+    Raises:
+      ValueError: if there is no seed, a repeated one, or one outside 0 .. 2^31 - 1.
+    """
+    numbers = tuple(range(seeds)) if isinstance(seeds, int | np.integer) else tuple(seeds)
+    require(
+        "seeds",
+        seeds,
+        "how many, 1 or more, or different numbers from 0 to 2^31 - 1",
+        lambda _: (
+            numbers
+            and len({*numbers}) == len(numbers)
+            and 0 <= min(numbers) <= max(numbers) < 2**31
+        ),
+    )
+    return numbers
+
+
+def stream_orders(
+    task: Task,
+    exposures: int,
+    seeds: Sequence[int],
+    *,
+    part: Bool[np.ndarray, "*S N"] | None = None,
+    hops: bool = False,
+    order: Int[np.ndarray, "*S T"] | None = None,
+) -> Int[np.ndarray, "S T"]:
+    """Returns the order in which each seed streams the queries of a task.
+
+    Args:
+      task: task of N queries.
+      exposures: number of times that each query is streamed, >= 1.
+      seeds: S seeds.
+      part: mask of the queries to stream, [N] or [S, N]; None: all queries.
+      hops: whether the queries of a group are streamed consecutively.
+      order: positions [T] or [S, T], padded with -1; replaces all of these.
+
+    Returns:
+      Positions [S, T], padded with -1.
+
+    Raises:
+      ValueError: if ``part`` has another shape or no query for a seed, or ``order`` does not fit.
+    """
+    if order is not None:
+        if part is not None or exposures != 1 or hops:
+            raise ValueError("order goes with neither part nor exposures nor hops: leave them out")
+        given = np.asarray(order)
+        rows = np.broadcast_to(given, (len(seeds), given.shape[-1]))
+        allowed = f"positions in -1 .. {len(task) - 1}, [T] or [{len(seeds)}, T]"
+        require("order", given, allowed, lambda x: x.size and -1 <= x.min() <= x.max() < len(task))
+        return rows.astype(np.int32)
+    require("exposures", exposures, "a whole number >= 1", lambda n: n == int(n) and n >= 1)
+    mask = np.ones(len(task), bool) if part is None else np.asarray(part, bool)
+    shapes = ((len(task),), (len(seeds), len(task)))
+    require("the shape of part", mask.shape, f"{shapes[0]} or {shapes[1]}", shapes.__contains__)
+    require("part", part, "True for a query or more of each seed", lambda _: mask.any(-1).all())
+    groups = task.groups if hops else None
+    return orders(mask, int(exposures), seeds, groups)
 
 
 def exposures(n: int, times: int, seed: int) -> Int[np.ndarray, " T"]:
@@ -68,7 +134,7 @@ def orders(
     """Orders the streamed queries for each seed, with the hops of a task consecutive.
 
     Args:
-      streamed: positions of the queries to stream, the same for all seeds or one row per seed.
+      streamed: mask of the queries to stream, [N], or one row per seed [S, N].
       times: E, number of times that each query is streamed.
       seeds: S seeds.
       task: task of each query, if the queries are hops; None: they are not.

@@ -10,7 +10,7 @@ Letters: G settings of n numbers, S seeds, T rounds, N queries.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,14 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from jaxret.environments.environment import Environment
-from jaxret.evaluation.evaluate import evaluate, evaluate_each
+from jaxret.evaluation.evaluate import evaluate_each
 from jaxret.learners import grid as grids
 from jaxret.learners.grid import LearnerGrid
 from jaxret.learners.learner import Learner
 from jaxret.simulation.engine import CHUNK, Form, Simulation
-from jaxret.simulation.run import Run
-from jaxret.simulation.simulate import run_streams, seed_numbers, stream_orders
+from jaxret.simulation.run import Run, table
+from jaxret.simulation.simulate import run_streams
+from jaxret.simulation.streams import seed_numbers, stream_orders
 from jaxret.task import Task
 
 
@@ -197,39 +198,6 @@ def sweep(
                 )
             )
     return Sweep(runs=tuple(runs), grid=grid)
-
-
-def table(
-    runs: Sequence[Run] | Mapping[str, Run],
-    on: Task | None = None,
-    metrics: Sequence[str] = ("ndcg@10",),
-) -> str:
-    """Formats runs as a table: accuracy while learning, and metrics of the final ranking.
-
-    Args:
-      runs: one or more runs; a mapping by name if the learners' names do not distinguish them.
-      on: queries to rank; None: accuracy only.
-      metrics: metrics of the ranking (`jaxret.evaluation.evaluate.evaluate`).
-    """
-    lines = [["learner", "online accuracy", *(metrics if on is not None else ()), "rounds", "how"]]
-    named = runs.items() if isinstance(runs, Mapping) else ((_named(run), run) for run in runs)
-    for name, run in named:
-        ranked = [] if on is None else [str(x) for x in evaluate(run, on, metrics).values()]
-        rounds = f"{run.order.shape[1]:,} x {len(run.seeds)}"
-        lines.append([name, str(run.accuracy), *ranked, rounds, run.how])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    rows = (
-        "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)) for line in lines
-    )
-    return "\n".join(row.rstrip() for row in rows)
-
-
-def _named(run: Run) -> str:
-    def text(value):
-        return f"{value:g}" if np.ndim(value) == 0 else ", ".join(f"{x:g}" for x in value)
-
-    settings = ", ".join(f"{name}={text(value)}" for name, value in run.settings.items())
-    return f"{run.name} ({settings})" if settings else run.name
 
 
 def _value(run: Run, on: Task | Bool[np.ndarray, "*S N"], metric: str) -> Float[np.ndarray, " S"]:

@@ -9,13 +9,12 @@ Letters: I items, L labels.
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from jaxret.runtime import over_items
 from jaxret.runtime.over_items import Axis
-from jaxret.types import Feedback, PRNGKey
+from jaxret.types import Feedback
 
 
 class Measured(NamedTuple):
@@ -80,19 +79,3 @@ def measure(
         logit_label=jnp.where(counts, of_labels, 0.0).sum() / n,
         logit_sum=over_items.total(finite, axis),
     )
-
-
-def round_keys(key: PRNGKey, t: Int[Array, "*m"]) -> tuple[PRNGKey, PRNGKey]:
-    """Returns the keys of `act` and of the environment in round t.
-
-    Args:
-      key: key of the whole run.
-      t: a round [], or many rounds at once [m].
-
-    Returns:
-      two keys, [] or [m] each.
-    """
-    fold = jax.random.fold_in
-    for _ in t.shape:
-        fold = jax.vmap(fold, (None, 0))
-    return fold(key, 2 * t), fold(key, 2 * t + 1)

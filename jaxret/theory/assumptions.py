@@ -19,7 +19,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 from scipy import special
 
-from jaxret.evaluation.estimate import Estimate
 from jaxret.learners.rank_one import Rule
 from jaxret.rules.estimators import Estimator, Observation
 from jaxret.theory.checks import moments
@@ -70,7 +69,7 @@ def require_seeds(run: Evidence) -> None:
 
 
 def final_regrets(run: Evidence) -> Float[np.ndarray, " S"]:
-    """Computes the regret of each seed after the last round.
+    """Computes the regret of each seed after the last round: the left side of every bound.
 
     Args:
       run: evidence with fields [S, T].
@@ -84,11 +83,6 @@ def final_regrets(run: Evidence) -> Float[np.ndarray, " S"]:
     require_seeds(run)
     compared = losses(run.comparator, run.stream.queries, run.stream.labels, tau=run.rule.tau)
     return cumulative_regret(run.trace.loss, compared, run.stream.order)[:, -1]
-
-
-def measured_regret(run: Evidence) -> Estimate:
-    """Returns the regret after the last round: the left-hand side of every bound."""
-    return Estimate.of(final_regrets(run))
 
 
 def distance2(run: Evidence) -> float:

@@ -1,323 +1,202 @@
-"""Regret bounds, with their terms and with their assumptions measured on a run.
+"""Computes every statement of the theory that applies to a run, next to the measured quantity.
 
-    theorem_5_1     ||Theta_1 - U||^2 / (2 eta) + eta/2 sum_t (1/p* - 2 p* + 1) ||q_t||^2
-    theorem_b2      labels noisy at rate rho: more variance, and the bias - sum_t <B_t, Theta_t - U>
-    debiased        ours, with the debiased reward: no bias, but more variance
-    corollary_5_2   theta / (2 eta) + eta/2 q (1/p - 2 p + 1) T
-    corollary_b3    theta / (2 eta) + eta q (1/p - 2 p + 1 + rho I / p_item) T + 2 rho R I sqrt(q) T
+    for statement in bounds(run): print(statement)      bound, terms, assumptions, measured value
 
-p* is the probability of the right item, expectations are means over the seeds of a run, and
-q stands for q / tau. The proofs only require that U does not depend on the draws (and is in the
-convex set that rows are projected to), so U is any comparator: Theta* if it exists, or the proximal
-comparator, for which Theorem 5.1 is tightest.
+`bounds` lists the statements. A statement does not hold, and its value is meaningless, if an
+assumption fails or the comparator was not found to the certified gap. Tools that are absent in all
+rounds are left out; no statement applies if queries, labels or tools change.
 
-The rule enters by E||G_t||_F^2 = E||c||^2 ||q_t||^2. By enumeration of the item (a with p_a) and of
-the bit, with m_i = P(y = 1 | a = i), Eq. (4) has
-
-    E||c||^2 = sum_i (p_i^2 - 2 p_i m_i + m_i / p_i).
-
-For clean bits this is sum_i p_i^2 - 2 p* + 1/p*, and the theorem bounds the sum by 1. The rule of
-App. B.2, which moves only one row, has 1/p* - 1, which is never larger, so Theorem 5.1 holds for it
-too.
-
-The corollaries use constants in place of the run's numbers. Corollary 5.2 is smallest at eta of
-order 1 / sqrt(T), where it is of order sqrt(T); the last term of Corollary B.3 is linear in T for
-every eta.
-
-Letters: I items, d width, T rounds, S seeds.
+Letters: I items, d width, S seeds, T rounds.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from jaxret.evaluation.estimate import Estimate
-from jaxret.runtime.validate import require
-from jaxret.theory import assumptions
-from jaxret.theory.assumptions import (
-    Assumption,
-    Evidence,
-    at_least,
-    at_most,
-    bias_product,
-    distance2,
-    inverse_p,
-    norm2,
-    p_label,
-    require_seeds,
+from jaxret.learners.mixture import blend_of
+from jaxret.learners.rank_one import rule_of
+from jaxret.simulation.run import Run
+from jaxret.theory import (
+    duality,
+    gradient_noise,
+    mistakes,
+    mixture,
+    projected,
+    square_loss,
+    theorems,
 )
+from jaxret.theory.assumptions import Evidence
+from jaxret.theory.comparators import Comparator
+from jaxret.theory.regret import Regret, ball_radius, regret, start_of, temperature
+from jaxret.theory.rerun import rerun_for
+from jaxret.theory.theorems import Bound, Measured
+from jaxret.types import Stream
+
+WRONG = "wrong tools"
 
 
-class Bound(NamedTuple):
-    """An upper bound, usually on the expected regret; void if an assumption fails."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Statement:
+    """An upper bound on a quantity of a run, and the measured quantity."""
 
-    name: str
-    value: float
-    stderr: float  # standard error of the value, over seeds
-    terms: dict[str, float]  # their sum is value
-    assumptions: tuple[Assumption, ...]
+    bound: Bound
+    estimate: Estimate  # the measured quantity of each seed
+    quantity: str = "regret"
+    regret: Regret | None = None  # None: another quantity is bounded
+
+    @property
+    def name(self) -> str:
+        return self.bound.name
+
+    @property
+    def value(self) -> float:
+        """Value of the upper bound."""
+        return self.bound.value
+
+    @property
+    def measured(self) -> float:
+        """Mean of the measured quantity over seeds."""
+        return self.estimate.mean
 
     @property
     def holds(self) -> bool:
-        """True if no assumption is refuted; `Assumption.is_measured` tells which were measured."""
-        return all(a.holds for a in self.assumptions)
+        """True if no assumption is refuted and the comparator of a regret converged."""
+        return self.bound.holds and self._converged
+
+    @property
+    def _converged(self) -> bool:
+        return self.regret is None or bool(self.regret.comparator.converged)
+
+    def __repr__(self) -> str:
+        doubt = "" if self._converged else "; void: the comparator did not converge"
+        return f"{theorems.describe(self.bound, self.quantity)}\n  measured {self.estimate}{doubt}"
 
 
-class Measured(NamedTuple):
-    """A bound, and the bounded quantity of each seed."""
+def bounds(
+    run: Run,
+    against: Float[ArrayLike, "I d"] | Comparator | None = None,
+    *,
+    tau: float | None = None,
+) -> list[Statement]:
+    """Computes every statement that applies to a run and measures its assumptions on the run.
 
-    bound: Bound
-    measured: Estimate
-
-
-def theorem_5_1(run: Evidence) -> Bound:
-    """Computes Theorem 5.1, for clean bits and any comparator."""
-
-    def variance(p_label, inverse_p):
-        del inverse_p
-        return clean_variance(p_label)
-
-    return _bound("Theorem 5.1", run, variance, noise_rate=0.0, bias=0.0)
-
-
-def theorem_b2(run: Evidence, *, noise_rate: float) -> Bound:
-    """Computes Theorem B.2: Eq. (4) with noisy bits, Eq. (10).
-
-    The bias B_t has the rows ``rho q_t (2 1[i*] - 1)``, so that with z = Theta q / tau
-    ``<B_t, Theta> = rho (2 z_{i*} - sum_i z_i)``. The proof's ||a + b||^2 <= 2||a||^2 + 2||b||^2
-    costs about a factor 2 in the variance.
+    - A rank-one rule without query map or preconditioner and with clean labels: Theorem 5.1,
+      Corollary 5.2, Theorem 5.1 with the cost of its projection (ours, also for the sphere) and
+      Lemma 3.1; for Banditron and Gaptron also their bounds on wrong tools.
+    - The same with noisy labels: Theorem B.2, Corollary B.3, and, if less than half of the rewards
+      are wrong, the bound of the debiased estimator (ours). If a judge gives the rewards, or each
+      tool has its own noise rate, the noise rate is the share of rounds in which the reward
+      contradicted the labels, and the assumptions test whether such errors are those of the theory.
+    - Every learner with a softmax except a mixture: duality (ours).
+    - A mixture: its log loss against its best expert's, and its sure errors.
+    - SquareCB: its wrong tools, from the loss of its regression, and under realizability.
 
     Args:
-      run: runs and their comparator.
-      noise_rate: rho, in [0, 0.5].
+      run: run of a learner with a softmax, of a mixture, or of SquareCB; several seeds give
+        standard errors.
+      against: one Theta [I, d] for all seeds, or a comparator; None: the comparator that fits the
+        learner's projection; ignored for a mixture and for SquareCB.
+      tau: temperature of the comparator, > 0, for a learner that is not rank one; None: the
+        temperature of the learner's rule; ignored for a mixture and for SquareCB.
 
     Returns:
-      The bound, with the terms start, variance and bias.
+      The statements.
 
     Raises:
-      ValueError: if the noise rate is out of its range.
+      ValueError: if the learner has no softmax, ``tau`` is missing for a learner without a rule or
+        given for one with a rule, eta is 0, queries, labels or tools changed, the rounds cannot
+        be computed again, or Theta has another shape.
     """
-    require("noise_rate", noise_rate, "in [0, 0.5]", lambda x: 0 <= x <= 0.5)
-
-    def variance(p_label, inverse_p):
-        return 2.0 * (clean_variance(p_label) + noise_rate * inverse_p)
-
-    return _bound("Theorem B.2", run, variance, noise_rate=noise_rate, bias=noise_rate)
-
-
-def debiased(run: Evidence, *, noise_rate: float) -> Bound:
-    """Computes our bound for `estimators.debiased`, which has no linear part.
-
-    The reward y' = (y - rho) / (1 - 2 rho) has the mean r, the clean bit, and the variance
-    v = rho (1 - rho) / (1 - 2 rho)^2, for every chosen item. Hence G_t is unbiased, the proof of
-    Theorem 5.1 holds with B_t = 0, and since E[y'^2 | a = i] = 1[i*] + v,
-
-        E||c||^2 = sum_i (p_i^2 - 2 p_i 1[i*] + (1[i*] + v) / p_i)
-                <= 1 - 2 p* + 1/p* + v sum_i 1/p_i.
-
-    Args:
-      run: runs and their comparator.
-      noise_rate: rho, in [0, 0.5).
-
-    Returns:
-      The bound, with the terms start and variance.
-
-    Raises:
-      ValueError: if the noise rate is out of its range.
-    """
-    require("noise_rate", noise_rate, "in [0, 0.5)", lambda x: 0 <= x < 0.5)
-    v = noise_rate * (1.0 - noise_rate) / (1.0 - 2.0 * noise_rate) ** 2
-
-    def variance(p_label, inverse_p):
-        return clean_variance(p_label) + v * inverse_p
-
-    return _bound("debiased", run, variance, noise_rate=noise_rate, bias=0.0)
-
-
-def describe(bound: Bound, quantity: str = "regret") -> str:
-    """Formats a bound with its terms, and its assumptions one per line.
-
-    Args:
-      bound: bound; assumptions that fail or were not measured are marked.
-      quantity: name of the bounded quantity.
-
-    Returns:
-      The text.
-    """
-    terms = " + ".join(f"{value:.4g} ({name})" for name, value in bound.terms.items())
-    verdict = "" if bound.holds else "   void: an assumption fails"
-    lines = [f"{bound.name}: {quantity} <= {bound.value:.4g} = {terms}{verdict}"]
-    for a in bound.assumptions:
-        mark = "?    " if not a.is_measured else "holds" if a.holds else "FAILS"
-        measured = f"{a.measured:.4g}" if a.is_measured else "were not measured"
-        lines.append(f"  {mark}  {a.name} {measured}, required {a.required}")
-    return "\n".join(lines)
-
-
-def _bound(
-    name: str, run: Evidence, variance: Callable, *, noise_rate: float, bias: float
-) -> Bound:
-    """Computes a bound whose ``variance(p*, sum 1/p)`` bounds E||c||^2 and ``bias`` scales B_t."""
-    require_seeds(run)
-    eta = float(run.rule.eta)
-    require("eta", eta, "> 0 for a regret bound", lambda x: x > 0)
-    with np.errstate(all="ignore"):  # diverged runs get infinite bounds without warnings
-        moment = variance(p_label(run), inverse_p(run)) * norm2(run)
-        terms = {
-            "start": np.full(len(moment), distance2(run) / (2.0 * eta)),
-            "variance": eta / 2.0 * moment.sum(axis=1),
-        }
-        if bias:
-            terms["bias"] = -bias * bias_product(run).sum(axis=1)
-    return from_terms(
-        name,
-        terms,
-        assumptions.same_start(run),
-        assumptions.every_item_available(run),
-        assumptions.constant_step(run),
-        assumptions.comparator_inside(run),
-        assumptions.drawn_from_model(run),
-        assumptions.estimator_mean(run, noise_rate=noise_rate, bias=bias),
-        assumptions.estimator_second_moment(run, noise_rate=noise_rate, allowed=variance),
-        assumptions.one_label(run),
-        assumptions.label_noise(run, noise_rate),
-        assumptions.label_noise_by_tool(run, noise_rate),
-    )
-
-
-def from_terms(name: str, terms: dict[str, Float[np.ndarray, " S"]], *assumed: Assumption) -> Bound:
-    """Makes a bound from the terms of each seed; its value is the mean of their sum.
-
-    Args:
-      name: name of the statement.
-      terms: terms of each seed [S], by name.
-      *assumed: assumptions of the statement.
-
-    Returns:
-      The bound.
-    """
-    with np.errstate(all="ignore"):  # p* may underflow and give infinite bounds
-        total = Estimate.of(np.sum(list(terms.values()), axis=0))
-        means = {term: float(values.mean()) for term, values in terms.items()}
-        return Bound(name, total.mean, total.error, means, assumed)
-
-
-def clean_variance(p_label):
-    """Computes ``1/p* - 2 p* + 1``, which bounds E||c||^2 of Eq. (4) and falls as p* rises."""
-    return 1.0 / p_label - 2.0 * p_label + 1.0
-
-
-class Constants(NamedTuple):
-    """Constants that Corollaries 5.2 and B.3 assume in every round of every seed."""
-
-    theta: float  # upper bound of ||Theta_1 - U||_F^2
-    q: float  # upper bound of ||q / tau||^2
-    p_label: float  # lower bound of p*
-    p_item: float  # lower bound of the harmonic mean of p_i
-
-
-def measured_constants(run: Evidence) -> Constants:
-    """Measures the tightest constants of a run, which are not known before the run."""
-    items = run.theta_1.shape[0]
-    return Constants(
-        theta=distance2(run),
-        q=float(norm2(run).max()),
-        p_label=float(p_label(run).min()),
-        p_item=float(items / inverse_p(run).max()),
-    )
-
-
-def corollary_5_2(run: Evidence, constants: Constants) -> Bound:
-    """Computes Corollary 5.2 at the step size of the run.
-
-    At `corollary_5_2_step_size` its value is ``sqrt(theta q T (1 - p)(1 + 2 p) / p)``.
-    """
-    rate = _rate_5_2(constants)
-    return _uniform("Corollary 5.2", run, constants, theorem_5_1(run), rate, {}, ())
-
-
-def corollary_5_2_step_size(constants: Constants, rounds: int) -> float:
-    """Returns the eta at which Corollary 5.2 is smallest after T rounds."""
-    return _step_size(constants, _rate_5_2(constants), rounds)
-
-
-def corollary_b3(run: Evidence, constants: Constants, *, noise_rate: float) -> Bound:
-    """Computes Corollary B.3 at the step size of the run; its term ``bias`` is the O(rho T) part.
-
-    The bias, 2 rho R I sqrt(q) T, uses ||Theta_t - U||_F <= 2 R sqrt(I), so U must be in the ball
-    like Theta_t.
-
-    Args:
-      run: runs and their comparator.
-      constants: constants of the corollary; constants that the run exceeds fail as assumptions.
-      noise_rate: rho, in [0, 0.5].
-
-    Returns:
-      The bound, with the terms start, variance and bias.
-    """
-    items, rounds = run.theta_1.shape[0], run.trace.loss.shape[1]
-    ball = assumptions.in_a_ball(run)
-    radius = ball.measured if noise_rate else 0.0  # avoids 0 times infinity without a ball
-    bias = 2.0 * noise_rate * radius * items * np.sqrt(constants.q) * rounds
-    p_item = measured_constants(run).p_item
-    extra = (ball, at_least("p of any item, harmonic mean", p_item, constants.p_item))
-    rate = _rate_b3(constants, noise_rate, items)
-    theorem = theorem_b2(run, noise_rate=noise_rate)
-    return _uniform("Corollary B.3", run, constants, theorem, rate, {"bias": bias}, extra)
-
-
-def corollary_b3_step_size(
-    constants: Constants, rounds: int, *, noise_rate: float, items: int
-) -> float:
-    """Returns the eta at which Corollary B.3 is smallest after T rounds.
-
-    Args:
-      constants: constants of the corollary.
-      rounds: T.
-      noise_rate: rho.
-      items: I.
-    """
-    return _step_size(constants, _rate_b3(constants, noise_rate, items), rounds)
-
-
-def _uniform(
-    name: str,
-    run: Evidence,
-    constants: Constants,
-    theorem: Bound,
-    rate: float,
-    more_terms: dict[str, float],
-    more_assumptions: tuple[Assumption, ...],
-) -> Bound:
-    """Computes a corollary, ``theta / (2 eta) + eta rate T``, from constants."""
-    eta, rounds = float(run.rule.eta), run.trace.loss.shape[1]
-    terms = {"start": constants.theta / (2.0 * eta), "variance": eta * rate * rounds, **more_terms}
-    measured = measured_constants(run)
-    return Bound(
-        name=name,
-        value=float(sum(terms.values())),
-        stderr=0.0,
-        terms=terms,
-        assumptions=(
-            *theorem.assumptions,
-            at_most("||Theta_1 - U||^2", measured.theta, constants.theta),
-            at_most("||q / tau||^2", measured.q, constants.q),
-            at_least("p of the right item", measured.p_label, constants.p_label),
-            *more_assumptions,
+    if blend_of(run.learner) is not None:
+        found = {"log loss": mixture.against_one_expert(run), "rounds": mixture.sure_errors(run)}
+        return [Statement(*one, quantity) for quantity, one in found.items()]
+    if square_loss.is_squarecb(run.learner):
+        return [Statement(*one, WRONG) for one in square_loss.statements(run)]
+    comparator_tau, task, rule = temperature(run, tau), start_of(run), rule_of(run.learner)
+    if rule is not None and not float(rule.eta) > 0:
+        raise ValueError(f"{run.name} has eta = 0: it learns nothing that a bound could speak of")
+    measured = regret(run, against, tau=tau)
+    if rule is None or not rule.rows_alone:
+        return _dual(run, measured, duality.dual(run, comparator_tau), tau)
+    evidence = Evidence(
+        rule=rule,
+        theta_1=jnp.asarray(task.theta),
+        stream=Stream(
+            queries=jnp.asarray(task.queries),
+            labels=jnp.asarray(task.labels),
+            order=jnp.asarray(run.order),
         ),
+        trace=run.trace,
+        comparator=measured.comparator.theta,
+        always_available=jnp.ones(len(task.theta), bool),  # `start_of` refuses other runs
     )
+    noise_rate, watches = _noise_rate(run), {"dual": duality.watch(run)}
+    if not noise_rate:
+        watches["costs"] = projected.watch(run, evidence)
+        watches["noise"] = gradient_noise.watch(run, evidence)
+    seen = rerun_for(run, watches)
+    regrets = _theorems(evidence, noise_rate)
+    if not noise_rate:
+        regrets.append(projected.with_projection(run, evidence, seen["costs"]))
+    statements = [Statement(bound, measured.final, regret=measured) for bound in regrets]
+    if not noise_rate:
+        noise = gradient_noise.lemma_3_1(run, evidence, seen["noise"])
+        statements.append(Statement(*noise, "||sum of c - g||"))
+        statements += [Statement(*one, WRONG) for one in _mistakes(evidence)]
+    return statements + _dual(run, measured, duality.dual(run, comparator_tau, seen["dual"]), tau)
 
 
-def _rate_5_2(constants):
-    return constants.q * clean_variance(constants.p_label) / 2.0
+def _theorems(evidence: Evidence, noise_rate: float) -> list[Bound]:
+    constants = theorems.measured_constants(evidence)
+    if not noise_rate:
+        return [theorems.theorem_5_1(evidence), theorems.corollary_5_2(evidence, constants)]
+    noisy = [
+        theorems.theorem_b2(evidence, noise_rate=noise_rate),
+        theorems.corollary_b3(evidence, constants, noise_rate=noise_rate),
+    ]
+    if noise_rate < 0.5:
+        noisy.append(theorems.debiased(evidence, noise_rate=noise_rate))
+    return noisy
 
 
-def _rate_b3(constants, noise_rate, items):
-    clean = clean_variance(constants.p_label)
-    return constants.q * (clean + noise_rate * items / constants.p_item)
+def _mistakes(evidence: Evidence) -> Sequence[Measured]:
+    about = {"banditron": mistakes.banditron, "successes_weighted": mistakes.gaptron}
+    name = evidence.rule.estimator.name
+    return [about[name](evidence)] if name in about else []
 
 
-def _step_size(constants, rate, rounds):
-    return float(np.sqrt(constants.theta / (2.0 * rate * rounds)))
+def _dual(run: Run, measured: Regret, found: duality.Dual, tau: float | None) -> list[Statement]:
+    """Computes duality against the comparator, and against all rows in a ball or on a sphere."""
+    u, rule = np.asarray(measured.comparator.theta), rule_of(run.learner)
+    statements = [Statement(duality.against_one(found, u), measured.final)]
+    radius = ball_radius(run) if rule is None else rule.projection.radius
+    if radius is not None:
+        longest = np.linalg.norm(u, axis=1)
+        if longest.max() > radius:
+            kept = u * np.minimum(1.0, radius / np.maximum(longest, radius))[:, None]
+            measured = regret(run, _rows(run, kept), tau=tau)
+            longest = np.linalg.norm(kept, axis=1)
+        bound = duality.against_ball(found, float(radius), float(longest.max()))
+        statements.append(Statement(bound, measured.final))
+    return statements
+
+
+def _rows(run: Run, kept: Float[np.ndarray, "J d"]) -> Float[np.ndarray, "I d"]:
+    """Writes the rows of the available tools into the whole catalogue."""
+    if run.task.available is None:
+        return kept
+    whole = np.zeros_like(run.task.theta)
+    whole[np.flatnonzero(run.task.available)] = kept
+    return whole
+
+
+def _noise_rate(run: Run) -> float:
+    rate = run.environment.noise_rate
+    if run.environment.verdicts is not None or (rate is not None and np.ndim(rate)):
+        return float((run.trace.reward != run.trace.success).mean())
+    return float(rate or 0.0)

@@ -41,10 +41,10 @@ from jaxtyping import Float
 from jaxret.runtime import over_items
 from jaxret.simulation.run import Run
 from jaxret.theory.assumptions import Assumption, at_most
-from jaxret.theory.bounds import Bound, from_terms
-from jaxret.theory.replay import Watch, available_rows, one_hot_labels, replay
+from jaxret.theory.rerun import Watch, available_rows, one_hot_labels, rerun
+from jaxret.theory.theorems import Bound, from_terms
 
-_CLOSE = 1e-2  # relative rounding error between a blocked run and its replay
+_CLOSE = 1e-2  # relative rounding error between a blocked run and its rerun
 
 
 class Dual(NamedTuple):
@@ -53,24 +53,24 @@ class Dual(NamedTuple):
     residual: Float[np.ndarray, "S I d"]  # S_i, with q / tau
     entropy: Float[np.ndarray, " S"]  # sum_t H(p_t)
     loss: Float[np.ndarray, " S"]  # sum_t l_t
-    off: float  # largest relative difference of the replay's losses from the trace's
+    off: float  # largest relative difference of the rerun's losses from the trace's
 
 
 def dual(run: Run, tau: float, seen: tuple[Any, Any] | None = None) -> Dual:
-    """Sums residuals and entropies over the rounds of every seed, in a replay of the run.
+    """Sums residuals and entropies over the rounds of every seed, in a rerun of the run.
 
     Args:
       run: run of a learner with a softmax.
       tau: temperature of the comparator's logits ``U q / tau``, > 0.
-      seen: result of a replay with `watch`; None: the run is replayed.
+      seen: result of a rerun with `watch`; None: the run is computed again.
 
     Returns:
       The sums.
 
     Raises:
-      ValueError: if the learner has no softmax, or the run cannot be replayed.
+      ValueError: if the learner has no softmax, or the rounds cannot be computed again.
     """
-    residual, (entropy, loss) = seen or replay(run, *watch(run))
+    residual, (entropy, loss) = seen or rerun(run, *watch(run))
     recorded = np.asarray(run.trace.loss, np.float64)
     return Dual(
         residual=residual[:, available_rows(run.task)] / tau,
@@ -81,7 +81,7 @@ def dual(run: Run, tau: float, seen: tuple[Any, Any] | None = None) -> Dual:
 
 
 def watch(run: Run) -> Watch:
-    """Makes the quantity that a replay sums for `dual`, with queries not divided by tau.
+    """Makes the quantity that a rerun sums for `dual`, with queries not divided by tau.
 
     Args:
       run: run of a learner with a softmax.

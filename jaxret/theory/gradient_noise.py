@@ -35,8 +35,8 @@ from jaxret.runtime import over_items
 from jaxret.simulation.run import Run
 from jaxret.theory import assumptions, calibration
 from jaxret.theory.assumptions import Evidence, norm2, p_label
-from jaxret.theory.bounds import Bound, Measured
-from jaxret.theory.replay import Line, Watch, one_hot_labels, replay
+from jaxret.theory.rerun import Line, Watch, one_hot_labels, rerun
+from jaxret.theory.theorems import Bound, Measured
 from jaxret.types import Choice, Feedback, State
 
 DELTA = 0.05  # probability that the mean of the runs is above the stated value
@@ -54,18 +54,18 @@ def watch(run: Run, evidence: Evidence) -> Watch:
 
 
 def lemma_3_1(run: Run, evidence: Evidence, seen: tuple[Any, Any] | None = None) -> Measured:
-    """Computes the bound for a run with clean bits, of a rank-one learner without query map.
+    """Computes the bound for clean bits and a rank-one rule without query map or preconditioner.
 
     Args:
       run: any such run.
       evidence: evidence of the same run.
-      seen: result of a replay with `watch`; None: the run is replayed.
+      seen: result of a rerun with `watch`; None: the run is computed again.
 
     Returns:
       The bound, and the norm of each seed.
     """
     rule = evidence.rule
-    noise, _ = seen or replay(run, *watch(run, evidence))
+    noise, _ = seen or rerun(run, *watch(run, evidence))
     norms = np.sqrt((noise**2).sum(axis=(1, 2))) / float(rule.tau)
     with np.errstate(all="ignore"):  # p* may underflow and give infinite bounds
         squares = ((1.0 / p_label(evidence) - 1.0) * norm2(evidence)).sum(axis=1)

@@ -41,8 +41,8 @@ from jaxret.rules.policies import Policy
 from jaxret.rules.projections import ball, project
 from jaxret.theory import assumptions
 from jaxret.theory.assumptions import Assumption, Evidence, at_most, distance2
-from jaxret.theory.bounds import Bound, Measured
 from jaxret.theory.comparators import losses, proximal_losses
+from jaxret.theory.theorems import Bound, Measured
 
 SHARES = (0.03, 0.1, 0.3, 0.6)  # values of x, the share of the variance in the bound
 _PROBE = jnp.linspace(-2.0, 2.0, 8)

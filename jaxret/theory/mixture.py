@@ -33,14 +33,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from jaxret.environments.environment import tools_change
 from jaxret.evaluation.estimate import Estimate
 from jaxret.learners.learner import Learner
 from jaxret.learners.mixture import Blend, blend_of
 from jaxret.runtime.validate import require
 from jaxret.simulation.run import Run
 from jaxret.theory.assumptions import Assumption, at_most
-from jaxret.theory.bounds import Bound, Measured
+from jaxret.theory.rerun import require_constant
+from jaxret.theory.theorems import Bound, Measured
 from jaxret.types import Choice, Feedback
 
 
@@ -111,7 +111,7 @@ def against_switches(history: History, mixing: Blend, k: int) -> float:
     """Computes the smallest bound on the mixture's loss over paths of experts with k switches.
 
     Args:
-      history: rounds from `replayed`.
+      history: rounds from `history`.
       mixing: structure of the learner; beta = 1, and alpha > 0 unless k = 0.
       k: number of switches, 0 <= k < T.
 
@@ -138,24 +138,24 @@ def against_switches(history: History, mixing: Blend, k: int) -> float:
     return float(best[k].min())
 
 
-def replayed(run: Run, seed: int) -> History:
-    """Replays one seed with its tools and rewards, and records each round's weights and losses.
+def history(run: Run, seed: int) -> History:
+    """Computes the weights and losses of one seed's rounds again, from its tools and rewards.
 
     Args:
-      run: run of a mixture, with a constant catalogue.
+      run: run of a mixture with constant queries, labels and tools, and without delays.
       seed: one of the seeds of the run.
 
     Returns:
       Weights and losses of every round.
 
     Raises:
-      ValueError: if the learner is not a mixture, the seed did not run, or tools came or went.
+      ValueError: if the learner is not a mixture, the seed did not run, or an effect of the
+        environment changes queries, labels, tools or updates.
     """
     _mixing(run.learner)
     require("seed", seed, f"one of {list(run.seeds)}", run.seeds.__contains__)
     learner, trace, task, place = run.learner, run.trace, run.task, run.seeds.index(seed)
-    if tools_change(run.environment):
-        raise ValueError(f"tools came or went while {run.name} ran: it cannot be replayed")
+    require_constant(run)
     lines = [x[place] for x in (run.order, trace.item, trace.propensity, trace.reward)]
     queries = jnp.asarray(task.queries)
     available = None if task.available is None else jnp.asarray(task.available)

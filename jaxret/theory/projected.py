@@ -50,8 +50,8 @@ from jaxret.learners.rank_one import Rule
 from jaxret.simulation.run import Run
 from jaxret.theory import assumptions
 from jaxret.theory.assumptions import Assumption, Evidence, at_most, distance2
-from jaxret.theory.bounds import Bound, clean_variance
-from jaxret.theory.replay import Watch, available_rows, replay
+from jaxret.theory.rerun import Watch, available_rows, rerun
+from jaxret.theory.theorems import Bound, clean_variance
 
 _RARE = 1e-12  # lower bound of the probabilities that a step is divided by
 
@@ -70,18 +70,18 @@ def watch(run: Run, evidence: Evidence) -> Watch:
 
 
 def with_projection(run: Run, evidence: Evidence, seen: tuple[Any, Any] | None = None) -> Bound:
-    """Computes the bound for a run of a rank-one learner without query map.
+    """Computes the bound for a run of a rank-one learner without query map or preconditioner.
 
     Args:
       run: any such run.
       evidence: evidence of the same run, with the comparator U.
-      seen: result of a replay with `watch`; None: the run is replayed.
+      seen: result of a rerun with `watch`; None: the run is computed again.
 
     Returns:
       The bound, with the terms start, shortened steps and stretched rows.
     """
     rule, eta = evidence.rule, float(evidence.rule.eta)
-    _, (total, stretched) = seen or replay(run, *watch(run, evidence))
+    _, (total, stretched) = seen or rerun(run, *watch(run, evidence))
     start = np.full(len(total), distance2(evidence) / (2.0 * eta))
     stretched, total = stretched.sum(axis=1), total.sum(axis=1)
     terms = {"start": start, "steps, shortened": total - stretched, "stretched rows": stretched}

@@ -21,6 +21,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
+from jaxret.environments.environment import effects_with, tools_change
 from jaxret.evaluation.estimate import Estimate
 from jaxret.learners.rank_one import Rule, rule_of
 from jaxret.runtime.validate import require
@@ -94,7 +95,7 @@ def regret(
 
     Raises:
       ValueError: if the learner has no softmax, ``tau`` is missing for a learner without a rule or
-        given for one with a rule, tools came or went, or Theta has another shape.
+        given for one with a rule, queries, labels or tools changed, or Theta has another shape.
     """
     tau, task = temperature(run, tau), start_of(run)
     if against is None:
@@ -117,8 +118,8 @@ def comparator(run: Run, *, tau: float | None = None) -> Comparator:
       The comparator.
 
     Raises:
-      ValueError: if the learner has no softmax or temperature, tools came or went, or a rule with
-        eta = 0 does not project onto a ball.
+      ValueError: if the learner has no softmax or temperature, queries, labels or tools changed, or
+        a rule with eta = 0 does not project onto a ball.
     """
     tau, task = temperature(run, tau), start_of(run)
     counts = np.bincount(run.order[0], minlength=len(task)).astype(np.float32)
@@ -179,16 +180,16 @@ def start_of(run: Run) -> Task:
     """Returns the task of a run with Theta_1 projected and without absent tools.
 
     Args:
-      run: run in which no tool came or went.
+      run: run with constant queries, labels and tools.
 
     Raises:
-      ValueError: if tools came or went.
+      ValueError: if queries, labels or tools changed.
     """
     world, task = run.environment, run.task
-    if world.arrives is not None or world.leaves is not None:
+    if tools_change(world) or effects_with(world, "queries_at", "labels_at"):
         raise ValueError(
-            f"tools came or went while {run.name} ran: regret is against one Theta, for a constant "
-            "catalogue"
+            f"queries, labels or tools changed while {run.name} ran: regret is against one Theta, "
+            "for constant queries, labels and tools"
         )
     projected = run.learner.init(jnp.asarray(task.theta)).theta
     start = replace(task, theta=np.asarray(projected))

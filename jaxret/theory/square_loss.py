@@ -54,11 +54,11 @@ from jaxret.learners.learner import Learner
 from jaxret.simulation.run import Run
 from jaxret.theory import calibration
 from jaxret.theory.assumptions import FALSE_ALARM, Assumption, at_most
-from jaxret.theory.bounds import Measured, from_terms
 from jaxret.theory.calibration import Decile
-from jaxret.theory.replay import available_rows, replay
+from jaxret.theory.rerun import available_rows, rerun
+from jaxret.theory.theorems import Measured, from_terms
 
-_CLOSE = 1e-2  # relative rounding error of recorded against replayed propensities
+_CLOSE = 1e-2  # relative rounding error of recorded against recomputed propensities
 
 
 class History(NamedTuple):
@@ -86,7 +86,7 @@ def statements(run: Run) -> list[Measured]:
       run: run of SquareCB.
 
     Raises:
-      ValueError: if the learner is not SquareCB, or the run cannot be replayed.
+      ValueError: if the learner is not SquareCB, or the rounds cannot be computed again.
     """
     found, (gamma, eta) = history(run), _settings(run.learner)
     task, rows = run.task, available_rows(run.task)
@@ -117,13 +117,13 @@ def statements(run: Run) -> list[Measured]:
 
 
 def history(run: Run) -> History:
-    """Replays a run of SquareCB and records its predictions.
+    """Computes a run of SquareCB again and records its predictions.
 
     Args:
       run: run of SquareCB.
 
     Raises:
-      ValueError: if the learner is not SquareCB, or the run cannot be replayed.
+      ValueError: if the learner is not SquareCB, or the rounds cannot be computed again.
     """
     gamma, _ = _settings(run.learner)
 
@@ -132,7 +132,7 @@ def history(run: Run) -> History:
         probabilities = inverse_gap.inverse_gap(jnp.clip(means, 0.0, 1.0), state.available, gamma)
         return nothing, (means[line.item], line.propensity / probabilities[line.item])
 
-    _, (linear, ratio) = replay(run, (), look)
+    _, (linear, ratio) = rerun(run, (), look)
     return History(linear, np.asarray(run.trace.reward, np.float64), float(np.abs(ratio - 1).max()))
 
 

@@ -113,7 +113,7 @@ def all_effects(sixteen, blocked_effects) -> Environment:
     """Every effect, interventions too."""
     after = np.roll(sixteen.theta, 1, axis=0)
     return blocked_effects._replace(
-        delay=interventions.uniform_delay(longest=9),
+        delay=interventions.Delay(jnp.full(10, 1 / 10)),
         rewriting=interventions.rewritten_documents(sixteen.theta, after, at=35),
         restart=interventions.restart_from_snapshot(saved=10, at=45),
     )

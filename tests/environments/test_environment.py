@@ -25,6 +25,7 @@ from jaxret.runtime import sharding
 from jaxret.simulation.blocked.simulate import simulate_blocked, simulate_on_mesh
 from jaxret.simulation.scan import scan_rounds
 from jaxret.types import Catalogue, Slate, Stream
+from tests.problems import fixed_delay
 
 ROUNDS = 20_000
 SLATE = Slate(items=jnp.array([7, 2, 9, 4]), propensity=jnp.array([0.4, 0.3, 0.2, 0.1]))
@@ -319,7 +320,7 @@ def test_an_effect_in_one_file_runs_in_every_form(form):
             r"shape of effects\[0\].every must be \(16,\) \[I items\], got \(3,\)",
         ),
         (
-            (interventions.fixed_delay(1), Slate(items=1, propensity=1)),
+            (fixed_delay(1), Slate(items=1, propensity=1)),
             r"effects\[1\] must be a NamedTuple with one of the methods avail.*got a Slate",
         ),
     ],

@@ -23,6 +23,7 @@ from jaxret.simulation.engine import Simulation
 from jaxret.simulation.scan import learn, scan_rounds, show
 from jaxret.testing import quick_jit
 from jaxret.types import Stream
+from tests.problems import fixed_delay
 
 ROUNDS, LONGEST = 600, 7
 LATE = interventions.geometric_delay(mean=2.0, longest=LONGEST)
@@ -106,7 +107,7 @@ def test_the_environment_counts_queries_and_the_learner_counts_answers(rounds):
 def test_a_learner_moves_from_where_it_is_when_the_answer_comes(task, preset):
     """The run again by hand, with a heap of what is under way; its delays are known: all alike."""
     learner, late = preset(tau=0.2, eta=0.05), 5
-    world = Environment(delay=interventions.fixed_delay(late))
+    world = Environment(delay=fixed_delay(late))
     run = jr.simulate(learner, task, exposures=2, environment=world)
     assert run.how == "scan"
     state, update = learner.init(task.theta), jax.jit(learner.update)
@@ -129,7 +130,7 @@ def test_a_learner_moves_from_where_it_is_when_the_answer_comes(task, preset):
 def test_an_answer_about_a_tool_that_has_gone_teaches_nothing(task, scribe):
     leaves = np.where(np.arange(8) < 4, 10, 1000).astype(np.int32)
     learner = scribe(40)
-    world = Environment(delay=interventions.fixed_delay(5), leaves=leaves)
+    world = Environment(delay=fixed_delay(5), leaves=leaves)
     run = jr.simulate(learner, task, environment=world)
     item, told = run.trace.item[0], run.states.extra
     gone = (item < 4) & (np.arange(40) + 5 >= 10)
@@ -142,7 +143,7 @@ def test_an_answer_about_a_tool_that_has_gone_teaches_nothing(task, scribe):
 def test_how_late_an_answer_is_says_nothing_of_whether_it_comes(task, scribe):
     """Of those that come some come at once, and overtake those that are two rounds late."""
     silent = feedback.censored_by_success(after_success=0.5, after_failure=0.5)
-    world = Environment(delay=interventions.uniform_delay(longest=2), censoring=silent)
+    world = Environment(delay=interventions.Delay(jnp.full(3, 1 / 3)), censoring=silent)
     run = jr.simulate(scribe(200), task, exposures=5, environment=world)
     told, count = run.states.extra.propensity[0], int(run.states.extra.count[0])
     sent = run.trace.propensity[0][~np.isnan(run.trace.reward[0])]
@@ -154,8 +155,6 @@ def test_how_late_an_answer_is_says_nothing_of_whether_it_comes(task, scribe):
 @pytest.mark.parametrize(
     ("made", "probabilities"),
     [
-        (interventions.fixed_delay(2), [0, 0, 1]),
-        (interventions.uniform_delay(longest=3), [0.25] * 4),
         (interventions.geometric_delay(mean=1.0, longest=2), [4 / 7, 2 / 7, 1 / 7]),
         (interventions.geometric_delay(mean=0.0), [1]),
     ],
@@ -174,8 +173,6 @@ def test_the_mean_of_a_geometric_delay_is_what_it_is_called():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: interventions.fixed_delay(-1), "rounds must be >= 0, got -1"),
-        (lambda: interventions.uniform_delay(longest=-1), "longest must be >= 0, got -1"),
         (lambda: interventions.geometric_delay(mean=-1.0), "mean must be >= 0, got -1"),
     ],
 )
@@ -323,7 +320,7 @@ def test_snapshots_of_later_are_refused(rounds, message):
 
 
 def test_interventions_run_in_the_plain_scan_alone(sixteen, blocked_effects):
-    world = Environment(delay=interventions.fixed_delay(1))
+    world = Environment(delay=fixed_delay(1))
     assert Simulation(GREEDY, sixteen, world, seeds=[0]).how == "scan"
     assert Simulation(GREEDY, sixteen, blocked_effects, seeds=[0]).how == "blocked"
     with pytest.raises(ValueError, match=r"'greedy' has no blocked form here, .*leave devices"):
@@ -340,7 +337,7 @@ def test_effects_without_consequences_leave_the_plain_run(sixteen):
         drift=drift.swapped(sixteen.labels, at=1000),
         poison=feedback.poisoned(items=16, queries=20, share=0.0),
         censoring=feedback.censored_by_success(after_success=0.0, after_failure=0.0),
-        delay=interventions.fixed_delay(0),
+        delay=fixed_delay(0),
         rewriting=interventions.rewritten_documents(
             sixteen.theta, sixteen.theta, at=9, how="reset"
         ),
@@ -464,9 +461,7 @@ class Forgetting(NamedTuple):
 def test_an_intervention_of_ones_own_runs_in_the_scan_between_updates(task):
     """After those that are built in: every answer is learnt one round late."""
     learner, kept = jr.greedy(tau=0.2, eta=0.05), 0.9
-    world = Environment(
-        delay=interventions.fixed_delay(1), effects=(Forgetting(kept=jnp.asarray(kept)),)
-    )
+    world = Environment(delay=fixed_delay(1), effects=(Forgetting(kept=jnp.asarray(kept)),))
     run = jr.simulate(learner, task, environment=world)
     assert run.how == "scan"
     state, update = learner.init(task.theta), jax.jit(learner.update)
@@ -485,7 +480,7 @@ def test_an_intervention_of_ones_own_runs_in_the_scan_between_updates(task):
 
 
 def test_one_effect_alone_delivers_the_answers(task):
-    late = interventions.fixed_delay(1)
+    late = fixed_delay(1)
     world = Environment(delay=late, effects=(late,))
     with pytest.raises(ValueError, match=r"one effect alone can deliver .* got Delay, Delay"):
         jr.simulate(jr.greedy(), task, environment=world)

@@ -85,7 +85,7 @@ def test_an_interval_is_as_wide_as_its_confidence_says(confidence):
     """Half a width of z standard errors, which tells 90 % (1.64) from 95 % (1.96)."""
     values = np.random.default_rng(4).normal(0.1, 1.0, (1, 900))
     given = {} if confidence == 0.95 else {"confidence": confidence}  # 95 % unless told otherwise
-    found = compare.paired(
+    found = compare.compare_paired(
         values, np.arange(900), name="a", other="b", resamples=8_000, seed=1, **given
     )
     assert found.confidence == confidence

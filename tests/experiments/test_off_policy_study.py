@@ -5,7 +5,7 @@ import pytest
 
 from experiments.off_policy.study import _held, compared
 from jaxret.logs import Log
-from jaxret.offline.intervals import Sequence
+from jaxret.offline.intervals import ConfidenceSequence
 from jaxret.offline.off_policy import OffPolicy, Value, evaluate
 from jaxret.offline.snapshots import Target
 
@@ -107,7 +107,7 @@ def test_an_interval_covers_at_all_times_or_not_at_all():
     truth, times = np.linspace(0.1, 1.0, 10), np.array([2, 5, 10])  # 0.2, 0.5, 1.0
 
     def covers(low, high, kind="anytime"):
-        ends = Sequence(times, np.array(low), np.array(high))
+        ends = ConfidenceSequence(times, np.array(low), np.array(high))
         sequence = None if kind == "bootstrap" else ends
         value = Value(0.5, low[-1], high[-1], kind, sequence)
         numbers = {"logged": 0.5, "effective": 10.0, "mean_weight": 1.0}
@@ -126,7 +126,7 @@ def test_an_interval_covers_at_all_times_or_not_at_all():
 def test_logs_from_elsewhere_are_held_against_a_truth_of_ones_own():
     """Two logs that say 0.5, once with the truth inside of all bounds, once above them."""
     times = np.array([2, 10])
-    sequence = Sequence(times, np.array([0.1, 0.3]), np.array([0.9, 0.7]))
+    sequence = ConfidenceSequence(times, np.array([0.1, 0.3]), np.array([0.9, 0.7]))
     values = {
         "IPS": Value(0.5, 0.3, 0.7, "anytime", sequence),
         "SNIPS": Value(0.4, 0.2, 0.6, "bootstrap"),

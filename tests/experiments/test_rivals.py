@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from experiments import rivals
-from jaxret.evaluation.compare import paired
+from jaxret.evaluation.compare import compare_paired
 from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of, in_world
 from tests.problems import make_task
@@ -52,7 +52,7 @@ def test_p_values_are_corrected_by_holm_over_the_table():
         success[name] = (rng.random((2, len(task))) < share).astype(float)
     found = rivals.against(success, "base", task)
     plain = {
-        name: paired(success[name] - success["base"], task.groups, name=name, other="base")
+        name: compare_paired(success[name] - success["base"], task.groups, name=name, other="base")
         for name in ("slight", "large", "none")
     }
     ascending = sorted(plain, key=lambda name: plain[name].p)

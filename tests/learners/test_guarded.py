@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import jaxret as jr
-from jaxret.environments import interventions
 from jaxret.learners.learner import Learner, change_rows
 from jaxret.rules import projections
 from jaxret.testing import check_learner
 from jaxret.types import Choice, Feedback
+from tests.problems import fixed_delay
 
 STEPS = {"tau": 0.2, "eta": 0.02}
 ITEMS = 4
@@ -235,7 +235,7 @@ def test_in_a_thousand_runs_more_than_the_budget_is_lost_at_most_as_often_as_sai
 @pytest.mark.slow
 def test_of_answers_that_come_late_those_under_way_may_be_lost_besides(optimised):
     task, late = make_world(static=1.0, other=0.0, queries=120), 15
-    world = jr.Environment(delay=interventions.fixed_delay(late))
+    world = jr.Environment(delay=fixed_delay(late))
     guard = jr.guarded(contrarian(), 5.0, delta=0.3, epsilon=0.3)
     run = jr.simulate(guard, task, seeds=1000, environment=world)
     most = losses(run, jr.simulate(jr.frozen(), task, seeds=1000)).max(axis=1)

@@ -43,4 +43,4 @@ def test_a_learner_can_be_a_static_argument_of_a_compiled_function(name):
     preset, settings = learner.facts.origin
     assert preset == name
     assert json.loads(settings) == {number: 0.15}
-    assert registry.made_again(name, learner.facts.origin).facts.origin == learner.facts.origin
+    assert registry.restore(name, learner.facts.origin).facts.origin == learner.facts.origin

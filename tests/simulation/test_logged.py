@@ -9,7 +9,7 @@ import pytest
 import jaxret as jr
 from jaxret.runtime.checkpoint import Interrupted
 from jaxret.simulation.engine import Simulation
-from tests.problems import make_task
+from tests.problems import fixed_delay, make_task
 
 SETTINGS = {"tau": 0.1, "eta": 0.02}
 TASK = make_task()
@@ -150,7 +150,7 @@ def test_what_the_world_does_is_in_the_log(tmp_path):
     np.testing.assert_array_equal(log.item, run.trace.item[0])
     for learner in (EXPLORING, jr.orag(**SETTINGS, k=2)):
         folder = tmp_path / learner.name
-        late = jr.Environment(delay=jr.environments.interventions.fixed_delay(5), rotation=turning)
+        late = jr.Environment(delay=fixed_delay(5), rotation=turning)
         run = jr.simulate(learner, TASK, environment=late, log=folder)
         log = jr.load_log(folder / "seed_0.jsonl", TASK)
         np.testing.assert_array_equal(log.version, -1)

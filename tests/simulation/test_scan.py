@@ -1,5 +1,9 @@
 """Halves of rounds, with a host between them, against the same rounds in one program."""
 
+import inspect
+import pkgutil
+import re
+import sys
 from functools import partial
 
 import jax
@@ -9,6 +13,7 @@ import numpy as np
 from jaxret.environments.environment import Environment
 from jaxret.learners import presets
 from jaxret.rules import projections
+from jaxret.simulation import scan
 from jaxret.simulation.scan import learn, scan_rounds, show
 from jaxret.types import Stream
 
@@ -17,6 +22,25 @@ RULE = presets.orag(tau=0.3, eta=0.02, k=3, projection=projections.ball())
 
 def by_query(key, slate, labels, query):
     return query % 3
+
+
+def test_the_docstring_names_the_files_of_a_round():
+    assert scan.__doc__ is not None
+    paragraph = scan.__doc__.partition("One round of")[2].partition("Letters:")[0]
+    named = [scan, *map(pkgutil.resolve_name, re.findall(r"`(jaxret[\w.]+)`", paragraph))]
+    files = {inspect.getsourcefile(inspect.unwrap(one)) for one in named}
+    run = set()
+    greedy, one = presets.greedy(), jnp.zeros(1, jnp.int32)
+    stream = Stream(queries=jnp.ones((1, 4)), labels=one[None], order=one)
+    sys.setprofile(lambda frame, event, value: run.add(frame.f_code.co_filename))
+    try:
+        start = greedy.init(jnp.eye(4))
+        jax.eval_shape(
+            partial(scan_rounds, greedy), start, Environment(), stream, jax.random.key(0)
+        )
+    finally:
+        sys.setprofile(None)
+    assert {file for file in run if "/jaxret/" in file} <= files
 
 
 def test_an_oracle_alone_is_given_the_labels():

@@ -11,7 +11,7 @@ from jaxret.environments.environment import Environment, always_available
 from jaxret.learners import presets
 from jaxret.rules import projections
 from jaxret.theory import assumptions
-from jaxret.theory.bounds import describe, theorem_5_1
+from jaxret.theory.theorems import describe, theorem_5_1
 
 RULE = presets.orag(tau=0.3, eta=0.003, projection=projections.none())
 

@@ -4,13 +4,11 @@ import pytest
 
 from jaxret.learners import presets
 from jaxret.rules import projections
-from jaxret.theory.assumptions import measured_regret
-from jaxret.theory.bounds import (
+from jaxret.theory.assumptions import final_regrets
+from jaxret.theory.theorems import (
     Constants,
     corollary_5_2,
-    corollary_5_2_step_size,
     corollary_b3,
-    corollary_b3_step_size,
     measured_constants,
     theorem_5_1,
     theorem_b2,
@@ -38,11 +36,8 @@ def with_step(run, eta):
 
 
 def test_corollary_5_2_is_smallest_at_its_step_size_and_is_then_the_papers(clean):
-    eta = corollary_5_2_step_size(CONSTANTS, ROUNDS)
     theta, q, p, _ = CONSTANTS
-    np.testing.assert_allclose(
-        eta, np.sqrt(p * theta / (q * (1 - p) * (1 + 2 * p) * ROUNDS)), rtol=1e-12
-    )
+    eta = np.sqrt(p * theta / (q * (1 - p) * (1 + 2 * p) * ROUNDS))
     value = corollary_5_2(with_step(clean, eta), CONSTANTS).value
     np.testing.assert_allclose(
         value, np.sqrt(theta * q * (1 - p) * (1 + 2 * p) * ROUNDS / p), rtol=1e-12
@@ -54,7 +49,7 @@ def test_corollary_5_2_is_smallest_at_its_step_size_and_is_then_the_papers(clean
 def test_corollary_5_2_is_above_theorem_5_1_and_above_the_regret(clean):
     bound = corollary_5_2(clean, measured_constants(clean))
     assert bound.holds
-    assert bound.value > theorem_5_1(clean).value > measured_regret(clean).mean
+    assert bound.value > theorem_5_1(clean).value > final_regrets(clean).mean()
 
 
 @pytest.mark.parametrize(
@@ -72,10 +67,9 @@ def test_a_constant_that_the_run_exceeds_is_named(clean, constant, factor, name)
 
 
 def test_corollary_b3_is_smallest_at_its_step_size_and_is_then_the_papers(noisy):
-    eta = corollary_b3_step_size(CONSTANTS, ROUNDS, noise_rate=0.1, items=ITEMS)
     theta, q, p, p_item = CONSTANTS
     rate = q * (1 - 2 * p + 1 / p + 0.1 * ITEMS / p_item)
-    np.testing.assert_allclose(eta, np.sqrt(theta / (2 * rate * ROUNDS)), rtol=1e-12)
+    eta = np.sqrt(theta / (2 * rate * ROUNDS))
     bound = corollary_b3(with_step(noisy, eta), CONSTANTS, noise_rate=0.1)
     linear = 2 * 0.1 * 0.6 * ITEMS * np.sqrt(q) * ROUNDS
     np.testing.assert_allclose(bound.terms["bias"], linear, rtol=1e-12)
@@ -94,7 +88,7 @@ def test_corollary_b3_is_above_theorem_b2_and_above_the_regret(noisy):
     )
     assert bound.holds
     assert bound.terms["bias"] > theorem.terms["bias"]
-    assert bound.value > theorem.value > measured_regret(noisy).mean
+    assert bound.value > theorem.value > final_regrets(noisy).mean()
 
 
 def test_without_a_ball_corollary_b3_is_void_and_infinite(noisy):

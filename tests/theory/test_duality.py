@@ -5,7 +5,7 @@ import pytest
 from scipy.special import logsumexp
 
 import jaxret as jr
-from jaxret.theory import duality, replay
+from jaxret.theory import duality, rerun
 
 TAU = 0.2
 
@@ -107,7 +107,7 @@ def test_a_replay_that_is_not_the_run_is_noticed(task):
 def test_what_cannot_be_played_once_more_is_refused(task):
     moving = jr.Environment(arrives=np.array([0, 0, 0, 0, 0, 9]))
     run = jr.simulate(jr.orag(tau=TAU), task, environment=moving)
-    with pytest.raises(ValueError, match="orag ran with arrives: its rounds cannot be played"):
-        replay.replay(run, (), lambda nothing, state, line: (nothing, line.reward))
+    with pytest.raises(ValueError, match="orag ran with arrives: its rounds cannot be computed"):
+        rerun.rerun(run, (), lambda nothing, state, line: (nothing, line.reward))
     with pytest.raises(ValueError, match="squarecb has no softmax"):
         duality.dual(jr.simulate(jr.squarecb(), task), TAU)

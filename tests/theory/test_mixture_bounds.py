@@ -66,20 +66,20 @@ def test_a_power_above_one_voids_the_statement(task):
 def test_a_replay_has_the_losses_and_weights_of_the_run(task):
     run = run_of(task, alpha=0.05)
     for place, seed in enumerate(run.seeds):
-        history = theory.replayed(run, seed)
+        history = theory.history(run, seed)
         total = np.concatenate([[history.mixed.sum()], history.losses.sum(axis=0)])
         np.testing.assert_allclose(total, run.states.extra.losses[place], rtol=1e-5)
         mixed = -np.log((history.weights * np.exp(-history.losses)).sum(axis=1))
         np.testing.assert_allclose(history.mixed, mixed, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(history.weights[0], 0.25, rtol=1e-5)
     with pytest.raises(ValueError, match=r"seed must be one of \[0, 1, 2, 3\], got 9"):
-        theory.replayed(run, 9)
+        theory.history(run, 9)
 
 
 @pytest.mark.parametrize("k", [0, 1, 2])
 def test_the_bound_with_switches_is_the_least_over_all_paths(task, k):
     run = run_of(task, alpha=0.1)
-    whole = theory.replayed(run, 1)
+    whole = theory.history(run, 1)
     history = theory.History(*(part[:6] for part in whole))
     prior, alpha = np.full(4, 0.25), 0.1
     values = []
@@ -100,7 +100,7 @@ def test_the_bound_with_switches_is_the_least_over_all_paths(task, k):
 def test_equal_priors_give_the_form_in_which_the_fixed_share_is_known(task):
     """ln G + k ln(G / alpha) - (T - 1 - k) ln(1 - alpha + alpha / G), beside the path's loss."""
     run = run_of(task, alpha=0.1)
-    history = theory.replayed(run, 0)
+    history = theory.history(run, 0)
     rounds, experts_, k = *history.losses.shape, 1
     cost = np.log(experts_) + k * np.log(experts_ / 0.1)
     cost -= (rounds - 1 - k) * np.log(1 - 0.1 + 0.1 / experts_)
@@ -118,7 +118,7 @@ def test_errors_of_which_it_was_sure_are_counted_and_bounded(task):
     run = run_of(task, alpha=0.0)
     statement = jr.bounds(run)[1]
     for place, seed in enumerate(run.seeds):
-        history = theory.replayed(run, seed)
+        history = theory.history(run, seed)
         wrong = run.trace.reward[place] == 0
         # a failure that costs ln 2 or more is one in which it believed with 1/2 or more
         assert statement.estimate.values[place] == (history.mixed[wrong] >= np.log(2)).sum()
@@ -141,7 +141,7 @@ def test_what_cannot_be_is_refused(task):
     with pytest.raises(ValueError, match="'greedy' is no mixture"):
         theory.against_one_expert(run)
     mixed = run_of(task, alpha=0.0)
-    history, mixing = theory.replayed(mixed, 0), mixed.learner.structure
+    history, mixing = theory.history(mixed, 0), mixed.learner.structure
     with pytest.raises(ValueError, match=r"k must be in 0 .. 89, got 90"):
         theory.against_switches(history, mixing, 90)
     with pytest.raises(ValueError, match="alpha must be > 0 for a bound with switches"):

@@ -8,9 +8,9 @@ On a mesh the same kernel runs inside shard_map with the rows of Theta split ove
 A round exchanges a maximum, a few sums and the chosen entry; a block with a query map also
 exchanges the [B, d] factors of the map's update.
 
-Round t uses ``fold_in(key, t)``, so a run that is cut at a multiple of the block and resumed from
-its state continues bit for bit. With a query map or experience replay, blocks begin at multiples of
-B in t.
+Round t uses the keys of the scan (`jaxret.simulation.scan.round_keys`), so a run that is cut at a
+multiple of the block and resumed from its state continues bit for bit. With a query map or
+experience replay, blocks begin at multiples of B in t.
 
 Letters: I items, d width, B rounds a block, b rounds a tile, T rounds.
 """

@@ -1,7 +1,7 @@
-"""Replays runs with their recorded tools and rewards, to read the state of every round.
+"""Computes runs again with their recorded tools and rewards, to read the state of every round.
 
 A `Trace` holds a few numbers per round. Quantities that need the states, such as sums of gradients,
-are accumulated during a replay, so that no states are stored.
+are accumulated during a rerun, so that no states are stored.
 
 Letters: I items, d width, T rounds, S seeds.
 """
@@ -14,12 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from jaxret.environments.environment import effects_with
 from jaxret.simulation.run import Run
 from jaxret.task import Task
 from jaxret.types import Choice, Feedback, State
 
-#: Fields of an environment that change queries, labels, tools or the order of rewards.
-_MOVING = ("arrives", "leaves", "rotation", "drift", "censoring", "delay", "rewriting", "restart")
+#: Methods of effects that change queries, labels, tools or the updates of a learner.
+METHODS = ("available_at", "queries_at", "labels_at", "is_observed", "deliver", "change")
 
 
 class Line(NamedTuple):
@@ -37,14 +38,31 @@ Look = Callable[[Any, State, Line], tuple[Any, Any]]
 
 
 class Watch(NamedTuple):
-    """A quantity that a replay computes."""
+    """A quantity that a rerun computes."""
 
     start: Any  # accumulated before the first round
     look: Look
 
 
-def replay_for(run: Run, watches: Mapping[str, Watch]) -> dict[str, tuple[Any, Any]]:
-    """Replays every seed once for several quantities.
+def require_constant(run: Run) -> None:
+    """Checks that the rounds of a run can be computed again from its trace.
+
+    Args:
+      run: any run.
+
+    Raises:
+      ValueError: if an effect of the environment changes queries, labels, tools or updates.
+    """
+    moving = [name for name in ("arrives", "leaves") if getattr(run.environment, name) is not None]
+    moving += [one.name for one in effects_with(run.environment, *METHODS)]
+    if moving:
+        raise ValueError(
+            f"{run.name} ran with {', '.join(moving)}: its rounds cannot be computed again"
+        )
+
+
+def rerun_for(run: Run, watches: Mapping[str, Watch]) -> dict[str, tuple[Any, Any]]:
+    """Computes every seed again, once for several quantities.
 
     Args:
       run: run with constant queries, labels and tools, and without delays.
@@ -54,7 +72,7 @@ def replay_for(run: Run, watches: Mapping[str, Watch]) -> dict[str, tuple[Any, A
       name -> (accumulated, with a leading axis [S]; values of the rounds [S, T]).
 
     Raises:
-      ValueError: if the environment changes queries, labels or tools, or delays rewards.
+      ValueError: if an effect of the environment changes queries, labels, tools or updates.
     """
 
     def look(gathered, state, line):
@@ -62,12 +80,12 @@ def replay_for(run: Run, watches: Mapping[str, Watch]) -> dict[str, tuple[Any, A
         return {name: one[0] for name, one in both.items()}, {n: one[1] for n, one in both.items()}
 
     starts = {name: watch.start for name, watch in watches.items()}
-    gathered, measured = replay(run, starts, look)
+    gathered, measured = rerun(run, starts, look)
     return {name: (gathered[name], measured[name]) for name in watches}
 
 
-def replay(run: Run, start: Any, look: Look) -> tuple[Any, Any]:
-    """Replays every seed for one quantity.
+def rerun(run: Run, start: Any, look: Look) -> tuple[Any, Any]:
+    """Computes every seed again for one quantity.
 
     Args:
       run: run with constant queries, labels and tools, and without delays.
@@ -79,10 +97,9 @@ def replay(run: Run, start: Any, look: Look) -> tuple[Any, Any]:
       host, in float64.
 
     Raises:
-      ValueError: if the environment changes queries, labels or tools, or delays rewards.
+      ValueError: if an effect of the environment changes queries, labels, tools or updates.
     """
-    if moving := [name for name in _MOVING if getattr(run.environment, name) is not None]:
-        raise ValueError(f"{run.name} ran with {', '.join(moving)}: its rounds cannot be replayed")
+    require_constant(run)
     learner, task, trace = run.learner, run.task, run.trace
     queries, labels = jnp.asarray(task.queries), jnp.asarray(task.labels)
     available = None if task.available is None else jnp.asarray(task.available)
