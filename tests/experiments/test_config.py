@@ -2,6 +2,7 @@
 
 import inspect
 import shutil
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,8 @@ from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from experiments.common import config
-from experiments.common.config import NAMES, learner_grids, plain, settings
+from experiments.common.config import CONFIGS, NAMES, learner_grids, plain, settings, table
+from experiments.common.help import TABLES
 from experiments.report.jobs import composed
 from experiments.retrieval import recipes  # noqa: F401  it registers the group "recipe"
 from jaxret import data, encoders
@@ -125,9 +127,16 @@ def test_what_is_chosen_by_name_can_be_changed_by_name():
     assert NAMES["learner"]["orag"]["tau"] == [0.01, 0.02, 0.04]
 
 
-def test_a_name_is_a_name_in_configs_too():
-    """`rerank` gives one of the learners a policy with settings of its own."""
-    assert plain(configure(name="rerank").learners.frozen)["policy"] == {"name": "greedy", "k": 10}
+def test_every_config_with_learners_names_some_that_can_be_made():
+    """Also with the settings that the config itself gives them."""
+    files = [path.stem for path in Path(CONFIGS).glob("*.yaml")]
+    blocks = {name: table(name) for name in files if name not in TABLES.values()}
+    blocks |= blocks.pop("variants")
+    with_learners = {name for name, x in blocks.items() if "learner" in str(x.get("defaults"))}
+    made = {name: learner_grids(configure(name=name)) for name in with_learners}
+    assert {"orag", "rerank", "real_judge_learn", "baselines", "rules"} <= {*made}
+    shown = ["frozen", "reranked", "reranked_paper", "reranked_greedy"]
+    assert [grid.name for grid in made["rerank"]] == shown
 
 
 @pytest.mark.parametrize(
