@@ -189,7 +189,7 @@ class Simulation:
         return simulate_blocked if self._blocked else scan_rounds
 
     @property
-    def how(self) -> str:
+    def form(self) -> str:
         """Name of the form in which rounds are simulated."""
         if self._program.devices is not None:
             return f"mesh of {self._program.devices} devices"

@@ -33,7 +33,7 @@ class SelectedSimulation(Simulation):
         self._select = select
 
     @property
-    def how(self) -> str:
+    def form(self) -> str:
         """Name of the form in which rounds are simulated."""
         return "round by round, selected outside"
 

@@ -56,7 +56,7 @@ def simulate(
 ) -> Run:
     """Simulates a learner on a task's queries.
 
-    `jaxret.simulation.scan` defines a round. ``run.how`` names the form that was used.
+    `jaxret.simulation.scan` defines a round. ``run.form`` names the form that was used.
 
     Args:
       learner: a preset or any `Learner`; a run, whose learner is used with the settings that each
@@ -118,7 +118,7 @@ def simulate(
         trace=trace,
         states=states,
         environment=environment or Environment(),
-        how=simulation.how,
+        form=simulation.form,
         seconds=time.perf_counter() - begin,
         settings=named,
     )

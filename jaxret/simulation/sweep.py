@@ -109,7 +109,7 @@ class Sweep:
             trace=jax.tree.map(pick, *(run.trace for run in self.runs)),
             states=jax.tree.map(pick, *(run.states for run in self.runs)),
             environment=first.environment,
-            how=first.how,
+            form=first.form,
             seconds=sum(run.seconds for run in self.runs),
             settings=self.grid.columns(settings),
         )
@@ -192,7 +192,7 @@ def sweep(
                     trace=jax.tree.map(lambda leaf, rows=rows: leaf[rows], trace),
                     states=jax.tree.map(lambda leaf, rows=rows: leaf[rows], states),
                     environment=environment or Environment(),
-                    how=simulation.how,
+                    form=simulation.form,
                     seconds=seconds,
                     settings=dict(zip(grid.names, point.tolist(), strict=True)),
                 )

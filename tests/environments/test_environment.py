@@ -291,7 +291,7 @@ def test_an_effect_in_one_file_runs_in_every_form(form):
     devices = 8 if form.startswith("mesh") else None
     world = Environment(effects=(effect,))
     run = jr.simulate(learner, task, exposures=3, environment=world, devices=devices)
-    assert run.how == form
+    assert run.form == form
     t, query, item = np.arange(90), run.order[0], run.trace.item[0]
     odd = (t % 2 == 1)[:, None]
     vectors = np.where(odd, effect.sign[query], 1) * task.queries[query]

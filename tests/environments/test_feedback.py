@@ -83,7 +83,7 @@ def test_a_learner_learns_from_the_answers_that_come_and_from_no_others(task, le
         censoring=feedback.censored_by_success(after_success=0.5, after_failure=0.5)
     )
     run = jr.simulate(learner, task, exposures=2, environment=world)
-    assert run.how == ("blocked" if learner.name == "greedy" else "scan")
+    assert run.form == ("blocked" if learner.name == "greedy" else "scan")
     state, update = learner.init(task.theta), jax.jit(learner.update)
     trace = run.trace
     for query, item, propensity, reward in zip(

@@ -109,7 +109,7 @@ def test_a_learner_moves_from_where_it_is_when_the_answer_comes(task, preset):
     learner, late = preset(tau=0.2, eta=0.05), 5
     world = Environment(delay=fixed_delay(late))
     run = jr.simulate(learner, task, exposures=2, environment=world)
-    assert run.how == "scan"
+    assert run.form == "scan"
     state, update = learner.init(task.theta), jax.jit(learner.update)
     under_way = []
     for t, query in enumerate(run.order[0]):
@@ -204,7 +204,7 @@ def test_rows_are_kept_reset_or_carried_and_learning_goes_on_from_there(task, st
         rewriting=interventions.rewritten_documents(task.theta, after, at=AT, how=how)
     )
     run = jr.simulate(learner, task, environment=world)
-    assert run.how == "scan"
+    assert run.form == "scan"
 
     @jax.jit
     def straight(state, order):
@@ -277,7 +277,7 @@ def test_what_was_learnt_since_the_snapshot_is_lost_and_the_world_goes_on(task, 
     learner, at = jr.orag(tau=0.2, eta=0.02), 30  # its draws say which round it is
     world = Environment(restart=interventions.restart_from_snapshot(saved=saved, at=at))
     run = jr.simulate(learner, task, seeds=[4], environment=world)
-    assert run.how == "scan"
+    assert run.form == "scan"
     order = run.order[0]
 
     @jax.jit
@@ -321,8 +321,8 @@ def test_snapshots_of_later_are_refused(rounds, message):
 
 def test_interventions_run_in_the_plain_scan_alone(sixteen, blocked_effects):
     world = Environment(delay=fixed_delay(1))
-    assert Simulation(GREEDY, sixteen, world, seeds=[0]).how == "scan"
-    assert Simulation(GREEDY, sixteen, blocked_effects, seeds=[0]).how == "blocked"
+    assert Simulation(GREEDY, sixteen, world, seeds=[0]).form == "scan"
+    assert Simulation(GREEDY, sixteen, blocked_effects, seeds=[0]).form == "blocked"
     with pytest.raises(ValueError, match=r"'greedy' has no blocked form here, .*leave devices"):
         Simulation(GREEDY, sixteen, world, seeds=[0], devices=2)
     learner, stream = jr.greedy(), Stream(sixteen.queries, sixteen.labels, np.arange(3))
@@ -384,7 +384,7 @@ def test_an_interrupted_run_goes_on_bit_for_bit(straight, tmp_path, monkeypatch,
     resumed = simulate(which, resume=tmp_path)
     same(resumed.trace, runs(which).trace)
     same(resumed.states, runs(which).states)
-    assert resumed.how == "scan"
+    assert resumed.form == "scan"
 
 
 def test_chunks_do_not_matter_and_seeds_do_not_mix(straight):
@@ -463,7 +463,7 @@ def test_an_intervention_of_ones_own_runs_in_the_scan_between_updates(task):
     learner, kept = jr.greedy(tau=0.2, eta=0.05), 0.9
     world = Environment(delay=fixed_delay(1), effects=(Forgetting(kept=jnp.asarray(kept)),))
     run = jr.simulate(learner, task, environment=world)
-    assert run.how == "scan"
+    assert run.form == "scan"
     state, update = learner.init(task.theta), jax.jit(learner.update)
     start = np.asarray(state.theta)
     for t in range(40):

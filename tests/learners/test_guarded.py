@@ -167,7 +167,7 @@ def test_a_learner_that_harms_must_go_and_static_retrieval_serves_for_ever():
     task = make_world(static=0.6, other=0.1, queries=600)
     guard = jr.guarded(contrarian(), budget=40)
     run, static = jr.simulate(guard, task, seeds=4), jr.simulate(jr.frozen(), task, seeds=4)
-    assert run.how == "scan"
+    assert run.form == "scan"
     assert np.asarray(run.states.extra.stopped).all()
     differ = run.trace.item != static.trace.item
     last = np.array([np.flatnonzero(line)[-1] for line in differ])

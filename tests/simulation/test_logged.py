@@ -33,7 +33,7 @@ def test_each_seed_writes_its_rounds(tmp_path, learner, devices):
         log=tmp_path / "logs",
         chunk=32,
     )
-    assert run.how == ("blocked" if devices is None else "mesh of 2 devices")
+    assert run.form == ("blocked" if devices is None else "mesh of 2 devices")
     assert [*files(tmp_path / "logs")] == ["seed_1.jsonl", "seed_3.jsonl"]
     for place, seed in enumerate(seeds):
         log = jr.load_log(tmp_path / "logs" / f"seed_{seed}.jsonl", TASK)
@@ -59,7 +59,7 @@ def test_slates_are_logged_with_the_chance_of_each_place(tmp_path):
     run = jr.simulate(learner, TASK, **given, log=tmp_path)
     plain = jr.simulate(learner, TASK, **given)
     np.testing.assert_array_equal(run.trace.item, plain.trace.item)
-    assert (run.how, plain.how) == ("scan", "blocked")
+    assert (run.form, plain.form) == ("scan", "blocked")
     log = jr.load_log(tmp_path / "seed_1.jsonl", TASK)
     z = np.exp(np.float64(log.query) @ np.float64(TASK.theta).T / 0.2)
     p = np.take_along_axis(z / z.sum(axis=1, keepdims=True), log.slate, axis=1)

@@ -57,7 +57,7 @@ def test_every_form_runs_the_rounds_of_the_plain_scan(coming_and_going, devices)
     run = jr.simulate(
         learner, task, exposures=2, seeds=(3, 1), environment=environment, devices=devices, chunk=32
     )
-    assert run.how == ("blocked" if devices is None else f"mesh of {devices} devices")
+    assert run.form == ("blocked" if devices is None else f"mesh of {devices} devices")
     assert run.states.theta.shape == (2, 13, 8)
     for place, seed in enumerate(run.seeds):
         state, trace = scanned(learner, task, seed=seed, exposures=2, environment=environment)
@@ -97,7 +97,7 @@ def test_what_has_no_blocked_form_takes_the_scan_and_no_devices(task):
     learner = jr.mapped(tau=0.1, eta=0.01)
     run = jr.simulate(learner, task, chunk=32)
     state, trace = scanned(learner, task, seed=0)
-    assert run.how == "scan"
+    assert run.form == "scan"
     np.testing.assert_array_equal(run.trace.item[0], trace.item)
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x[0], y, atol=1e-6), run.states, state)
     with pytest.raises(ValueError, match=r"'mapped' has no blocked form.*leave devices out"):

@@ -141,8 +141,8 @@ def forty(problem, items=ITEMS):
 
 def test_a_simulation_takes_it(problem):
     task = forty(problem)
-    assert jr.simulate(RULES["all frozen"], task).how == "blocked"
-    assert jr.simulate(mixture([jr.grid(presets.mapped, tau=[0.2])]), task).how == "scan"
+    assert jr.simulate(RULES["all frozen"], task).form == "blocked"
+    assert jr.simulate(mixture([jr.grid(presets.mapped, tau=[0.2])]), task).form == "scan"
 
 
 def test_over_devices_that_do_not_divide_the_catalogue_experts_keep_no_padding(problem):
