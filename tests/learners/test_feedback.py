@@ -213,12 +213,12 @@ WRAPPED_ORACLES = [
 def test_labels_are_given_to_oracles_alone(problem, rule):
     catalogue, stream = problem(times=1)
     rule, given = recording(rule)
-    state, key, world = rule.init(*catalogue), jax.random.key(0), Environment()
-    jax.eval_shape(partial(scan_rounds, rule), state, world, stream, key)
+    state, key, environment = rule.init(*catalogue), jax.random.key(0), Environment()
+    jax.eval_shape(partial(scan_rounds, rule), state, environment, stream, key)
     scanned = len(given)
     query = jnp.asarray(0)
-    slate = show(rule, state, world, stream, query, key)
-    jax.eval_shape(partial(learn, rule, position=0), state, world, stream, query, key, slate)
+    slate = show(rule, state, environment, stream, query, key)
+    jax.eval_shape(partial(learn, rule, position=0), state, environment, stream, query, key, slate)
     assert len(given) > scanned > 0
     assert [labels is not None for labels in given] == [rule.facts.oracle] * len(given)
 

@@ -31,8 +31,8 @@ def scanned(learner, task, *, seed, exposures=1, environment=None):
     stream = Stream(jnp.asarray(task.queries), jnp.asarray(task.labels), jnp.asarray(order))
     here = None if task.available is None else jnp.asarray(task.available)
     state = learner.init(jnp.asarray(task.theta), here)
-    world = environment or jr.Environment()
-    return jax.jit(lambda: scan_rounds(learner, state, world, stream, jax.random.key(seed)))()
+    environment = environment or jr.Environment()
+    return jax.jit(lambda: scan_rounds(learner, state, environment, stream, jax.random.key(seed)))()
 
 
 def same(one, other):
@@ -84,8 +84,8 @@ def test_a_judge_is_believed_in_every_form(task, learner, devices):
 @pytest.mark.parametrize("devices", [None, 2])
 def test_a_judge_that_knows_the_right_tool_uses_it_whenever_it_is_shown(task, devices):
     right = np.arange(len(task.theta)) == task.labels[:, :1]
-    world = jr.Environment(reranker=jr.judging_reranker(right))
-    run = jr.simulate(jr.orag(k=4), task, exposures=2, environment=world, devices=devices)
+    environment = jr.Environment(reranker=jr.judging_reranker(right))
+    run = jr.simulate(jr.orag(k=4), task, exposures=2, environment=environment, devices=devices)
     success, asked = run.trace.success, run.order
     labels = task.labels[asked, 0]
     np.testing.assert_array_equal(run.trace.item == labels, success == 1)
@@ -257,9 +257,9 @@ def test_another_process_goes_on_with_a_reranker_of_its_own(tmp_path):
                 signal.raise_signal(signal.SIGTERM)
             return step(*args)
         Simulation.step = interrupting
-        world = jr.Environment(reranker=jr.simulated_reranker(accuracy=0.8))
+        environment = jr.Environment(reranker=jr.simulated_reranker(accuracy=0.8))
         learner = jr.orag(tau=0.1, eta=0.02, k=3)
-        run = jr.simulate(learner, make_task(), exposures=3, environment=world, chunk=64,
+        run = jr.simulate(learner, make_task(), exposures=3, environment=environment, chunk=64,
                           resume=folder)
         print(len(steps), run.states.theta.sum())
     """)
