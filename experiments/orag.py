@@ -190,15 +190,15 @@ def apart(task: Task, parts: Parts) -> Mapping[str, Bool[np.ndarray, "S N"]]:
 def complete(
     success: Float[np.ndarray, "S T"],
     order: Int[np.ndarray, "S T"],
-    tasks: Int[np.ndarray, " N"],
+    questions: Int[np.ndarray, " N"],
     exposures: int,
 ) -> Float[np.ndarray, " S"]:
-    """Computes the share of tasks whose hops all succeeded while they were streamed."""
+    """Computes the share of questions whose hops all succeeded while they were streamed."""
     shares = []
     for bits, queries in zip(success, order, strict=True):
         ran = queries >= 0
         visits = zip(*(x[ran].reshape(exposures, -1) for x in (bits, queries)), strict=True)
-        shares.append(np.mean([jr.by_task(b, tasks[q]).mean() for b, q in visits]))
+        shares.append(np.mean([jr.by_question(b, questions[q]).mean() for b, q in visits]))
     return np.array(shares)
 
 

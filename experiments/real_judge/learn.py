@@ -38,7 +38,7 @@ from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.real_judge import errors
-from experiments.real_judge.table import TABLE, Pairs, environment_of, joined, load, parted
+from experiments.real_judge.table import TABLE, Pairs, joined, judge_environment, load, parted
 from jaxret.environments.environment import Environment
 from jaxret.evaluation import plots
 from jaxret.evaluation.statistics import area_under_roc
@@ -62,7 +62,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     wrong = float(results["judge/wrong"][0])
     bar = Progress(total=len(cfg.rewards) * len(cfg.learners), unit="learner")
     for kind in cfg.rewards:
-        environment = environment_of(pairs, kind, threshold)
+        environment = judge_environment(pairs, kind, threshold)
         for name, spec in plain(cfg.learners).items():
             bar.set_postfix_str(f"{name}, {kind}")
             grid = learner_grid(name, with_noise_rate(spec, wrong))
@@ -160,7 +160,10 @@ def judge_results(pairs: Pairs, ranks: int) -> Results:
 def theory(cfg: DictConfig, pairs: Pairs) -> Results:
     """Computes the bound for noisy rewards: ORAG with rows in the unit ball, hard rewards."""
     learner = jr.orag(tau=0.2, eta=0.01, projection=jr.ball())
-    seeds, environment = range(cfg.seed, cfg.seed + cfg.seeds), environment_of(pairs, "hard", 0.5)
+    seeds, environment = (
+        range(cfg.seed, cfg.seed + cfg.seeds),
+        judge_environment(pairs, "hard", 0.5),
+    )
     run = jr.simulate(
         learner, pairs.task, exposures=cfg.exposures, seeds=seeds, environment=environment
     )

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from jaxret.environments.environment import Environment, judged
 from jaxtyping import Bool, Float
 
+from jaxret.environments.environment import Environment, judged
 from jaxret.runtime.files import existing
 from jaxret.task import Task
 
@@ -167,7 +167,7 @@ def parted(pairs: Pairs, share: float, seed: int) -> tuple[Pairs, Pairs]:
     return some, rest
 
 
-def environment_of(pairs: Pairs, kind: str, threshold: float) -> Environment:
+def judge_environment(pairs: Pairs, kind: str, threshold: float) -> Environment:
     """Makes the environment that rewards a learner.
 
     Args:

@@ -67,7 +67,7 @@ def simulate(
       exposures: number of times that each query is streamed, reshuffled each time; 1 is a
         deployment that sees each query once.
       rounds: length at which streams are cut; None: streams are simulated to their ends.
-      hops: whether the queries of a group are the hops of one task, which are streamed
+      hops: whether the queries of a group are the hops of one question, which are streamed
         consecutively (ORAG Algorithm 4).
       order: positions of the queries in the order of the stream, [T], or one row per seed [S, T]
         padded with -1; replaces ``part``, ``exposures`` and ``hops``.

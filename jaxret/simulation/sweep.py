@@ -140,7 +140,7 @@ def sweep(
       task: task whose queries are streamed.
       part: mask of the queries to stream, [N], or one row per seed [S, N]; None: all queries.
       exposures: number of times that each query is streamed.
-      hops: whether the queries of a group are the hops of one task.
+      hops: whether the queries of a group are the hops of one question.
       order: positions of the queries in the order of the stream, [T] or [S, T]; replaces
         ``part``, ``exposures`` and ``hops``.
       seeds: number of seeds, or the seeds themselves; the same for all settings.
