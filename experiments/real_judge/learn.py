@@ -160,10 +160,8 @@ def judge_results(pairs: Pairs, ranks: int) -> Results:
 def theory(cfg: DictConfig, pairs: Pairs) -> Results:
     """Computes the bound for noisy rewards: ORAG with rows in the unit ball, hard rewards."""
     learner = jr.orag(tau=0.2, eta=0.01, projection=jr.ball())
-    seeds, environment = (
-        range(cfg.seed, cfg.seed + cfg.seeds),
-        judge_environment(pairs, "hard", 0.5),
-    )
+    seeds = range(cfg.seed, cfg.seed + cfg.seeds)
+    environment = judge_environment(pairs, "hard", 0.5)
     run = jr.simulate(
         learner, pairs.task, exposures=cfg.exposures, seeds=seeds, environment=environment
     )

@@ -12,10 +12,11 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from experiments.common import config
 from experiments.common.config import NAMES, learner_grids, plain, settings
+from experiments.common.environments import environment_of
 from experiments.report.jobs import composed
 from experiments.retrieval import recipes  # noqa: F401  it registers the group "recipe"
 from jaxret import data, encoders
-from jaxret.environments.environment import Environment, environment_from
+from jaxret.environments.environment import Environment
 from jaxret.simulation.scan import scan_rounds
 from jaxret.types import Stream
 from tests.experiments.configs import config_of
@@ -65,7 +66,7 @@ def test_lists_with_a_comma_between_them_are_swept_and_one_list_is_a_grid():
 @pytest.mark.parametrize("name", list(NAMES["environment"]))
 def test_every_environment_of_the_file_can_be_made(name):
     cfg = configure(f"environment={name}")
-    environment_from(plain(cfg.environment), items=20, rounds=100, seed=0)
+    environment_of(plain(cfg.environment), items=20, rounds=100, seed=0)
 
 
 def test_every_data_set_of_the_table_names_a_loader_and_options_of_that_loader():

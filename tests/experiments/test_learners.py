@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from experiments.common.environments import environment_of
 from experiments.common.learners import PARTS, learner_grid, shared_grid
-from jaxret.environments.environment import environment_from
 from jaxret.learners import grid, presets
 from jaxret.learners.rank_one import rule_of
 
@@ -78,10 +78,10 @@ def test_a_shared_grid_is_given_once():
 
 def test_times_of_an_environment_are_shares_of_the_stream():
     spec = {"noise_rate": 0.1, "availability": {"name": "later", "share": 0.5, "at": 0.25}}
-    world = environment_from(spec, items=10, rounds=200, seed=0)
-    assert world.noise_rate == 0.1
-    assert world.reranker is None
-    assert sorted(np.asarray(world.arrives).tolist()) == [0] * 5 + [50] * 5
+    environment = environment_of(spec, items=10, rounds=200, seed=0)
+    assert environment.noise_rate == 0.1
+    assert environment.reranker is None
+    assert sorted(np.asarray(environment.arrives).tolist()) == [0] * 5 + [50] * 5
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_times_of_an_environment_are_shares_of_the_stream():
 )
 def test_a_wrong_environment_is_refused_in_one_sentence(spec, message):
     with pytest.raises(ValueError, match=message) as error:
-        environment_from(spec, items=10, rounds=200, seed=0)
+        environment_of(spec, items=10, rounds=200, seed=0)
     assert "\n" not in str(error.value)
 
 
