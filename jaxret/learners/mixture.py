@@ -215,7 +215,7 @@ def mixture(
         def first(form):
             if is_frozen(form):
                 return ExpertRows(theta=(), extra=())
-            one = jax.vmap(lambda numbers: form.make(*numbers).init(theta, available))
+            one = jax.vmap(lambda numbers: form.family(*numbers).init(theta, available))
             states = one(jnp.asarray(form.settings, theta.dtype))
             return ExpertRows(theta=states.theta, extra=states.extra)
 
@@ -234,7 +234,7 @@ def mixture(
         """Maps a function over the experts of a form."""
 
         def one(numbers, row):
-            return function(form.make(*numbers), expert_state(state, row))
+            return function(form.family(*numbers), expert_state(state, row))
 
         return jax.vmap(one)(jnp.asarray(form.settings, state.theta.dtype), rows)
 
@@ -252,7 +252,7 @@ def mixture(
     def scores(state, queries):
         def add(form, total, line):  # one expert at a time, to avoid an array [G, N, I]
             weight, uv, numbers, row = line
-            learner, own = form.make(*numbers), expert_state(state, row)
+            learner, own = form.family(*numbers), expert_state(state, row)
             z = jax.vmap(partial(learner.logits, own))(queries)
             return total + weight * calibrate(uv, logit(jax.nn.softmax(z, axis=-1))), None
 

@@ -94,13 +94,13 @@ def simulate(
     one, family, settings, named = _family_of(learner, len(numbers))
     if select is not None and (log is not None or devices is not None):
         raise ValueError("select goes with neither log nor devices: leave them out")
-    make: Callable[..., Simulation] = Simulation
+    simulator: Callable[..., Simulation] = Simulation
     if log is not None:
-        make = partial(LoggedSimulation, folder=Path(log))
+        simulator = partial(LoggedSimulation, folder=Path(log))
     if select is not None:
-        make = partial(SelectedSimulation, select=select)
+        simulator = partial(SelectedSimulation, select=select)
     shared: dict[str, Any] = {"chunk": chunk, "devices": devices, "form": form, "seeds": numbers}
-    simulation = make(family, task, environment, example=settings[0].tolist(), **shared)
+    simulation = simulator(family, task, environment, example=settings[0].tolist(), **shared)
     require("rounds", rounds, "None or >= 1", lambda n: n is None or n >= 1)
     orders = stream_orders(task, exposures, numbers, part=part, hops=hops, order=order)
     orders = orders[:, :rounds]
@@ -178,7 +178,7 @@ def _family_of(
         one, family, numbers = learner.learner, learner.family, learner.numbers
         settings = dict(learner.settings)
     elif isinstance(learner, LearnerGrid):
-        one, family, numbers = learner.learner(0), learner.make, learner.settings
+        one, family, numbers = learner.learner(0), learner.family, learner.settings
         settings: dict[str, Any] = dict(learner.columns(numbers))
     else:
         one, settings = learner, {}

@@ -101,7 +101,7 @@ class Sweep:
         settings = self.grid.settings[best]
         return Run(
             learner=self.grid.learner(best[0]),
-            family=self.grid.make,
+            family=self.grid.family,
             numbers=settings,
             task=first.task,
             seeds=first.seeds,
@@ -166,7 +166,7 @@ def sweep(
     # the program of `simulate`. Accelerators execute all runs at once.
     at_once = 1 if jax.default_backend() == "cpu" or resume is not None else len(points)
     shared: dict[str, Any] = {"example": points[0].tolist(), "chunk": chunk, "form": form}
-    simulation = Simulation(grid.make, task, environment, seeds=numbers * at_once, **shared)
+    simulation = Simulation(grid.family, task, environment, seeds=numbers * at_once, **shared)
     runs = []
     for first in range(0, len(points), at_once):
         begin = time.perf_counter()
@@ -183,8 +183,8 @@ def sweep(
             rows = slice(g * len(numbers), (g + 1) * len(numbers))
             runs.append(
                 Run(
-                    learner=grid.make(*point.tolist()),
-                    family=grid.make,
+                    learner=grid.family(*point.tolist()),
+                    family=grid.family,
                     numbers=np.tile(point, (len(numbers), 1)),
                     task=task,
                     seeds=numbers,

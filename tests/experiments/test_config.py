@@ -46,7 +46,7 @@ def test_every_learner_of_the_file_runs(everyone, name):
     rng = np.random.default_rng(0)
     theta, queries = (rng.standard_normal((n, 6)).astype(np.float32) for n in (12, 3))
     theta, queries = (jnp.asarray(x / np.linalg.norm(x, axis=1)[:, None]) for x in (theta, queries))
-    learner = everyone[name].make(*everyone[name].settings[0])
+    learner = everyone[name].family(*everyone[name].settings[0])
     stream = Stream(queries, jnp.array([[0], [1], [2]]), jnp.arange(3))
     state, trace = jax.jit(
         lambda: scan_rounds(learner, learner.init(theta), Environment(), stream, jax.random.key(0))

@@ -20,7 +20,7 @@ GREEDY = {
 
 def test_the_grid_is_the_product_and_eta_is_in_units_of_tau():
     grid = learner_grid("mine", GREEDY)
-    assert grid.make(0.1, 0.1).name == grid.name == "mine"
+    assert grid.family(0.1, 0.1).name == grid.name == "mine"
     expected = [(0.02, 0.002), (0.02, 0.006), (0.04, 0.004), (0.04, 0.012)]
     np.testing.assert_allclose(grid.settings, expected, rtol=1e-12)
 
@@ -32,8 +32,8 @@ def test_a_trainers_rate_is_the_learning_rate_itself():
 
 @pytest.mark.parametrize("spec", ["sphere", {"name": "sphere"}])
 def test_a_name_alone_and_a_mapping_of_that_name_are_the_same(spec):
-    learner = learner_grid("x", GREEDY | {"projection": spec}).make(0.1, 0.01)
-    assert rule_of(learner) == rule_of(learner_grid("x", GREEDY).make(0.1, 0.01))
+    learner = learner_grid("x", GREEDY | {"projection": spec}).family(0.1, 0.01)
+    assert rule_of(learner) == rule_of(learner_grid("x", GREEDY).family(0.1, 0.01))
 
 
 @pytest.mark.parametrize("kind", list(PARTS))

@@ -139,8 +139,8 @@ def test_the_learners_of_a_grid_are_wrapped_with_the_same_settings(task):
     wrapped = jr.simulate(grid.wrapped(jr.with_exploration), task)
     alone = jr.simulate(jr.with_exploration(jr.greedy(tau=0.1, eta=0.02)), task)
     same(wrapped.trace.item, alone.trace.item)
-    assert grid.wrapped(jr.with_exploration).make == grid.wrapped(jr.with_exploration).make
-    assert grid.wrapped(jr.with_exploration).make != grid.make
+    assert grid.wrapped(jr.with_exploration).family == grid.wrapped(jr.with_exploration).family
+    assert grid.wrapped(jr.with_exploration).family != grid.family
 
 
 def test_a_stream_that_is_cut_is_the_beginning_of_the_whole(task):

@@ -249,7 +249,7 @@ def _experts(learner: Learner, dtype: Any, function: Callable, *of_forms: Sequen
 
     def of_form(form, *own):
         def one(numbers, own):
-            return function(form.make(*numbers), *own)
+            return function(form.family(*numbers), *own)
 
         return () if is_frozen(form) else jax.vmap(one)(jnp.asarray(form.settings, dtype), own)
 
