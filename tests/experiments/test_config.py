@@ -33,10 +33,10 @@ def everyone():
     return {grid.name: grid for grid in learner_grids(configure(f"learner=[{names}]"))}
 
 
-#: one of each form; what is slow repeats them with other parts
-FORMS = {"orag", "greedy", "mapped_replayed", "whitened", "reranked_greedy", "paper_adamw"}
+#: one of each kind; what is slow repeats them with other parts
+KINDS = {"orag", "greedy", "mapped_replayed", "whitened", "reranked_greedy", "paper_adamw"}
 LEARNERS = [
-    pytest.param(name, marks=() if name in FORMS else pytest.mark.slow) for name in NAMES["learner"]
+    pytest.param(name, marks=() if name in KINDS else pytest.mark.slow) for name in NAMES["learner"]
 ]
 
 
