@@ -124,9 +124,9 @@ def noisy(*, most: float) -> Scenario:
     return Scenario(environment=environment)
 
 
-def praised(*, says: float) -> Scenario:
+def praised(*, false_reward: float) -> Scenario:
     """An attacker gives one reward to the tool that static retrieval shows wrongly most often."""
-    require("says", says, "in [0, 1]", lambda x: 0 <= x <= 1)
+    require("false_reward", false_reward, "in [0, 1]", lambda x: 0 <= x <= 1)
 
     def environment(place):
         task = place.task
@@ -134,7 +134,7 @@ def praised(*, says: float) -> Scenario:
         wrong = ~(first[:, None] == task.labels).any(axis=1)
         tool = int(np.bincount(first[wrong], minlength=len(task.ids)).argmax())
         sizes = {"items": len(task.ids), "queries": len(task)}
-        return Environment(poison=feedback.poisoned(**sizes, tool=tool, says=says))
+        return Environment(poison=feedback.poisoned(**sizes, tool=tool, false_reward=false_reward))
 
     return Scenario(environment=environment)
 

@@ -16,10 +16,14 @@ CLICKED = Slate(items=jnp.array([7, 2, 9, 4]), propensity=jnp.array([0.4, 0.3, 0
 CLICKS = np.array([0.1, 0.05, 1 / 3, 0.025]) / (0.1 + 0.05 + 1 / 3 + 0.025)
 
 
-@pytest.mark.parametrize("says", [None, 0.0, 1.0])
+@pytest.mark.parametrize("false_reward", [None, 0.0, 1.0])
 @pytest.mark.parametrize("learner", [jr.orag(tau=0.5), jr.mapped()], ids=["blocked", "scan"])
-def test_bits_are_false_of_this_tool_for_these_users_and_true_elsewhere(task, learner, says):
-    attack = feedback.poisoned(items=8, queries=len(task), tool=3, share=0.4, says=says, seed=1)
+def test_bits_are_false_of_this_tool_for_these_users_and_true_elsewhere(
+    task, learner, false_reward
+):
+    attack = feedback.poisoned(
+        items=8, queries=len(task), tool=3, share=0.4, false_reward=false_reward, seed=1
+    )
     lying = np.asarray(attack.queries)
     assert lying.sum() == 16
     run = jr.simulate(learner, task, exposures=4, environment=jr.Environment(poison=attack))
@@ -27,7 +31,9 @@ def test_bits_are_false_of_this_tool_for_these_users_and_true_elsewhere(task, le
     hit = (item == 3) & lying[run.order[0]]
     assert hit.sum() >= 3
     np.testing.assert_array_equal(reward[~hit], success[~hit])
-    np.testing.assert_array_equal(reward[hit], 1 - success[hit] if says is None else says)
+    np.testing.assert_array_equal(
+        reward[hit], 1 - success[hit] if false_reward is None else false_reward
+    )
 
 
 @pytest.mark.parametrize(("tool", "share_of_ones"), [(9, 1.0), (7, 0.5)])
@@ -36,7 +42,7 @@ def test_an_attacker_has_the_last_word_on_the_tool_that_is_used(tool, share_of_o
     environment = Environment(
         noise_rate=0.5,
         reranker=lambda key, slate, labels, query: 1,
-        poison=feedback.poisoned(items=10, queries=1, tool=tool, says=1.0),
+        poison=feedback.poisoned(items=10, queries=1, tool=tool, false_reward=1.0),
     )
     slate = Slate(items=jnp.array([7, 9]), propensity=jnp.ones(2))
     ask = lambda key: respond(environment, key, slate, jnp.array([7]), jnp.asarray(0))  # noqa: E731
@@ -57,7 +63,7 @@ def test_without_a_tool_all_are_lied_about_and_without_a_share_all_users_lie():
     [
         ({"tool": 5}, r"tool must be None or in 0 .. 4, got 5"),
         ({"share": 1.1}, r"share must be in \[0, 1\], got 1.1"),
-        ({"says": 2.0}, r"says must be None or in \[0, 1\], got 2.0"),
+        ({"false_reward": 2.0}, r"false_reward must be None or in \[0, 1\], got 2.0"),
     ],
 )
 def test_attacks_that_cannot_be_are_refused(settings, message):
