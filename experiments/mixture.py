@@ -11,7 +11,7 @@
     bound/..               `jr.bounds`, and paths of experts with 1, 2, .. switches
     cost/..                microseconds per round: the mixture, and all of its experts, each alone
 
-``weights.png`` shows the weights round by round, those of experts of one form together. Times are
+``weights.png`` shows the weights round by round, those of experts of one kind together. Times are
 medians over ``repeats`` runs in turn, of one seed, without compilation.
 
 2 cores: DeskBank some 2 minutes.
@@ -107,7 +107,7 @@ def losses(histories: Sequence[theory.History], experts: Sequence[str]) -> dict[
 
 def experts_of(blend: Blend) -> dict[str, jr.Learner]:
     """Returns the experts of a mixture by name, as learners."""
-    each = (form.learner(g) for form in blend.forms for g in range(len(form.settings)))
+    each = (kind.learner(g) for kind in blend.kinds for g in range(len(kind.settings)))
     return dict(zip(blend.experts, each, strict=True))
 
 
@@ -132,12 +132,12 @@ def cost(
 
 
 def figure(run: RunDirectory, blend: Blend, weights: Float[np.ndarray, "S T G"]) -> None:
-    """Draws the weights over rounds; experts of one form are one curve."""
-    forms = np.array([name.partition("(")[0] for name in blend.experts])
+    """Draws the weights over rounds; experts of one kind are one curve."""
+    kinds = np.array([name.partition("(")[0] for name in blend.experts])
     drawn, ax = plots.new_figure("round", "weight in the mixture")
-    for form in dict.fromkeys(forms.tolist()):
-        mine = weights[:, :, forms == form].sum(axis=2)
-        plots.curve_with_band(ax, np.arange(mine.shape[1]), mine, form)
+    for kind in dict.fromkeys(kinds.tolist()):
+        mine = weights[:, :, kinds == kind].sum(axis=2)
+        plots.curve_with_band(ax, np.arange(mine.shape[1]), mine, kind)
     ax.set_ylim(-0.02, 1.02)
     plots.label_curves(ax)
     run.save_figure(drawn, "weights")

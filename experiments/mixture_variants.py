@@ -128,7 +128,7 @@ def variants(task: Task, clusters: int) -> dict[str, Callable[[], Learner]]:
             jr.paired(jr.centred_replayed, tau=two, eta=slow),
         ],
     }
-    made |= {name: partial(jr.mixture, forms) for name, forms in experts.items()}
+    made |= {name: partial(jr.mixture, grids) for name, grids in experts.items()}
     made["half of the prior on frozen"] = partial(jr.mixture, prior=[3.0, 1.0, 1.0, 1.0])
     groups = groups_of_rows(task.theta, min(clusters, len(task.theta)))
     return made | {
@@ -227,13 +227,13 @@ def clustered(groups: np.ndarray) -> Learner:
 def own_choice() -> Learner:
     """Makes a mixture whose experts learn only from the tools that they would have shown."""
     learner, blend = unchanged()
-    ends = np.cumsum([len(form.settings) for form in blend.forms])[:-1]
+    ends = np.cumsum([len(kind.settings) for kind in blend.kinds])[:-1]
 
     def update(state, query, choice, feedback):
         new = learner.update(state, query, choice, feedback)
         mine = jnp.argmax(predicted(blend, state, query), axis=1) == choice.item  # [G]
-        forms = zip(jnp.split(mine, ends), new.extra.rows, state.extra.rows, strict=True)
-        rows = tuple(_where(*form) for form in forms)
+        kinds = zip(jnp.split(mine, ends), new.extra.rows, state.extra.rows, strict=True)
+        rows = tuple(_where(*kind) for kind in kinds)
         return new._replace(extra=new.extra._replace(rows=rows))
 
     return learner._replace(update=update)
@@ -241,7 +241,7 @@ def own_choice() -> Learner:
 
 @jax.vmap
 def _where(mine, new, old):
-    """Selects the new rows of some experts of a form, and the old rows of the others."""
+    """Selects the new rows of some experts of a kind, and the old rows of the others."""
     return jax.tree.map(partial(jnp.where, mine), new, old)
 
 

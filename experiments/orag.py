@@ -36,6 +36,7 @@ from omegaconf import DictConfig
 
 import jaxret as jr
 from experiments.common.config import learner_grids, plain
+from experiments.common.environments import environment_of
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.figures import learning_figures
 from experiments.common.learners import chosen
@@ -43,7 +44,6 @@ from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import print_table, results_table
 from jaxret.data import near_duplicates
-from jaxret.environments.environment import environment_from
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 from jaxret.task import Parts, Task
@@ -65,7 +65,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     metrics, ndcg = [name.format(k=cfg.k) for name in METRICS], f"ndcg@{cfg.k}"
     static = jr.evaluate(task.theta, task, [ndcg], part=parts.heldout)[ndcg].values
     rounds = cfg.exposures * int(parts.streamed.sum(axis=1).max())
-    environment = environment_from(
+    environment = environment_of(
         plain(cfg.environment), items=len(task.theta), rounds=rounds, seed=cfg.seed
     )
     _, comparator = proximal_losses(
@@ -146,7 +146,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 def check(cfg: DictConfig) -> None:
     """Checks learners and environments."""
     learner_grids(cfg)
-    environment_from(plain(cfg.environment), items=1000, rounds=1000, seed=0)
+    environment_of(plain(cfg.environment), items=1000, rounds=1000, seed=0)
     require("choosing", cfg.choosing, "all or validation", CHOOSING.__contains__)
 
 
@@ -190,15 +190,15 @@ def apart(task: Task, parts: Parts) -> Mapping[str, Bool[np.ndarray, "S N"]]:
 def complete(
     success: Float[np.ndarray, "S T"],
     order: Int[np.ndarray, "S T"],
-    tasks: Int[np.ndarray, " N"],
+    questions: Int[np.ndarray, " N"],
     exposures: int,
 ) -> Float[np.ndarray, " S"]:
-    """Computes the share of tasks whose hops all succeeded while they were streamed."""
+    """Computes the share of questions whose hops all succeeded while they were streamed."""
     shares = []
     for bits, queries in zip(success, order, strict=True):
         ran = queries >= 0
         visits = zip(*(x[ran].reshape(exposures, -1) for x in (bits, queries)), strict=True)
-        shares.append(np.mean([jr.by_task(b, tasks[q]).mean() for b, q in visits]))
+        shares.append(np.mean([jr.by_question(b, questions[q]).mean() for b, q in visits]))
     return np.array(shares)
 
 

@@ -42,8 +42,7 @@ from experiments.common.learners import chosen, learner_grid
 from experiments.common.loading import encoder_of, read_dataset, sample_queries
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import cell, results_table
-from jaxret.evaluation.compare import compare_paired, success_by_query
-from jaxret.evaluation.statistics import holm
+from jaxret.evaluation.compare import compare_paired, corrected, success_by_query
 from jaxret.learners.grid import LearnerGrid
 from jaxret.learners.learner import Learner
 from jaxret.runtime.progress import Progress
@@ -154,16 +153,17 @@ def against(
       base: the learner that is subtracted.
       task: task of the queries.
     """
-    others = [name for name in success if name != base]
-    found = {
-        name: compare_paired(success[name] - success[base], task.groups, name=name, other=base)
-        for name in others
-    }
-    corrected = holm([one.p for one in found.values()])
+    found = corrected(
+        [
+            compare_paired(success[name] - success[base], task.groups, name=name, other=base)
+            for name in success
+            if name != base
+        ]
+    )
     results = {}
-    for (name, one), p in zip(found.items(), corrected, strict=True):
-        values = {"gain": one.difference, "low": one.low, "high": one.high, "p": p}
-        results |= {f"{name}/{key}": np.array([value]) for key, value in values.items()}
+    for one in found:
+        values = {"gain": one.difference, "low": one.low, "high": one.high, "p": one.p}
+        results |= {f"{one.name}/{key}": np.array([value]) for key, value in values.items()}
     return results
 
 

@@ -1,6 +1,6 @@
 """A test of any learner against the contract of `jaxret.learners.learner`.
 
-    check_learner(my_rule(tau=0.1, eta=0.01))
+    check_learner(my_learner(tau=0.1, eta=0.01))
 
 It returns nothing, or raises an AssertionError that names the violated property and the error.
 Results that must agree up to rounding are compared in float64, because in float32 rounding can

@@ -39,7 +39,7 @@ def shape(*dims, dtype=jnp.float32):
 STATE = State(
     theta=shape(ITEMS, WIDTH), available=shape(ITEMS, dtype=bool), t=shape(dtype=jnp.int32)
 )
-WORLD = Environment(arrives=shape(ITEMS, dtype=jnp.int32), noise_rate=shape())
+ENVIRONMENT = Environment(arrives=shape(ITEMS, dtype=jnp.int32), noise_rate=shape())
 STREAM = Stream(
     queries=shape(QUERIES, WIDTH),
     labels=shape(QUERIES, 2, dtype=jnp.int32),
@@ -52,11 +52,11 @@ KEY = jax.eval_shape(lambda: jax.random.key(0))
 def simulated(how):
     """The program of a simulation with a reranker, and the shapes of what goes in."""
 
-    def run(state, world, stream, key):
-        world = world._replace(reranker=simulated_reranker(accuracy=0.8))
-        return how(RULE, state, world, stream, key)
+    def run(state, environment, stream, key):
+        environment = environment._replace(reranker=simulated_reranker(accuracy=0.8))
+        return how(RULE, state, environment, stream, key)
 
-    return run, (STATE, WORLD, STREAM, KEY)
+    return run, (STATE, ENVIRONMENT, STREAM, KEY)
 
 
 def evaluated():

@@ -73,7 +73,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     order = jr.exposures(len(task), 1, cfg.seed)[None, :rounds]
     made = {
         name: Simulation(
-            *(grid.make, task), seeds=[cfg.seed], example=grid.settings[0], chunk=rounds
+            *(grid.family, task), seeds=[cfg.seed], example=grid.settings[0], chunk=rounds
         )
         for name, grid in grids.items()
     }

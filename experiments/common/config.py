@@ -4,7 +4,7 @@
 ``+sweep=NAME`` select blocks of settings on the command line. A block is an entry of a table:
 `ENCODERS` in this module, and ``configs/{datasets,environments,learners,sweeps}.yaml``. Each
 setting of a block can be overridden (``dataset.path=FOLDER``, ``learners.orag.tau=[0.02]``).
-``learner=[my_rule.py:rule]`` takes a learner from a file (`experiments.common.rule_files`).
+``learner=[my_learner.py:learner]`` is a learner from a file (`experiments.common.learner_files`).
 ``configs/variants.yaml`` holds whole configs that start from another one, for ``--config-name``.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
-from experiments.common import rule_files
+from experiments.common import learner_files
 from experiments.common.learners import learner_grid
 from jaxret import __version__, data, encoders
 from jaxret.data.templates import TEMPLATES
@@ -114,11 +114,11 @@ def register(group: str, blocks: dict[str, Any], place: Callable[[str], str] | N
         ConfigStore.instance().store(group=group, name=name, node=block, package=package)
 
 
-def register_rule_files(words: Sequence[str]) -> None:
+def register_learner_files(words: Sequence[str]) -> None:
     """Makes the learners of files known to Hydra, as lines of ``configs/learners.yaml`` are.
 
     Args:
-      words: of the command line, such as ``learner=[greedy,my_rule.py:rule]``.
+      words: of the command line, such as ``learner=[greedy,my_learner.py:learner]``.
 
     Raises:
       ValueError: for a file without that learner, or a name that another learner has.
@@ -127,7 +127,7 @@ def register_rule_files(words: Sequence[str]) -> None:
     found = [one for value in values for one in re.findall(r"[^][,'\"\s]+\.py(?::\w*)?", value)]
     taken = dict.fromkeys(NAMES["learner"], "configs/learners.yaml")
     for reference in dict.fromkeys(found):
-        name, block = rule_files.block(reference)
+        name, block = learner_files.block(reference)
         if name in taken:
             raise ValueError(
                 f"{reference} and a learner of {taken[name]} are both called {name!r}: rename one"

@@ -33,7 +33,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.common.config import CONFIGS, NAMES, check_names, plain, register_rule_files
+from experiments.common.config import CONFIGS, NAMES, check_names, plain, register_learner_files
 from experiments.common.help import help_text
 from experiments.common.run_directory import RunDirectory, open_run
 from jaxret.llm import OutOfReach, Unanswered
@@ -97,7 +97,7 @@ class Command:
         job.__module__ = _module()  # names the job
         run = hydra.main(config_path=CONFIGS, config_name=config or self.config, version_base="1.3")
         try:
-            register_rule_files(sys.argv[1:])
+            register_learner_files(sys.argv[1:])
             run(job)()
         except (*WRONG_INPUT, *WRONG_CONFIG) as error:
             _refuse(error, verbose)

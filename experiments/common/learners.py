@@ -5,7 +5,7 @@
                                  "schedule": "constant", "tau": 0.02, "eta_over_tau": [0.1, 0.3]})
 
 A line names a preset and its settings, or the four parts of a rank-one learner; ``file`` names a
-learner in a file (`experiments.common.rule_files`). A list is an axis of the grid.
+learner in a file (`experiments.common.learner_files`). A list is an axis of the grid.
 ``eta_over_tau``, the step of a row per unit of coefficient, replaces ``eta``. Parts are names of
 the registries of `jaxret.rules`, or mappings of ``name`` and settings.
 
@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Bool
 
 import jaxret as jr
-from experiments.common import rule_files
+from experiments.common import learner_files
 from jaxret.learners import registry
 from jaxret.learners.grid import LearnerGrid, grid
 from jaxret.learners.learner import Learner
@@ -85,7 +85,7 @@ def learner_grid(name: str, spec: Mapping[str, Any]) -> LearnerGrid:
         if key not in ("preset", "file")
     }
     if own:
-        make = rule_files.maker(spec["file"])
+        make = learner_files.maker(spec["file"])
     else:
         make = _preset(name, spec["preset"]) if "preset" in spec else _of_parts(name, spec)
     ratios = settings.pop("eta_over_tau", None)

@@ -5,8 +5,9 @@
     uv run python -m experiments.multihop dataset=jsonl dataset.path=FOLDER seeds=1 planner=llm \\
         judge=llm answers=true llm.base_url=http://localhost:11434/v1 llm.model=qwen3:8b
 
-Each task is streamed once. Five documents are shown at each of its hops, a judge uses one of them,
-and its success is the reward from which the learner updates before the next hop:
+A task is a question that needs several hops, as the papers call it. Each is streamed once. Five
+documents are shown at each of its hops, a judge uses one of them, and its success is the reward
+from which the learner updates before the next hop:
 
     accuracy    hops where the document used was right; also of all first hops, all second ones ...
     found       the share of a task's right documents that its hops used, averaged over tasks: in

@@ -1,22 +1,23 @@
-"""Compares your own rule with the presets.
+"""Compares your own learner with the presets.
 
-    uv run python -m experiments.race my_rule.py                             # DeskBank, built in
-    uv run python -m experiments.race my_rule.py ultratool=FILE mine=FOLDER  # and other data
-    uv run python -m experiments.race my_rule.py --presets orag,greedy,mapped --seeds 10
+    uv run python -m experiments.race my_learner.py                             # DeskBank, built in
+    uv run python -m experiments.race my_learner.py ultratool=FILE mine=FOLDER  # and other data
+    uv run python -m experiments.race my_learner.py --presets orag,greedy,mapped --seeds 10
 
-``my_rule.py`` is any file with a function ``rule()`` that returns a learner, or a list of them:
+``my_learner.py`` is any file with a function ``learner()`` that returns a learner or a list of
+learners:
 
     import jaxret as jr
 
-    def rule():
+    def learner():
         return jr.greedy(tau=0.05, eta=0.01)._replace(name="warmer")
 
-Every rule is first tested by `jaxret.check_learner`. All learners run on the same streams of four
-fifths of the queries, with the same seeds, and rank the last fifth. The table gives the difference
-between the first rule of the file and each other learner, paired by seed, with its 95 % interval
-(Student's t). Seeds differ in order and draws, not in the held-out queries. A data set is
-``name=path`` (`jaxret.data.SOURCES`; any other name is a folder in the jsonl layout). Presets have
-their default settings; use `jaxret.sweep` to choose others.
+Every learner of the file is first tested by `jaxret.check_learner`. All learners run on the same
+streams of four fifths of the queries, with the same seeds, and rank the last fifth. The table gives
+the difference between the first learner of the file and each other one, paired by seed, with its
+95 % interval (Student's t). Seeds differ in order and draws, not in the held-out queries. A data
+set is ``name=path`` (`jaxret.data.SOURCES`; any other name is a folder in the jsonl layout).
+Presets have their default settings; use `jaxret.sweep` to choose others.
 
 2 cores, busy with other work too: DeskBank 41 to 52 s, and two minutes the first time, when its
 texts are encoded. Writes ``runs/race/<file>/race.txt`` and ``race.png``.
@@ -27,7 +28,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.race.entries import Refused, load, opponents, rules_of
+from experiments.race.entries import Refused, learners_of, load, opponents
 from experiments.race.standings import figure, race, table
 from jaxret.evaluation import plots
 
@@ -38,7 +39,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Parses the command line."""
     about = (__doc__ or "").splitlines()[0]
     parser = argparse.ArgumentParser(prog="python -m experiments.race", description=about)
-    parser.add_argument("file", type=Path, help="with a function rule()")
+    parser.add_argument("file", type=Path, help="with a function learner()")
     parser.add_argument("data", nargs="*", help="beside deskbank: name=path")
     parser.add_argument("--presets", default=",".join(PRESETS), help="names, with commas")
     parser.add_argument("--seeds", type=int, default=5)
@@ -54,9 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.seeds < 2 or options.exposures < 1:
             raise Refused("--seeds must be 2 or more, and --exposures 1 or more")
-        rules = rules_of(options.file)
-        others = opponents([name for name in options.presets.split(",") if name], rules)
-        if not others and len(rules) < 2:
+        own = learners_of(options.file)
+        others = opponents([name for name in options.presets.split(",") if name], own)
+        if not others and len(own) < 2:
             raise Refused("nobody to race against: name --presets")
         tasks = [load(named, options.encoder) for named in ("deskbank", *options.data)]
         if len({task.name for task in tasks}) < len(tasks):
@@ -64,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Refused as error:
         print(f"race: {error}", file=sys.stderr)
         return 2
-    lines = race(rules, others, tasks, seeds=options.seeds, exposures=options.exposures)
+    lines = race(own, others, tasks, seeds=options.seeds, exposures=options.exposures)
     folder = options.output / options.file.stem
     folder.mkdir(parents=True, exist_ok=True)
     text = table(lines)

@@ -1,4 +1,4 @@
-"""Loads the rules of a file, presets and data sets, with errors of one sentence."""
+"""Loads the learners of a file, presets and data sets, with errors of one sentence."""
 
 import importlib.util
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ class Refused(ValueError):
     """An error about wrong input, in one sentence."""
 
 
-def rules_of(file: Path) -> list[jr.Learner]:
-    """Reads the learners that ``rule()`` of a file returns, and checks each.
+def learners_of(file: Path) -> list[jr.Learner]:
+    """Reads the learners that ``learner()`` of a file returns, and checks each.
 
     Raises:
-      Refused: if there is no such file or function, or a rule fails `check_learner`.
+      Refused: if there is no such file or function, or a learner fails `check_learner`.
     """
     if not file.is_file():
         raise Refused(f"{file} does not exist")
@@ -27,22 +27,22 @@ def rules_of(file: Path) -> list[jr.Learner]:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-        made = module.rule() if hasattr(module, "rule") else None
+        made = module.learner() if hasattr(module, "learner") else None
     except Exception as error:
         raise Refused(f"{file}: {first_line(error)}") from error
     if made is None:
-        raise Refused(f"{file} has no function rule() that returns a learner")
-    rules = [made] if isinstance(made, jr.Learner) else made
-    if not isinstance(rules, list | tuple) or not all(isinstance(r, jr.Learner) for r in rules):
-        raise Refused(f"rule() of {file} must return a learner or a list of them, got {made!r}")
-    if not rules:
-        raise Refused(f"rule() of {file} returns an empty list")
-    for one in rules:
+        raise Refused(f"{file} has no function learner() that returns a learner")
+    found = [made] if isinstance(made, jr.Learner) else made
+    if not isinstance(found, list | tuple) or not all(isinstance(x, jr.Learner) for x in found):
+        raise Refused(f"learner() of {file} must return a learner or a list of them, got {made!r}")
+    if not found:
+        raise Refused(f"learner() of {file} returns an empty list")
+    for one in found:
         try:
             jr.check_learner(one)
         except Exception as error:
             raise Refused(f"{file}: {first_line(error)}") from error
-    return list(rules)
+    return list(found)
 
 
 def first_line(error: Exception) -> str:
@@ -51,8 +51,8 @@ def first_line(error: Exception) -> str:
     return words if isinstance(error, AssertionError) else f"{type(error).__name__}: {words}"
 
 
-def opponents(names: Sequence[str], rules: Sequence[jr.Learner]) -> list[jr.Learner]:
-    """Returns the presets of these names, which must be distinct from each other and the rules.
+def opponents(names: Sequence[str], own: Sequence[jr.Learner]) -> list[jr.Learner]:
+    """Returns the presets of these names, which must differ from each other and from ``own``.
 
     Raises:
       Refused: if a preset is unknown, or two learners have the same name.
@@ -60,7 +60,7 @@ def opponents(names: Sequence[str], rules: Sequence[jr.Learner]) -> list[jr.Lear
     known = jr.learners()
     if unknown := [name for name in names if name not in known]:
         raise Refused(f"no preset {unknown[0]!r}; there are {', '.join(known)}")
-    mine = [one.name for one in rules]
+    mine = [one.name for one in own]
     if twice := [name for name in (*mine, *names) if [*mine, *names].count(name) > 1]:
         raise Refused(
             f"two learners are called {twice[0]!r}: rename yours, "

@@ -20,11 +20,11 @@ class Line(NamedTuple):
     task: str
     learner: str
     values: dict[str, jr.Estimate]  # values of each metric
-    ahead: dict[str, jr.Estimate]  # lead of the first rule, seed by seed
+    ahead: dict[str, jr.Estimate]  # lead of the file's first learner, seed by seed
 
 
 def race(
-    rules: Sequence[jr.Learner],
+    own: Sequence[jr.Learner],
     others: Sequence[jr.Learner],
     tasks: Sequence[jr.Task],
     *,
@@ -34,7 +34,7 @@ def race(
     """Runs all learners on the same streams.
 
     Args:
-      rules: rules, of which the first is compared with all others.
+      own: learners of the file, of which the first is compared with all others.
       others: further learners to compare with.
       tasks: tasks, each split by question, with four fifths for learning.
       seeds: number of seeds of order and draws, at least 2.
@@ -44,12 +44,12 @@ def race(
     for task in tasks:
         train, test = task.split((0.8, 0.2), seed=0)
         measured = {}
-        for learner in (*rules, *others):
+        for learner in (*own, *others):
             run = jr.simulate(learner, train, exposures=exposures, seeds=seeds)
             print(run, file=sys.stderr)
             ranked = jr.evaluate(run, test, metrics=METRICS[1:])
             measured[learner.name] = {"online accuracy": run.accuracy, **ranked}
-        first = measured[rules[0].name]
+        first = measured[own[0].name]
         for name, values in measured.items():
             ahead = {metric: first[metric] - values[metric] for metric in METRICS}
             lines.append(Line(task.name, name, values, ahead))
@@ -63,7 +63,7 @@ def interval(difference: jr.Estimate) -> tuple[float, float]:
 
 
 def table(lines: Sequence[Line]) -> str:
-    """Formats a line per learner and data set, with the first rule's lead for each metric."""
+    """Formats a line per learner and data set, with the first learner's lead for each metric."""
     first = lines[0].learner
     rows = [["data", "learner"]]
     for metric in METRICS:
@@ -81,7 +81,7 @@ def table(lines: Sequence[Line]) -> str:
 
 
 def figure(lines: Sequence[Line]) -> Figure:
-    """Draws the first rule's lead in online accuracy, with intervals, a colour per data set."""
+    """Draws the first learner's lead in online accuracy, with intervals, a colour per data set."""
     first = lines[0].learner
     names = [one.learner for one in lines if one.task == lines[0].task and one.learner != first]
     tasks = list(dict.fromkeys(line.task for line in lines))

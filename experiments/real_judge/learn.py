@@ -38,7 +38,7 @@ from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.real_judge import errors
-from experiments.real_judge.table import TABLE, Pairs, environment, joined, load, parted
+from experiments.real_judge.table import TABLE, Pairs, joined, judge_environment, load, parted
 from jaxret.environments.environment import Environment
 from jaxret.evaluation import plots
 from jaxret.evaluation.statistics import area_under_roc
@@ -62,11 +62,11 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     wrong = float(results["judge/wrong"][0])
     bar = Progress(total=len(cfg.rewards) * len(cfg.learners), unit="learner")
     for kind in cfg.rewards:
-        world = environment(pairs, kind, threshold)
+        environment = judge_environment(pairs, kind, threshold)
         for name, spec in plain(cfg.learners).items():
             bar.set_postfix_str(f"{name}, {kind}")
             grid = learner_grid(name, with_noise_rate(spec, wrong))
-            found = measure(cfg, run, pairs, grid, kind, world)
+            found = measure(cfg, run, pairs, grid, kind, environment)
             results |= {f"{kind}/{name}/{key}": values for key, values in found.items()}
             bar.update()
     bar.close()
@@ -101,7 +101,7 @@ def measure(
     pairs: Pairs,
     grid: LearnerGrid,
     kind: str,
-    world: Environment,
+    environment: Environment,
 ) -> dict[str, np.ndarray]:
     """Chooses a learner's settings in an environment, and streams what is reported.
 
@@ -111,7 +111,7 @@ def measure(
       pairs: the task.
       grid: the learner.
       kind: names the environment.
-      world: the environment.
+      environment: the environment.
 
     Returns:
       ``online``, ``final`` and ``wrong`` of each seed [S].
@@ -119,7 +119,7 @@ def measure(
     task, seeds, ndcg = pairs.task, range(cfg.seed, cfg.seed + cfg.seeds), f"ndcg@{cfg.k}"
     validation = task.parts(validation=cfg.validation, seeds=seeds).validation
     stream: dict[str, Any] = {"exposures": cfg.exposures, "seeds": seeds, "chunk": cfg.chunk}
-    stream["environment"] = world
+    stream["environment"] = environment
     step = f"{grid.name}-{kind}"
     folder = partial(run.resume, step)
 
@@ -160,8 +160,11 @@ def judge_results(pairs: Pairs, ranks: int) -> Results:
 def theory(cfg: DictConfig, pairs: Pairs) -> Results:
     """Computes the bound for noisy rewards: ORAG with rows in the unit ball, hard rewards."""
     learner = jr.orag(tau=0.2, eta=0.01, projection=jr.ball())
-    seeds, world = range(cfg.seed, cfg.seed + cfg.seeds), environment(pairs, "hard", 0.5)
-    run = jr.simulate(learner, pairs.task, exposures=cfg.exposures, seeds=seeds, environment=world)
+    seeds = range(cfg.seed, cfg.seed + cfg.seeds)
+    environment = judge_environment(pairs, "hard", 0.5)
+    run = jr.simulate(
+        learner, pairs.task, exposures=cfg.exposures, seeds=seeds, environment=environment
+    )
     wrong = float((run.trace.reward != run.trace.success).mean())
     found = {"wrong_rewards": wrong}
     if wrong <= 0.5:

@@ -53,12 +53,12 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     require("shown", cfg.shown, f"at most {tools}, the tools of the table", lambda x: x <= tools)
     seen = recognised(pairs, cfg.shown, cfg.draws, cfg.seed)
     results = {f"recognised/{name}": np.array([x]) for name, x in seen.items()}
-    worlds = environments(pairs, seen["mean"], cfg.shown)
+    by_reranker = environments(pairs, seen["mean"], cfg.shown)
     bar = Progress(total=len(cfg.rerankers) * len(cfg.learners), unit="learner")
     for name in cfg.rerankers:
         for grid in learner_grids(cfg):
             bar.set_postfix_str(f"{grid.name}, {name}")
-            found = measure(cfg, run, pairs, grid, name, worlds[name])
+            found = measure(cfg, run, pairs, grid, name, by_reranker[name])
             results |= {f"{name}/{grid.name}/{key}": found[key] for key in COLUMNS}
             bar.update()
     bar.close()

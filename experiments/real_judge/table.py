@@ -167,7 +167,7 @@ def parted(pairs: Pairs, share: float, seed: int) -> tuple[Pairs, Pairs]:
     return some, rest
 
 
-def environment(pairs: Pairs, kind: str, threshold: float) -> Environment:
+def judge_environment(pairs: Pairs, kind: str, threshold: float) -> Environment:
     """Makes the environment that rewards a learner.
 
     Args:

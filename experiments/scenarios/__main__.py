@@ -5,7 +5,7 @@
         document=orag_ultratool exposures=1
     uv run python -m experiments.scenarios only=[drift,delay] learner=[mixture,greedy]
 
-Every learner runs in every scenario (`worlds`; settings in ``configs/scenarios.yaml``), with and
+Every learner runs in every scenario (`kinds`; settings in ``configs/scenarios.yaml``), with and
 without a guard (`jr.guarded`), and in the calm environment; static retrieval runs on the same
 streams. Results of each (`measures`):
 
@@ -42,8 +42,8 @@ from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.scenarios import page
+from experiments.scenarios.kinds import Place, Scenario, of_static, scenario
 from experiments.scenarios.measures import Windows, measures, of_guard
-from experiments.scenarios.worlds import Place, Scenario, of_static, scenario
 from jaxret.learners import registry
 from jaxret.learners.grid import LearnerGrid
 from jaxret.learners.learner import Learner
@@ -93,7 +93,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
     def learn_in(name, one):
         """Runs every learner in a scenario: its results, and the curves of its figure."""
-        environment, begins = one.world(place), place.at(one.begins)
+        environment, begins = one.environment(place), place.at(one.begins)
         static, calm = jr.frozen(k=one.shown), "calm" if one.shown == 1 else f"{name}-calm"
         quiet = simulated(f"{calm}-static", static, one.calm)["success"]
         still = simulated(f"{name}-static", static, of_static(environment))["success"]

@@ -4,15 +4,16 @@
 
 With probability 1 - delta, a learner in `jr.guarded` never loses more than the budget against
 static retrieval, for any learner and any rewards. Here a learner that always shows the other of two
-tools is guarded, in `WORLDS` that try to break the guarantee. For each delta, epsilon and budget:
+tools is guarded, in `ENVIRONMENTS` that try to break the guarantee. For each delta, epsilon and
+budget:
 
-    WORLD/violated     share of the runs in which more than the budget was lost at some time, which
-                       should be at most delta
-    WORLD/stopped      share of the runs in which the guard stopped the learner
+    ENVIRONMENT/violated   share of the runs in which more than the budget was lost at some time,
+                           which should be at most delta
+    ENVIRONMENT/stopped    share of the runs in which the guard stopped the learner
 
 A seed is ``runs`` runs side by side. 2 cores: 3 minutes, mostly compiling; 6 when they were shared.
 
-Letters: R runs, T rounds, W worlds.
+Letters: R runs, T rounds, E environments.
 """
 
 from collections.abc import Callable, Iterator
@@ -107,24 +108,24 @@ def knows(past: Past):
 
 
 #: Functions of the past: the rewards of static retrieval's tool and of the learner's.
-WORLDS: dict[str, Callable[[Past], Bool[Array, " 2"]]] = {
+ENVIRONMENTS: dict[str, Callable[[Past], Bool[Array, " 2"]]] = {
     f.__name__: f for f in (harms, worse, equal, drifts, turns, knows)
 }
 
 
 @experiment("scenarios_guarantee")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Simulates every guard in every world."""
+    """Simulates every guard in every environment."""
     results = {}
     for guard in (bar := Progress(list(guards(cfg)), unit="guard")):
         bar.set_postfix_str(str(guard))
         play = jax.jit(partial(played, guard, rounds=cfg.rounds, runs=cfg.runs))
         seeds = [play(jax.random.key(cfg.seed + seed)) for seed in range(cfg.seeds)]
-        most, stopped = (np.stack(values) for values in zip(*seeds, strict=True))  # [seeds, W, R]
-        for number, world in enumerate(WORLDS):
+        most, stopped = (np.stack(values) for values in zip(*seeds, strict=True))  # [seeds, E, R]
+        for number, environment in enumerate(ENVIRONMENTS):
             violated = most[:, number] > guard.budget + 1e-3  # whole numbers, summed in float32
-            results[f"{guard}/{world}/violated"] = violated.mean(axis=1)
-            results[f"{guard}/{world}/stopped"] = stopped[:, number].mean(axis=1)
+            results[f"{guard}/{environment}/violated"] = violated.mean(axis=1)
+            results[f"{guard}/{environment}/stopped"] = stopped[:, number].mean(axis=1)
     return results
 
 
@@ -143,7 +144,7 @@ def show(cfg: DictConfig, results: Found) -> None:
     """Prints how often the guarantee was violated, and how often the learner was stopped."""
     rows = [str(guard) for guard in guards(cfg)]
     for kind in ("violated", "stopped"):
-        columns = [f"{world}/{kind}" for world in WORLDS]
+        columns = [f"{environment}/{kind}" for environment in ENVIRONMENTS]
         title = f"{kind}: of {cfg.seeds * cfg.runs:,} runs of {cfg.rounds:,} rounds"
         results_table(results, rows, columns, title)
 
@@ -163,10 +164,10 @@ def contrarian() -> Learner:
 
 def played(
     kind: Guarded, key: PRNGKey, *, rounds: int, runs: int
-) -> tuple[Float[Array, "W R"], Bool[Array, "W R"]]:
-    """Simulates many runs in each world.
+) -> tuple[Float[Array, "E R"], Bool[Array, "E R"]]:
+    """Simulates many runs in each environment.
 
-    The world decides the rewards of both tools before the guard draws.
+    The environment decides the rewards of both tools before the guard draws.
 
     Args:
       kind: settings of the guard.
@@ -175,17 +176,17 @@ def played(
       runs: R.
 
     Returns:
-      the largest loss of each run [W, R], and whether the learner was stopped [W, R].
+      the largest loss of each run [E, R], and whether the learner was stopped [E, R].
     """
     guard = jr.guarded(contrarian(), kind.budget, delta=kind.delta, epsilon=kind.epsilon)
     query = jnp.array([1.0, 0.0])  # tool 0 is static retrieval's, tool 1 the learner's
 
-    def run(world, key):
+    def run(environment, key):
         def one(carry, t):
             state, loss, most = carry
             lots, draws = jax.random.split(jax.random.fold_in(key, t))
             past = Past(jax.random.uniform(lots, (2,)), t / rounds, loss, state.extra.bound)
-            bits = jax.lax.switch(world, [*WORLDS.values()], past).astype(jnp.float32)
+            bits = jax.lax.switch(environment, [*ENVIRONMENTS.values()], past).astype(jnp.float32)
             slate = guard.act(state, query, draws)
             choice = Choice(slate.items[0], slate.propensity[0])
             state = guard.update(state, query, choice, Feedback(bits[choice.item]))
@@ -196,8 +197,8 @@ def played(
         (state, _, most), _ = jax.lax.scan(one, start, jnp.arange(rounds))
         return most, state.extra.stopped
 
-    keys = jax.random.split(key, (len(WORLDS), runs))
-    return jax.vmap(jax.vmap(run, (None, 0)))(jnp.arange(len(WORLDS)), keys)
+    keys = jax.random.split(key, (len(ENVIRONMENTS), runs))
+    return jax.vmap(jax.vmap(run, (None, 0)))(jnp.arange(len(ENVIRONMENTS)), keys)
 
 
 if __name__ == "__main__":

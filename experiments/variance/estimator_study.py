@@ -93,9 +93,9 @@ def study(
     found = {}
     for rate in cfg.rates:
         step = f"{name}-{catalogue.size}-{rate:g}"
-        world = jr.Environment(noise_rate=rate)
+        environment = jr.Environment(noise_rate=rate)
         stream: dict[str, Any] = {"exposures": cfg.exposures, "seeds": seeds, "chunk": cfg.chunk}
-        stream["environment"] = world
+        stream["environment"] = environment
 
         def ran(step=step, rate=rate, stream=stream):
             grid = jr.grid(make, tau=list(cfg.tau), eta=list(cfg.eta_over_tau), rate=[rate])

@@ -103,7 +103,7 @@ def learn_from_start(
     own = of_stream("own", (tau, eta))
     shared = shared or (tau, eta)
     trace = own if shared == (tau, eta) else of_stream("shared", shared)
-    rule, order = rule_of(grid.make(*shared)), own["order"]
+    rule, order = rule_of(grid.family(*shared)), own["order"]
     assert rule is not None
     arrays = (task.queries, task.labels)
     counts = np.bincount(order[0], minlength=len(task.queries))

@@ -1,13 +1,14 @@
-"""Divides tasks of several tools into hops, each a query of its own (ORAG, Algorithm 4).
+"""Divides questions that need several tools into hops, each a query (ORAG, Algorithm 4).
 
-A hop is a sub-task of a plan. The plan consists of
+The papers call such a question a task; here a `jaxret.task.Task` is a catalogue with its queries.
+A hop is one step of a plan. The plan consists of
 
     as_hops        the steps in the data set
-    by_evidence    one hop for every label, with the text of the whole task
+    by_evidence    one hop for every label, with the text of the whole question
     by_plan        sub-questions from elsewhere, such as a language model
 
-A hop's text follows ORAG's template (C.1.4), which quotes the task, so that a step such as 'send it
-to her' keeps its context.
+A hop's text follows ORAG's template (C.1.4), which quotes the question, so that a step such as
+'send it to her' keeps its context.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Finds queries that are nearly the same as another query, by their shared words.
 
 A held-out query near a streamed query is partly a repetition, so `near` divides a held-out part in
-two. The text of a hop or sub-task quotes its whole task; only the words of the sub-task count,
+two. The text of a hop or sub-task quotes its whole question; only the words of the sub-task count,
 including the number of its step. By this measure 27.5 % of UltraTool's held-out sub-tasks in
 `experiments.orag` (seed=0) are near a training one, and 28.7 % of the test part of
 `jaxret.data.split.own_split`. `NearDuplicates` compares generated queries one by one.

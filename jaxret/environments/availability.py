@@ -125,6 +125,3 @@ def _part(items: int, share: float, seed: int) -> Int[np.ndarray, " P"]:
     """Draws a share of the items in random order, but never all of them."""
     require("share", share, "in [0, 1)", lambda x: 0 <= x < 1)
     return np.random.default_rng(seed).permutation(items)[: round(share * items)]
-
-
-REGISTRY = {f.__name__: f for f in (later, one_by_one, leaving, away)}

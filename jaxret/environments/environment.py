@@ -53,12 +53,12 @@ from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxret.environments import availability, interventions
+from jaxret.environments import interventions
 from jaxret.environments.drift import Drift, Rotation
 from jaxret.environments.feedback import Censoring, Poison
 from jaxret.environments.interventions import Delay, Restart, Rewriting
 from jaxret.learners.learner import Learner
-from jaxret.runtime.validate import from_registry, require
+from jaxret.runtime.validate import require
 from jaxret.types import Choice, Feedback, PRNGKey, Slate
 
 
@@ -549,40 +549,3 @@ def _require_shapes(prefix: str, one: Any, sizes: Mapping[str, int]) -> None:
                 f"the shape of {prefix}{name} must be {' or '.join(map(str, shapes))} "
                 f"[{', '.join(words.get(letter, letter) for letter in allowed[-1])}], got {found}"
             )
-
-
-def environment_from(spec: Mapping[str, Any], *, items: int, rounds: int, seed: int) -> Environment:
-    """Makes an environment from the settings of a configuration file.
-
-    Args:
-      spec: ``noise_rate``, a number; ``reranker`` and ``availability``, each None, a name, or a
-        mapping of ``name`` and settings. Times are shares of the stream, in [0, 1].
-      items: I, the size of the catalogue.
-      rounds: T, the length of the stream.
-      seed: seed of the tools that arrive or leave.
-
-    Raises:
-      ValueError: if a setting is unknown, or a value is out of range.
-    """
-    if unknown := sorted(set(spec) - set(_SETTINGS)):
-        raise ValueError(f"environment: unknown {unknown}; known: {', '.join(_SETTINGS)}")
-    settings = _SETTINGS | dict(spec)
-    environment = label_noise(settings["noise_rate"]) if settings["noise_rate"] else Environment()
-    if settings["reranker"] is not None:
-        reranker = from_registry("environment", "reranker", RERANKERS, settings["reranker"])
-        environment = environment._replace(reranker=reranker)
-    if (given := settings["availability"]) is not None:
-        given = dict(given) if isinstance(given, Mapping) else {"name": given}
-        times = {key: value for key, value in given.items() if key in _TIMES}
-        if wrong := {key: value for key, value in times.items() if not 0 <= value <= 1}:
-            raise ValueError(f"environment: times are shares of the stream in [0, 1], got {wrong}")
-        given |= {key: round(share * rounds) for key, share in times.items()}
-        given |= {"items": items, "seed": seed}
-        found = from_registry("environment", "availability", availability.REGISTRY, given)
-        environment = environment._replace(**found._asdict())
-    return environment
-
-
-RERANKERS = {"simulated": simulated_reranker}
-_SETTINGS: dict[str, Any] = {"noise_rate": 0.0, "reranker": None, "availability": None}
-_TIMES = ("at", "first", "last", "leaves", "back")

@@ -1,9 +1,9 @@
 """Imperfect feedback: false rewards, missing feedback, and clicks.
 
-    poisoned(items=168, queries=1613, tool=7, says=1.0)         an attacker promotes tool 7
-    poisoned(items=168, queries=1613, share=0.1)                a tenth of the users invert rewards
-    censored_by_success(after_success=0.2, after_failure=0.6)   users leave after a failure
-    position_biased_clicks(bias=1.0, lure=0.2)                  users prefer items near the top
+    poisoned(items=168, queries=1613, tool=7, false_reward=1.0)  an attacker promotes tool 7
+    poisoned(items=168, queries=1613, share=0.1)                 a tenth of the users invert rewards
+    censored_by_success(after_success=0.2, after_failure=0.6)    users leave after a failure
+    position_biased_clicks(bias=1.0, lure=0.2)                   users prefer items near the top
 
 Poison is applied after label noise, and censoring after both. A round without feedback is not a
 failure: it changes nothing. The observed rewards are then a biased sample of the outcomes.
@@ -27,7 +27,7 @@ class Poison(NamedTuple):
 
     tools: Bool[Array, " I"]  # tools whose rewards are false for the attacker's queries
     queries: Bool[Array, " N"]
-    says: float | Float[Array, ""] | None = None  # the false reward; None: the inverted reward
+    false_reward: float | Float[Array, ""] | None = None  # None: the inverted reward
 
     def reward_of(
         self,
@@ -48,7 +48,8 @@ class Poison(NamedTuple):
           [].
         """
         del key
-        false = 1 - reward if self.says is None else jnp.asarray(self.says, reward.dtype)
+        given = 1 - reward if self.false_reward is None else self.false_reward
+        false = jnp.asarray(given, reward.dtype)
         return jnp.where(self.tools[item] & self.queries[query], false, reward)
 
 
@@ -78,7 +79,7 @@ def poisoned(
     queries: int,
     tool: int | None = None,
     share: float = 1.0,
-    says: float | None = None,
+    false_reward: float | None = None,
     seed: int = 0,
 ) -> Poison:
     """Makes the rewards of some users false, for one tool or for all.
@@ -90,7 +91,8 @@ def poisoned(
       queries: N, the number of queries of the task.
       tool: row of the tool under attack; None: all tools.
       share: share of the queries that belong to the attacker, in [0, 1].
-      says: false reward, in [0, 1]: 1 promotes, 0 demotes; None: inverts each reward.
+      false_reward: the reward given instead, in [0, 1]: 1 promotes, 0 demotes; None: inverts each
+        reward.
       seed: seed of the attacker's queries.
 
     Raises:
@@ -98,12 +100,14 @@ def poisoned(
     """
     require("tool", tool, f"None or in 0 .. {items - 1}", lambda i: i is None or 0 <= i < items)
     require("share", share, "in [0, 1]", lambda x: 0 <= x <= 1)
-    require("says", says, "None or in [0, 1]", lambda x: x is None or 0 <= x <= 1)
+    require("false_reward", false_reward, "None or in [0, 1]", lambda x: x is None or 0 <= x <= 1)
     attacked_queries = np.zeros(queries, bool)
     order = np.random.default_rng(seed).permutation(queries)
     attacked_queries[order[: round(share * queries)]] = True
     tools = np.arange(items) == tool if tool is not None else np.ones(items, bool)
-    return Poison(tools=jnp.asarray(tools), queries=jnp.asarray(attacked_queries), says=says)
+    return Poison(
+        tools=jnp.asarray(tools), queries=jnp.asarray(attacked_queries), false_reward=false_reward
+    )
 
 
 def censored_by_success(*, after_success: float, after_failure: float) -> Censoring:

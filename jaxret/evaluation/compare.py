@@ -185,8 +185,17 @@ def compare_all(
     others = [run for run in runs if run is not against]
     require("runs", len(others), "one or more beside the one they are held against", bool)
     found = [compare(run, against, metric, on=on, **more) for run in others]
-    corrected = holm([one.p for one in found])
-    pairs = zip(found, corrected.tolist(), strict=True)
+    return corrected(found)
+
+
+def corrected(comparisons: Sequence[Comparison]) -> Comparisons:
+    """Corrects the p-values of comparisons for their number (Holm 1979).
+
+    Args:
+      comparisons: one or more comparisons, whose intervals are not changed.
+    """
+    p_values = holm([one.p for one in comparisons]).tolist()
+    pairs = zip(comparisons, p_values, strict=True)
     return Comparisons(replace(one, p=p) for one, p in pairs)
 
 

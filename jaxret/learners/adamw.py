@@ -42,7 +42,7 @@ class OpenBatch(NamedTuple):
     optimiser: Any
 
 
-def minibatch_adamw(
+def adamw(
     *,
     tau: float,
     eta: float,
@@ -51,7 +51,7 @@ def minibatch_adamw(
     estimator: Estimator | None = None,
     policy: Policy | None = None,
 ) -> Learner:
-    """Builds ORAG trained by AdamW with PyTorch's defaults (weight decay 0.01).
+    """Builds ORAG trained by mini-batch AdamW with PyTorch's defaults (weight decay 0.01).
 
     Args:
       tau: temperature, > 0; the paper's is 1.
@@ -72,14 +72,14 @@ def minibatch_adamw(
     schedule = schedule or schedules.inverse_sqrt()
     estimator = estimator or estimators.importance_weighted()
     policy = policy or policies.softmax()
-    adamw = optax.adamw(lambda count: eta * schedule(jnp.asarray(count)), weight_decay=0.01)
+    transform = optax.adamw(lambda count: eta * schedule(jnp.asarray(count)), weight_decay=0.01)
 
     def init(theta, available=None):
         open_batch = OpenBatch(
             coefficients=jnp.zeros((batch, theta.shape[0]), theta.dtype),
             queries=jnp.zeros((batch, theta.shape[1]), theta.dtype),
             count=jnp.zeros((), jnp.int32),
-            optimiser=adamw.init(theta),
+            optimiser=transform.init(theta),
         )
         available = jnp.ones(len(theta), bool) if available is None else available
         return State(theta=theta, available=available, t=jnp.zeros((), jnp.int32), extra=open_batch)
@@ -108,13 +108,13 @@ def minibatch_adamw(
 
     def step(state):
         gradient = state.extra.coefficients.T @ state.extra.queries / batch
-        move, optimiser = adamw.update(gradient, state.extra.optimiser, state.theta)
+        move, optimiser = transform.update(gradient, state.extra.optimiser, state.theta)
         available = state.available[:, None]  # weight decay and momentum move all rows
         extra = state.extra._replace(optimiser=optimiser)
         return state._replace(theta=state.theta + move * available, extra=extra)
 
     return Learner(
-        name="minibatch_adamw",
+        name="adamw",
         init=init,
         act=act,
         update=update,

@@ -52,32 +52,32 @@ class LearnerGrid(NamedTuple):
 
     Attributes:
       name: name of the learners.
-      make: function from the numbers of a setting to a learner.
+      family: function from the numbers of a setting to a learner.
       settings: [G, n].
       names: names of the n numbers.
     """
 
     name: str
-    make: Family
+    family: Family
     settings: Float[np.ndarray, "G n"]
     names: tuple[str, ...] = ("tau", "eta")
 
     # A grid is part of a mixture, which may be a static argument: arrays have no hash.
     def __hash__(self) -> int:
-        return hash((self.make, self.settings.tobytes()))
+        return hash((self.family, self.settings.tobytes()))
 
     def __eq__(self, other: object) -> bool:
-        same = isinstance(other, LearnerGrid) and self.make == other.make
+        same = isinstance(other, LearnerGrid) and self.family == other.family
         return same and np.array_equal(self.settings, other.settings)
 
     def learner(self, g: int) -> Learner:
         """Returns the learner with the g-th setting."""
-        return self.make(*self.settings[g].tolist())
+        return self.family(*self.settings[g].tolist())
 
     def named(self, name: str) -> "LearnerGrid":
         """Returns the same grid under another name."""
-        family = Family((self.make.key, name), lambda *x: self.make(*x)._replace(name=name))
-        return self._replace(name=name, make=family)
+        family = Family((self.family.key, name), lambda *x: self.family(*x)._replace(name=name))
+        return self._replace(name=name, family=family)
 
     def wrapped(self, wrap: Callable[[Learner], Learner]) -> "LearnerGrid":
         """Returns a grid with the same settings whose learners are wrapped.
@@ -85,8 +85,8 @@ class LearnerGrid(NamedTuple):
         Args:
           wrap: function from a learner to a learner; the same function gives the same family.
         """
-        family = Family((self.make.key, wrap), lambda *x: wrap(self.make(*x)))
-        return self._replace(make=family)
+        family = Family((self.family.key, wrap), lambda *x: wrap(self.family(*x)))
+        return self._replace(family=family)
 
     def columns(self, settings: Float[np.ndarray, "S n"]) -> dict[str, Float[np.ndarray, " S"]]:
         """Returns the settings of S seeds as one array per number.

@@ -26,7 +26,7 @@ Sources: mixtures under log loss, Vovk (1990); the fixed share, Herbster and War
 calibration by a slope and an offset, Platt (1999), learnt here by online Newton steps. The bounds
 are in `jaxret.theory.mixture`.
 
-Letters: I items, d width, N queries, G experts, g of one form, n numbers of a setting, k items
+Letters: I items, d width, N queries, G experts, g of one kind, n numbers of a setting, k items
 shown.
 """
 
@@ -71,7 +71,7 @@ class Calibration(NamedTuple):
 
 
 class ExpertRows(NamedTuple):
-    """Rows and extra state of the experts of one form; every leaf has a leading axis [g].
+    """Rows and extra state of the experts of one kind; every leaf has a leading axis [g].
 
     Attributes:
       theta: [g, I, d]; () for experts that stay at the documents.
@@ -92,7 +92,7 @@ class MixtureExtra(NamedTuple):
       calibration: calibration of the experts.
       sure: number of rounds in which the item shown was predicted to be right, and number of those
         in which it was wrong [2].
-      rows: `ExpertRows` of each form.
+      rows: `ExpertRows` of each kind.
     """
 
     log_weights: Float[Array, " G"]
@@ -107,7 +107,7 @@ class Blend(NamedTuple):
     """The structure of a mixture of G experts.
 
     Attributes:
-      forms: a `LearnerGrid` per kind of expert, with G settings in total.
+      kinds: a `LearnerGrid` per kind of expert, with G settings in total.
       policy: maps the mixed probabilities to the items shown.
       log_prior: [G]; a tuple, so that a learner can be hashed.
       alpha: share of the weights that returns to the prior each round.
@@ -115,7 +115,7 @@ class Blend(NamedTuple):
       floor: every P_g is clipped to [floor, 1 - floor].
     """
 
-    forms: tuple[LearnerGrid, ...]
+    kinds: tuple[LearnerGrid, ...]
     policy: Policy
     log_prior: tuple[float, ...]
     alpha: float | Float[Array, ""]
@@ -126,9 +126,9 @@ class Blend(NamedTuple):
     def experts(self) -> tuple[str, ...]:
         """Names and settings of the experts."""
         return tuple(
-            f"{form.name}({form.label(setting)})"
-            for form in self.forms
-            for setting in form.settings
+            f"{kind.name}({kind.label(setting)})"
+            for kind in self.kinds
+            for setting in kind.settings
         )
 
     @property
@@ -138,10 +138,10 @@ class Blend(NamedTuple):
 
     def expert(self, state: State, g: int) -> tuple[Learner, State]:
         """Returns the g-th expert and its state."""
-        positions = [(f, i) for f, form in enumerate(self.forms) for i in range(len(form.settings))]
-        f, i = positions[g]
-        rows = jax.tree.map(lambda x: x[i], state.extra.rows[f])
-        return self.forms[f].learner(i), expert_state(state, rows)
+        positions = [(j, i) for j, kind in enumerate(self.kinds) for i in range(len(kind.settings))]
+        j, i = positions[g]
+        rows = jax.tree.map(lambda x: x[i], state.extra.rows[j])
+        return self.kinds[j].learner(i), expert_state(state, rows)
 
     def change_rows(self, state: State, change: ChangeRows) -> State:
         """Applies a function [I, d] -> [I', d] to the documents and to the rows of every expert."""
@@ -177,7 +177,7 @@ def mixture(
     """Mixes experts by Bayes, from rewards alone.
 
     Args:
-      experts: learners with a softmax, grouped by form (`grid`); each form is one compiled
+      experts: learners with a softmax, grouped by kind (`grid`); each kind is one compiled
         program, and experts that never move share the documents. None: `default_experts`.
       alpha: share of the weights that returns to the prior each round, in [0, 1); 0 is Bayes.
       beta: power of the likelihood, > 0; the bounds need it to be at most 1.
@@ -192,9 +192,9 @@ def mixture(
       ValueError: if an expert is an oracle or has no softmax, the prior has another length, or a
         number is out of its range.
     """
-    forms = default_experts() if experts is None else list(experts)
-    require("experts", forms, "one grid or more", len)
-    learners = [form.learner(g) for form in forms for g in range(len(form.settings))]
+    kinds = default_experts() if experts is None else list(experts)
+    require("experts", kinds, "one grid or more", len)
+    learners = [kind.learner(g) for kind in kinds for g in range(len(kind.settings))]
     for one in learners:
         _require_expert(one)
     require("alpha", alpha, "in [0, 1)", lambda x: 0 <= x < 1)
@@ -207,16 +207,16 @@ def mixture(
     log_prior = tuple(np.log(shares / shares.sum()).tolist())
     policy = policy or policies.greedy()
     policy_probabilities = policy.probabilities
-    blend = Blend(tuple(forms), policy, log_prior, alpha, beta, floor)
+    blend = Blend(tuple(kinds), policy, log_prior, alpha, beta, floor)
 
     def init(theta, available=None):
         available = jnp.ones(len(theta), bool) if available is None else available
 
-        def first(form):
-            if is_frozen(form):
+        def first(kind):
+            if is_frozen(kind):
                 return ExpertRows(theta=(), extra=())
-            one = jax.vmap(lambda numbers: form.make(*numbers).init(theta, available))
-            states = one(jnp.asarray(form.settings, theta.dtype))
+            one = jax.vmap(lambda numbers: kind.family(*numbers).init(theta, available))
+            states = one(jnp.asarray(kind.settings, theta.dtype))
             return ExpertRows(theta=states.theta, extra=states.extra)
 
         nothing = jnp.zeros(1 + len(learners), theta.dtype)
@@ -226,44 +226,44 @@ def mixture(
             rounding=nothing,
             calibration=first_calibration(len(learners), trust, theta.dtype),
             sure=jnp.zeros(2, jnp.int32),
-            rows=tuple(first(form) for form in forms),
+            rows=tuple(first(kind) for kind in kinds),
         )
         return State(theta=theta, available=available, t=jnp.zeros((), jnp.int32), extra=extra)
 
-    def each(state, form, rows, function: Callable[[Learner, State], Any]):
-        """Maps a function over the experts of a form."""
+    def each(state, kind, rows, function: Callable[[Learner, State], Any]):
+        """Maps a function over the experts of a kind."""
 
         def one(numbers, row):
-            return function(form.make(*numbers), expert_state(state, row))
+            return function(kind.family(*numbers), expert_state(state, row))
 
-        return jax.vmap(one)(jnp.asarray(form.settings, state.theta.dtype), rows)
+        return jax.vmap(one)(jnp.asarray(kind.settings, state.theta.dtype), rows)
 
     def all_logits(state, query):
         def one(learner, own):
             return learner.logits(own, query)
 
-        pairs = zip(forms, state.extra.rows, strict=True)
-        z = jnp.concatenate([each(state, form, rows, one) for form, rows in pairs])
+        pairs = zip(kinds, state.extra.rows, strict=True)
+        z = jnp.concatenate([each(state, kind, rows, one) for kind, rows in pairs])
         return expert_logits(z, None)
 
     def logits(state, query):
         return mixed_logits(state.extra, all_logits(state, query), state.available)
 
     def scores(state, queries):
-        def add(form, total, line):  # one expert at a time, to avoid an array [G, N, I]
+        def add(kind, total, line):  # one expert at a time, to avoid an array [G, N, I]
             weight, uv, numbers, row = line
-            learner, own = form.make(*numbers), expert_state(state, row)
+            learner, own = kind.family(*numbers), expert_state(state, row)
             z = jax.vmap(partial(learner.logits, own))(queries)
             return total + weight * calibrate(uv, logit(jax.nn.softmax(z, axis=-1))), None
 
-        ends = np.cumsum([len(form.settings) for form in forms])[:-1]
+        ends = np.cumsum([len(kind.settings) for kind in kinds])[:-1]
         weights = jnp.split(jnp.exp(state.extra.log_weights), ends)
         lines = jnp.split(state.extra.calibration.line, ends)
         total = jnp.zeros((len(queries), len(state.theta)), queries.dtype)
         with jax.default_matmul_precision("highest"):  # else accelerators round scores into ties
-            for form, *some, rows in zip(forms, weights, lines, state.extra.rows, strict=True):
-                numbers = jnp.asarray(form.settings, state.theta.dtype)
-                total, _ = lax.scan(partial(add, form), total, (*some, numbers, rows))
+            for kind, *some, rows in zip(kinds, weights, lines, state.extra.rows, strict=True):
+                numbers = jnp.asarray(kind.settings, state.theta.dtype)
+                total, _ = lax.scan(partial(add, kind), total, (*some, numbers, rows))
         return masked_log(total, state.available)
 
     def act(state, query, key):
@@ -278,18 +278,18 @@ def mixture(
         extra = update_weights(blend, state.extra, predicted, feedback.reward)
         seen = feedback._replace(observed=True)
 
-        def learn(form, rows):
-            if is_frozen(form):
+        def learn(kind, rows):
+            if is_frozen(kind):
                 return rows
 
             def step(learner, own):
                 new = learner.update(own, query, choice, seen)
                 return ExpertRows(theta=new.theta, extra=new.extra)
 
-            return each(state, form, rows, step)
+            return each(state, kind, rows, step)
 
-        pairs = zip(forms, extra.rows, strict=True)
-        extra = extra._replace(rows=tuple(learn(form, rows) for form, rows in pairs))
+        pairs = zip(kinds, extra.rows, strict=True)
+        extra = extra._replace(rows=tuple(learn(kind, rows) for kind, rows in pairs))
         return where_observed(feedback, state, state._replace(extra=extra))
 
     return Learner(
@@ -425,13 +425,13 @@ def expert_state(state: State, rows: ExpertRows) -> State:
     return State(theta=theta, available=state.available, t=state.t, extra=rows.extra)
 
 
-def is_frozen(form: LearnerGrid) -> bool:
-    """Returns whether no expert of a form ever moves from the documents.
+def is_frozen(kind: LearnerGrid) -> bool:
+    """Returns whether no expert of a kind ever moves from the documents.
 
     Args:
-      form: form of a mixture.
+      kind: experts of one kind, an entry of ``Blend.kinds``.
     """
-    rules = [rule_of(form.learner(g)) for g in range(len(form.settings))]
+    rules = [rule_of(kind.learner(g)) for g in range(len(kind.settings))]
     return all(
         rule is not None
         and rule.rows_alone

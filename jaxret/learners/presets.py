@@ -10,7 +10,7 @@ Equal settings give the same object, and other numbers compile nothing.
 
 from typing import Any
 
-from jaxret.learners import adamw
+from jaxret.learners.adamw import adamw
 from jaxret.learners.learner import Learner
 from jaxret.learners.rank_one import rank_one
 from jaxret.learners.registry import preset
@@ -369,7 +369,7 @@ def paper_adamw(*, tau: float = 1.0, eta: float = 1e-5, batch: int = 40) -> Lear
       eta: initial learning rate per coordinate, >= 0.
       batch: rounds between two updates, >= 1.
     """
-    return adamw.minibatch_adamw(tau=tau, eta=eta, batch=batch)._replace(name="paper_adamw")
+    return adamw(tau=tau, eta=eta, batch=batch)._replace(name="paper_adamw")
 
 
 def _softmax(

@@ -145,7 +145,7 @@ def from_rule(name: str, rule: Rule) -> Learner:
     """Builds the learner of a rule.
 
     ``State.extra`` is (query map, memory of the preconditioner), or () if only rows are learnt. The
-    query map is a `jaxret.rules.query_maps.Tile` if it is updated once per tile.
+    query map is a `jaxret.rules.query_maps.TiledMap` if it is updated once per tile.
 
     Args:
       name: name of the learner in tables.
@@ -158,7 +158,7 @@ def from_rule(name: str, rule: Rule) -> Learner:
         maps, memory = (), ()
         if rule.query_map is not None:
             params = rule.query_map.init(theta.shape[1], theta.dtype)
-            maps = query_maps.start_tile(params, rule.map_every)
+            maps = query_maps.start_map(params, rule.map_every)
         if rule.preconditioner is not None:
             memory = rule.preconditioner.init(*theta.shape, theta.dtype)
         return State(

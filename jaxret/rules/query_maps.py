@@ -166,8 +166,11 @@ def _outer(pull: Float[Array, "*n a"], queries: Float[Array, "*n b"]) -> Float[A
     return pull[:, None] * queries[None, :] if pull.ndim == 1 else pull.T @ queries
 
 
-class Tile(NamedTuple):
-    """The state of a map that is updated once per tile of B > 1 rounds, in ``State.extra``.
+class TiledMap(NamedTuple):
+    """The state of a query map that is updated once per tile of B > 1 rounds.
+
+    The rounds of a tile use one set of parameters; their changes are summed, and added to the
+    parameters when the next tile begins.
 
     Attributes:
       params: parameters of the map at the start of the tile.
@@ -180,7 +183,7 @@ class Tile(NamedTuple):
     number: Int[Array, ""]
 
 
-def start_tile(params: Any, every: int) -> Any:
+def start_map(params: Any, every: int) -> Any:
     """Returns the state of a map before the first round.
 
     Args:
@@ -189,14 +192,14 @@ def start_tile(params: Any, every: int) -> Any:
     """
     if every == 1:
         return params
-    return Tile(params, jax.tree.map(jnp.zeros_like, params), jnp.zeros((), jnp.int32))
+    return TiledMap(params, jax.tree.map(jnp.zeros_like, params), jnp.zeros((), jnp.int32))
 
 
 def params_at(maps: Any, t: Int[Array, ""], every: int) -> Any:
     """Returns the parameters of a map in round t.
 
     Args:
-      maps: state of the map, from `start_tile` or `add_change`.
+      maps: state of the map, from `start_map` or `add_change`.
       t: number of the round [].
       every: B, rounds between two updates of the map.
     """
@@ -210,7 +213,7 @@ def add_change(maps: Any, t: Int[Array, ""], every: int, change: Any) -> Any:
     """Returns the map after round t.
 
     Args:
-      maps: state of the map, from `start_tile` or `add_change`.
+      maps: state of the map, from `start_map` or `add_change`.
       t: number of the round [].
       every: B, rounds between two updates of the map.
       change: change by the round, with the structure of the parameters.
@@ -219,4 +222,4 @@ def add_change(maps: Any, t: Int[Array, ""], every: int, change: Any) -> Any:
         return jax.tree.map(jnp.add, maps, change)
     over = t // every > maps.number
     change = jax.tree.map(lambda old, new: jnp.where(over, 0, old) + new, maps.change, change)
-    return Tile(params_at(maps, t, every), change, t // every)
+    return TiledMap(params_at(maps, t, every), change, t // every)

@@ -52,30 +52,30 @@ class Program(NamedTuple):
 
     Attributes:
       family: function from numbers to a learner.
-      world: environment without its arrays, from `split_world`.
+      environment: environment without its arrays, from `split_environment`.
       rounds: function that simulates a chunk of one run, with the signature of `scan_rounds`.
       labels: L.
       devices: devices over which the catalogue is split; None: runs go side by side on one device.
     """
 
     family: Family
-    world: Hashable
+    environment: Hashable
     rounds: SimulateRounds
     labels: int
     devices: int | None = None
 
-    def learner(self, numbers: Any, world: Environment, key: PRNGKey) -> Learner:
+    def learner(self, numbers: Any, environment: Environment, key: PRNGKey) -> Learner:
         """Returns the learner with the interventions of an environment.
 
         Args:
           numbers: numbers of one setting [n].
-          world: environment, with its arrays.
+          environment: environment, with its arrays.
           key: random key of the whole run, from which interventions draw.
 
         Returns:
           The learner of the setting, wrapped in the interventions if there are any.
         """
-        return with_interventions(self.family(*numbers), world, key, labels=self.labels)
+        return with_interventions(self.family(*numbers), environment, key, labels=self.labels)
 
 
 class Data(NamedTuple):
@@ -85,23 +85,23 @@ class Data(NamedTuple):
       catalogue: Theta_1 and the mask of available items, padded on a mesh.
       queries: [N, d].
       labels: [N, L], -1 pads.
-      world: arrays of the environment, from `split_world`.
+      environment: arrays of the environment, from `split_environment`.
     """
 
     catalogue: Catalogue
     queries: Float[jax.Array, "N d"]
     labels: Int[jax.Array, "N L"]
-    world: tuple[Any, ...]
+    environment: tuple[Any, ...]
 
 
-def split_world(environment: Environment) -> tuple[tuple[Any, ...], Hashable]:
+def split_environment(environment: Environment) -> tuple[tuple[Any, ...], Hashable]:
     """Splits an environment into arrays, which are data, and a static rest.
 
     Args:
       environment: any environment.
 
     Returns:
-      The arrays and numbers, and the static rest for `join_world`.
+      The arrays and numbers, and the static rest for `join_environment`.
     """
     leaves, tree = jax.tree.flatten(environment)
     is_data = tuple(isinstance(leaf, jax.Array | np.ndarray | float | int) for leaf in leaves)
@@ -109,8 +109,8 @@ def split_world(environment: Environment) -> tuple[tuple[Any, ...], Hashable]:
     return tuple(leaf for leaf, data in zip(leaves, is_data, strict=True) if data), (tree, rest)
 
 
-def join_world(arrays: Sequence[Any], rest: Any) -> Environment:
-    """Reverses `split_world`.
+def join_environment(arrays: Sequence[Any], rest: Any) -> Environment:
+    """Reverses `split_environment`.
 
     Args:
       arrays: arrays of the environment; they may be traced.
@@ -179,8 +179,7 @@ class Simulation:
             )  # no copy on CPU
         else:
             catalogue = sharding.split_rows(task.theta, available, sharding.make_mesh(item=devices))
-        world = padded(self.environment, len(catalogue.theta))
-        arrays, rest = split_world(world)
+        arrays, rest = split_environment(padded(self.environment, len(catalogue.theta)))
         self._data = Data(catalogue, jnp.asarray(task.queries), jnp.asarray(task.labels), arrays)
         self._program = Program(family, rest, self._rounds(), labels, devices)
 
@@ -189,7 +188,7 @@ class Simulation:
         return simulate_blocked if self._blocked else scan_rounds
 
     @property
-    def how(self) -> str:
+    def form(self) -> str:
         """Name of the form in which rounds are simulated."""
         if self._program.devices is not None:
             return f"mesh of {self._program.devices} devices"
@@ -332,8 +331,8 @@ class Simulation:
 @partial(jax.jit, static_argnames="program")
 def _start(program: Program, data: Data, numbers, seeds) -> State:
     def one(numbers, seed):
-        world = join_world(data.world, program.world)
-        learner = program.learner(numbers, world, jax.random.key(seed))
+        environment = join_environment(data.environment, program.environment)
+        learner = program.learner(numbers, environment, jax.random.key(seed))
         return learner.init(*data.catalogue)
 
     return over_runs(program, one, numbers, seeds)
@@ -344,8 +343,8 @@ def _start(program: Program, data: Data, numbers, seeds) -> State:
 def _step(program: Program, data: Data, states, numbers, order, seeds) -> tuple[State, Any]:
     def one(state, numbers, order, seed):
         stream = Stream(queries=data.queries, labels=data.labels, order=order)
-        world = join_world(data.world, program.world)
-        arguments = (program.family(*numbers), state, world, stream, jax.random.key(seed))
+        environment = join_environment(data.environment, program.environment)
+        arguments = (program.family(*numbers), state, environment, stream, jax.random.key(seed))
         if program.devices is not None:
             return simulate_on_mesh(*arguments, mesh=sharding.make_mesh(item=program.devices))
         return program.rounds(*arguments)

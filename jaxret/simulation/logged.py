@@ -168,10 +168,10 @@ class LoggedSimulation(Simulation):
 
     def _queries(self, t, query) -> Sequence[str] | np.ndarray:
         """Returns the ids of queries, or their vectors if the environment changes them."""
-        world, task = self.environment, self.task
-        if not effects_with(world, "queries_at"):
+        environment, task = self.environment, self.task
+        if not effects_with(environment, "queries_at"):
             return [task.query_ids[one] for one in query]
-        return np.asarray(jax.vmap(partial(queries_at, world))(t, query, task.queries[query]))
+        return np.asarray(jax.vmap(partial(queries_at, environment))(t, query, task.queries[query]))
 
     def _rounds(self) -> SimulateRounds:
         return _scan_slates if self._slates else super()._rounds()

@@ -56,7 +56,7 @@ class Run:
       trace: fields [S, T]; NaN (items: -1) where a seed's stream has ended.
       states: last states; leaves with a leading axis [S].
       environment: environment of the rounds.
-      how: form of the simulation: scan, blocked, mesh of n devices, or round by round, selected
+      form: form of the simulation: scan, blocked, mesh of n devices, or round by round, selected
         outside.
       seconds: duration of the simulation, compilation included.
       settings: settings chosen by a sweep: name -> number, or [S] numbers if each seed chose its
@@ -72,7 +72,7 @@ class Run:
     trace: Trace
     states: State
     environment: Environment
-    how: str
+    form: str
     seconds: float
     settings: Mapping[str, Any] = field(default_factory=dict)
 
@@ -175,7 +175,7 @@ class Run:
         seeds, rounds = self.order.shape
         many = f"{seeds} seed{'s' if seeds > 1 else ''}"
         return (
-            f"{self.name} on {self.task.name}: {rounds:,} rounds x {many} ({self.how}, "
+            f"{self.name} on {self.task.name}: {rounds:,} rounds x {many} ({self.form}, "
             f"{self.seconds:.1f} s), accuracy {self.accuracy}"
         )
 
@@ -270,12 +270,12 @@ def table(
       on: queries to rank; None: accuracy only.
       metrics: metrics of the ranking (`jaxret.evaluation.evaluate.evaluate`).
     """
-    lines = [["learner", "online accuracy", *(metrics if on is not None else ()), "rounds", "how"]]
+    lines = [["learner", "online accuracy", *(metrics if on is not None else ()), "rounds", "form"]]
     named = runs.items() if isinstance(runs, Mapping) else ((_named(run), run) for run in runs)
     for name, run in named:
         ranked = [] if on is None else [str(x) for x in evaluate(run, on, metrics).values()]
         rounds = f"{run.order.shape[1]:,} x {len(run.seeds)}"
-        lines.append([name, str(run.accuracy), *ranked, rounds, run.how])
+        lines.append([name, str(run.accuracy), *ranked, rounds, run.form])
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rows = (
         "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)) for line in lines

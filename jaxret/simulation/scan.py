@@ -34,8 +34,14 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from jaxret.environments import environment as world
-from jaxret.environments.environment import Environment
+from jaxret.environments.environment import (
+    Environment,
+    available_at,
+    labels_at,
+    queries_at,
+    respond,
+    with_interventions,
+)
 from jaxret.learners.learner import Learner
 from jaxret.simulation.trace import measure, reported
 from jaxret.types import PRNGKey, Slate, State, Stream, Trace
@@ -75,10 +81,10 @@ def show(
       query: position of this round's query in the stream's queries [].
       key: key of the whole run.
     """
-    learner = world.with_interventions(learner, environment, key, labels=stream.labels.shape[1])
+    learner = with_interventions(learner, environment, key, labels=stream.labels.shape[1])
     act_key, _ = round_keys(key, state.t)
-    available = world.available_at(environment, state.t, state.available)
-    vector = world.queries_at(environment, state.t, query, stream.queries[query])
+    available = available_at(environment, state.t, state.available)
+    vector = queries_at(environment, state.t, query, stream.queries[query])
     return learner.act(state._replace(available=available), vector, act_key)
 
 
@@ -113,15 +119,15 @@ def learn(
     """
     if position is not None:
         environment = environment._replace(reranker=lambda key, slate, labels, query: position)
-    learner = world.with_interventions(learner, environment, key, labels=stream.labels.shape[1])
+    learner = with_interventions(learner, environment, key, labels=stream.labels.shape[1])
     _, respond_key = round_keys(key, state.t)
     available = state.available
-    labels = world.labels_at(environment, state.t, query, stream.labels[query])
-    choice, feedback, success = world.respond(environment, respond_key, slate, labels, query)
+    labels = labels_at(environment, state.t, query, stream.labels[query])
+    choice, feedback, success = respond(environment, respond_key, slate, labels, query)
     if reward is not None:
         feedback = feedback._replace(reward=reward)
-    before = state._replace(available=world.available_at(environment, state.t, available))
-    vector = world.queries_at(environment, state.t, query, stream.queries[query])
+    before = state._replace(available=available_at(environment, state.t, available))
+    vector = queries_at(environment, state.t, query, stream.queries[query])
     logits = None if learner.logits is None else learner.logits(before, vector)
     seen = feedback._replace(labels=labels) if learner.facts.oracle else feedback
     new = learner.update(before, vector, choice, seen)

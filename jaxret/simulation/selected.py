@@ -15,7 +15,7 @@ from jaxtyping import Int
 
 from jaxret.runtime import distributed
 from jaxret.simulation import scan
-from jaxret.simulation.engine import Data, Program, Simulation, join_world, over_runs
+from jaxret.simulation.engine import Data, Program, Simulation, join_environment, over_runs
 from jaxret.types import Selector, State, Stream, Trace
 
 
@@ -33,7 +33,7 @@ class SelectedSimulation(Simulation):
         self._select = select
 
     @property
-    def how(self) -> str:
+    def form(self) -> str:
         """Name of the form in which rounds are simulated."""
         return "round by round, selected outside"
 
@@ -76,6 +76,6 @@ def _learn(program: Program, data: Data, *args):
 def _half(half, program: Program, data: Data, state, numbers, seed, query, *answer):
     """Runs one half of a round of one run."""
     stream = Stream(queries=data.queries, labels=data.labels, order=query)
-    world = join_world(data.world, program.world)
+    environment = join_environment(data.environment, program.environment)
     learner = program.family(*numbers)
-    return half(learner, state, world, stream, query, jax.random.key(seed), *answer)
+    return half(learner, state, environment, stream, query, jax.random.key(seed), *answer)

@@ -56,7 +56,7 @@ def simulate(
 ) -> Run:
     """Simulates a learner on a task's queries.
 
-    `jaxret.simulation.scan` defines a round. ``run.how`` names the form that was used.
+    `jaxret.simulation.scan` defines a round. ``run.form`` names the form that was used.
 
     Args:
       learner: a preset or any `Learner`; a run, whose learner is used with the settings that each
@@ -67,7 +67,7 @@ def simulate(
       exposures: number of times that each query is streamed, reshuffled each time; 1 is a
         deployment that sees each query once.
       rounds: length at which streams are cut; None: streams are simulated to their ends.
-      hops: whether the queries of a group are the hops of one task, which are streamed
+      hops: whether the queries of a group are the hops of one question, which are streamed
         consecutively (ORAG Algorithm 4).
       order: positions of the queries in the order of the stream, [T], or one row per seed [S, T]
         padded with -1; replaces ``part``, ``exposures`` and ``hops``.
@@ -94,13 +94,13 @@ def simulate(
     one, family, settings, named = _family_of(learner, len(numbers))
     if select is not None and (log is not None or devices is not None):
         raise ValueError("select goes with neither log nor devices: leave them out")
-    make: Callable[..., Simulation] = Simulation
+    simulator: Callable[..., Simulation] = Simulation
     if log is not None:
-        make = partial(LoggedSimulation, folder=Path(log))
+        simulator = partial(LoggedSimulation, folder=Path(log))
     if select is not None:
-        make = partial(SelectedSimulation, select=select)
+        simulator = partial(SelectedSimulation, select=select)
     shared: dict[str, Any] = {"chunk": chunk, "devices": devices, "form": form, "seeds": numbers}
-    simulation = make(family, task, environment, example=settings[0].tolist(), **shared)
+    simulation = simulator(family, task, environment, example=settings[0].tolist(), **shared)
     require("rounds", rounds, "None or >= 1", lambda n: n is None or n >= 1)
     orders = stream_orders(task, exposures, numbers, part=part, hops=hops, order=order)
     orders = orders[:, :rounds]
@@ -118,7 +118,7 @@ def simulate(
         trace=trace,
         states=states,
         environment=environment or Environment(),
-        how=simulation.how,
+        form=simulation.form,
         seconds=time.perf_counter() - begin,
         settings=named,
     )
@@ -178,7 +178,7 @@ def _family_of(
         one, family, numbers = learner.learner, learner.family, learner.numbers
         settings = dict(learner.settings)
     elif isinstance(learner, LearnerGrid):
-        one, family, numbers = learner.learner(0), learner.make, learner.settings
+        one, family, numbers = learner.learner(0), learner.family, learner.settings
         settings: dict[str, Any] = dict(learner.columns(numbers))
     else:
         one, settings = learner, {}

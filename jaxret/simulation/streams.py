@@ -1,4 +1,4 @@
-"""Orders of a stream: exposures, and the hops of tasks that take several tools.
+"""Orders of a stream: exposures, and the hops of questions that need several tools.
 
 An order is an array of positions of queries, made once on the host; it is data to the compiled
 simulation.
@@ -98,29 +98,29 @@ def exposures(n: int, times: int, seed: int) -> Int[np.ndarray, " T"]:
     return np.concatenate([rng.permutation(n) for _ in range(times)]).astype(np.int32)
 
 
-def hops(task: Int[np.ndarray, " N"], times: int, seed: int) -> Int[np.ndarray, " T"]:
-    """Orders tasks at random, with the sub-queries of each task consecutive   (Algorithm 4).
+def hops(question: Int[np.ndarray, " N"], times: int, seed: int) -> Int[np.ndarray, " T"]:
+    """Orders questions at random, with the hops of each question consecutive   (Algorithm 4).
 
     Algorithm 4 is Algorithm 1 on this stream, with an update after every hop; only successes are
-    counted by task (`by_task`).
+    counted by question (`by_question`).
 
     Args:
-      task: task of each sub-query [N]; the sub-queries of a task are consecutive, in hop order.
-      times: E, number of times that each task is streamed, >= 1; reshuffled each time.
+      question: question of each hop [N]; the hops of a question are consecutive, in their order.
+      times: E, number of times that each question is streamed, >= 1; reshuffled each time.
       seed: seed of the shuffles.
 
     Returns:
       Positions [E N].
 
     Raises:
-      ValueError: if the sub-queries of a task are not consecutive, or ``times`` is below 1.
+      ValueError: if the hops of a question are not consecutive, or ``times`` is below 1.
     """
     require("times", times, ">= 1", lambda x: x >= 1)
-    task = np.asarray(task)
-    starts = np.flatnonzero(np.r_[True, task[1:] != task[:-1]])
-    if len(np.unique(task)) != len(starts):
-        raise ValueError("the sub-queries of a task must be consecutive: sort them by task")
-    runs = np.split(np.arange(len(task), dtype=np.int32), starts[1:])
+    question = np.asarray(question)
+    starts = np.flatnonzero(np.r_[True, question[1:] != question[:-1]])
+    if len(np.unique(question)) != len(starts):
+        raise ValueError("the hops of a question must be consecutive: sort them by question")
+    runs = np.split(np.arange(len(question), dtype=np.int32), starts[1:])
     rng = np.random.default_rng(seed)
     return np.concatenate([runs[i] for _ in range(times) for i in rng.permutation(len(runs))])
 
@@ -129,15 +129,15 @@ def orders(
     streamed: Bool[np.ndarray, "*S N"],
     times: int,
     seeds: Sequence[int],
-    task: Int[np.ndarray, " N"] | None = None,
+    question: Int[np.ndarray, " N"] | None = None,
 ) -> Int[np.ndarray, "S T"]:
-    """Orders the streamed queries for each seed, with the hops of a task consecutive.
+    """Orders the streamed queries for each seed, with the hops of a question consecutive.
 
     Args:
       streamed: mask of the queries to stream, [N], or one row per seed [S, N].
       times: E, number of times that each query is streamed.
       seeds: S seeds.
-      task: task of each query, if the queries are hops; None: they are not.
+      question: question of each query, if the queries are hops; None: they are not.
 
     Returns:
       Positions [S, T], padded with -1.
@@ -145,9 +145,9 @@ def orders(
 
     def order(rows, seed):
         rows = rows[rows >= 0]
-        if task is None:
+        if question is None:
             return rows[exposures(len(rows), times, seed)]
-        return rows[hops(task[rows], times, seed)]
+        return rows[hops(question[rows], times, seed)]
 
     rows = rows_of(np.broadcast_to(streamed, (len(seeds), streamed.shape[-1])))
     return _stacked([order(some, seed) for some, seed in zip(rows, seeds, strict=True)])
@@ -168,13 +168,13 @@ def _stacked(rows: Sequence[Int[np.ndarray, " n"]]) -> Int[np.ndarray, "S n"]:
     return np.stack([np.pad(x, by, constant_values=-1) for x, by in zip(rows, fill, strict=True)])
 
 
-def by_task(values: np.ndarray, task: np.ndarray) -> np.ndarray:
-    """Computes whether all hops of each task succeeded: [T] bits -> [tasks] bits.
+def by_question(values: np.ndarray, question: np.ndarray) -> np.ndarray:
+    """Computes whether all hops of each question succeeded: [T] bits -> [questions] bits.
 
-    Results are in the order of the task numbers. If a task is streamed several times, all its hops
-    must succeed every time; to count exposures separately, cut the stream first.
+    Results are in the order of the question numbers. If a question is streamed several times, all
+    its hops must succeed every time; to count exposures separately, cut the stream first.
     """
-    tasks, position = np.unique(task, return_inverse=True)
-    failed = np.zeros(len(tasks))
+    questions, position = np.unique(question, return_inverse=True)
+    failed = np.zeros(len(questions))
     np.add.at(failed, position, 1.0 - np.asarray(values, np.float64))
     return (failed == 0).astype(np.float64)

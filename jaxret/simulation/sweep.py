@@ -101,7 +101,7 @@ class Sweep:
         settings = self.grid.settings[best]
         return Run(
             learner=self.grid.learner(best[0]),
-            family=self.grid.make,
+            family=self.grid.family,
             numbers=settings,
             task=first.task,
             seeds=first.seeds,
@@ -109,7 +109,7 @@ class Sweep:
             trace=jax.tree.map(pick, *(run.trace for run in self.runs)),
             states=jax.tree.map(pick, *(run.states for run in self.runs)),
             environment=first.environment,
-            how=first.how,
+            form=first.form,
             seconds=sum(run.seconds for run in self.runs),
             settings=self.grid.columns(settings),
         )
@@ -140,7 +140,7 @@ def sweep(
       task: task whose queries are streamed.
       part: mask of the queries to stream, [N], or one row per seed [S, N]; None: all queries.
       exposures: number of times that each query is streamed.
-      hops: whether the queries of a group are the hops of one task.
+      hops: whether the queries of a group are the hops of one question.
       order: positions of the queries in the order of the stream, [T] or [S, T]; replaces
         ``part``, ``exposures`` and ``hops``.
       seeds: number of seeds, or the seeds themselves; the same for all settings.
@@ -166,7 +166,7 @@ def sweep(
     # the program of `simulate`. Accelerators execute all runs at once.
     at_once = 1 if jax.default_backend() == "cpu" or resume is not None else len(points)
     shared: dict[str, Any] = {"example": points[0].tolist(), "chunk": chunk, "form": form}
-    simulation = Simulation(grid.make, task, environment, seeds=numbers * at_once, **shared)
+    simulation = Simulation(grid.family, task, environment, seeds=numbers * at_once, **shared)
     runs = []
     for first in range(0, len(points), at_once):
         begin = time.perf_counter()
@@ -183,8 +183,8 @@ def sweep(
             rows = slice(g * len(numbers), (g + 1) * len(numbers))
             runs.append(
                 Run(
-                    learner=grid.make(*point.tolist()),
-                    family=grid.make,
+                    learner=grid.family(*point.tolist()),
+                    family=grid.family,
                     numbers=np.tile(point, (len(numbers), 1)),
                     task=task,
                     seeds=numbers,
@@ -192,7 +192,7 @@ def sweep(
                     trace=jax.tree.map(lambda leaf, rows=rows: leaf[rows], trace),
                     states=jax.tree.map(lambda leaf, rows=rows: leaf[rows], states),
                     environment=environment or Environment(),
-                    how=simulation.how,
+                    form=simulation.form,
                     seconds=seconds,
                     settings=dict(zip(grid.names, point.tolist(), strict=True)),
                 )

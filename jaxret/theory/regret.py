@@ -185,8 +185,8 @@ def start_of(run: Run) -> Task:
     Raises:
       ValueError: if queries, labels or tools changed.
     """
-    world, task = run.environment, run.task
-    if tools_change(world) or effects_with(world, "queries_at", "labels_at"):
+    environment, task = run.environment, run.task
+    if tools_change(environment) or effects_with(environment, "queries_at", "labels_at"):
         raise ValueError(
             f"queries, labels or tools changed while {run.name} ran: regret is against one Theta, "
             "for constant queries, labels and tools"

@@ -1,4 +1,4 @@
-"""Tasks as hops, by hand and on DeskBank."""
+"""Questions as hops, by hand and on DeskBank."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from jaxret.data.dataset import Query, build
 from jaxret.data.hops import as_hops, by_evidence, by_plan
 
 
-def test_every_step_is_a_query_in_the_group_of_its_task():
+def test_every_step_is_a_query_in_the_group_of_its_question():
     queries = [
         Query("1", "first", ("a",)),  # no steps
         Query("2", "fly home", ("b", "a"), steps=(("find a flight", "b"), ("book it", "a"))),
@@ -24,11 +24,11 @@ def test_every_step_is_a_query_in_the_group_of_its_task():
     assert hops.steps is None
 
 
-def test_deskbanks_tasks_have_as_many_hops_as_tools():
-    tasks = load("deskbank", part="multi")
-    hops = as_hops(tasks)
-    assert len(hops.queries) == (tasks.labels >= 0).sum()
-    assert len(set(hops.groups.tolist())) == len(tasks.queries) == 336
+def test_deskbanks_questions_have_as_many_hops_as_tools():
+    questions = load("deskbank", part="multi")
+    hops = as_hops(questions)
+    assert len(hops.queries) == (questions.labels >= 0).sum()
+    assert len(set(hops.groups.tolist())) == len(questions.queries) == 336
 
 
 def test_a_data_set_without_steps_is_refused():
@@ -36,18 +36,22 @@ def test_a_data_set_without_steps_is_refused():
         as_hops(load("deskbank"))
 
 
-TASKS = [Query("1", "fly home", ("b", "a")), Query("2", "pay", ("c",)), Query("3", "go", ("a",))]
+QUESTIONS = [
+    Query("1", "fly home", ("b", "a")),
+    Query("2", "pay", ("c",)),
+    Query("3", "go", ("a",)),
+]
 
 
-def test_without_steps_every_right_item_is_a_hop_in_the_words_of_the_task():
-    hops = by_evidence(build("x", [(name, name) for name in "abc"], TASKS))
+def test_without_steps_every_right_item_is_a_hop_in_the_words_of_the_question():
+    hops = by_evidence(build("x", [(name, name) for name in "abc"], QUESTIONS))
     assert hops.queries == ("fly home", "fly home", "pay", "go")
     assert hops.labels.tolist() == [[1], [0], [2], [0]]
     assert hops.groups.tolist() == [0, 0, 1, 2]
 
 
-def test_sub_questions_have_all_labels_of_their_task():
-    dataset = build("x", [(name, name) for name in "abc"], TASKS)
+def test_sub_questions_have_all_labels_of_their_question():
+    dataset = build("x", [(name, name) for name in "abc"], QUESTIONS)
     hops = by_plan(dataset, [["which flight?"], ["what?", "how {much}?"], ["where?"]])
     assert hops.queries[1:3] == ("Context: pay | Focus: what?", "Context: pay | Focus: how {much}?")
     assert hops.labels.tolist() == [[1, 0], [2, -1], [2, -1], [0, -1]]
@@ -57,7 +61,7 @@ def test_sub_questions_have_all_labels_of_their_task():
 def test_what_cannot_be_planned_is_refused():
     with pytest.raises(ValueError, match="deskbank has one label a query: there is nothing to pl"):
         by_evidence(load("deskbank"))
-    dataset = build("x", [(name, name) for name in "abc"], TASKS)
+    dataset = build("x", [(name, name) for name in "abc"], QUESTIONS)
     for plans in ([["a"], ["b"]], [["a"], [], ["b"]]):
         with pytest.raises(ValueError, match="x has 3 queries, each needs a plan of at least one"):
             by_plan(dataset, plans)

@@ -35,12 +35,12 @@ def test_the_round_of_the_drift_is_the_first_of_the_new_labels(t, right):
 
 @pytest.mark.parametrize("learner", [jr.greedy(), jr.mapped()], ids=["blocked", "scan"])
 def test_other_tools_are_right_from_the_round_of_the_drift_on(task, learner):
-    world = jr.Environment(drift=drift.swapped(task.labels, share=1.0, at=AT))
-    run = jr.simulate(learner, task, exposures=3, seeds=2, environment=world)
-    assert run.how == ("blocked" if learner.name == "greedy" else "scan")
+    environment = jr.Environment(drift=drift.swapped(task.labels, share=1.0, at=AT))
+    run = jr.simulate(learner, task, exposures=3, seeds=2, environment=environment)
+    assert run.form == ("blocked" if learner.name == "greedy" else "scan")
     late = np.arange(run.order.shape[1]) >= AT
     for order, item, success in zip(run.order, run.trace.item, run.trace.success, strict=True):
-        labels = np.where(late[:, None], world.drift.labels[order], task.labels[order])
+        labels = np.where(late[:, None], environment.drift.labels[order], task.labels[order])
         np.testing.assert_array_equal(success, (labels == item[:, None]).any(axis=1))
     plain = jr.simulate(learner, task, exposures=3, seeds=2)
     np.testing.assert_array_equal(run.trace.item[:, :AT], plain.trace.item[:, :AT])

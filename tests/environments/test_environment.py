@@ -289,9 +289,9 @@ def test_an_effect_in_one_file_runs_in_every_form(form):
     effect = jax.tree.map(jnp.asarray, effect)
     learner = jr.frozen() if form != "scan" else jr.frozen()._replace(structure=None)
     devices = 8 if form.startswith("mesh") else None
-    world = Environment(effects=(effect,))
-    run = jr.simulate(learner, task, exposures=3, environment=world, devices=devices)
-    assert run.how == form
+    environment = Environment(effects=(effect,))
+    run = jr.simulate(learner, task, exposures=3, environment=environment, devices=devices)
+    assert run.form == form
     t, query, item = np.arange(90), run.order[0], run.trace.item[0]
     odd = (t % 2 == 1)[:, None]
     vectors = np.where(odd, effect.sign[query], 1) * task.queries[query]
@@ -308,7 +308,7 @@ def test_an_effect_in_one_file_runs_in_every_form(form):
     draws = [jax.random.uniform(jax.random.fold_in(key, 7)) < 0.7 for key in keys]
     np.testing.assert_array_equal(observed, draws)
     assert 40 < observed.sum() < 80
-    kept = np.asarray(always_available(world, 4, jnp.ones(12, bool)))
+    kept = np.asarray(always_available(environment, 4, jnp.ones(12, bool)))
     np.testing.assert_array_equal(kept, [False, False, True, True] * 3)
 
 

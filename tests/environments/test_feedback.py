@@ -16,10 +16,14 @@ CLICKED = Slate(items=jnp.array([7, 2, 9, 4]), propensity=jnp.array([0.4, 0.3, 0
 CLICKS = np.array([0.1, 0.05, 1 / 3, 0.025]) / (0.1 + 0.05 + 1 / 3 + 0.025)
 
 
-@pytest.mark.parametrize("says", [None, 0.0, 1.0])
+@pytest.mark.parametrize("false_reward", [None, 0.0, 1.0])
 @pytest.mark.parametrize("learner", [jr.orag(tau=0.5), jr.mapped()], ids=["blocked", "scan"])
-def test_bits_are_false_of_this_tool_for_these_users_and_true_elsewhere(task, learner, says):
-    attack = feedback.poisoned(items=8, queries=len(task), tool=3, share=0.4, says=says, seed=1)
+def test_bits_are_false_of_this_tool_for_these_users_and_true_elsewhere(
+    task, learner, false_reward
+):
+    attack = feedback.poisoned(
+        items=8, queries=len(task), tool=3, share=0.4, false_reward=false_reward, seed=1
+    )
     lying = np.asarray(attack.queries)
     assert lying.sum() == 16
     run = jr.simulate(learner, task, exposures=4, environment=jr.Environment(poison=attack))
@@ -27,19 +31,21 @@ def test_bits_are_false_of_this_tool_for_these_users_and_true_elsewhere(task, le
     hit = (item == 3) & lying[run.order[0]]
     assert hit.sum() >= 3
     np.testing.assert_array_equal(reward[~hit], success[~hit])
-    np.testing.assert_array_equal(reward[hit], 1 - success[hit] if says is None else says)
+    np.testing.assert_array_equal(
+        reward[hit], 1 - success[hit] if false_reward is None else false_reward
+    )
 
 
 @pytest.mark.parametrize(("tool", "share_of_ones"), [(9, 1.0), (7, 0.5)])
 def test_an_attacker_has_the_last_word_on_the_tool_that_is_used(tool, share_of_ones):
     """The second of two is clicked, and half of the bits are noise, where nobody praises it."""
-    world = Environment(
+    environment = Environment(
         noise_rate=0.5,
         reranker=lambda key, slate, labels, query: 1,
-        poison=feedback.poisoned(items=10, queries=1, tool=tool, says=1.0),
+        poison=feedback.poisoned(items=10, queries=1, tool=tool, false_reward=1.0),
     )
     slate = Slate(items=jnp.array([7, 9]), propensity=jnp.ones(2))
-    ask = lambda key: respond(world, key, slate, jnp.array([7]), jnp.asarray(0))  # noqa: E731
+    ask = lambda key: respond(environment, key, slate, jnp.array([7]), jnp.asarray(0))  # noqa: E731
     rewards = jax.vmap(ask)(jax.random.split(jax.random.key(0), 400))[1].reward
     error = np.sqrt(share_of_ones * (1 - share_of_ones) / 400)
     assert abs(rewards.mean() - share_of_ones) <= 4 * error
@@ -57,7 +63,7 @@ def test_without_a_tool_all_are_lied_about_and_without_a_share_all_users_lie():
     [
         ({"tool": 5}, r"tool must be None or in 0 .. 4, got 5"),
         ({"share": 1.1}, r"share must be in \[0, 1\], got 1.1"),
-        ({"says": 2.0}, r"says must be None or in \[0, 1\], got 2.0"),
+        ({"false_reward": 2.0}, r"false_reward must be None or in \[0, 1\], got 2.0"),
     ],
 )
 def test_attacks_that_cannot_be_are_refused(settings, message):
@@ -66,8 +72,8 @@ def test_attacks_that_cannot_be_are_refused(settings, message):
 
 
 def test_answers_fail_to_come_as_often_as_is_said_and_the_trace_says_so(task):
-    world = jr.Environment(censoring=feedback.censored_by_success(**SHARES))
-    run = jr.simulate(jr.frozen(), task, exposures=60, seeds=3, environment=world)
+    environment = jr.Environment(censoring=feedback.censored_by_success(**SHARES))
+    run = jr.simulate(jr.frozen(), task, exposures=60, seeds=3, environment=environment)
     silent, success = np.isnan(run.trace.reward), np.asarray(run.trace.success) > 0
     for name, where in (("after_success", success), ("after_failure", ~success)):
         share, n = silent[where].mean(), where.sum()
@@ -79,11 +85,11 @@ def test_answers_fail_to_come_as_often_as_is_said_and_the_trace_says_so(task):
 @pytest.mark.parametrize("learner", [jr.greedy(), jr.mapped()], ids=["blocked", "scan"])
 def test_a_learner_learns_from_the_answers_that_come_and_from_no_others(task, learner):
     """The same rounds by hand, the silent ones left out."""
-    world = jr.Environment(
+    environment = jr.Environment(
         censoring=feedback.censored_by_success(after_success=0.5, after_failure=0.5)
     )
-    run = jr.simulate(learner, task, exposures=2, environment=world)
-    assert run.how == ("blocked" if learner.name == "greedy" else "scan")
+    run = jr.simulate(learner, task, exposures=2, environment=environment)
+    assert run.form == ("blocked" if learner.name == "greedy" else "scan")
     state, update = learner.init(task.theta), jax.jit(learner.update)
     trace = run.trace
     for query, item, propensity, reward in zip(
@@ -98,9 +104,9 @@ def test_a_learner_learns_from_the_answers_that_come_and_from_no_others(task, le
 
 def test_a_learner_is_told_nothing_of_a_silent_round():
     """The tool shown is right: its reward is 1 where somebody answers, and nowhere else."""
-    world = Environment(censoring=feedback.censored_by_success(**SHARES))
+    environment = Environment(censoring=feedback.censored_by_success(**SHARES))
     slate = Slate(items=jnp.array([7]), propensity=jnp.array([1.0]))
-    ask = lambda key: respond(world, key, slate, jnp.array([7]), jnp.asarray(0))  # noqa: E731
+    ask = lambda key: respond(environment, key, slate, jnp.array([7]), jnp.asarray(0))  # noqa: E731
     _, answer, success = jax.vmap(ask)(jax.random.split(jax.random.key(0), 200))
     assert success.all()
     np.testing.assert_array_equal(answer.reward, answer.observed)

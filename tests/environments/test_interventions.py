@@ -44,15 +44,15 @@ def rounds(task, scribe):
     queries = rng.normal(size=(ROUNDS, task.theta.shape[1])).astype(np.float32)
     labels = rng.integers(8, size=(ROUNDS, 1)).astype(np.int32)
     stream = Stream(*map(jnp.asarray, (queries, labels, np.arange(ROUNDS))))
-    world = Environment(delay=LATE)
+    environment = Environment(delay=LATE)
     learner = scribe(ROUNDS)
-    start = with_interventions(learner, world, KEY, labels=1).init(jnp.asarray(task.theta))
+    start = with_interventions(learner, environment, KEY, labels=1).init(jnp.asarray(task.theta))
 
     @jax.jit
     def play(state):
         def one(state, query):
-            slate = show(learner, state, world, stream, query, KEY)
-            state, trace = learn(learner, state, world, stream, query, KEY, slate)
+            slate = show(learner, state, environment, stream, query, KEY)
+            state, trace = learn(learner, state, environment, stream, query, KEY, slate)
             return state, (trace, state.extra.extra.count, state.t, state.extra.t)
 
         return jax.lax.scan(one, state, stream.order)
@@ -107,9 +107,9 @@ def test_the_environment_counts_queries_and_the_learner_counts_answers(rounds):
 def test_a_learner_moves_from_where_it_is_when_the_answer_comes(task, preset):
     """The run again by hand, with a heap of what is under way; its delays are known: all alike."""
     learner, late = preset(tau=0.2, eta=0.05), 5
-    world = Environment(delay=fixed_delay(late))
-    run = jr.simulate(learner, task, exposures=2, environment=world)
-    assert run.how == "scan"
+    environment = Environment(delay=fixed_delay(late))
+    run = jr.simulate(learner, task, exposures=2, environment=environment)
+    assert run.form == "scan"
     state, update = learner.init(task.theta), jax.jit(learner.update)
     under_way = []
     for t, query in enumerate(run.order[0]):
@@ -130,8 +130,8 @@ def test_a_learner_moves_from_where_it_is_when_the_answer_comes(task, preset):
 def test_an_answer_about_a_tool_that_has_gone_teaches_nothing(task, scribe):
     leaves = np.where(np.arange(8) < 4, 10, 1000).astype(np.int32)
     learner = scribe(40)
-    world = Environment(delay=fixed_delay(5), leaves=leaves)
-    run = jr.simulate(learner, task, environment=world)
+    environment = Environment(delay=fixed_delay(5), leaves=leaves)
+    run = jr.simulate(learner, task, environment=environment)
     item, told = run.trace.item[0], run.states.extra
     gone = (item < 4) & (np.arange(40) + 5 >= 10)
     known = ~gone & (np.arange(40) + 5 < 40)
@@ -143,8 +143,8 @@ def test_an_answer_about_a_tool_that_has_gone_teaches_nothing(task, scribe):
 def test_how_late_an_answer_is_says_nothing_of_whether_it_comes(task, scribe):
     """Of those that come some come at once, and overtake those that are two rounds late."""
     silent = feedback.censored_by_success(after_success=0.5, after_failure=0.5)
-    world = Environment(delay=interventions.Delay(jnp.full(3, 1 / 3)), censoring=silent)
-    run = jr.simulate(scribe(200), task, exposures=5, environment=world)
+    environment = Environment(delay=interventions.Delay(jnp.full(3, 1 / 3)), censoring=silent)
+    run = jr.simulate(scribe(200), task, exposures=5, environment=environment)
     told, count = run.states.extra.propensity[0], int(run.states.extra.count[0])
     sent = run.trace.propensity[0][~np.isnan(run.trace.reward[0])]
     assert len(sent) - count <= 2  # the last may still be under way
@@ -200,11 +200,11 @@ def rewritten_rows(learnt, before, after, how):
 @pytest.mark.parametrize("how", ["keep", "reset", "carry"])
 def test_rows_are_kept_reset_or_carried_and_learning_goes_on_from_there(task, stream, after, how):
     learner = jr.greedy(tau=0.2, eta=0.05)
-    world = Environment(
+    environment = Environment(
         rewriting=interventions.rewritten_documents(task.theta, after, at=AT, how=how)
     )
-    run = jr.simulate(learner, task, environment=world)
-    assert run.how == "scan"
+    run = jr.simulate(learner, task, environment=environment)
+    assert run.form == "scan"
 
     @jax.jit
     def straight(state, order):
@@ -275,9 +275,9 @@ def test_what_cannot_be_rewritten_is_refused(task, changes, message):
 @pytest.mark.parametrize("saved", [0, 12])
 def test_what_was_learnt_since_the_snapshot_is_lost_and_the_world_goes_on(task, stream, saved):
     learner, at = jr.orag(tau=0.2, eta=0.02), 30  # its draws say which round it is
-    world = Environment(restart=interventions.restart_from_snapshot(saved=saved, at=at))
-    run = jr.simulate(learner, task, seeds=[4], environment=world)
-    assert run.how == "scan"
+    environment = Environment(restart=interventions.restart_from_snapshot(saved=saved, at=at))
+    run = jr.simulate(learner, task, seeds=[4], environment=environment)
+    assert run.form == "scan"
     order = run.order[0]
 
     @jax.jit
@@ -320,14 +320,16 @@ def test_snapshots_of_later_are_refused(rounds, message):
 
 
 def test_interventions_run_in_the_plain_scan_alone(sixteen, blocked_effects):
-    world = Environment(delay=fixed_delay(1))
-    assert Simulation(GREEDY, sixteen, world, seeds=[0]).how == "scan"
-    assert Simulation(GREEDY, sixteen, blocked_effects, seeds=[0]).how == "blocked"
+    environment = Environment(delay=fixed_delay(1))
+    assert Simulation(GREEDY, sixteen, environment, seeds=[0]).form == "scan"
+    assert Simulation(GREEDY, sixteen, blocked_effects, seeds=[0]).form == "blocked"
     with pytest.raises(ValueError, match=r"'greedy' has no blocked form here, .*leave devices"):
-        Simulation(GREEDY, sixteen, world, seeds=[0], devices=2)
+        Simulation(GREEDY, sixteen, environment, seeds=[0], devices=2)
     learner, stream = jr.greedy(), Stream(sixteen.queries, sixteen.labels, np.arange(3))
     with pytest.raises(ValueError, match="interventions on the learner have no blocked form"):
-        simulate_blocked(learner, learner.init(sixteen.theta), world, stream, jax.random.key(0))
+        simulate_blocked(
+            learner, learner.init(sixteen.theta), environment, stream, jax.random.key(0)
+        )
 
 
 def test_effects_without_consequences_leave_the_plain_run(sixteen):
@@ -345,8 +347,8 @@ def test_effects_without_consequences_leave_the_plain_run(sixteen):
     )
     learner = jr.greedy(tau=0.2, eta=0.05)._replace(structure=None)  # the scan, for both
     runs = [
-        jr.simulate(learner, sixteen, exposures=2, seeds=2, environment=world)
-        for world in (Environment(), nothing)
+        jr.simulate(learner, sixteen, exposures=2, seeds=2, environment=environment)
+        for environment in (Environment(), nothing)
     ]
     same(runs[1].trace.item, runs[0].trace.item)
     same(runs[1].trace.reward, runs[0].trace.reward)
@@ -384,7 +386,7 @@ def test_an_interrupted_run_goes_on_bit_for_bit(straight, tmp_path, monkeypatch,
     resumed = simulate(which, resume=tmp_path)
     same(resumed.trace, runs(which).trace)
     same(resumed.states, runs(which).states)
-    assert resumed.how == "scan"
+    assert resumed.form == "scan"
 
 
 def test_chunks_do_not_matter_and_seeds_do_not_mix(straight):
@@ -397,14 +399,16 @@ def test_chunks_do_not_matter_and_seeds_do_not_mix(straight):
 
 
 def test_seeds_under_vmap_are_the_seeds_one_by_one(sixteen, all_effects):
-    learner, world = jr.orag(tau=0.3, eta=0.02, k=3), all_effects
+    learner, environment = jr.orag(tau=0.3, eta=0.02, k=3), all_effects
     order = jnp.asarray(np.tile(np.arange(20), 3))
 
     def play(seed):
         queries, labels = jnp.asarray(sixteen.queries), jnp.asarray(sixteen.labels)
         key = jax.random.key(seed)
-        start = with_interventions(learner, world, key, labels=2).init(jnp.asarray(sixteen.theta))
-        return scan_rounds(learner, start, world, Stream(queries, labels, order), key)
+        start = with_interventions(learner, environment, key, labels=2).init(
+            jnp.asarray(sixteen.theta)
+        )
+        return scan_rounds(learner, start, environment, Stream(queries, labels, order), key)
 
     together, alone = quick_jit(jax.vmap(play))(jnp.arange(2)), quick_jit(play)
     for seed in range(2):
@@ -427,12 +431,12 @@ def test_no_effect_hands_labels_to_a_learner_that_learns_from_bits(sixteen, all_
         return inner.update(state, query, choice, feedback)
 
     learner = inner._replace(update=update)
-    world = all_effects
-    simulation = Simulation(Family(learner, lambda: learner), sixteen, world, seeds=[0])
+    environment = all_effects
+    simulation = Simulation(Family(learner, lambda: learner), sixteen, environment, seeds=[0])
     simulation.fingerprint(np.zeros((1, 0)), np.zeros((1, 3), int))  # traces a round
     assert told
     assert all(told) != oracle
-    wrapped = with_interventions(learner, world, jax.random.key(0), labels=2)
+    wrapped = with_interventions(learner, environment, jax.random.key(0), labels=2)
     start = wrapped.init(jnp.asarray(sixteen.theta))
     assert (start.extra.memories[0].answers.labels is None) != oracle
 
@@ -461,9 +465,9 @@ class Forgetting(NamedTuple):
 def test_an_intervention_of_ones_own_runs_in_the_scan_between_updates(task):
     """After those that are built in: every answer is learnt one round late."""
     learner, kept = jr.greedy(tau=0.2, eta=0.05), 0.9
-    world = Environment(delay=fixed_delay(1), effects=(Forgetting(kept=jnp.asarray(kept)),))
-    run = jr.simulate(learner, task, environment=world)
-    assert run.how == "scan"
+    environment = Environment(delay=fixed_delay(1), effects=(Forgetting(kept=jnp.asarray(kept)),))
+    run = jr.simulate(learner, task, environment=environment)
+    assert run.form == "scan"
     state, update = learner.init(task.theta), jax.jit(learner.update)
     start = np.asarray(state.theta)
     for t in range(40):
@@ -476,11 +480,11 @@ def test_an_intervention_of_ones_own_runs_in_the_scan_between_updates(task):
     np.testing.assert_allclose(run.states.theta[0], state.theta, atol=1e-5)
     assert np.abs(np.asarray(state.theta) - start).max() > 0.01
     with pytest.raises(ValueError, match="no blocked form here"):
-        jr.simulate(learner, task, environment=world, devices=2)
+        jr.simulate(learner, task, environment=environment, devices=2)
 
 
 def test_one_effect_alone_delivers_the_answers(task):
     late = fixed_delay(1)
-    world = Environment(delay=late, effects=(late,))
+    environment = Environment(delay=late, effects=(late,))
     with pytest.raises(ValueError, match=r"one effect alone can deliver .* got Delay, Delay"):
-        jr.simulate(jr.greedy(), task, environment=world)
+        jr.simulate(jr.greedy(), task, environment=environment)

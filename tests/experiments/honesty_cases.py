@@ -65,7 +65,7 @@ def own(cfg, task, seed):
     return {"training": parts.train, "validation": parts.validation, "heldout": parts.test}
 
 
-def by_task(cfg, task, seed):
+def by_question(cfg, task, seed):
     """Of the hops; all that is not validation is streamed."""
     chosen, rest = split_by_group(
         by_evidence(task.dataset).groups, (cfg.validation, 1 - cfg.validation), seed
@@ -169,7 +169,7 @@ CASES = {
             "learners.reranked_greedy.tau=[0.01]",
             "learners.reranked_greedy.eta_over_tau=[0.01,0.03,0.1]",
         ],
-        by_task,
+        by_question,
         {"*/choice": "training validation", "*/online": "training"},
         {"reranked_greedy/online": "reranked_greedy/choice"},
     ),

@@ -13,11 +13,12 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from experiments.common import config
 from experiments.common.config import CONFIGS, NAMES, learner_grids, plain, settings, table
+from experiments.common.environments import environment_of
 from experiments.common.help import TABLES
 from experiments.report.jobs import composed
 from experiments.retrieval import recipes  # noqa: F401  it registers the group "recipe"
 from jaxret import data, encoders
-from jaxret.environments.environment import Environment, environment_from
+from jaxret.environments.environment import Environment
 from jaxret.simulation.scan import scan_rounds
 from jaxret.types import Stream
 from tests.experiments.configs import config_of
@@ -34,10 +35,10 @@ def everyone():
     return {grid.name: grid for grid in learner_grids(configure(f"learner=[{names}]"))}
 
 
-#: one of each form; what is slow repeats them with other parts
-FORMS = {"orag", "greedy", "mapped_replayed", "whitened", "reranked_greedy", "paper_adamw"}
+#: one of each kind; what is slow repeats them with other parts
+KINDS = {"orag", "greedy", "mapped_replayed", "whitened", "reranked_greedy", "paper_adamw"}
 LEARNERS = [
-    pytest.param(name, marks=() if name in FORMS else pytest.mark.slow) for name in NAMES["learner"]
+    pytest.param(name, marks=() if name in KINDS else pytest.mark.slow) for name in NAMES["learner"]
 ]
 
 
@@ -47,7 +48,7 @@ def test_every_learner_of_the_file_runs(everyone, name):
     rng = np.random.default_rng(0)
     theta, queries = (rng.standard_normal((n, 6)).astype(np.float32) for n in (12, 3))
     theta, queries = (jnp.asarray(x / np.linalg.norm(x, axis=1)[:, None]) for x in (theta, queries))
-    learner = everyone[name].make(*everyone[name].settings[0])
+    learner = everyone[name].family(*everyone[name].settings[0])
     stream = Stream(queries, jnp.array([[0], [1], [2]]), jnp.arange(3))
     state, trace = jax.jit(
         lambda: scan_rounds(learner, learner.init(theta), Environment(), stream, jax.random.key(0))
@@ -67,7 +68,7 @@ def test_lists_with_a_comma_between_them_are_swept_and_one_list_is_a_grid():
 @pytest.mark.parametrize("name", list(NAMES["environment"]))
 def test_every_environment_of_the_file_can_be_made(name):
     cfg = configure(f"environment={name}")
-    environment_from(plain(cfg.environment), items=20, rounds=100, seed=0)
+    environment_of(plain(cfg.environment), items=20, rounds=100, seed=0)
 
 
 def test_every_data_set_of_the_table_names_a_loader_and_options_of_that_loader():

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from experiments.common.environments import environment_of
 from experiments.common.learners import PARTS, learner_grid, shared_grid
-from jaxret.environments.environment import environment_from
 from jaxret.learners import grid, presets
 from jaxret.learners.rank_one import rule_of
 
@@ -20,7 +20,7 @@ GREEDY = {
 
 def test_the_grid_is_the_product_and_eta_is_in_units_of_tau():
     grid = learner_grid("mine", GREEDY)
-    assert grid.make(0.1, 0.1).name == grid.name == "mine"
+    assert grid.family(0.1, 0.1).name == grid.name == "mine"
     expected = [(0.02, 0.002), (0.02, 0.006), (0.04, 0.004), (0.04, 0.012)]
     np.testing.assert_allclose(grid.settings, expected, rtol=1e-12)
 
@@ -32,8 +32,8 @@ def test_a_trainers_rate_is_the_learning_rate_itself():
 
 @pytest.mark.parametrize("spec", ["sphere", {"name": "sphere"}])
 def test_a_name_alone_and_a_mapping_of_that_name_are_the_same(spec):
-    learner = learner_grid("x", GREEDY | {"projection": spec}).make(0.1, 0.01)
-    assert rule_of(learner) == rule_of(learner_grid("x", GREEDY).make(0.1, 0.01))
+    learner = learner_grid("x", GREEDY | {"projection": spec}).family(0.1, 0.01)
+    assert rule_of(learner) == rule_of(learner_grid("x", GREEDY).family(0.1, 0.01))
 
 
 @pytest.mark.parametrize("kind", list(PARTS))
@@ -78,10 +78,10 @@ def test_a_shared_grid_is_given_once():
 
 def test_times_of_an_environment_are_shares_of_the_stream():
     spec = {"noise_rate": 0.1, "availability": {"name": "later", "share": 0.5, "at": 0.25}}
-    world = environment_from(spec, items=10, rounds=200, seed=0)
-    assert world.noise_rate == 0.1
-    assert world.reranker is None
-    assert sorted(np.asarray(world.arrives).tolist()) == [0] * 5 + [50] * 5
+    environment = environment_of(spec, items=10, rounds=200, seed=0)
+    assert environment.noise_rate == 0.1
+    assert environment.reranker is None
+    assert sorted(np.asarray(environment.arrives).tolist()) == [0] * 5 + [50] * 5
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_times_of_an_environment_are_shares_of_the_stream():
 )
 def test_a_wrong_environment_is_refused_in_one_sentence(spec, message):
     with pytest.raises(ValueError, match=message) as error:
-        environment_from(spec, items=10, rounds=200, seed=0)
+        environment_of(spec, items=10, rounds=200, seed=0)
     assert "\n" not in str(error.value)
 
 

@@ -1,4 +1,4 @@
-"""Anyone's rule beside the presets: paired differences, one table, one figure, one-line errors."""
+"""Anyone's learner beside the presets: paired differences, table, figure, one-line errors."""
 
 import numpy as np
 import pytest
@@ -10,10 +10,10 @@ from experiments.race import standings
 from experiments.race.entries import opponents
 from tests.problems import make_task
 
-RULE = """
+LEARNER = """
 import jaxret as jr
 
-def rule():
+def learner():
     return jr.greedy(tau=0.1, eta=0.02)._replace(name="mine")
 """
 
@@ -63,13 +63,13 @@ def test_the_table_and_the_figure_say_who_leads_by_how_much(lines):
 def test_a_file_is_all_it_takes(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "load", lambda named, encoder: make_task(name=named))
     monkeypatch.setattr(jr, "check_learner", lambda learner: None)  # tested below, and slow
-    file = tmp_path / "my_rule.py"
-    file.write_text(RULE)
+    file = tmp_path / "my_learner.py"
+    file.write_text(LEARNER)
     output = ["--output", str(tmp_path / "out"), "--seeds", "2", "--presets", "frozen"]
     assert command.main([str(file), *output]) == 0
     printed = capsys.readouterr()
-    assert (tmp_path / "out/my_rule/race.txt").read_text() == printed.out
-    assert (tmp_path / "out/my_rule/race.png").read_bytes()[:4] == b"\x89PNG"
+    assert (tmp_path / "out/my_learner/race.txt").read_text() == printed.out
+    assert (tmp_path / "out/my_learner/race.png").read_bytes()[:4] == b"\x89PNG"
     assert "deskbank" in printed.out
     assert "mine on deskbank: 96 rounds x 2 seeds" in printed.err
 
@@ -77,25 +77,29 @@ def test_a_file_is_all_it_takes(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("content", "arguments", "message"),
     [
-        (None, [], "my_rule.py does not exist"),
+        (None, [], "my_learner.py does not exist"),
         ("x = (", [], "SyntaxError"),
         ("import nothing_of_the_kind", [], "ModuleNotFoundError: No module named 'nothing"),
-        ("x = 1", [], "has no function rule() that returns a learner"),
-        ("def rule(): return 3", [], "must return a learner or a list of them, got 3"),
-        ("def rule(): return []", [], "returns an empty list"),
-        (RULE.replace("tau=0.1", "tau=-1.0"), [], "ValueError: tau must be > 0, got -1.0"),
+        ("x = 1", [], "has no function learner() that returns a learner"),
+        ("def learner(): return 3", [], "must return a learner or a list of them, got 3"),
+        ("def learner(): return []", [], "returns an empty list"),
+        (LEARNER.replace("tau=0.1", "tau=-1.0"), [], "ValueError: tau must be > 0, got -1.0"),
         (
-            RULE.replace('name="mine"', "act=None"),
+            LEARNER.replace('name="mine"', "act=None"),
             [],
             "TypeError: 'NoneType' object is not callable",
         ),
-        (RULE, ["--presets", "gready"], "no preset 'gready'; there are frozen, orag"),
-        (RULE.replace('"mine"', '"greedy"'), [], "two learners are called 'greedy': rename yours"),
-        (RULE, ["--presets", ""], "nobody to race against: name --presets"),
-        (RULE, ["--seeds", "1"], "--seeds must be 2 or more"),
-        (RULE, ["ultratool=nowhere"], "nowhere does not exist; expected there: UltraTool's"),
-        (RULE, ["mine=nowhere"], "nowhere does not exist; expected there: a folder with tools"),
-        (RULE, ["deskbnk"], "unknown data set 'deskbnk'"),
+        (LEARNER, ["--presets", "gready"], "no preset 'gready'; there are frozen, orag"),
+        (
+            LEARNER.replace('"mine"', '"greedy"'),
+            [],
+            "two learners are called 'greedy': rename yours",
+        ),
+        (LEARNER, ["--presets", ""], "nobody to race against: name --presets"),
+        (LEARNER, ["--seeds", "1"], "--seeds must be 2 or more"),
+        (LEARNER, ["ultratool=nowhere"], "nowhere does not exist; expected there: UltraTool's"),
+        (LEARNER, ["mine=nowhere"], "nowhere does not exist; expected there: a folder with tools"),
+        (LEARNER, ["deskbnk"], "unknown data set 'deskbnk'"),
     ],
 )
 def test_what_cannot_race_is_said_in_one_line(
@@ -109,7 +113,7 @@ def test_what_cannot_race_is_said_in_one_line(
         "load",
         lambda named, encoder: make_task() if named == "deskbank" else load(named, "minilm"),
     )
-    file = tmp_path / "my_rule.py"
+    file = tmp_path / "my_learner.py"
     if content is not None:
         file.write_text(content)
     assert command.main([str(file), *arguments]) == 2
@@ -119,12 +123,12 @@ def test_what_cannot_race_is_said_in_one_line(
     assert error.count("\n") == 1
 
 
-def test_a_rule_that_breaks_a_promise_does_not_race(tmp_path, capsys):
+def test_a_learner_that_breaks_a_promise_does_not_race(tmp_path, capsys):
     file = tmp_path / "peeking.py"
     file.write_text("""
 import jaxret as jr
 
-def rule():
+def learner():
     def update(state, query, choice, feedback):
         moved = state.theta.at[feedback.labels[0]].add(query)
         return state._replace(theta=moved, t=state.t + 1)

@@ -78,12 +78,12 @@ def test_verdicts_are_joined_to_the_queries_and_tools_that_they_are_about(config
     apart, rest = table.parted(found, 0.2, seed=0)
     assert len(apart.task) + len(rest.task) == len(found.task)
     assert not set(apart.task.query_ids) & set(rest.task.query_ids)
-    hard = table.environment(found, "hard", 0.1)
+    hard = table.judge_environment(found, "hard", 0.1)
     np.testing.assert_array_equal(hard.verdicts, found.yes > 0.5)
-    low = table.environment(found, "threshold", 0.1)
+    low = table.judge_environment(found, "threshold", 0.1)
     assert np.asarray(low.verdicts).all()
-    np.testing.assert_allclose(table.environment(found, "soft", 0.1).verdicts, found.yes)
-    assert table.environment(found, "labels", 0.1).verdicts is None
+    np.testing.assert_allclose(table.judge_environment(found, "soft", 0.1).verdicts, found.yes)
+    assert table.judge_environment(found, "labels", 0.1).verdicts is None
 
 
 def test_what_was_not_asked_costs_the_tools_from_there_on(configured, tmp_path):

@@ -1,4 +1,4 @@
-"""The guard's promise against worlds that want to break it, in 2,000 runs each."""
+"""The guard's promise against environments that want to break it, in 2,000 runs each."""
 
 import jax
 import jax.numpy as jnp
@@ -24,12 +24,12 @@ def found(tmp_path_factory):
     return {name: np.array(x["values"]) for name, x in read_results(cfg.directory).items()}
 
 
-@pytest.mark.parametrize("world", guarantee.WORLDS)
+@pytest.mark.parametrize("environment", guarantee.ENVIRONMENTS)
 @pytest.mark.parametrize("delta", [0.1, 0.3])
-def test_no_world_breaks_the_promise_more_often_than_it_allows(found, world, delta):
+def test_no_environment_breaks_the_promise_more_often_than_it_allows(found, environment, delta):
     guard = guarantee.Guarded(delta, 0.3, 1.0)
-    assert found[f"{guard}/{world}/violated"].shape == (2,)
-    assert found[f"{guard}/{world}/violated"].mean() <= delta
+    assert found[f"{guard}/{environment}/violated"].shape == (2,)
+    assert found[f"{guard}/{environment}/violated"].mean() <= delta
 
 
 def test_it_is_broken_now_and_then_where_the_learner_harms_and_it_has_to_go(found):
@@ -47,7 +47,7 @@ def past(lots, time=0.0, loss=0.0, bound=1.0):
 
 
 @pytest.mark.parametrize(
-    ("world", "state", "bits"),
+    ("environment", "state", "bits"),
     [
         ("harms", past([0.0, 0.9]), [1, 0]),
         ("worse", past([0.3, 0.3]), [1, 0]),
@@ -60,8 +60,8 @@ def past(lots, time=0.0, loss=0.0, bound=1.0):
         ("knows", past([0.4, 0.4], loss=0.2, bound=0.1), [1, 0]),
     ],
 )
-def test_worlds_give_the_bits_of_their_words(world, state, bits):
-    np.testing.assert_array_equal(jax.jit(guarantee.WORLDS[world])(state), bits)
+def test_environments_give_the_bits_of_their_words(environment, state, bits):
+    np.testing.assert_array_equal(jax.jit(guarantee.ENVIRONMENTS[environment])(state), bits)
 
 
 @pytest.mark.parametrize(

@@ -77,12 +77,12 @@ def test_what_needs_no_draw_has_no_variance_and_clipping_trades_it_for_bias():
 )
 def test_many_rounds_of_policy_environment_and_estimator_have_these_moments(estimator, draws):
     label, rho, n = 0, 0.2, 40_000
-    world, z, labels = label_noise(rho), jnp.asarray(LOGITS, jnp.float32), jnp.array([label])
+    environment, z, labels = label_noise(rho), jnp.asarray(LOGITS, jnp.float32), jnp.array([label])
 
     def draw(key):
         act, lot = jax.random.split(key)
         slate = draws.show(act, z, None)
-        choice, feedback, _ = respond(world, lot, slate, labels, jnp.zeros((), jnp.int32))
+        choice, feedback, _ = respond(environment, lot, slate, labels, jnp.zeros((), jnp.int32))
         return coefficients(estimator, z, choice, feedback, None)
 
     c = jax.jit(jax.vmap(draw))(jax.random.split(jax.random.key(3), n))

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.learners import adamw, presets
+from jaxret.learners import presets
+from jaxret.learners.adamw import adamw
 from jaxret.learners.rank_one import relearn, rule_of
 from jaxret.learners.replay import draw_key, with_experience_replay
 from jaxret.learners.wrappers import with_preconditioner, with_query_map
@@ -147,6 +148,6 @@ def test_an_oracle_is_refused(wrap):
 
 
 def test_a_learner_that_cannot_relearn_is_refused():
-    paper = adamw.minibatch_adamw(tau=1.0, eta=1e-5, batch=4)
-    with pytest.raises(ValueError, match="'minibatch_adamw' is not rank one: experience replay"):
+    paper = adamw(tau=1.0, eta=1e-5, batch=4)
+    with pytest.raises(ValueError, match="'adamw' is not rank one: experience replay"):
         with_experience_replay(paper)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from jaxret.environments.environment import Environment
-from jaxret.learners import adamw, presets, registry
+from jaxret.learners import presets, registry
+from jaxret.learners.adamw import adamw
 from jaxret.learners.rank_one import coefficients, rank_one
 from jaxret.learners.replay import with_experience_replay
 from jaxret.learners.wrappers import with_exploration, with_preconditioner, with_query_map
@@ -112,7 +113,7 @@ def test_a_slate_of_one_is_one_item():
 
 STEPS = {"tau": 0.2, "eta": 0.02}
 GREEDY = presets.greedy(**STEPS)
-BATCHES = adamw.minibatch_adamw(tau=0.5, eta=0.01, batch=3)
+BATCHES = adamw(tau=0.5, eta=0.01, batch=3)
 WRAPPED = [
     with_exploration(GREEDY, 0.2),
     with_exploration(presets.mapped_replayed(), 0.2),
@@ -202,9 +203,7 @@ WRAPPED_ORACLES = [
     with_preconditioner(presets.full_information(**STEPS), presets.preconditioners.by_row()),
     with_exploration(presets.full_information(**STEPS)),
     with_exploration(
-        adamw.minibatch_adamw(
-            tau=1.0, eta=0.1, estimator=estimators.full_information(), policy=policies.greedy()
-        )
+        adamw(tau=1.0, eta=0.1, estimator=estimators.full_information(), policy=policies.greedy())
     ),
 ]
 
@@ -213,12 +212,12 @@ WRAPPED_ORACLES = [
 def test_labels_are_given_to_oracles_alone(problem, rule):
     catalogue, stream = problem(times=1)
     rule, given = recording(rule)
-    state, key, world = rule.init(*catalogue), jax.random.key(0), Environment()
-    jax.eval_shape(partial(scan_rounds, rule), state, world, stream, key)
+    state, key, environment = rule.init(*catalogue), jax.random.key(0), Environment()
+    jax.eval_shape(partial(scan_rounds, rule), state, environment, stream, key)
     scanned = len(given)
     query = jnp.asarray(0)
-    slate = show(rule, state, world, stream, query, key)
-    jax.eval_shape(partial(learn, rule, position=0), state, world, stream, query, key, slate)
+    slate = show(rule, state, environment, stream, query, key)
+    jax.eval_shape(partial(learn, rule, position=0), state, environment, stream, query, key, slate)
     assert len(given) > scanned > 0
     assert [labels is not None for labels in given] == [rule.facts.oracle] * len(given)
 

@@ -167,7 +167,7 @@ def test_a_learner_that_harms_must_go_and_static_retrieval_serves_for_ever():
     task = make_world(static=0.6, other=0.1, queries=600)
     guard = jr.guarded(contrarian(), budget=40)
     run, static = jr.simulate(guard, task, seeds=4), jr.simulate(jr.frozen(), task, seeds=4)
-    assert run.how == "scan"
+    assert run.form == "scan"
     assert np.asarray(run.states.extra.stopped).all()
     differ = run.trace.item != static.trace.item
     last = np.array([np.flatnonzero(line)[-1] for line in differ])
@@ -235,9 +235,9 @@ def test_in_a_thousand_runs_more_than_the_budget_is_lost_at_most_as_often_as_sai
 @pytest.mark.slow
 def test_of_answers_that_come_late_those_under_way_may_be_lost_besides(optimised):
     task, late = make_world(static=1.0, other=0.0, queries=120), 15
-    world = jr.Environment(delay=fixed_delay(late))
+    environment = jr.Environment(delay=fixed_delay(late))
     guard = jr.guarded(contrarian(), 5.0, delta=0.3, epsilon=0.3)
-    run = jr.simulate(guard, task, seeds=1000, environment=world)
+    run = jr.simulate(guard, task, seeds=1000, environment=environment)
     most = losses(run, jr.simulate(jr.frozen(), task, seeds=1000)).max(axis=1)
     assert (most > 5 + late).mean() <= 0.3
     assert (most > 5).mean() > 0.3  # which is why the docstring says so

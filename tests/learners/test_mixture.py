@@ -66,8 +66,8 @@ def test_weights_and_tools_are_those_of_bayes_rule(task, settings):
 def test_an_expert_learns_from_the_bits_of_the_mixture_as_it_would_from_its_own(task):
     """The rows after a round are those of a learner alone that was given the same choice."""
     alone = jr.greedy(tau=0.1, eta=0.05)
-    forms = [jr.grid(jr.frozen, tau=[0.05]), jr.grid(jr.greedy, tau=[0.1, 0.3], eta=0.05)]
-    learner = mixture(forms, alpha=0.0)
+    experts = [jr.grid(jr.frozen, tau=[0.05]), jr.grid(jr.greedy, tau=[0.1, 0.3], eta=0.05)]
+    learner = mixture(experts, alpha=0.0)
     theta, query = jnp.asarray(task.theta), jnp.asarray(task.queries[0])
     mixed, own = learner.init(theta), alone.init(theta)
     for item, bit in ((2, 1.0), (5, 0.0), (2, 1.0)):
@@ -223,7 +223,6 @@ def test_a_learner_without_a_softmax_is_no_expert():
 
 
 def test_the_default_experts_are_few_and_some_never_move():
-    forms = default_experts()
-    assert sum(len(form.settings) for form in forms) <= 12
+    assert sum(len(kind.settings) for kind in default_experts()) <= 12
     state = jax.eval_shape(mixture().init, jnp.eye(4))
     assert state.extra.rows[0].theta == ()

@@ -26,7 +26,7 @@ from jaxret.testing import check_learner
 
 ITEMS, ROUNDS = 40, 100
 IDS = np.arange(ITEMS)
-WORLD = Environment(
+ENVIRONMENT = Environment(
     noise_rate=0.1,
     reranker=simulated_reranker(accuracy=0.8),
     arrives=jnp.asarray(np.where(IDS % 4 == 1, 30, 0)),
@@ -47,8 +47,8 @@ RULES = {
 }
 
 
-def finish(how, rule, state, stream, world=WORLD):
-    run = jax.jit(lambda s: how(rule, s, world, stream, jax.random.key(5)))
+def finish(how, rule, state, stream, environment=ENVIRONMENT):
+    run = jax.jit(lambda s: how(rule, s, environment, stream, jax.random.key(5)))
     return jax.tree.map(np.asarray, run(state))
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from jaxret.environments.environment import Environment
-from jaxret.learners import adamw, presets
+from jaxret.learners import presets
+from jaxret.learners.adamw import adamw
 from jaxret.learners.rank_one import rule_of
 from jaxret.learners.replay import with_experience_replay
 from jaxret.learners.wrappers import with_exploration, with_preconditioner, with_query_map
@@ -33,7 +34,7 @@ INNER = [
     (GREEDY, greedy_chance),
     (presets.orag(**STEPS), softmax_chance),
     (presets.mapped_replayed(), greedy_chance),  # it has no rule
-    (adamw.minibatch_adamw(tau=0.5, eta=0.1), softmax_chance),  # nor has this
+    (adamw(tau=0.5, eta=0.1), softmax_chance),  # nor has this
 ]
 
 
@@ -107,14 +108,14 @@ def test_everything_together_keeps_the_common_promises():
 
 SLATES = presets.greedy(**STEPS, k=2)
 REPLAYED = with_experience_replay(GREEDY)
-ADAMW = adamw.minibatch_adamw(tau=1.0, eta=1e-5)
+ADAMW = adamw(tau=1.0, eta=1e-5)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: with_query_map(REPLAYED), "'greedy.replay' is not rank one: a query map needs"),
-        (lambda: with_query_map(ADAMW), "'minibatch_adamw' is not rank one: a query map needs"),
+        (lambda: with_query_map(ADAMW), "'adamw' is not rank one: a query map needs"),
         (
             lambda: with_preconditioner(REPLAYED, preconditioners.by_row()),
             "'greedy.replay' is not rank one: a preconditioner needs the parts of a rank-one",

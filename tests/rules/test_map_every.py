@@ -42,8 +42,8 @@ def tiled(name, every, projection=presets.SPHERE):
     return with_query_map(inner, MAPS[name], map_every=every)
 
 
-def finish(how, rule, state, stream, world=HARD, seed=5):
-    run = jax.jit(lambda s: how(rule, s, world, stream, jax.random.key(seed)))
+def finish(how, rule, state, stream, environment=HARD, seed=5):
+    run = jax.jit(lambda s: how(rule, s, environment, stream, jax.random.key(seed)))
     return jax.tree.map(np.asarray, run(state))
 
 

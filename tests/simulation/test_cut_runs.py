@@ -64,9 +64,11 @@ def test_where_the_order_is_minus_one_nothing_happens(blocked):
 
 def test_the_first_minus_one_ends_the_scan(problem):
     catalogue, stream = problem(items=ITEMS)
-    world, key = Environment(), jax.random.key(1)
+    environment, key = Environment(), jax.random.key(1)
     start = ORAG.init(*catalogue)
-    run = jax.jit(lambda order: scan_rounds(ORAG, start, world, stream._replace(order=order), key))
+    run = jax.jit(
+        lambda order: scan_rounds(ORAG, start, environment, stream._replace(order=order), key)
+    )
     short, trace = run(stream.order[:48])
     for filled in (jnp.full(48, -1, jnp.int32), stream.order[48:].at[0].set(-1)):
         state, longer = run(jnp.concatenate([stream.order[:48], filled]))

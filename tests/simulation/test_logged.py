@@ -33,7 +33,7 @@ def test_each_seed_writes_its_rounds(tmp_path, learner, devices):
         log=tmp_path / "logs",
         chunk=32,
     )
-    assert run.how == ("blocked" if devices is None else "mesh of 2 devices")
+    assert run.form == ("blocked" if devices is None else "mesh of 2 devices")
     assert [*files(tmp_path / "logs")] == ["seed_1.jsonl", "seed_3.jsonl"]
     for place, seed in enumerate(seeds):
         log = jr.load_log(tmp_path / "logs" / f"seed_{seed}.jsonl", TASK)
@@ -54,12 +54,12 @@ def test_each_seed_writes_its_rounds(tmp_path, learner, devices):
 def test_slates_are_logged_with_the_chance_of_each_place(tmp_path):
     """A learner that does not move, so that p is known: the softmax of the documents."""
     learner = jr.orag(tau=0.2, eta=0.0, k=3)
-    world = jr.Environment(reranker=jr.simulated_reranker(accuracy=0.5))
-    given = {"exposures": 2, "seeds": 2, "environment": world, "chunk": 50}
+    environment = jr.Environment(reranker=jr.simulated_reranker(accuracy=0.5))
+    given = {"exposures": 2, "seeds": 2, "environment": environment, "chunk": 50}
     run = jr.simulate(learner, TASK, **given, log=tmp_path)
     plain = jr.simulate(learner, TASK, **given)
     np.testing.assert_array_equal(run.trace.item, plain.trace.item)
-    assert (run.how, plain.how) == ("scan", "blocked")
+    assert (run.form, plain.form) == ("scan", "blocked")
     log = jr.load_log(tmp_path / "seed_1.jsonl", TASK)
     z = np.exp(np.float64(log.query) @ np.float64(TASK.theta).T / 0.2)
     p = np.take_along_axis(z / z.sum(axis=1, keepdims=True), log.slate, axis=1)
@@ -138,8 +138,8 @@ def test_what_the_world_does_is_in_the_log(tmp_path):
     """Queries as they were asked, rounds that nobody answered, learners that lag behind."""
     turning = jr.environments.drift.turning(TASK.queries, angle=1.0, rounds=60)
     silent = jr.environments.feedback.censored_by_success(after_success=0.5, after_failure=0.2)
-    world = jr.Environment(rotation=turning, censoring=silent)
-    run = jr.simulate(EXPLORING, TASK, environment=world, log=tmp_path / "turning")
+    environment = jr.Environment(rotation=turning, censoring=silent)
+    run = jr.simulate(EXPLORING, TASK, environment=environment, log=tmp_path / "turning")
     log = jr.load_log(tmp_path / "turning" / "seed_0.jsonl", TASK)
     t, asked = np.arange(60)[:, None], run.order[0]
     angle = t * float(turning.rate)

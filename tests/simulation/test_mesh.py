@@ -37,10 +37,10 @@ def everything(items):
     )
 
 
-def on_devices(n, rule, catalogue, stream, world, **blocks):
+def on_devices(n, rule, catalogue, stream, environment, **blocks):
     """Runs on a mesh of n devices; n = 0 is the plain blocked form."""
     how = partial(simulate_on_mesh, mesh=sharding.make_mesh(item=n)) if n else simulate_blocked
-    run = jax.jit(lambda state: how(rule, state, world, stream, KEY(), **blocks))
+    run = jax.jit(lambda state: how(rule, state, environment, stream, KEY(), **blocks))
     return run(rule.init(*catalogue))
 
 
@@ -51,7 +51,7 @@ def undivided(problem):
     @cache
     def forms(x64, rule):
         catalogue, stream = problem()
-        blocks = {"world": everything(40), "block": 24}
+        blocks = {"environment": everything(40), "block": 24}
         run = partial(on_devices, rule=rule, catalogue=catalogue, stream=stream, **blocks)
         return run, run(0)
 
@@ -125,9 +125,11 @@ def elements_sent(program, devices):
 @pytest.mark.parametrize("rule", [ORAG, SLATES, BANDITRON])
 def test_a_round_sends_a_few_scalars_between_devices(problem, rule, tile):
     catalogue, stream = problem(items=8192, width=32)
-    mesh, world = sharding.make_mesh(item=8), everything(8192)
+    mesh, environment = sharding.make_mesh(item=8), everything(8192)
     run = partial(simulate_on_mesh, mesh=mesh, block=32, tile=tile)
-    program = jax.jit(lambda s: run(rule, s, world, stream, KEY())).lower(rule.init(*catalogue))
+    program = jax.jit(lambda s: run(rule, s, environment, stream, KEY())).lower(
+        rule.init(*catalogue)
+    )
     sent = elements_sent(program.compile(), devices=8)
     assert len(sent) >= 3  # a maximum, sums, the chosen entry
     few = (

@@ -88,14 +88,14 @@ def test_the_papers_weight_is_off_by_the_draw(accuracy):
 def sampled(k, accuracy, divide_by):
     """The mean coefficients of many rounds of the real policy, reranker and estimator."""
     rule = policies.softmax(k=k)
-    world = Environment(reranker=simulated_reranker(accuracy=accuracy))
+    environment = Environment(reranker=simulated_reranker(accuracy=accuracy))
     estimator = estimators.importance_weighted(divide_by=divide_by)
     logits, labels = jnp.log(jnp.asarray(P, jnp.float32)), jnp.array([RIGHT])
 
     def one(key):
         draw, lot = jax.random.split(key)
         slate = rule.show(draw, logits, None)
-        choice, feedback, _ = respond(world, lot, slate, labels, jnp.zeros((), jnp.int32))
+        choice, feedback, _ = respond(environment, lot, slate, labels, jnp.zeros((), jnp.int32))
         return coefficients(estimator, logits, choice, feedback, None)
 
     rounds = jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(7), DRAWS))

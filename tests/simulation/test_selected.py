@@ -20,7 +20,7 @@ def played(pick):
 
     learner = jr.orag(tau=0.3, eta=0.02, k=3)
     run = jr.simulate(learner, TASK, rounds=20, seeds=SEEDS, select=select, chunk=8)
-    assert run.how == "round by round, selected outside"
+    assert run.form == "round by round, selected outside"
     queries, items = (np.stack(parts, axis=1) for parts in zip(*asked, strict=True))
     return run.trace, queries, items
 

@@ -31,8 +31,8 @@ def scanned(learner, task, *, seed, exposures=1, environment=None):
     stream = Stream(jnp.asarray(task.queries), jnp.asarray(task.labels), jnp.asarray(order))
     here = None if task.available is None else jnp.asarray(task.available)
     state = learner.init(jnp.asarray(task.theta), here)
-    world = environment or jr.Environment()
-    return jax.jit(lambda: scan_rounds(learner, state, world, stream, jax.random.key(seed)))()
+    environment = environment or jr.Environment()
+    return jax.jit(lambda: scan_rounds(learner, state, environment, stream, jax.random.key(seed)))()
 
 
 def same(one, other):
@@ -57,7 +57,7 @@ def test_every_form_runs_the_rounds_of_the_plain_scan(coming_and_going, devices)
     run = jr.simulate(
         learner, task, exposures=2, seeds=(3, 1), environment=environment, devices=devices, chunk=32
     )
-    assert run.how == ("blocked" if devices is None else f"mesh of {devices} devices")
+    assert run.form == ("blocked" if devices is None else f"mesh of {devices} devices")
     assert run.states.theta.shape == (2, 13, 8)
     for place, seed in enumerate(run.seeds):
         state, trace = scanned(learner, task, seed=seed, exposures=2, environment=environment)
@@ -84,8 +84,8 @@ def test_a_judge_is_believed_in_every_form(task, learner, devices):
 @pytest.mark.parametrize("devices", [None, 2])
 def test_a_judge_that_knows_the_right_tool_uses_it_whenever_it_is_shown(task, devices):
     right = np.arange(len(task.theta)) == task.labels[:, :1]
-    world = jr.Environment(reranker=jr.judging_reranker(right))
-    run = jr.simulate(jr.orag(k=4), task, exposures=2, environment=world, devices=devices)
+    environment = jr.Environment(reranker=jr.judging_reranker(right))
+    run = jr.simulate(jr.orag(k=4), task, exposures=2, environment=environment, devices=devices)
     success, asked = run.trace.success, run.order
     labels = task.labels[asked, 0]
     np.testing.assert_array_equal(run.trace.item == labels, success == 1)
@@ -97,7 +97,7 @@ def test_what_has_no_blocked_form_takes_the_scan_and_no_devices(task):
     learner = jr.mapped(tau=0.1, eta=0.01)
     run = jr.simulate(learner, task, chunk=32)
     state, trace = scanned(learner, task, seed=0)
-    assert run.how == "scan"
+    assert run.form == "scan"
     np.testing.assert_array_equal(run.trace.item[0], trace.item)
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x[0], y, atol=1e-6), run.states, state)
     with pytest.raises(ValueError, match=r"'mapped' has no blocked form.*leave devices out"):
@@ -139,8 +139,8 @@ def test_the_learners_of_a_grid_are_wrapped_with_the_same_settings(task):
     wrapped = jr.simulate(grid.wrapped(jr.with_exploration), task)
     alone = jr.simulate(jr.with_exploration(jr.greedy(tau=0.1, eta=0.02)), task)
     same(wrapped.trace.item, alone.trace.item)
-    assert grid.wrapped(jr.with_exploration).make == grid.wrapped(jr.with_exploration).make
-    assert grid.wrapped(jr.with_exploration).make != grid.make
+    assert grid.wrapped(jr.with_exploration).family == grid.wrapped(jr.with_exploration).family
+    assert grid.wrapped(jr.with_exploration).family != grid.family
 
 
 def test_a_stream_that_is_cut_is_the_beginning_of_the_whole(task):
@@ -257,9 +257,9 @@ def test_another_process_goes_on_with_a_reranker_of_its_own(tmp_path):
                 signal.raise_signal(signal.SIGTERM)
             return step(*args)
         Simulation.step = interrupting
-        world = jr.Environment(reranker=jr.simulated_reranker(accuracy=0.8))
+        environment = jr.Environment(reranker=jr.simulated_reranker(accuracy=0.8))
         learner = jr.orag(tau=0.1, eta=0.02, k=3)
-        run = jr.simulate(learner, make_task(), exposures=3, environment=world, chunk=64,
+        run = jr.simulate(learner, make_task(), exposures=3, environment=environment, chunk=64,
                           resume=folder)
         print(len(steps), run.states.theta.sum())
     """)

@@ -23,62 +23,66 @@ def test_the_seed_decides_the_order():
     assert (first != other).any()
 
 
-def test_hops_keep_a_task_together_and_in_order():
-    task = np.array([4, 4, 4, 1, 7, 7, 0, 0, 0, 0])
-    order = streams.hops(task, 1, seed=0)
+def test_hops_keep_a_question_together_and_in_order():
+    question = np.array([4, 4, 4, 1, 7, 7, 0, 0, 0, 0])
+    order = streams.hops(question, 1, seed=0)
     np.testing.assert_array_equal(np.sort(order), np.arange(10))
-    seen = task[order]
-    assert np.count_nonzero(np.diff(seen)) == 3  # four tasks, each in one piece
+    seen = question[order]
+    assert np.count_nonzero(np.diff(seen)) == 3  # four questions, each in one piece
     within = order[1:][np.diff(seen) == 0] - order[:-1][np.diff(seen) == 0]
     assert (within == 1).all()
 
 
-def test_hops_shuffle_the_tasks():
-    task = np.repeat(np.arange(20), 2)
-    assert len({tuple(task[streams.hops(task, 1, seed)][::2]) for seed in range(5)}) == 5
+def test_hops_shuffle_the_questions():
+    question = np.repeat(np.arange(20), 2)
+    assert len({tuple(question[streams.hops(question, 1, seed)][::2]) for seed in range(5)}) == 5
 
 
-def test_tasks_come_again_in_another_order():
-    task = np.repeat(np.arange(20), 2)
-    first, second = streams.hops(task, 2, seed=0).reshape(2, 40)
+def test_questions_come_again_in_another_order():
+    question = np.repeat(np.arange(20), 2)
+    first, second = streams.hops(question, 2, seed=0).reshape(2, 40)
     np.testing.assert_array_equal(np.sort(first), np.sort(second))
     assert (first != second).any()
-    assert (task[second][::2] == task[second][1::2]).all()
+    assert (question[second][::2] == question[second][1::2]).all()
 
 
-def test_tasks_in_pieces_are_refused():
-    with pytest.raises(ValueError, match="sort them by task"):
+def test_questions_in_pieces_are_refused():
+    with pytest.raises(ValueError, match="sort them by question"):
         streams.hops(np.array([0, 1, 0]), 1, seed=0)
 
 
-def test_a_task_succeeds_when_all_its_hops_do():
+def test_a_question_succeeds_when_all_its_hops_do():
     success = np.array([1, 1, 0, 1, 1, 0, 1])
-    task = np.array([5, 5, 2, 2, 9, 3, 3])
-    # task 2: 0, 1; task 3: 0, 1; task 5: 1, 1; task 9: 1
-    np.testing.assert_array_equal(streams.by_task(success, task), [0, 0, 1, 1])
+    question = np.array([5, 5, 2, 2, 9, 3, 3])
+    # question 2: 0, 1; question 3: 0, 1; question 5: 1, 1; question 9: 1
+    np.testing.assert_array_equal(streams.by_question(success, question), [0, 0, 1, 1])
 
 
 def test_hops_update_after_every_sub_query():  # Algorithm 4
     rng = np.random.default_rng(2)
-    task = np.array([0, 0, 0, 1, 2, 2])
+    question = np.array([0, 0, 0, 1, 2, 2])
     stream = Stream(
         queries=jnp.asarray(rng.normal(size=(6, 4)), jnp.float32),
         labels=jnp.arange(6, dtype=jnp.int32)[:, None],
-        order=jnp.asarray(streams.hops(task, 1, seed=0)),
+        order=jnp.asarray(streams.hops(question, 1, seed=0)),
     )
     rule = presets.full_information(tau=1.0, eta=0.5, projection=projections.none())
     theta = rng.normal(size=(6, 4)).astype(np.float32)
     start = rule.init(jnp.asarray(theta), jnp.ones(6, bool))
     run = jax.jit(lambda s: scan_rounds(rule, s, Environment(), stream, jax.random.key(0)))
     state, trace = run(start)
-    for hop in np.asarray(stream.order):  # hop i has label i; nothing is left until the task ends
+    for hop in np.asarray(
+        stream.order
+    ):  # hop i has label i; nothing is left until the question ends
         q = np.asarray(stream.queries)[hop]
         p = np.exp(theta @ q) / np.exp(theta @ q).sum()
         theta = theta - 0.5 * np.outer(p - np.eye(6)[hop], q)
     np.testing.assert_allclose(state.theta, theta, rtol=1e-4, atol=1e-5)
-    solved = streams.by_task(np.asarray(trace.success), task[np.asarray(stream.order)])
+    solved = streams.by_question(np.asarray(trace.success), question[np.asarray(stream.order)])
     success = dict(zip(np.asarray(stream.order), np.asarray(trace.success), strict=True))
-    assert solved.tolist() == [min(success[i] for i in np.flatnonzero(task == n)) for n in range(3)]
+    assert solved.tolist() == [
+        min(success[i] for i in np.flatnonzero(question == n)) for n in range(3)
+    ]
 
 
 @pytest.mark.parametrize(("n", "times"), [(0, 1), (3, 0)])

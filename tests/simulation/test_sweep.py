@@ -116,7 +116,7 @@ def test_tables_hold_a_line_for_each_run(grid, parts):
         "\n"
     )
     assert lines[0].split() == [
-        *("learner", "online", "accuracy", "ndcg@10", "recall@5", "rounds", "how")
+        *("learner", "online", "accuracy", "ndcg@10", "recall@5", "rounds", "form")
     ]
     assert lines[1].startswith("frozen")
     assert str(frozen.accuracy) in lines[1]

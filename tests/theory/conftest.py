@@ -37,10 +37,10 @@ class Toy:
         labels = jnp.asarray(self.labels if labels is None else labels)
         stream = Stream(queries=jnp.asarray(self.queries), labels=labels, order=self.order)
         start = learner.init(jnp.asarray(self.theta_1), jnp.ones(ITEMS, bool))
-        world = Environment(noise_rate=noise_rate)
+        environment = Environment(noise_rate=noise_rate)
 
         def one(key, order):
-            return scan_rounds(learner, start, world, stream._replace(order=order), key)[1]
+            return scan_rounds(learner, start, environment, stream._replace(order=order), key)[1]
 
         trace = jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(0), SEEDS), self.order)
         return Evidence(
@@ -49,7 +49,7 @@ class Toy:
             stream=stream,
             trace=trace,
             comparator=start.theta if comparator is None else jnp.asarray(comparator),
-            always_available=always_available(world, self.order.shape[1], start.available),
+            always_available=always_available(environment, self.order.shape[1], start.available),
         )
 
 

@@ -132,8 +132,8 @@ def test_the_least_p_is_that_of_the_binomial_test(clean):
 
 def test_a_tool_that_came_late_voids_the_bounds(clean):
     assert assumptions.every_item_available(clean).holds
-    world = Environment(**availability.later(8, 0.25, at=100)._asdict())
-    late = clean._replace(always_available=always_available(world, 320, jnp.ones(8, bool)))
+    environment = Environment(**availability.later(8, 0.25, at=100)._asdict())
+    late = clean._replace(always_available=always_available(environment, 320, jnp.ones(8, bool)))
     found = assumptions.every_item_available(late)
     assert (found.holds, found.measured, found.is_measured) == (False, 2, True)
     bound = theorem_5_1(late)

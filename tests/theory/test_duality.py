@@ -34,8 +34,10 @@ LEARNERS = {
 
 @pytest.fixture(scope="module", params=LEARNERS)
 def run(request, task):
-    world = None if request.param == "an oracle" else jr.label_noise(0.2)
-    return jr.simulate(LEARNERS[request.param](), task, exposures=2, seeds=3, environment=world)
+    environment = None if request.param == "an oracle" else jr.label_noise(0.2)
+    return jr.simulate(
+        LEARNERS[request.param](), task, exposures=2, seeds=3, environment=environment
+    )
 
 
 def loss(theta, task):

@@ -34,8 +34,8 @@ def run_of(task, **settings):
 @pytest.mark.parametrize("noise", [None, 0.3])
 def test_the_loss_is_within_its_bound_on_every_seed(task, settings, noise):
     learner = jr.mixture(experts(), **settings)
-    world = None if noise is None else jr.label_noise(noise)
-    run = jr.simulate(learner, task, exposures=3, seeds=4, environment=world)
+    environment = None if noise is None else jr.label_noise(noise)
+    run = jr.simulate(learner, task, exposures=3, seeds=4, environment=environment)
     statement = jr.bounds(run)[0]
     assert statement.holds
     assert statement.quantity == "log loss"
@@ -128,8 +128,8 @@ def test_errors_of_which_it_was_sure_are_counted_and_bounded(task):
 
 def test_soft_rewards_are_no_bits(task):
     verdicts = np.full((30, 6), 0.3)
-    world = jr.judged(verdicts)
-    run = jr.simulate(jr.mixture(experts()), task, seeds=2, environment=world)
+    environment = jr.judged(verdicts)
+    run = jr.simulate(jr.mixture(experts()), task, seeds=2, environment=environment)
     one, sure = jr.bounds(run)
     assert one.holds
     assert one.measured <= one.value

@@ -2,10 +2,10 @@
 
 Experts share only the queries, the items shown and the rewards. A round mixes their logits
 (`jaxret.learners.mixture`), and each expert then updates from the reward of the item shown as it
-would alone (`jaxret.simulation.blocked.rank_one`, mapped over experts). Experts of one form are
+would alone (`jaxret.simulation.blocked.rank_one`, mapped over experts). Experts of one kind are
 one program; experts that never move share one product with the documents.
 
-Letters: I items, d width, B rounds a block, b rounds a tile, G experts, g of one form.
+Letters: I items, d width, B rounds a block, b rounds a tile, G experts, g of one kind.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ from jaxret.simulation.blocked import rank_one
 from jaxret.simulation.blocked.rank_one import Rounds, Turn
 from jaxret.types import Choice, Feedback, State
 
-Forms = tuple[Any, ...]  # per form, the NamedTuples of `rank_one` [g, ..]; () if frozen
+Kinds = tuple[Any, ...]  # per kind, the NamedTuples of `rank_one` [g, ..]; () if frozen
 
 
 class Constants(NamedTuple):
@@ -42,11 +42,11 @@ class Constants(NamedTuple):
 
     Attributes:
       documents: inner products of queries and documents [B, I].
-      forms: `rank_one.Constants` of each form.
+      kinds: `rank_one.Constants` of each kind.
     """
 
     documents: Float[Array, "B I"]
-    forms: Forms
+    kinds: Kinds
 
 
 class Lines(NamedTuple):
@@ -54,11 +54,11 @@ class Lines(NamedTuple):
 
     Attributes:
       documents: inner products of queries and documents [b, I].
-      forms: `rank_one.Lines` of each form.
+      kinds: `rank_one.Lines` of each kind.
     """
 
     documents: Float[Array, "b I"]
-    forms: Forms
+    kinds: Kinds
 
 
 class Carry(NamedTuple):
@@ -66,11 +66,11 @@ class Carry(NamedTuple):
 
     Attributes:
       mixed: `MixtureExtra` of the mixture, without rows.
-      forms: `rank_one.Carry` of each form.
+      kinds: `rank_one.Carry` of each kind.
     """
 
     mixed: MixtureExtra
-    forms: Forms
+    kinds: Kinds
 
 
 def policy(learner: Learner) -> Policy:
@@ -94,7 +94,7 @@ def begin(learner: Learner, state: State, rounds: Rounds) -> tuple[Constants, Ca
         return rank_one.begin(expert, expert_state(state, rows), rounds._replace(vectors=vectors))
 
     # Copy the queries for each expert: with a shared array XLA would copy every Theta.
-    sizes = [len(form.settings) for form in _blend(learner).forms]
+    sizes = [len(kind.settings) for kind in _blend(learner).kinds]
     vectors = [jnp.broadcast_to(rounds.vectors, (size, *rounds.vectors.shape)) for size in sizes]
     constants, carry = _of_two(_experts(learner, state.theta.dtype, one, state.extra.rows, vectors))
     documents = rounds.vectors @ state.theta.T
@@ -120,9 +120,9 @@ def open(
     def one(expert, constants, carry):
         return rank_one.open(expert, constants, carry, first, tile)
 
-    lines, fresh = _of_two(_experts(learner, _dtype(carry), one, constants.forms, carry.forms))
+    lines, fresh = _of_two(_experts(learner, _dtype(carry), one, constants.kinds, carry.kinds))
     documents = lax.dynamic_slice_in_dim(constants.documents, first, tile)
-    return Lines(documents, lines), carry._replace(forms=fresh)
+    return Lines(documents, lines), carry._replace(kinds=fresh)
 
 
 def logits(
@@ -144,16 +144,16 @@ def logits(
     def one(expert, carry, lines):
         return rank_one.logits(expert, carry, lines, turn, axis)
 
-    of_experts, computed = _of_two(_experts(learner, _dtype(carry), one, carry.forms, lines.forms))
+    of_experts, computed = _of_two(_experts(learner, _dtype(carry), one, carry.kinds, lines.kinds))
     plain = lines.documents[turn.position]
 
-    def of_documents(form):
-        taus = [rank_one.parts(form.learner(g))[0].tau for g in range(len(form.settings))]
+    def of_documents(kind):
+        taus = [rank_one.parts(kind.learner(g))[0].tau for g in range(len(kind.settings))]
         return jnp.stack([over_items.masked(plain / tau, turn.available) for tau in taus])
 
-    forms = _blend(learner).forms
-    pairs = zip(forms, of_experts, strict=True)
-    z = [of_documents(form) if is_frozen(form) else z for form, z in pairs]
+    kinds = _blend(learner).kinds
+    pairs = zip(kinds, of_experts, strict=True)
+    z = [of_documents(kind) if is_frozen(kind) else z for kind, z in pairs]
     predicted = expert_logits(jnp.concatenate(z), axis)
     return mixed_logits(carry.mixed, predicted, turn.available), (predicted, computed)
 
@@ -188,12 +188,12 @@ def learn(
     def one(expert, carry, lines, computed):
         return rank_one.learn(expert, carry, lines, turn, computed, choice, feedback, axis)
 
-    forms = _experts(learner, _dtype(carry), one, carry.forms, lines.forms, of_experts)
+    kinds = _experts(learner, _dtype(carry), one, carry.kinds, lines.kinds, of_experts)
     of_shown = jax.vmap(lambda z: over_items.take(z, choice.item, axis))(predicted)
     new = update_weights(_blend(learner), carry.mixed, of_shown, feedback.reward)
     moves = turn.real & feedback.observed
     mixed = jax.tree.map(lambda new, old: jnp.where(moves, new, old), new, carry.mixed)
-    return Carry(mixed, forms)
+    return Carry(mixed, kinds)
 
 
 def close(learner: Learner, carry: Carry, fresh: Carry, first: Int[Array, ""]) -> Carry:
@@ -212,8 +212,8 @@ def close(learner: Learner, carry: Carry, fresh: Carry, first: Int[Array, ""]) -
     def one(expert, carry, fresh):
         return rank_one.close(expert, carry, fresh, first)
 
-    forms = _experts(learner, _dtype(carry), one, carry.forms, fresh.forms)
-    return fresh._replace(forms=forms)
+    kinds = _experts(learner, _dtype(carry), one, carry.kinds, fresh.kinds)
+    return fresh._replace(kinds=kinds)
 
 
 def end(
@@ -238,26 +238,26 @@ def end(
         return ExpertRows(theta=new.theta, extra=new.extra)
 
     old = state.extra.rows
-    new = _experts(learner, state.theta.dtype, one, old, constants.forms, carry.forms)
+    new = _experts(learner, state.theta.dtype, one, old, constants.kinds, carry.kinds)
     rows = tuple(after or before for after, before in zip(new, old, strict=True))
     t = state.t + rounds.real.sum(dtype=state.t.dtype)
     return state._replace(t=t, extra=carry.mixed._replace(rows=rows))
 
 
-def _experts(learner: Learner, dtype: Any, function: Callable, *of_forms: Sequence[Any]) -> Forms:
-    """Maps a function over the experts that move and their entries of each of ``of_forms``."""
+def _experts(learner: Learner, dtype: Any, function: Callable, *of_kinds: Sequence[Any]) -> Kinds:
+    """Maps a function over the experts that move and their entries of each of ``of_kinds``."""
 
-    def of_form(form, *own):
+    def of_kind(kind, *own):
         def one(numbers, own):
-            return function(form.make(*numbers), *own)
+            return function(kind.family(*numbers), *own)
 
-        return () if is_frozen(form) else jax.vmap(one)(jnp.asarray(form.settings, dtype), own)
+        return () if is_frozen(kind) else jax.vmap(one)(jnp.asarray(kind.settings, dtype), own)
 
-    return tuple(of_form(*one) for one in zip(_blend(learner).forms, *of_forms, strict=True))
+    return tuple(of_kind(*one) for one in zip(_blend(learner).kinds, *of_kinds, strict=True))
 
 
-def _of_two(pairs: Forms) -> tuple[Forms, Forms]:
-    """Unzips the pairs of all forms."""
+def _of_two(pairs: Kinds) -> tuple[Kinds, Kinds]:
+    """Unzips the pairs of all kinds."""
     firsts, seconds = zip(*(pair or ((), ()) for pair in pairs), strict=True)
     return firsts, seconds
 

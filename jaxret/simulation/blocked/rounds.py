@@ -19,8 +19,13 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Int
 
-from jaxret.environments import environment as world
-from jaxret.environments.environment import Environment
+from jaxret.environments.environment import (
+    Environment,
+    available_at,
+    labels_at,
+    queries_at,
+    respond,
+)
 from jaxret.learners.learner import Learner
 from jaxret.learners.mixture import Blend
 from jaxret.runtime.over_items import Axis
@@ -89,12 +94,10 @@ def _play(
     kernel = _kernel(learner)
     position, now = xs
     act_key, respond_key = now.keys
-    turn = Turn(position, now.t, now.real, world.available_at(environment, now.t, available))
+    turn = Turn(position, now.t, now.real, available_at(environment, now.t, available))
     logits, computed = kernel.logits(learner, carry, lines, turn, axis)
     slate = kernel.policy(learner).show(act_key, logits, axis)
-    choice, feedback, success = world.respond(
-        environment, respond_key, slate, now.labels, now.query
-    )
+    choice, feedback, success = respond(environment, respond_key, slate, now.labels, now.query)
     seen = feedback._replace(labels=now.labels) if learner.facts.oracle else feedback
     carry = kernel.learn(learner, carry, lines, turn, computed, choice, seen, axis)
     return carry, (logits, choice, reported(feedback), success)
@@ -110,8 +113,8 @@ def _rounds(
     """Gathers the inputs of a block's rounds."""
     real, query = order >= 0, jnp.maximum(order, 0)
     t = state.t + jnp.cumsum(real, dtype=state.t.dtype) - real
-    labels = jax.vmap(partial(world.labels_at, environment))(t, query, stream.labels[query])
-    vectors = jax.vmap(partial(world.queries_at, environment))(t, query, stream.queries[query])
+    labels = jax.vmap(partial(labels_at, environment))(t, query, stream.labels[query])
+    vectors = jax.vmap(partial(queries_at, environment))(t, query, stream.queries[query])
     return Rounds(t, query, vectors, labels, round_keys(key, t), real)
 
 

@@ -69,7 +69,7 @@ def has_blocked_form(learner: Learner, environment: Environment) -> bool:
 
 
 def parts_of_all(learner: Learner) -> list[tuple[Rule, Replay | None]]:
-    """Returns the rule and replay of a learner, or of each form of a mixture that moves.
+    """Returns the rule and replay of a learner, or of each kind of expert of a mixture that moves.
 
     Args:
       learner: learner with a blocked form.
@@ -192,9 +192,9 @@ def simulate_on_mesh(
 
 
 def _movers(learner: Learner) -> list[Learner]:
-    """Returns the learner itself, or one expert of each form of a mixture that moves."""
+    """Returns the learner itself, or one expert of each kind in a mixture that moves."""
     if isinstance(learner.structure, Blend):
-        return [form.learner(0) for form in learner.structure.forms if not is_frozen(form)]
+        return [kind.learner(0) for kind in learner.structure.kinds if not is_frozen(kind)]
     return [learner]
 
 
@@ -232,16 +232,16 @@ def extra_specs(learner: Learner, rows: tuple = ("item",)) -> Any:
       rows: the spec of an array with one number per item.
     """
     if isinstance(learner.structure, Blend):
-        forms = {"rows": tuple(map(_form_specs, learner.structure.forms))}
-        return MixtureExtra._make(forms.get(name, P()) for name in MixtureExtra._fields)
+        kinds = {"rows": tuple(map(_kind_specs, learner.structure.kinds))}
+        return MixtureExtra._make(kinds.get(name, P()) for name in MixtureExtra._fields)
     rule, replay = parts(learner)
     memory = () if rule.preconditioner is None else P(*rows)
     own = () if rule.rows_alone else (P(), memory)
     return own if replay is None else (own, P(), P())
 
 
-def _form_specs(form: LearnerGrid) -> ExpertRows:
-    """Returns the PartitionSpecs of the experts of one form."""
-    if is_frozen(form):
+def _kind_specs(kind: LearnerGrid) -> ExpertRows:
+    """Returns the PartitionSpecs of the experts of one kind."""
+    if is_frozen(kind):
         return ExpertRows((), ())
-    return ExpertRows(P(None, "item", None), extra_specs(form.learner(0), (None, "item")))
+    return ExpertRows(P(None, "item", None), extra_specs(kind.learner(0), (None, "item")))

@@ -20,13 +20,13 @@ from jaxret.testing import check_learner
 
 ITEMS, ROUNDS = 40, 100
 IDS = np.arange(ITEMS)
-WORLD = Environment(
+ENVIRONMENT = Environment(
     noise_rate=0.1,
     reranker=simulated_reranker(accuracy=0.8),
     arrives=jnp.asarray(np.where(IDS % 4 == 1, 30, 0)),
     leaves=jnp.asarray(np.where(IDS % 4 == 2, 50, ROUNDS)),
 )
-HARD = WORLD._replace(censoring=Censoring(after_success=0.4, after_failure=0.6))
+HARD = ENVIRONMENT._replace(censoring=Censoring(after_success=0.4, after_failure=0.6))
 SILENT = Environment(censoring=Censoring(after_success=1.0, after_failure=1.0))
 
 FROZEN = jr.grid(presets.frozen, tau=[0.1, 0.4])
@@ -46,12 +46,12 @@ RULES = {
 }
 
 
-def world_of(name):
-    return WORLD if name == "replayed" else HARD  # whose draws need every answer
+def environment_of(name):
+    return ENVIRONMENT if name == "replayed" else HARD  # whose draws need every answer
 
 
-def finish(how, rule, state, stream, world):
-    run = jax.jit(lambda s: how(rule, s, world, stream, jax.random.key(5)))
+def finish(how, rule, state, stream, environment):
+    run = jax.jit(lambda s: how(rule, s, environment, stream, jax.random.key(5)))
     return jax.tree.map(np.asarray, run(state))
 
 
@@ -63,15 +63,15 @@ def same(got, expected, tolerance=0.0):
 @pytest.mark.parametrize("name", RULES)
 def test_blocks_are_the_scan(problem, name):
     """Items, Theta and map of every expert, weights, calibration and losses."""
-    rule, world = RULES[name], world_of(name)
+    rule, environment = RULES[name], environment_of(name)
     with jax.enable_x64(True):
         catalogue, stream = problem(items=ITEMS)
         start = rule.init(*catalogue)
-        scanned = finish(scan_rounds, rule, start, stream, world)
-        blocked = finish(simulate_blocked, rule, start, stream, world)
+        scanned = finish(scan_rounds, rule, start, stream, environment)
+        blocked = finish(simulate_blocked, rule, start, stream, environment)
     np.testing.assert_array_equal(blocked[1].item, scanned[1].item)
     same(blocked, scanned, tolerance=1e-12)
-    assert np.isnan(scanned[1].reward).any() == (world is HARD)
+    assert np.isnan(scanned[1].reward).any() == (environment is HARD)
     weights = np.exp(scanned[0].extra.log_weights)
     assert np.ptp(weights) > 0.05  # the rounds have told the experts apart
 
@@ -141,8 +141,8 @@ def forty(problem, items=ITEMS):
 
 def test_a_simulation_takes_it(problem):
     task = forty(problem)
-    assert jr.simulate(RULES["all frozen"], task).how == "blocked"
-    assert jr.simulate(mixture([jr.grid(presets.mapped, tau=[0.2])]), task).how == "scan"
+    assert jr.simulate(RULES["all frozen"], task).form == "blocked"
+    assert jr.simulate(mixture([jr.grid(presets.mapped, tau=[0.2])]), task).form == "scan"
 
 
 def test_over_devices_that_do_not_divide_the_catalogue_experts_keep_no_padding(problem):

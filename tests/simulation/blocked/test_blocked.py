@@ -233,10 +233,10 @@ def test_the_blocked_form_is_the_scan(run):
 def test_the_dice_of_the_world_are_not_those_of_the_learner(problem):
     catalogue, stream = problem(times=40)
     rule = banditron(tau=TAU, eta=0.0, epsilon=0.5, **FREE)
-    world, key = Environment(noise_rate=0.3), jax.random.key(6)
+    environment, key = Environment(noise_rate=0.3), jax.random.key(6)
     state = rule.init(*catalogue)
     trace = jax.tree.map(
-        np.asarray, jax.jit(lambda s: scan_rounds(rule, s, world, stream, key)[1])(state)
+        np.asarray, jax.jit(lambda s: scan_rounds(rule, s, environment, stream, key)[1])(state)
     )
     wrong, explored = trace.reward != trace.success, trace.propensity < 0.5
     for bits in (wrong[explored], wrong[~explored]):  # 400 rounds each

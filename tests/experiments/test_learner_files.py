@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from hydra.core.config_store import ConfigStore
 
-from experiments.common import rule_files
-from experiments.common.config import fingerprint, learner_grids, register_rule_files
+from experiments.common import learner_files
+from experiments.common.config import fingerprint, learner_grids, register_learner_files
 from tests.experiments.configs import config_of
 
-RULES = """
+LEARNERS = """
 import jaxret as jr
 
 one = jr.greedy(tau=0.02, eta=0.01)
@@ -34,18 +34,18 @@ def known(monkeypatch):
 @pytest.fixture
 def file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "my_rule.py").write_text(RULES)
-    return tmp_path / "my_rule.py"
+    (tmp_path / "my_learner.py").write_text(LEARNERS)
+    return tmp_path / "my_learner.py"
 
 
 def config(learner, *overrides):
     words = [f"learner={learner}", *overrides]
-    register_rule_files(words)
+    register_learner_files(words)
     return config_of("orag", *words)
 
 
 def test_a_learner_and_a_function_that_makes_one_stand_beside_those_of_the_table(file):
-    cfg = config(f"[frozen,my_rule.py:one,{file}:many]", "learners.many.tau=[0.1,0.2,0.4]")
+    cfg = config(f"[frozen,my_learner.py:one,{file}:many]", "learners.many.tau=[0.1,0.2,0.4]")
     frozen, one, many = learner_grids(cfg)
     assert (frozen.name, one.name, many.name) == ("frozen", "one", "many")
     assert (one.settings.shape, many.names) == ((1, 0), ("tau",))
@@ -56,36 +56,48 @@ def test_a_learner_and_a_function_that_makes_one_stand_beside_those_of_the_table
 
 def test_a_runs_name_depends_on_the_content_of_the_file(file):
     names = set()
-    for content in (RULES, RULES + "# other\n"):
+    for content in (LEARNERS, LEARNERS + "# other\n"):
         file.write_text(content)
-        names.add(fingerprint(_root_=config("[my_rule.py:one]")))
+        names.add(fingerprint(_root_=config("[my_learner.py:one]")))
     assert len(names) == 2
 
 
 def test_a_file_that_changes_under_a_run_is_refused(file):
-    cfg = config("[my_rule.py:one]")
-    file.write_text(RULES + "# changed\n")
-    rule_files._maker.cache_clear()  # as in a process of its own
-    with pytest.raises(ValueError, match=r"my_rule\.py has changed since the command began"):
+    cfg = config("[my_learner.py:one]")
+    file.write_text(LEARNERS + "# changed\n")
+    learner_files._maker.cache_clear()  # as in a process of its own
+    with pytest.raises(ValueError, match=r"my_learner\.py has changed since the command began"):
         learner_grids(cfg)
 
 
 @pytest.mark.parametrize(
     ("learner", "message"),
     [
-        ("[gone.py:rule]", r"gone\.py does not exist: learner 'gone\.py:rule' is to be read from"),
-        ("my_rule.py", r"my_rule\.py needs the name of a learner in it, as in my_rule\.py:NAME"),
-        ("[my_rule.py:no]", r"my_rule\.py has no 'no'; it has one, many, nothing, greedy"),
-        ("[my_rule.py:number]", r"py:number must be a learner or a function .*, got int"),
-        ("[my_rule.py:nothing]", r"my_rule\.py:nothing must return a learner, got int"),
-        ("[my_rule.py:greedy]", "and a learner of configs/learners.yaml are both called 'greedy'"),
-        ("[broken.py:rule]", r"broken\.py cannot be run: NameError: name 'x' is not defined"),
-        ("[my_rule.py:one,other.py:one]", r"other.py:one and a learner of my_rule.py:one are"),
+        (
+            "[gone.py:learner]",
+            r"gone\.py does not exist: learner 'gone\.py:learner' is to be read from",
+        ),
+        (
+            "my_learner.py",
+            r"my_learner\.py needs the name of a learner in it, as in my_learner\.py:NAME",
+        ),
+        ("[my_learner.py:no]", r"my_learner\.py has no 'no'; it has one, many, nothing, greedy"),
+        ("[my_learner.py:number]", r"py:number must be a learner or a function .*, got int"),
+        ("[my_learner.py:nothing]", r"my_learner\.py:nothing must return a learner, got int"),
+        (
+            "[my_learner.py:greedy]",
+            "and a learner of configs/learners.yaml are both called 'greedy'",
+        ),
+        ("[broken.py:learner]", r"broken\.py cannot be run: NameError: name 'x' is not defined"),
+        (
+            "[my_learner.py:one,other.py:one]",
+            r"other.py:one and a learner of my_learner.py:one are",
+        ),
     ],
 )
 def test_what_cannot_be_taken_from_a_file_is_said_in_one_line(file, learner, message):
     file.with_name("broken.py").write_text("x\n")
-    file.with_name("other.py").write_text(RULES)
+    file.with_name("other.py").write_text(LEARNERS)
     with pytest.raises(ValueError, match=message) as error:
         learner_grids(config(learner))
     assert "\n" not in str(error.value)

@@ -1,12 +1,12 @@
-"""Learners from files outside the clone: ``learner=[greedy,my_rule.py:rule]``.
+"""Learners from files outside the clone: ``learner=[greedy,my_learner.py:learner]``.
 
-    import jaxret as jr                                       # my_rule.py
+    import jaxret as jr                                       # my_learner.py
 
-    def rule(tau=0.03, eta=0.003):
-        return jr.rank_one("rule", ..., tau=tau, eta=eta)
+    def learner(tau=0.03, eta=0.003):
+        return jr.rank_one("learner", ..., tau=tau, eta=eta)
 
 The name after the colon is a learner, or a function that makes one. Settings of the function that
-have a default are settings of the config: ``learners.rule.tau=[0.02,0.04]`` is a grid.
+have a default are settings of the config: ``learners.learner.tau=[0.02,0.04]`` is a grid.
 """
 
 import functools
@@ -64,7 +64,7 @@ def maker(file: Mapping[str, str]) -> Callable[..., jr.Learner]:
 def _maker(path: str, name: str, sha256: str) -> Callable[..., jr.Learner]:
     if _sha256(path) != sha256:
         raise ValueError(f"{path} has changed since the command began: begin again")
-    module = f"rule_file_{sha256[:12]}"
+    module = f"learner_file_{sha256[:12]}"
     spec = importlib.util.spec_from_file_location(module, path)
     assert spec is not None
     assert spec.loader is not None
@@ -75,10 +75,10 @@ def _maker(path: str, name: str, sha256: str) -> Callable[..., jr.Learner]:
         raise ValueError(f"{path} cannot be run: {_one_line(error)}") from error
     names = vars(sys.modules[module])
     if name not in names:
-        known = [key for key, value in names.items() if _is_rule(value)]
+        known = [key for key, value in names.items() if _is_learner(value)]
         raise ValueError(f"{path} has no {name!r}; it has {', '.join(known) or 'no learner'}")
     found = names[name]
-    if not _is_rule(found):
+    if not _is_learner(found):
         raise ValueError(
             f"{path}:{name} must be a learner or a function that makes one, "
             f"got {type(found).__name__}"
@@ -96,7 +96,7 @@ def _maker(path: str, name: str, sha256: str) -> Callable[..., jr.Learner]:
     return make
 
 
-def _is_rule(value: Any) -> bool:
+def _is_learner(value: Any) -> bool:
     return isinstance(value, jr.Learner) or (callable(value) and not inspect.isclass(value))
 
 

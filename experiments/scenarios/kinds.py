@@ -64,13 +64,13 @@ class Scenario:
     """A scenario.
 
     Attributes:
-      world: makes its environment.
+      environment: function from a `Place` to the environment.
       begins: when the trouble begins, as a share of the stream.
       shown: tools in a round.
       calm: the environment without the trouble.
     """
 
-    world: Callable[[Place], Environment]
+    environment: Callable[[Place], Environment]
     begins: float = 0.0
     shown: int = 1
     calm: Environment = field(default_factory=Environment)
@@ -81,73 +81,73 @@ def swapped(*, share: float, at: float) -> Scenario:
     require("share", share, "in (0, 1]", lambda x: 0 < x <= 1)
     require("at", at, "in [0, 1]", lambda x: 0 <= x <= 1)
 
-    def world(place):
+    def environment(place):
         labels = place.task.labels
         moved = drift.swapped(labels, share=share, at=place.at(at), seed=place.seed)
         return Environment(drift=moved)
 
-    return Scenario(world=world, begins=at)
+    return Scenario(environment=environment, begins=at)
 
 
 def turning(*, angle: float) -> Scenario:
     """Drift: all queries rotate, by ``angle`` radians over the stream."""
 
-    def world(place):
+    def environment(place):
         queries, rounds = place.task.queries, place.rounds
         turned = drift.turning(queries, angle=angle, rounds=rounds, seed=place.seed)
         return Environment(rotation=turned)
 
-    return Scenario(world=world)
+    return Scenario(environment=environment)
 
 
 def late(*, mean: float) -> Scenario:
     """Feedback is delayed by ``mean`` rounds on average, and comes out of order."""
     part = interventions.geometric_delay(mean=mean)
-    return Scenario(world=lambda place: Environment(delay=part))
+    return Scenario(environment=lambda place: Environment(delay=part))
 
 
 def silent(*, after_success: float, after_failure: float) -> Scenario:
     """No feedback is observed in these shares of the rounds."""
     shares = {"after_success": after_success, "after_failure": after_failure}
     part = feedback.censored_by_success(**shares)
-    return Scenario(world=lambda place: Environment(censoring=part))
+    return Scenario(environment=lambda place: Environment(censoring=part))
 
 
 def noisy(*, most: float) -> Scenario:
     """Rewards are flipped, at a rate of each tool's own between 0 and ``most``."""
     require("most", most, "in [0, 0.5]", lambda x: 0 <= x <= 0.5)
 
-    def world(place):
+    def environment(place):
         rng, items = np.random.default_rng(place.seed), len(place.task.ids)
         return jr.label_noise(rng.uniform(0, most, items))
 
-    return Scenario(world=world)
+    return Scenario(environment=environment)
 
 
-def praised(*, says: float) -> Scenario:
+def praised(*, false_reward: float) -> Scenario:
     """An attacker gives one reward to the tool that static retrieval shows wrongly most often."""
-    require("says", says, "in [0, 1]", lambda x: 0 <= x <= 1)
+    require("false_reward", false_reward, "in [0, 1]", lambda x: 0 <= x <= 1)
 
-    def world(place):
+    def environment(place):
         task = place.task
         first = (task.queries @ task.theta.T).argmax(axis=1)
         wrong = ~(first[:, None] == task.labels).any(axis=1)
         tool = int(np.bincount(first[wrong], minlength=len(task.ids)).argmax())
         sizes = {"items": len(task.ids), "queries": len(task)}
-        return Environment(poison=feedback.poisoned(**sizes, tool=tool, says=says))
+        return Environment(poison=feedback.poisoned(**sizes, tool=tool, false_reward=false_reward))
 
-    return Scenario(world=world)
+    return Scenario(environment=environment)
 
 
 def lying(*, share: float) -> Scenario:
     """A share of the users flip every reward."""
     require("share", share, "in [0, 1]", lambda x: 0 <= x <= 1)
 
-    def world(place):
+    def environment(place):
         sizes = {"items": len(place.task.ids), "queries": len(place.task)}
         return Environment(poison=feedback.poisoned(**sizes, share=share, seed=place.seed))
 
-    return Scenario(world=world)
+    return Scenario(environment=environment)
 
 
 def arriving(*, share: float, first: float, last: float) -> Scenario:
@@ -155,26 +155,26 @@ def arriving(*, share: float, first: float, last: float) -> Scenario:
     require("share", share, "in [0, 1)", lambda x: 0 <= x < 1)
     require("first", first, f"in 0 .. last={last} <= 1", lambda x: 0 <= x <= last <= 1)
 
-    def world(place):
+    def environment(place):
         between = {"first": place.at(first), "last": place.at(last)}
         items = len(place.task.ids)
         return Environment(
             **availability.one_by_one(items, share, **between, seed=place.seed)._asdict()
         )
 
-    return Scenario(world=world)
+    return Scenario(environment=environment)
 
 
 def doubling(*, at: float) -> Scenario:
     """Cold start: half of the catalogue arrives at once."""
     require("at", at, "in [0, 1]", lambda x: 0 <= x <= 1)
 
-    def world(place):
+    def environment(place):
         items = len(place.task.ids)
         come = availability.later(items, 0.5, at=place.at(at), seed=place.seed)
         return Environment(**come._asdict())
 
-    return Scenario(world=world, begins=at)
+    return Scenario(environment=environment, begins=at)
 
 
 def rewritten(*, document: str, how: How, at: float) -> Scenario:
@@ -183,12 +183,12 @@ def rewritten(*, document: str, how: How, at: float) -> Scenario:
     require("how", how, "keep, reset or carry", lambda x: x in ("keep", "reset", "carry"))
     require("at", at, "in (0, 1]", lambda x: 0 < x <= 1)
 
-    def world(place):
+    def environment(place):
         before, after = place.task.theta, place.documents(document)
         change = interventions.rewritten_documents(before, after, at=max(1, place.at(at)), how=how)
         return Environment(rewriting=change)
 
-    return Scenario(world=world, begins=at)
+    return Scenario(environment=environment, begins=at)
 
 
 def clicked(*, shown: int, bias: float, lure: float) -> Scenario:
@@ -196,7 +196,7 @@ def clicked(*, shown: int, bias: float, lure: float) -> Scenario:
     require("shown", shown, ">= 1", lambda n: n >= 1)
     user, fair = (feedback.position_biased_clicks(bias=x, lure=lure) for x in (bias, 0.0))
     calm = Environment(reranker=fair)
-    return Scenario(world=lambda place: Environment(reranker=user), shown=shown, calm=calm)
+    return Scenario(environment=lambda place: Environment(reranker=user), shown=shown, calm=calm)
 
 
 def restarted(*, at: float, ago: float) -> Scenario:
@@ -204,12 +204,12 @@ def restarted(*, at: float, ago: float) -> Scenario:
     require("at", at, "in (0, 1]", lambda x: 0 < x <= 1)
     require("ago", ago, f"in (0, at={at}]", lambda x: 0 < x <= at)
 
-    def world(place):
+    def environment(place):
         now = max(1, place.at(at))
         saved = min(now - 1, place.at(at - ago))
         return Environment(restart=interventions.restart_from_snapshot(saved=saved, at=now))
 
-    return Scenario(world=world, begins=at)
+    return Scenario(environment=environment, begins=at)
 
 
 REGISTRY = {
