@@ -9,7 +9,7 @@ from scipy import special, stats
 from jaxret.offline import intervals
 from jaxret.offline.intervals import RHO
 
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(2_000)
+NODES, WEIGHTS = special.roots_legendre(2_000)  # NumPy takes a hundred times as long
 X = (NODES + 1) / 2  # on [0, 1]
 DENSITY = RHO**RHO * np.exp(-RHO * (1 - X)) * (1 - X) ** (RHO - 1)
 DENSITY /= special.gamma(RHO) * special.gammainc(RHO, RHO)
