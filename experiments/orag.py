@@ -28,6 +28,7 @@ held-out gains of 0.039, 0.068 and 0.191.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -44,8 +45,10 @@ from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import print_table, results_table
 from jaxret.data import near_duplicates
+from jaxret.learners.grid import LearnerGrid
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
+from jaxret.simulation.run import Run
 from jaxret.task import Parts, Task
 from jaxret.theory.comparators import proximal_losses
 from jaxret.theory.regret import cumulative_regret
@@ -53,7 +56,7 @@ from jaxret.theory.regret import cumulative_regret
 COLUMNS = ("online/accuracy", "online/regret", "final/recall@{k}", "final/ndcg@{k}")
 COLUMNS += ("online/complete", "heldout/recall@{k}", "heldout/ndcg@{k}", "heldout/gain")
 METRICS = ("accuracy", "recall@{k}", "ndcg@{k}", "completeness@{k}")
-CHOOSING = ("all", "validation")
+CURVES = ("success", "regret", "unneeded")
 
 
 @experiment("orag")
@@ -61,85 +64,71 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Streams to every learner in every protocol; writes curves and figures."""
     task, seeds = task_of(cfg), range(cfg.seed, cfg.seed + cfg.seeds)
     parts = task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=seeds)
-    unseen = {"heldout": parts.heldout, **apart(task, parts)}
-    metrics, ndcg = [name.format(k=cfg.k) for name in METRICS], f"ndcg@{cfg.k}"
-    static = jr.evaluate(task.theta, task, [ndcg], part=parts.heldout)[ndcg].values
+    unseen = {"heldout": parts.heldout, **near_and_new(task, parts)}
     rounds = cfg.exposures * int(parts.streamed.sum(axis=1).max())
     environment = environment_of(
         plain(cfg.environment), items=len(task.theta), rounds=rounds, seed=cfg.seed
     )
+    stream: dict[str, Any] = {"exposures": cfg.exposures, "hops": bool(cfg.dataset.get("hops"))}
+    stream |= {"environment": environment, "seeds": seeds, "chunk": cfg.chunk}
+    metrics, ndcg = [name.format(k=cfg.k) for name in METRICS], f"ndcg@{cfg.k}"
+    static = jr.evaluate(task.theta, task, [ndcg], part=parts.heldout)[ndcg].values
     _, comparator = proximal_losses(
         *(task.theta, task.queries, task.labels),
         tau=cfg.comparator.tau,
         eta=cfg.comparator.tau * cfg.comparator.eta_over_tau,
         counts=np.full(len(task.queries), cfg.exposures),
     )
-    hops = bool(cfg.dataset.get("hops"))
-    stream: dict[str, Any] = {
-        "exposures": cfg.exposures,
-        "hops": hops,
-        "seeds": seeds,
-        "chunk": cfg.chunk,
-    }
-    stream["environment"] = environment
 
-    def learn(grid):
+    def learn(grid: LearnerGrid) -> dict[str, np.ndarray]:
         """Chooses settings, streams and ranks, for one learner."""
-        name = grid.name
-        part = parts.validation | (cfg.choosing == "all")
-        swept = jr.sweep(
-            grid, task, part=parts.training, resume=run.resume(name, "heldout"), **stream
-        )
-        held = swept.best(on=parts.validation, metric=ndcg)
-        best = chosen(
-            *(grid, task),
-            on=parts.validation,
-            metric=ndcg,
-            part=part,
-            resume=run.resume(name, "choice"),
-            **stream,
-        )
-        online = jr.simulate(
-            best, task, part=parts.streamed, resume=run.resume(name, "online"), **stream
-        )
-        online.save(run.directory / "embeddings" / name)
-        found: dict[str, Any] = {"success": online.trace.success, "loss": online.trace.loss}
-        found |= {"item": online.trace.item, "order": online.order}
-        for protocol, ranked, part in [
-            ("final", online, parts.streamed),
-            *((name, held, part) for name, part in unseen.items()),
-        ]:
-            values = jr.evaluate(ranked, task, metrics, part=part)
+        resume = partial(run.resume, grid.name)
+        by = dict[str, Any](on=parts.validation, metric=ndcg)
+        swept = jr.sweep(grid, task, part=parts.training, resume=resume("heldout"), **stream)
+        held = swept.best(**by)
+        by["part"] = parts.validation | (cfg.choosing == "all")
+        best = chosen(grid, task, **by, resume=resume("choice"), **stream)
+        online = jr.simulate(best, task, part=parts.streamed, resume=resume("online"), **stream)
+        online.save(run.directory / "embeddings" / grid.name)
+        ranked = {"final": (online, parts.streamed)}
+        ranked |= {protocol: (held, part) for protocol, part in unseen.items()}
+        found = streamed(online, comparator, cfg.exposures if stream["hops"] else None)
+        for protocol, (learner, part) in ranked.items():
+            values = jr.evaluate(learner, task, metrics, part=part)
             found |= {f"{protocol}/{metric}": x.values for metric, x in values.items()}
-        for protocol, ran in (("online", online), ("heldout", held)):
-            columns = grid.columns(ran.numbers)
-            found |= {f"{protocol}/{number}": x for number, x in columns.items()}
-        return found
+        for protocol, learner in (("online", online), ("heldout", held)):
+            numbers = grid.columns(learner.numbers)
+            found |= {f"{protocol}/{number}": x for number, x in numbers.items()}
+        return found | {"heldout/gain": found[f"heldout/{ndcg}"] - static}
 
-    results: dict[str, np.ndarray] = {}
-    curves: dict[str, dict[str, np.ndarray]] = {}
-    bar = Progress(learner_grids(cfg), unit="learner")
-    for grid in bar:
+    results, curves = {}, {}
+    for grid in (bar := Progress(learner_grids(cfg), unit="learner")):
         bar.set_postfix_str(name := grid.name)
-        found = run.result(name, lambda grid=grid: learn(grid))
-        order, success = found.pop("order"), found.pop("success")
-        loss, item = found.pop("loss"), found.pop("item")
-        against = cumulative_regret(loss, comparator, order)
-        distractor = np.where(order >= 0, ~np.isin(item, task.labels), np.nan)
-        curves[name] = {"success": success, "regret": against, "unneeded": distractor}
-        found |= {
-            "online/accuracy": np.nanmean(success, axis=1),
-            "online/loss": np.nanmean(loss, axis=1),
-            "online/unneeded": np.nanmean(distractor, axis=1),
-            "online/regret": against[:, -1],
-            "heldout/gain": found[f"heldout/{ndcg}"] - static,
-        }
-        if hops:
-            found["online/complete"] = complete(success, order, task.groups, cfg.exposures)
-        results |= {f"{name}/{key}": value for key, value in found.items()}
+        found = run.result(name, partial(learn, grid))
+        curves[name] = {curve: found[curve] for curve in CURVES}
+        results |= {f"{name}/{key}": value for key, value in found.items() if "/" in key}
     run.save_curves(curves)
     learning_figures(run, curves)
     return results
+
+
+def streamed(run: Run, comparator: Float[np.ndarray, " N"], exposures: int | None) -> dict:
+    """Computes the curves [S, T] of a stream, and its results [S]   (protocol ``online``).
+
+    Args:
+      run: run of S seeds.
+      comparator: loss of the comparator of the regret, by query.
+      exposures: number of times that each query is streamed, if the queries are hops; else None.
+    """
+    success, loss, item = map(np.asarray, (run.trace.success, run.trace.loss, run.trace.item))
+    order, regret = run.order, cumulative_regret(loss, comparator, run.order)
+    unneeded = np.where(order >= 0, ~np.isin(item, run.task.labels), np.nan)
+    found = {"order": order, "success": success, "regret": regret, "unneeded": unneeded}
+    for name, curve in (("accuracy", success), ("loss", loss), ("unneeded", unneeded)):
+        found[f"online/{name}"] = np.nanmean(curve, axis=1)
+    if exposures is not None:
+        found["online/complete"] = complete(success, order, np.asarray(run.task.groups), exposures)
+    return found | {"online/regret": regret[:, -1]}
 
 
 @main.check
@@ -147,7 +136,7 @@ def check(cfg: DictConfig) -> None:
     """Checks learners and environments."""
     learner_grids(cfg)
     environment_of(plain(cfg.environment), items=1000, rounds=1000, seed=0)
-    require("choosing", cfg.choosing, "all or validation", CHOOSING.__contains__)
+    require("choosing", cfg.choosing, "all or validation", ("all", "validation").__contains__)
 
 
 @main.show
@@ -176,7 +165,7 @@ def choices(results: Found, name: str, numbers: Sequence[str]) -> str:
     return "\n".join(f"{setting}  x{count}" for setting, count in Counter(words).most_common())
 
 
-def apart(task: Task, parts: Parts) -> Mapping[str, Bool[np.ndarray, "S N"]]:
+def near_and_new(task: Task, parts: Parts) -> Mapping[str, Bool[np.ndarray, "S N"]]:
     """Splits held-out queries into near-duplicates of streamed ones, and new ones.
 
     Returns an empty mapping if a seed lacks one of the kinds.
@@ -194,12 +183,13 @@ def complete(
     exposures: int,
 ) -> Float[np.ndarray, " S"]:
     """Computes the share of questions whose hops all succeeded while they were streamed."""
-    shares = []
-    for bits, queries in zip(success, order, strict=True):
+
+    def share(bits, queries):
         ran = queries >= 0
         visits = zip(*(x[ran].reshape(exposures, -1) for x in (bits, queries)), strict=True)
-        shares.append(np.mean([jr.by_question(b, questions[q]).mean() for b, q in visits]))
-    return np.array(shares)
+        return np.mean([jr.by_question(b, questions[q]).mean() for b, q in visits])
+
+    return np.array([share(*pair) for pair in zip(success, order, strict=True)])
 
 
 if __name__ == "__main__":
