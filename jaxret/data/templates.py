@@ -6,6 +6,7 @@
     name_description   name and description only
     terse              name and the one-line documentation          DeskBank's bad documents
     full               every field of the documentation
+    sorted_fields      every field as it is, sorted by key            ORAG C.1.4
     functionality      only the field of that name                  ORAG C.4: the bad documents
     expanded           full, and the tool profile                   Tool-REX
 
@@ -119,6 +120,18 @@ def full(document: Document) -> str:
     return _lines({key: _flat(value) for key, value in named.items()})
 
 
+@_normalised
+def sorted_fields(document: Document) -> str:
+    """Renders ``key: value`` of all fields of `full`, empty ones too, sorted by key (ORAG C.1.4).
+
+    Values that are not strings are JSON. Running text is returned unchanged.
+    """
+    named = {k: v for k, v in _fields(document).items() if k not in ("terse", "tool_profile")}
+    if named.keys() == {"documentation"}:
+        return raw(named)
+    return "\n".join(f"{key}: {_json(named[key])}" for key in sorted(named))
+
+
 def with_profile(
     fields: Sequence[str], base: Callable[[Document], str] = full
 ) -> Callable[[Document], str]:
@@ -152,6 +165,7 @@ TEMPLATES: dict[str, Callable[[Document], str]] = {
     "terse": terse,
     "functionality": functionality,
     "full": full,
+    "sorted_fields": sorted_fields,
     "expanded": with_profile(PROFILE_FIELDS),
 }
 

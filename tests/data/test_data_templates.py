@@ -102,6 +102,18 @@ def test_empty_fields_are_left_out_and_zero_is_not_empty():
     assert template("full")(document) == "Name: x Count: 0"
 
 
+def test_sorted_fields_are_every_pair_of_the_object_in_the_order_of_the_keys():
+    document = {"title": "Rates\nrise", "body": " The bank acts. ", "category": "", "Year": 2023}
+    expected = "Year: 2023 body: The bank acts. category:  title: Rates rise"
+    assert template("sorted_fields")(document) == expected
+    assert template("sorted_fields")(json.dumps(document)) == expected
+    assert template("sorted_fields")(DOCUMENT) == (
+        'arguments: {"zone": {"type": "string", "note": "e.g. Köln"}} '
+        'description: Tells the time. name: say_time results: {"time": "text"}'
+    )
+    assert template("sorted_fields")("Tells the time.") == "Tells the time."
+
+
 def test_the_bad_document_is_its_functionality_alone():
     document = {"name": "slow_r50", "functionality": "3D ResNet", "description": "Classifies."}
     assert template("functionality")(document) == "3D ResNet"
