@@ -89,7 +89,27 @@ def settings(cfg: DictConfig) -> dict[str, Any]:
     kept = {key: value for key, value in content.items() if key not in _WHERE_NOT_WHAT}
     name, path = (OmegaConf.select(cfg, f"dataset.{key}") for key in ("name", "path"))
     place = Path(data.__file__).with_name(str(name)) if path is None else Path(path)  # or built in
-    return kept | {"data": content_digest(place), "version": __version__}
+    kept |= {"data": content_digest(place), "version": __version__}
+    files = prompt_files(content)
+    return kept | {"prompt_files": files} if files else kept
+
+
+def prompt_files(content: Any, *, within: bool = False) -> dict[str, str | None]:
+    """Finds the files that replace prompts, on which results depend.
+
+    Args:
+      content: settings, as plain data.
+      within: whether every text in the settings is a path, as it is under the name ``prompts``.
+
+    Returns:
+      path -> hash of the file, of each text called ``prompt`` or under ``prompts``.
+    """
+    found: dict[str, str | None] = {}
+    for name, value in content.items() if isinstance(content, dict) else ():
+        if isinstance(value, str) and (within or name == "prompt"):
+            found[value] = content_digest(Path(value))
+        found |= prompt_files(value, within=within or name == "prompts")
+    return found
 
 
 def fingerprint(*, _root_: DictConfig) -> str:

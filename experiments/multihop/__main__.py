@@ -59,7 +59,7 @@ from jaxret.data.hops import as_hops, by_evidence, by_plan
 from jaxret.environments.environment import Environment, simulated_reranker
 from jaxret.learners.grid import LearnerGrid
 from jaxret.learners.learner import map_queries
-from jaxret.llm import Chat, Endpoint
+from jaxret.llm import Chat, Endpoint, Prompt, replace_prompts
 from jaxret.retrieval.dense import inner_product
 from jaxret.retrieval.retriever import search
 from jaxret.runtime.validate import require
@@ -68,10 +68,10 @@ from jaxret.task import encoded
 METRICS = ("accuracy", "recall@{k}", "ndcg@{k}")  # completeness is measured by task
 COLUMNS = ("online/accuracy", "online/found", "online/last", "online/complete")
 COLUMNS += ("final/recall@{k}", "final/ndcg@{k}", "final/complete@{k}", "answer/exact")
-JUDGES = {
-    "llm": prompts.by_judge,
-    "llm_each": prompts.by_fit,
-}  # asked about the slate, or about each document
+JUDGES = {  # asked about the slate, or about each document: the selector and its prompt
+    "llm": (prompts.by_judge, "judge"),
+    "llm_each": (prompts.by_fit, "judge_each"),
+}
 WHO = {"planner": ("gold", "llm"), "judge": ("gold", *JUDGES), "bit": ("gold", "judge")}
 
 
@@ -94,7 +94,9 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     select_item = None
     if chat is not None and cfg.judge in JUDGES:
         texts, documents = task.texts or (), task.documents or ()
-        select_item = JUDGES[cfg.judge](chat, texts, documents, own_bit=cfg.bit == "judge")
+        selector, name = JUDGES[cfg.judge]
+        own_bit, prompt = cfg.bit == "judge", prompts_of(cfg)[name]
+        select_item = selector(chat, texts, documents, own_bit=own_bit, prompt=prompt)
 
     def learn(grid):
         """Chooses a setting by the gold judge, streams, and ranks."""
@@ -132,7 +134,8 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         ours |= {f"final/{metric}": online[f"final/{metric}"] for metric in metrics}
         if chat is not None and cfg.answers:
             lines = answers.answer(
-                run, chat, name, dataset, task.documents or (), online["items"], groups, only
+                *(run, chat, name, dataset, task.documents or (), online["items"], groups, only),
+                prompt=prompts_of(cfg)["answer"],
             )
             ours |= answers.scores(lines, right)
             outputs += lines
@@ -164,6 +167,7 @@ def check(cfg: DictConfig) -> None:
     require("validation", cfg.validation, "in (0, 1)", lambda x: 0 < x < 1)
     simulated_reranker(accuracy=cfg.accuracy)
     answers.gold(cfg)
+    prompts_of(cfg)
     chat_of(cfg)
 
 
@@ -191,6 +195,11 @@ def chat_of(cfg: DictConfig) -> Chat | None:
     return None
 
 
+def prompts_of(cfg: DictConfig) -> dict[str, Prompt]:
+    """Reads the prompts that the config gives; the others are ours."""
+    return replace_prompts(prompts.PROMPTS, plain(cfg.prompts))
+
+
 def planned(
     cfg: DictConfig, dataset: Dataset, chat: Chat | None, run: RunDirectory
 ) -> tuple[Dataset, Dataset]:
@@ -201,7 +210,11 @@ def planned(
     if chat is not None and cfg.planner == "llm":
 
         def ask():
-            questions = [prompts.plan_question(x, max_hops=cfg.max_hops) for x in dataset.queries]
+            prompt = prompts_of(cfg)["plan"]
+            questions = [
+                prompts.plan_question(x, max_hops=cfg.max_hops, prompt=prompt)
+                for x in dataset.queries
+            ]
             parse = partial(prompts.plan, max_hops=cfg.max_hops)
             schema = prompts.plan_schema(max_hops=cfg.max_hops)
             plans = chat.ask_all(questions, parse, schema=schema, title="planning")

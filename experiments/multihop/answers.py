@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 from experiments.common.run_directory import RunDirectory
 from experiments.multihop import prompts
 from jaxret.data.dataset import Dataset
-from jaxret.llm import Chat
+from jaxret.llm import Chat, Prompt
 from jaxret.runtime.files import json_lines
 
 RULES = {"exact": prompts.exact, "contains": prompts.contains}
@@ -65,6 +65,8 @@ def answer(
     items: Int[np.ndarray, "S N k"],
     tasks: Int[np.ndarray, " N"],
     only: Collection[str] | None = None,
+    *,
+    prompt: Prompt = prompts.PROMPTS["answer"],
 ) -> list[dict[str, Any]]:
     """Asks for every task's answer, once per seed; failed answers are empty.
 
@@ -77,6 +79,7 @@ def answer(
       items: items found at each hop.
       tasks: task of each hop, as a row of ``dataset``; ascending.
       only: ids of the tasks to ask about; None: all tasks.
+      prompt: the text of the question.
 
     Returns:
       One object for each seed and task, as in ``answers.jsonl``.
@@ -85,7 +88,9 @@ def answer(
     found = [dict(zip(rows, collect(some, tasks), strict=True)) for some in items]
     rows = [row for row in rows if only is None or dataset.query_ids[row] in only]
     questions = [
-        prompts.answer_question(dataset.queries[row], [documents[i] for i in found[seed][row]])
+        prompts.answer_question(
+            dataset.queries[row], [documents[i] for i in found[seed][row]], prompt=prompt
+        )
         for seed in seeds
         for row in rows
     ]

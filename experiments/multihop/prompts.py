@@ -5,8 +5,9 @@
     fit        a sub-question and one document -> yes or no, in one token
     answer     a question and the documents of all its hops -> a few words
 
-These are the agents of ORAG's pipeline (C.1.4, C.4, Figure 7) in our wording; ``fit`` is a verdict
-for small models. The other three answer with a JSON object. Any other answer is `Malformed`, and
+These are the agents of ORAG's pipeline (C.1.4, C.4, Figure 7). Their texts, the files beside this
+one, are in our wording (`PROMPTS`); ``prompts.NAME=FILE`` gives another. ``fit`` is a verdict for
+small models. The other three answer with a JSON object. Any other answer is `Malformed`, and
 `jaxret.llm` asks again. Each of the three has a schema for endpoints that support schemas; without
 one a small model may never end its list of sub-questions.
 """
@@ -16,55 +17,25 @@ import re
 import string
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from jaxret.llm import Chat, Malformed, Schema, object_schema
+from jaxret.llm import Chat, Malformed, Prompt, Schema, load_prompt, object_schema
 from jaxret.types import Selector
 
 WORDS = 300  # most words of a document
 
-PLAN = """\
-Some facts have to be looked up before the question below can be answered. Write a short search \
-question for each of these facts, at most {max_hops}, in the order in which you would look them up.
-- A search question is read alone: repeat names, dates and whatever else it depends on.
-- Together they must cover all that the answer needs, and nothing else.
-- Do not answer any of them.
-
-Question: {query}
-
-Reply with a JSON object and nothing else: {{"sub_questions": ["...", "..."]}}"""
-
-VERDICT = """\
-A search found the {n} documents below. Which of them helps most to answer the question? If the \
-question names a focus, the document must serve the focus.
-
-Question: {query}
-
-{documents}
-
-Reply with a JSON object and nothing else, {{"index": i}}, where i is the number of the document, \
-0 to {last}, or -1 if none of them helps."""
-
-FIT = """\
-Question: {query}
-
-Document: {document}
-
-Does the document help to answer the question? If the question names a focus, the document must \
-serve the focus. Answer yes or no."""
+HERE = Path(__file__).parent
+#: Our texts. A number is optional: another text may state its own, or none.
+PROMPTS = {
+    "plan": load_prompt(HERE / "plan.txt", ("query",), optional=("max_hops",)),
+    "judge": load_prompt(HERE / "judge.txt", ("query", "documents"), optional=("n", "last")),
+    "judge_each": load_prompt(HERE / "judge_each.txt", ("query", "document")),
+    "answer": load_prompt(HERE / "answer.txt", ("query", "documents")),
+}
 FIT_WORDS = ("yes", "no")
-
-ANSWER = """\
-Answer the question from the documents below in as few words as possible: a name, a date, yes or \
-no. If they do not settle it, give your best guess.
-
-Question: {query}
-
-{documents}
-
-Reply with a JSON object and nothing else: {{"answer": "..."}}"""
 
 _TEXT: Schema = {"type": "string"}
 ANSWER_SCHEMA = object_schema(answer=_TEXT)
@@ -73,9 +44,11 @@ _ARTICLES = {"a", "an", "the"}
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation + "“”‘’")
 
 
-def plan_question(query: str, *, max_hops: int) -> list[dict[str, str]]:
+def plan_question(
+    query: str, *, max_hops: int, prompt: Prompt = PROMPTS["plan"]
+) -> list[dict[str, str]]:
     """Returns the messages that ask for the sub-questions of a question."""
-    return _message(PLAN.format(query=query, max_hops=max_hops))
+    return prompt.messages(query=query, max_hops=str(max_hops))
 
 
 def plan_schema(*, max_hops: int) -> Schema:
@@ -99,12 +72,15 @@ def plan(answer: str, *, max_hops: int) -> list[str]:
 
 
 def verdict_question(
-    query: str, documents: Sequence[str], *, words: int = WORDS
+    query: str,
+    documents: Sequence[str],
+    *,
+    words: int = WORDS,
+    prompt: Prompt = PROMPTS["judge"],
 ) -> list[dict[str, str]]:
     """Returns the messages that ask which document is useful; each is cut to ``words`` words."""
-    n = len(documents)
-    text = VERDICT.format(query=query, n=n, last=n - 1, documents=_numbered(documents, words))
-    return _message(text)
+    n, text = len(documents), _numbered(documents, words)
+    return prompt.messages(query=query, n=str(n), last=str(n - 1), documents=text)
 
 
 def verdict_schema(n: int) -> Schema:
@@ -124,16 +100,22 @@ def verdict(answer: str, n: int) -> int:
     return index
 
 
-def fit_question(query: str, document: str, *, words: int = WORDS) -> list[dict[str, str]]:
+def fit_question(
+    query: str, document: str, *, words: int = WORDS, prompt: Prompt = PROMPTS["judge_each"]
+) -> list[dict[str, str]]:
     """Returns the messages that ask whether one document is useful."""
-    return _message(FIT.format(query=query, document=" ".join(document.split()[:words])))
+    return prompt.messages(query=query, document=" ".join(document.split()[:words]))
 
 
 def answer_question(
-    query: str, documents: Sequence[str], *, words: int = WORDS
+    query: str,
+    documents: Sequence[str],
+    *,
+    words: int = WORDS,
+    prompt: Prompt = PROMPTS["answer"],
 ) -> list[dict[str, str]]:
     """Returns the messages that ask for an answer; each document is cut to ``words`` words."""
-    return _message(ANSWER.format(query=query, documents=_numbered(documents, words)))
+    return prompt.messages(query=query, documents=_numbered(documents, words))
 
 
 def final_answer(answer: str) -> str:
@@ -164,10 +146,6 @@ def _words(text: str) -> list[str]:
     return [word for word in words if word not in _ARTICLES]
 
 
-def _message(content: str) -> list[dict[str, str]]:
-    return [{"role": "user", "content": content}]
-
-
 def _numbered(documents: Sequence[str], words: int) -> str:
     return "\n\n".join(
         f"[{i}] {' '.join(document.split()[:words])}" for i, document in enumerate(documents)
@@ -190,6 +168,7 @@ def by_judge(
     *,
     own_bit: bool = False,
     words: int = WORDS,
+    prompt: Prompt = PROMPTS["judge"],
 ) -> Selector:
     """Makes a selector of a judge that sees the whole slate.
 
@@ -201,6 +180,7 @@ def by_judge(
       documents: the I documents.
       own_bit: whether the selector also returns the reward: 1 where the judge names a document.
       words: that each document is cut to.
+      prompt: the text of the question.
 
     Returns:
       the selector.
@@ -209,7 +189,9 @@ def by_judge(
     def select(queries, items):
         n = items.shape[1]
         asked = [
-            verdict_question(texts[query], [documents[i] for i in slate], words=words)
+            verdict_question(
+                texts[query], [documents[i] for i in slate], words=words, prompt=prompt
+            )
             for query, slate in zip(queries, items, strict=True)
         ]
         parse = partial(verdict, n=n)
@@ -228,6 +210,7 @@ def by_fit(
     *,
     own_bit: bool = False,
     words: int = WORDS,
+    prompt: Prompt = PROMPTS["judge_each"],
 ) -> Selector:
     """Makes a selector of a judge that sees one document at a time.
 
@@ -240,6 +223,7 @@ def by_fit(
       documents: the I documents.
       own_bit: whether the selector also returns the reward: 1 where yes is likelier than no.
       words: that each document is cut to.
+      prompt: the text of the question.
 
     Returns:
       the selector.
@@ -251,7 +235,7 @@ def by_fit(
         wanted = np.broadcast_to(queries[:, None], items.shape)
         new = np.isnan(known[wanted, items])
         pairs = np.unique(np.stack([wanted[new], items[new]], axis=1), axis=0)
-        asked = [fit_question(texts[n], documents[i], words=words) for n, i in pairs]
+        asked = [fit_question(texts[n], documents[i], words=words, prompt=prompt) for n, i in pairs]
         weights = chat.weigh_all(asked, FIT_WORDS, progress=False)
         for (n, i), found in zip(pairs, weights, strict=True):
             known[n, i] = 0.0 if found is None else found[yes] / (found[yes] + found[no])

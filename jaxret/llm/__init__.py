@@ -10,7 +10,7 @@ from jaxret.llm.chat import (
     Unanswered,
     object_schema,
 )
-from jaxret.llm.prompts import Prompt, load_prompt
+from jaxret.llm.prompts import Prompt, load_prompt, replace_prompts
 from jaxret.llm.stages import (
     Answers,
     OutOfReach,
@@ -48,6 +48,7 @@ __all__ = [
     "json_object",
     "load_prompt",
     "object_schema",
+    "replace_prompts",
     "sentence",
     "without_thoughts",
 ]

@@ -12,7 +12,15 @@ from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from experiments.common import config
-from experiments.common.config import CONFIGS, NAMES, learner_grids, plain, settings, table
+from experiments.common.config import (
+    CONFIGS,
+    NAMES,
+    learner_grids,
+    plain,
+    prompt_files,
+    settings,
+    table,
+)
 from experiments.common.environments import environment_of
 from experiments.common.help import TABLES
 from experiments.report.jobs import composed
@@ -185,3 +193,16 @@ def test_the_same_data_give_the_same_name_after_they_were_touched(copied):
 def test_built_in_data_have_a_content_too_and_data_that_are_missing_none(tmp_path):
     assert settings(configure())["data"] is not None
     assert settings(configure("dataset=jsonl", f"dataset.path={tmp_path / 'no'}"))["data"] is None
+
+
+def test_a_run_depends_on_the_text_of_its_prompts(tmp_path):
+    file, runs = tmp_path / "plan.txt", []
+    assert "prompt_files" not in settings(configure(name="multihop"))
+    for text in ("$query", "$query?"):
+        file.write_text(text)
+        cfg = configure(f"prompts.plan={file}", name="multihop")
+        runs.append((config.fingerprint(_root_=cfg), settings(cfg)["prompt_files"]))
+    assert runs[0][0] != runs[1][0]
+    assert runs[0][1] != runs[1][1]
+    nested = {"models": {"tool_rank": {"prompt": str(file), "price": {"prompt": 1.0}}}}
+    assert prompt_files(nested) == runs[1][1]

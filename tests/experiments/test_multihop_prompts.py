@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.multihop import prompts
-from jaxret.llm import Chat, Endpoint, Malformed
+from jaxret.llm import Chat, Endpoint, Malformed, replace_prompts
 from tests.fake_llm import Reply, serving
 
 
@@ -135,3 +135,21 @@ def test_an_index_outside_the_slate_is_asked_for_again_and_then_the_first_is_use
     assert positions.tolist() == [1, 0]
     assert bits.tolist() == [1, 0]
     assert (chat.counts["malformed"], chat.counts["unanswered"]) == (3, 1)
+
+
+def test_a_given_text_is_what_is_asked_and_its_answers_are_its_own(tmp_path):
+    """A cache keeps the answers of each text of a prompt apart."""
+    asked, file = [], tmp_path / "paper.txt"
+
+    def answer(messages, i):
+        asked.append(messages[0]["content"])
+        return Reply('{"index": 0}')
+
+    with serving(answer) as server:
+        chat = Chat(Endpoint(model="m", base_url=server.url), tmp_path / "cache")
+        for text in ("A: $query, $documents", "A: $query, $documents", "B: $query, $documents"):
+            file.write_text(text)
+            judge = replace_prompts(prompts.PROMPTS, {"judge": file})["judge"]
+            choose = prompts.by_judge(chat, ["who?"], ["d"], prompt=judge)
+            assert choose(np.array([0]), np.array([[0]])).tolist() == [0]
+    assert asked == ["A: who?, [0] d", "B: who?, [0] d"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jaxret.llm import load_prompt
+from jaxret.llm import load_prompt, replace_prompts
 
 
 def write(folder, text):
@@ -50,3 +50,26 @@ def test_values_must_fill_every_hole_and_no_other(tmp_path):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"none\.txt does not exist"):
         load_prompt(tmp_path / "none.txt", ())
+
+
+def test_a_file_takes_the_place_of_a_prompt_and_may_lack_what_is_optional(tmp_path):
+    ours = load_prompt(write(tmp_path, "$tool $n"), ("tool",), optional=("n",))
+    both = {"ask": ours, "again": load_prompt(write(tmp_path, "again"), ())}
+    assert replace_prompts(both, {"ask": None}) == both
+    found = replace_prompts(both, {"ask": str(write(tmp_path, "About $tool:"))})
+    assert found["ask"].messages(tool="x", n="2")[0]["content"] == "About x:"
+    assert found["ask"].sha256 != ours.sha256
+    assert found["again"] is both["again"]
+    message = r"prompt\.txt: .* lack .*\['tool'\] .* unknown \['y'\]; .* may be \['n'\]"
+    with pytest.raises(ValueError, match=message):
+        replace_prompts(both, {"ask": write(tmp_path, "$n $y")})
+    with pytest.raises(ValueError, match="prompts: unknown 'answer'; known: ask, again"):
+        replace_prompts(both, {"answer": None})
+
+
+def test_a_conversation_has_all_its_messages_but_perhaps_the_first(tmp_path):
+    roles = ("system", "user", "assistant")
+    prompt = load_prompt(write(tmp_path, "$q\n---\nyes"), ("q",), roles=roles)
+    assert [role for role, _ in prompt.parts] == ["user", "assistant"]
+    with pytest.raises(ValueError, match=r"system, user, assistant, .* got 1 parts"):
+        load_prompt(write(tmp_path, "$q"), ("q",), roles=roles)
