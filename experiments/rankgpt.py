@@ -33,7 +33,7 @@ from experiments.common.tables import results_table
 from jaxret.data.split import own_split
 from jaxret.data.templates import template
 from jaxret.evaluation import metrics
-from jaxret.llm import Chat, Endpoint
+from jaxret.llm import Chat, Endpoint, Prompt, replace_prompts
 from jaxret.retrieval import rankgpt
 from jaxret.retrieval.dense import inner_product
 from jaxret.retrieval.retriever import search
@@ -61,6 +61,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         words=cfg.words,
         size=cfg.size,
         step=cfg.step,
+        prompt=prompt_of(cfg),
         before=lambda: run.pause(chat.counts["asked"] + chat.counts["cached"]),
     )
     seconds = time.perf_counter() - began
@@ -85,6 +86,7 @@ def check(cfg: DictConfig) -> None:
     require("k", cfg.k, f"at most {cfg.candidates}, the candidates", lambda x: x <= cfg.candidates)
     rankgpt.windows(cfg.candidates, size=cfg.size, step=cfg.step)
     template(cfg.passage)
+    prompt_of(cfg)
     chat_of(cfg)
 
 
@@ -101,6 +103,11 @@ def show(cfg: DictConfig, results: Found) -> None:
 def chat_of(cfg: DictConfig) -> Chat:
     """Connects to the language model."""
     return Chat(Endpoint(**plain(cfg.llm)), cache_folder(cfg) / "llm")
+
+
+def prompt_of(cfg: DictConfig) -> Prompt:
+    """Reads the prompt that the config gives, or ours."""
+    return replace_prompts({"rankgpt": rankgpt.PROMPT}, plain(cfg.prompts))["rankgpt"]
 
 
 def sample_queries(cfg: DictConfig, task: Task) -> Task:

@@ -37,8 +37,8 @@ from experiments.retrieval import methods
 from experiments.retrieval.bench import Bench
 from experiments.retrieval.recipes import RERANKERS
 from jaxret.environments.environment import Environment, simulated_reranker
-from jaxret.llm import Chat, Endpoint
-from jaxret.retrieval import selectors
+from jaxret.llm import Chat, Endpoint, Prompt, replace_prompts
+from jaxret.retrieval import rankgpt, selectors
 from jaxret.types import Selector
 
 METRICS = ("accuracy", "recall@{k}", "ndcg@{k}", "completeness@{k}")
@@ -116,6 +116,7 @@ def check(cfg: DictConfig) -> None:
         raise ValueError(f"rerankers: unknown {unknown}; known: {', '.join(known)}")
     for name in (one for one in cfg.rerankers if one in cfg.recipes):
         methods.check_below(plain(cfg.recipes), name)
+    prompt_of(cfg)
     chat_of(cfg)
 
 
@@ -134,11 +135,16 @@ def chat_of(cfg: DictConfig) -> Chat | None:
     return Chat(Endpoint(**plain(cfg.llm)), cache_folder(cfg) / "llm")
 
 
+def prompt_of(cfg: DictConfig) -> Prompt:
+    """Reads the prompt of RankGPT that the config gives, or ours."""
+    return replace_prompts({"rankgpt": rankgpt.PROMPT}, plain(cfg.prompts))["rankgpt"]
+
+
 def selector_of(bench: Bench, name: str, cfg: DictConfig, chat: Chat | None) -> Selector | None:
     """Makes the selector of a reranker; None if the environment picks."""
     texts, documents = bench.task.texts or (), bench.task.documents or ()
     if chat is not None and name == "rankgpt":
-        return selectors.by_language_model(chat, texts, documents)
+        return selectors.by_language_model(chat, texts, documents, prompt=prompt_of(cfg))
     if name in UNTRAINED:
         return None
     trained = methods.reranker(bench, name, cfg.seed)

@@ -45,7 +45,7 @@ from jaxret.documents import GROUPS, Audit, original, profile
 from jaxret.documents import audit as by_rules
 from jaxret.documents.expansion import read_verdict
 from jaxret.evaluation import plots
-from jaxret.llm import Chat, Endpoint
+from jaxret.llm import Chat, Endpoint, Prompt, replace_prompts
 from jaxret.runtime.validate import require
 
 JUDGES = ("rules", "llm")
@@ -85,6 +85,7 @@ def check(cfg: DictConfig) -> None:
     """Checks judges and data sets."""
     require("judge", cfg.judge, f"one of {', '.join(JUDGES)}", lambda judge: judge in JUDGES)
     require("sample", cfg.sample, ">= 1", lambda n: n >= 1)
+    prompt_of(cfg)
     if cfg.more and cfg.folder is None:
         raise ValueError(f"more={list(cfg.more)} needs folder=, which holds these data sets")
 
@@ -123,6 +124,11 @@ def long(found: Lengths, window: int) -> Results:
     return results
 
 
+def prompt_of(cfg: DictConfig) -> Prompt:
+    """Reads the prompt of the audit that the config gives, or ours."""
+    return replace_prompts({"audit": audit.PROMPT}, plain(cfg.prompts))["audit"]
+
+
 def judge_of(cfg: DictConfig) -> Judge:
     """Makes a function (documents, expanded) -> whether each is complete, None without answer."""
     if cfg.judge == "rules":
@@ -131,9 +137,10 @@ def judge_of(cfg: DictConfig) -> Judge:
         ]
     cache = cache_folder(cfg)
     chat = Chat(Endpoint(**plain(cfg.llm)), cache / "llm")
+    prompt = prompt_of(cfg)
 
     def ask(some, expanded):
-        questions = [audit.question(document, expanded=expanded) for document in some]
+        questions = [audit.question(x, expanded=expanded, prompt=prompt) for x in some]
         answers = chat.ask_all(questions, read_verdict, title="audit")
         print(f"language model, so far: {dict(chat.counts)}", flush=True)
         return answers

@@ -22,7 +22,7 @@ from jaxtyping import Int
 
 from jaxret.data.dataset import Document
 from jaxret.documents import original, profile
-from jaxret.llm import Messages, load_prompt
+from jaxret.llm import Messages, Prompt, load_prompt
 from jaxret.runtime.validate import require
 
 PROMPT = load_prompt(Path(__file__).with_name("audit.txt"), ("document",))
@@ -36,9 +36,9 @@ class Share(NamedTuple):
     documents: int  # that were judged
 
 
-def question(document: Document, *, expanded: bool) -> Messages:
+def question(document: Document, *, expanded: bool, prompt: Prompt = PROMPT) -> Messages:
     """Builds the question whether a document, with or without its tool profile, is complete."""
-    return PROMPT.messages(document=as_json(document, expanded=expanded))
+    return prompt.messages(document=as_json(document, expanded=expanded))
 
 
 def as_json(document: Document, *, expanded: bool) -> str:

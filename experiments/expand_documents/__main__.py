@@ -40,13 +40,14 @@ from experiments.expand_documents import output
 from jaxret.data.dataset import Dataset, Document
 from jaxret.documents import (
     Outcome,
+    Prompts,
     Rules,
     Stages,
     expand_documents,
     expand_question,
     judge_question,
 )
-from jaxret.documents.expansion import CONFIRMABLE
+from jaxret.documents.expansion import CONFIRMABLE, OURS
 from jaxret.llm import (
     Chat,
     Messages,
@@ -56,6 +57,7 @@ from jaxret.llm import (
     Workload,
     announcement,
     count_tokens,
+    replace_prompts,
 )
 from jaxret.runtime.files import write_json_lines, write_whole
 from jaxret.runtime.validate import require
@@ -85,6 +87,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
             rounds=cfg.rounds,
             verdicts=cfg.verdicts,
             confirm=cfg.confirm,
+            prompts=prompts_of(cfg),
         )
     finally:
         for name, stage in stages.items():
@@ -105,6 +108,7 @@ def check(cfg: DictConfig) -> dict[str, float] | None:
     for field in cfg.confirm:
         require("confirm", field, f"some of {', '.join(CONFIRMABLE)}", CONFIRMABLE.__contains__)
     prices, rules = asking.prices(cfg, STAGES), Rules(**plain(cfg.rules))
+    prompts_of(cfg)
     if cfg.dry_run:
         return plan(cfg, read(cfg).documents[: cfg.limit], rules, prices)
     chats_of(cfg)
@@ -141,6 +145,11 @@ def read(cfg: DictConfig) -> Dataset:
 def chats_of(cfg: DictConfig) -> dict[str, Chat]:
     """Connects to the model of each stage in use."""
     return {name: asking.chat(cfg, name) for name in STAGES if name != "refine" or cfg.rounds}
+
+
+def prompts_of(cfg: DictConfig) -> Prompts:
+    """Reads the prompts that the config gives; the others are ours."""
+    return Prompts(**replace_prompts(OURS._asdict(), plain(cfg.prompts)))
 
 
 def measured(
@@ -188,11 +197,12 @@ def plan(
     cfg: DictConfig, documents: Sequence[Document], rules: Rules, prices: dict[str, Price]
 ) -> dict[str, float]:
     """Prints the planned questions, without sending anything or needing a key."""
+    prompts = prompts_of(cfg)
     questions: dict[str, list[Messages]] = {"expand": [], "judge": []}
     for row, document in enumerate(documents):
         try:
-            questions["expand"].append(expand_question(document, rules))
-            questions["judge"].append(judge_question(document, {}))
+            questions["expand"].append(expand_question(document, rules, prompts.expand))
+            questions["judge"].append(judge_question(document, {}, prompts.judge))
         except (TypeError, ValueError) as error:
             print(f"tool {row} would not be asked for: {error}")
     if not questions["expand"]:
@@ -219,7 +229,7 @@ def plan(
 
 def provenance(cfg: DictConfig, dataset: Dataset, rules: Rules) -> str:
     """Describes the origin of profiles, without a date, so that equal runs write equal files."""
-    hashes = output.prompt_hashes()
+    hashes = output.prompt_hashes(prompts_of(cfg))
     names = [name for name in STAGES if name != "refine" or cfg.rounds]
     models = {name: asking.endpoint(cfg, name) for name in names}
     stages = {

@@ -8,7 +8,6 @@ provenance.json   models, prompts and rules, from which the same profiles follow
 sample.jsonl      tools drawn for human review (`experiments.review_documents`)
 """
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from jaxret.data.dataset import Dataset
-from jaxret.documents import Outcome, expand, original
-from jaxret.documents.expansion import FOLDER, PROMPTS
+from jaxret.documents import Outcome, Prompts, expand, original
+from jaxret.documents.expansion import STAGE_PROMPTS
 from jaxret.runtime.files import write_json_lines
 
 
@@ -54,11 +53,11 @@ def sample(dataset: Dataset, outcomes: Sequence[Outcome], n: int, seed: int) -> 
     ]
 
 
-def prompt_hashes() -> dict[str, dict[str, str]]:
-    """Returns the SHA-256 of every prompt file, by stage and file name."""
+def prompt_hashes(prompts: Prompts) -> dict[str, dict[str, str]]:
+    """Returns the SHA-256 of every prompt's file, by stage and the name of our file."""
     return {
-        stage: {file: hashlib.sha256((FOLDER / file).read_bytes()).hexdigest() for file in files}
-        for stage, files in PROMPTS.items()
+        stage: {f"{name}.txt": getattr(prompts, name).sha256 for name in names}
+        for stage, names in STAGE_PROMPTS.items()
     }
 
 

@@ -36,6 +36,7 @@ from jaxret.data import jsonl
 from jaxret.generation import (
     Accepted,
     Draft,
+    Prompts,
     Settings,
     Writers,
     batch_questions,
@@ -44,8 +45,18 @@ from jaxret.generation import (
     generate,
     seed_examples,
 )
-from jaxret.generation.queries import polish_question
-from jaxret.llm import Chat, OutOfReach, Price, Stage, Workload, announcement, count_tokens
+from jaxret.generation.queries import OURS, polish_question
+from jaxret.llm import (
+    Chat,
+    OutOfReach,
+    Price,
+    Prompt,
+    Stage,
+    Workload,
+    announcement,
+    count_tokens,
+    replace_prompts,
+)
 from jaxret.runtime.files import json_lines, write_json_lines
 from jaxret.runtime.validate import require
 
@@ -68,8 +79,9 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     accepted: list[Accepted] = []
     failures, tokens = Counter(), Counter()
     writers = Writers(write=stages["write"], polish=stages.get("polish"))
-    folder = run.directory / "iterations"
-    for done in generate(writers, tools, settings, seed_examples(cfg.dataset.name), folder):
+    folder, prompts = run.directory / "iterations", prompts_of(cfg)
+    both = Prompts(write=prompts["write"], polish=prompts["polish"])
+    for done in generate(writers, tools, settings, seed_examples(cfg.dataset.name), folder, both):
         accepted += done.accepted
         failures, tokens = failures + done.failures, tokens + done.tokens
         print(f"iteration {done.number}: {len(done.accepted)} queries", flush=True)
@@ -86,7 +98,8 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     write_json_lines(run.directory / "pairs.jsonl", dataset.tool_pairs(labels))
     judged: dict[str, np.ndarray] = {}
     if cfg.judge.pairs:
-        verdicts = judge.compare(stages["judge"], pairs(cfg, accepted), attempts=settings.attempts)
+        options = {"attempts": settings.attempts, "prompt": prompts["judge"]}
+        verdicts = judge.compare(stages["judge"], pairs(cfg, accepted), **options)
         judged = {f"judge/{name}": x for name, x in judge.outcomes(verdicts).items() if len(x)}
         failures += Counter({f"judge/{kind}": n for kind, n in verdicts.failures.items()})
         counts = stages["judge"].chat.counts
@@ -108,6 +121,7 @@ def check(cfg: DictConfig) -> dict[str, float] | None:
     """Checks settings; with ``dry_run`` prints the planned questions instead of running."""
     settings = Settings(seed=cfg.seed, **plain(cfg.generate))
     prices = asking.prices(cfg, STAGES)
+    prompts_of(cfg)
     require("judge.pairs", cfg.judge.pairs, ">= 0", lambda x: x >= 0)
     shares = cfg.split.validation, cfg.split.test
     require("split", shares, "positive, sum below 1", lambda x: min(x) > 0 and sum(x) < 1)
@@ -132,6 +146,11 @@ def chats_of(cfg: DictConfig) -> dict[str, Chat]:
     """Connects to the model of each stage in use."""
     used = [n for n in STAGES if n == "write" or (cfg.polish if n == "polish" else cfg.judge.pairs)]
     return {name: asking.chat(cfg, name) for name in used}
+
+
+def prompts_of(cfg: DictConfig) -> dict[str, Prompt]:
+    """Reads the prompts that the config gives; the others are ours."""
+    return replace_prompts(OURS._asdict() | {"judge": judge.PROMPT}, plain(cfg.prompts))
 
 
 def read_tools(cfg: DictConfig) -> list[dict[str, Any]]:
@@ -176,14 +195,18 @@ def plan(
     It assumes one answer per question and a query from every question; repeated questions add to
     this, dropped queries are not polished.
     """
-    pool = seed_examples(cfg.dataset.name)
-    first = [messages for _, messages in batch_questions(tools, settings, pool, [])]
+    pool, prompts = seed_examples(cfg.dataset.name), prompts_of(cfg)
+    questions = batch_questions(tools, settings, pool, [], prompts["write"])
+    first = [messages for _, messages in questions]
     example = pool[0] if pool else Draft("a request", tuple(list(tools)[:2]), "why")
     wrote, instruction = settings.iterations * settings.batch, example.instruction
-    question = judge.PROMPT.messages(first=instruction, second=instruction)
+    question = prompts["judge"].messages(first=instruction, second=instruction)
     calls = {
         "write": (wrote, sum(map(count_tokens, first)) / len(first)),
-        "polish": (wrote if cfg.polish else 0, count_tokens(polish_question(example))),
+        "polish": (
+            wrote if cfg.polish else 0,
+            count_tokens(polish_question(example, prompts["polish"])),
+        ),
         "judge": (2 * min(cfg.judge.pairs, wrote), count_tokens(question)),
     }
     estimates = {

@@ -12,7 +12,15 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxret.llm import Stage, Wrong, ask_checked, json_object, load_prompt, object_schema
+from jaxret.llm import (
+    Prompt,
+    Stage,
+    Wrong,
+    ask_checked,
+    json_object,
+    load_prompt,
+    object_schema,
+)
 
 CRITERIA = ("naturalness", "fluency", "coherence", "overall")
 PROMPT = load_prompt(Path(__file__).with_name("judge.txt"), ("first", "second"))
@@ -28,13 +36,20 @@ class Verdicts(NamedTuple):
     failures: Counter[str]  # answers by kind; a pair with a lost answer is not among the n
 
 
-def compare(stage: Stage, pairs: Sequence[tuple[str, str]], *, attempts: int = 3) -> Verdicts:
+def compare(
+    stage: Stage,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    attempts: int = 3,
+    prompt: Prompt = PROMPT,
+) -> Verdicts:
     """Asks about every pair in both orders.
 
     Args:
       stage: the judge.
       pairs: texts (a, b) of two queries.
       attempts: largest number of answers to a question.
+      prompt: the text of the question.
 
     Returns:
       The verdicts [n, 4] on the pairs that have valid answers in both orders.
@@ -42,8 +57,8 @@ def compare(stage: Stage, pairs: Sequence[tuple[str, str]], *, attempts: int = 3
     Raises:
       OutOfReach: the endpoint does not answer.
     """
-    questions = [PROMPT.messages(first=a, second=b) for a, b in pairs]
-    questions += [PROMPT.messages(first=b, second=a) for a, b in pairs]
+    questions = [prompt.messages(first=a, second=b) for a, b in pairs]
+    questions += [prompt.messages(first=b, second=a) for a, b in pairs]
     answers = ask_checked(
         stage,
         questions,

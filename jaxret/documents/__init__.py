@@ -3,6 +3,7 @@
 
 from jaxret.documents.expansion import (
     Outcome,
+    Prompts,
     Stages,
     expand_documents,
     expand_question,
@@ -25,6 +26,7 @@ __all__ = [
     "GROUPS",
     "Audit",
     "Outcome",
+    "Prompts",
     "Reading",
     "Rules",
     "Stages",

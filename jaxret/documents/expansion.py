@@ -39,22 +39,48 @@ from typing import Any, NamedTuple
 from jaxret.data.dataset import Document
 from jaxret.documents.fields import original
 from jaxret.documents.tool_profile import Rules, aim, longest, schema, tidy, violations
-from jaxret.llm import Malformed, Messages, Problem, Stage, load_prompt, without_thoughts
+from jaxret.llm import (
+    Malformed,
+    Messages,
+    Problem,
+    Prompt,
+    Stage,
+    load_prompt,
+    without_thoughts,
+)
 from jaxret.runtime.validate import require
 
 FOLDER = Path(__file__).parent / "prompts"
-EXPAND = load_prompt(
-    FOLDER / "expand.txt", ("document", "text_aim", "limitation_aim", *Rules._fields)
+
+
+class Prompts(NamedTuple):
+    """The texts of all questions."""
+
+    expand: Prompt
+    refine: Prompt  # with the reason why an answer cannot be used
+    shorten: Prompt
+    judge: Prompt
+    judge_again: Prompt
+    claim: Prompt
+
+
+#: Our texts. A number is optional: another text may state its own bounds, or none.
+OURS = Prompts(
+    expand=load_prompt(
+        FOLDER / "expand.txt",
+        ("document",),
+        optional=("text_aim", "limitation_aim", *Rules._fields),
+    ),
+    refine=load_prompt(FOLDER / "refine.txt", ("problem",)),
+    shorten=load_prompt(FOLDER / "shorten.txt", ("text",), optional=("words",)),
+    judge=load_prompt(FOLDER / "judge.txt", ("document", "profile")),
+    judge_again=load_prompt(FOLDER / "judge_again.txt", ()),
+    claim=load_prompt(FOLDER / "claim.txt", ("document", "claim")),
 )
-REFINE = load_prompt(FOLDER / "refine.txt", ("problem",))
-SHORTEN = load_prompt(FOLDER / "shorten.txt", ("text", "words"))
-JUDGE = load_prompt(FOLDER / "judge.txt", ("document", "profile"))
-JUDGE_AGAIN = load_prompt(FOLDER / "judge_again.txt", ())
-CLAIM = load_prompt(FOLDER / "claim.txt", ("document", "claim"))
-PROMPTS = {  # files by stage
-    "expand": ("expand.txt",),
-    "judge": ("judge.txt", "judge_again.txt", "claim.txt"),
-    "refine": ("expand.txt", "refine.txt", "shorten.txt"),
+STAGE_PROMPTS = {
+    "expand": ("expand",),
+    "judge": ("judge", "judge_again", "claim"),
+    "refine": ("expand", "refine", "shorten"),
 }
 CONFIRMABLE = ("when_to_use", "limitation")  # optional fields of one sentence each
 MAX_CHARACTERS = 16_000  # most characters of a document or an answer, about 4,000 tokens
@@ -109,6 +135,7 @@ def expand_documents(
     rounds: int = 2,
     verdicts: int = 2,
     confirm: Sequence[str] = (),
+    prompts: Prompts = OURS,
 ) -> list[Outcome]:
     """Writes, checks, judges and refines the profile of every document.
 
@@ -119,6 +146,7 @@ def expand_documents(
       rounds: largest number of refinements.
       verdicts: how often a judge is asked that says neither true nor false.
       confirm: the fields that the judge is asked about alone, from `CONFIRMABLE`.
+      prompts: the texts of the questions.
 
     Returns:
       I outcomes, in the order of the documents.
@@ -133,10 +161,11 @@ def expand_documents(
     for field in confirm:
         require("confirm", field, f"some of {', '.join(CONFIRMABLE)}", CONFIRMABLE.__contains__)
     outcomes, rows = _readable(documents)
-    questions = [expand_question(documents[row], rules) for row in rows]
+    questions = [expand_question(documents[row], rules, prompts.expand) for row in rows]
     drafts = _drafts(stages.expand, questions, rules, "expand") if rows else []
     for number in range(rounds + 1):
-        drafts = _judged(stages.judge, [documents[row] for row in rows], drafts, verdicts)
+        judged = [documents[row] for row in rows]
+        drafts = _judged(stages.judge, judged, drafts, verdicts, prompts)
         for row, draft in zip(rows, drafts, strict=True):
             accepted = draft.profile if draft.problem is None else None
             outcomes[row] = Outcome(profile=accepted, problem=draft.problem, rounds=number)
@@ -149,18 +178,19 @@ def expand_documents(
             break
         rows, questions, drafts = ([some[i] for i in wrong] for some in (rows, questions, drafts))
         title = f"refine, round {number + 1}"
-        questions, drafts = _refined(stages.refine, questions, drafts, rules, title)
+        questions, drafts = _refined(stages.refine, questions, drafts, rules, title, prompts)
     if confirm:
-        outcomes |= _confirmed(stages.judge, documents, outcomes, confirm)
+        outcomes |= _confirmed(stages.judge, documents, outcomes, confirm, prompts.claim)
     return [outcomes[row] for row in range(len(documents))]
 
 
-def expand_question(document: Document, rules: Rules) -> Messages:
+def expand_question(document: Document, rules: Rules, prompt: Prompt = OURS.expand) -> Messages:
     """Builds the question for the profile of a tool.
 
     Args:
       document: a dict or a string; an earlier profile is not shown.
       rules: the bounds that the prompt states.
+      prompt: the text of the question.
 
     Raises:
       TypeError: the document is neither a dict nor a string.
@@ -171,18 +201,20 @@ def expand_question(document: Document, rules: Rules) -> Messages:
         "limitation_aim": aim(rules.limitation_words),
     }
     bounds = {name: str(value) for name, value in numbers.items()}
-    return EXPAND.messages(document=documentation(document), **bounds)
+    return prompt.messages(document=documentation(document), **bounds)
 
 
-def judge_question(document: Document, profile: dict[str, Any]) -> Messages:
+def judge_question(
+    document: Document, profile: dict[str, Any], prompt: Prompt = OURS.judge
+) -> Messages:
     """Builds the question whether a profile agrees with its document."""
     text = json.dumps(profile, ensure_ascii=False, indent=1)
-    return JUDGE.messages(document=documentation(document), profile=text)
+    return prompt.messages(document=documentation(document), profile=text)
 
 
-def claim_question(document: Document, claim: str) -> Messages:
+def claim_question(document: Document, claim: str, prompt: Prompt = OURS.claim) -> Messages:
     """Builds the question whether the documentation says one sentence."""
-    return CLAIM.messages(document=documentation(document), claim=claim)
+    return prompt.messages(document=documentation(document), claim=claim)
 
 
 def documentation(document: Document) -> str:
@@ -285,7 +317,12 @@ def _drafts(stage: Stage, questions: Sequence[Messages], rules: Rules, title: st
 
 
 def _refined(
-    stage: Stage, questions: Sequence[Messages], drafts: Sequence[Draft], rules: Rules, title: str
+    stage: Stage,
+    questions: Sequence[Messages],
+    drafts: Sequence[Draft],
+    rules: Rules,
+    title: str,
+    prompts: Prompts,
 ) -> tuple[list[Messages], list[Draft]]:
     """Asks for texts that are too long one by one, and for every other profile as a whole.
 
@@ -295,7 +332,7 @@ def _refined(
     whole = [i for i, draft in enumerate(drafts) if draft.long is None]
     again, refined = list(questions), list(drafts)
     for i in whole:
-        again[i] = _refine_question(questions[i], drafts[i])
+        again[i] = _refine_question(questions[i], drafts[i], prompts.refine)
     if whole:
         new = _drafts(stage, [again[i] for i in whole], rules, title)
         for i, draft in zip(whole, new, strict=True):
@@ -303,7 +340,7 @@ def _refined(
     long = {i: draft.long for i, draft in enumerate(drafts) if draft.long is not None}
     most = longest(rules)
     texts = [
-        SHORTEN.messages(text=one.profile[field], words=str(aim(most[field])))
+        prompts.shorten.messages(text=one.profile[field], words=str(aim(most[field])))
         for one in long.values()
         for field in one.fields
     ]
@@ -320,19 +357,23 @@ def _refined(
     return again, refined
 
 
-def _refine_question(question: Messages, draft: Draft) -> Messages:
+def _refine_question(question: Messages, draft: Draft, prompt: Prompt) -> Messages:
     assert draft.problem is not None
     answer = {"role": "assistant", "content": draft.answer[:MAX_CHARACTERS] or "(no answer)"}
-    return [*question, answer, *REFINE.messages(problem=draft.problem.reason)]
+    return [*question, answer, *prompt.messages(problem=draft.problem.reason)]
 
 
 def _judged(
-    stage: Stage, documents: Sequence[Document], drafts: Sequence[Draft], verdicts: int
+    stage: Stage,
+    documents: Sequence[Document],
+    drafts: Sequence[Draft],
+    verdicts: int,
+    prompts: Prompts,
 ) -> list[Draft]:
     """Returns the drafts, with a problem where the judge does not accept a profile."""
     judged = list(drafts)
     questions = {
-        row: judge_question(documents[row], draft.profile)
+        row: judge_question(documents[row], draft.profile, prompts.judge)
         for row, draft in enumerate(drafts)
         if draft.profile is not None
     }
@@ -347,7 +388,7 @@ def _judged(
                 if problem.kind == "no_verdict":
                     reply = without_thoughts(answer)[:MAX_CHARACTERS] or "..."
                     before = [*questions[row], {"role": "assistant", "content": reply}]
-                    silent[row] = [*before, *JUDGE_AGAIN.messages()]
+                    silent[row] = [*before, *prompts.judge_again.messages()]
         if not (questions := silent):
             break
     return judged
@@ -365,6 +406,7 @@ def _confirmed(
     documents: Sequence[Document],
     outcomes: dict[int, Outcome],
     confirm: Sequence[str],
+    prompt: Prompt,
 ) -> dict[int, Outcome]:
     """Removes fields that the judge does not confirm; an unanswered question confirms nothing."""
     claimed = {
@@ -373,7 +415,7 @@ def _confirmed(
         if one.profile is not None
     }
     questions = [
-        claim_question(documents[row], profile[field])
+        claim_question(documents[row], profile[field], prompt)
         for row, (profile, fields) in claimed.items()
         for field in fields
     ]

@@ -35,6 +35,7 @@ from jaxret.data.near_duplicates import NearDuplicates
 from jaxret.data.templates import name_description
 from jaxret.llm import (
     Messages,
+    Prompt,
     Schema,
     Stage,
     Wrong,
@@ -47,12 +48,24 @@ from jaxret.llm import (
 from jaxret.runtime.files import json_lines, write_whole
 from jaxret.runtime.validate import require
 
-PROMPTS = Path(__file__).parent / "prompts"
-WRITE = load_prompt(PROMPTS / "write.txt", ("fewest", "most", "examples", "tools"))
-POLISH = load_prompt(PROMPTS / "polish.txt", ("functions", "instruction"))
+FOLDER = Path(__file__).parent / "prompts"
 SEEDS = Path(__file__).parent / "examples.jsonl"
 TEXT: Schema = {"type": "string"}
 POLISH_SCHEMA = object_schema(reasoning=TEXT, instruction=TEXT)
+
+
+class Prompts(NamedTuple):
+    """The texts of the questions."""
+
+    write: Prompt
+    polish: Prompt
+
+
+#: Our texts. A number is optional: another text may state its own, or none.
+OURS = Prompts(
+    write=load_prompt(FOLDER / "write.txt", ("examples", "tools"), optional=("fewest", "most")),
+    polish=load_prompt(FOLDER / "polish.txt", ("functions", "instruction")),
+)
 
 
 class Draft(NamedTuple):
@@ -118,6 +131,7 @@ def generate(
     settings: Settings,
     examples: Sequence[Draft],
     folder: Path,
+    prompts: Prompts = OURS,
 ) -> Iterator[Iteration]:
     """Yields every iteration: finished ones from their files, the others as they end.
 
@@ -126,7 +140,8 @@ def generate(
       tools: I descriptions by id, from `descriptions`.
       settings: settings of the run.
       examples: the pool of examples in the first iteration.
-      folder: folder of the files; empty, or of a run with the same tools and settings.
+      folder: folder of the files; empty, or of a run with the same tools, settings and prompts.
+      prompts: the texts of the questions.
 
     Raises:
       ValueError: a setting is out of range, or a file of an iteration is damaged.
@@ -140,7 +155,7 @@ def generate(
         if path.exists():
             done = _read(path)
         else:
-            done = _iterate(writers, tools, settings, examples, before, near)
+            done = _iterate(writers, tools, settings, examples, before, near, prompts)
             _write(path, done)
         before.append(done)
         for one in done.accepted:
@@ -165,6 +180,7 @@ def batch_questions(
     settings: Settings,
     examples: Sequence[Draft],
     before: Sequence[Iteration],
+    prompt: Prompt = OURS.write,
 ) -> list[tuple[list[str], Messages]]:
     """Builds the questions of the next iteration.
 
@@ -173,6 +189,7 @@ def batch_questions(
       settings: settings of the run.
       examples: the pool of examples in the first iteration.
       before: the iterations so far.
+      prompt: the text of the questions.
 
     Returns:
       For each question the ids of the T tools on offer, and the messages.
@@ -192,6 +209,7 @@ def batch_questions(
             draw_examples(random, pool, settings.examples),
             fewest=settings.fewest,
             most=settings.most,
+            prompt=prompt,
         )
         questions.append((offered, messages))
     return questions
@@ -233,7 +251,12 @@ def descriptions(tools: Mapping[str, Document], *, words: int = 60) -> dict[str,
 
 
 def write_question(
-    offered: Mapping[str, str], examples: Sequence[Draft], *, fewest: int, most: int
+    offered: Mapping[str, str],
+    examples: Sequence[Draft],
+    *,
+    fewest: int,
+    most: int,
+    prompt: Prompt = OURS.write,
 ) -> list[dict[str, str]]:
     """Builds the question for a query.
 
@@ -242,9 +265,10 @@ def write_question(
       examples: good answers.
       fewest: smallest number of functions of a query.
       most: largest number of functions of a query.
+      prompt: the text of the question.
     """
     lines = [f"{i}. {tool}: {about}" for i, (tool, about) in enumerate(offered.items(), start=1)]
-    return WRITE.messages(
+    return prompt.messages(
         fewest=str(fewest),
         most=str(most),
         examples="\n".join(example.example() for example in examples) or "(none)",
@@ -305,9 +329,9 @@ def read_draft(
     )
 
 
-def polish_question(draft: Draft) -> list[dict[str, str]]:
+def polish_question(draft: Draft, prompt: Prompt = OURS.polish) -> list[dict[str, str]]:
     """Builds the question for the same query in the words of a person."""
-    return POLISH.messages(functions=", ".join(draft.functions), instruction=draft.instruction)
+    return prompt.messages(functions=", ".join(draft.functions), instruction=draft.instruction)
 
 
 def read_polished(text: str, functions: Sequence[str]) -> str:
@@ -391,9 +415,10 @@ def _iterate(
     examples: Sequence[Draft],
     before: Sequence[Iteration],
     near: NearDuplicates,
+    prompts: Prompts,
 ) -> Iteration:
     number, spent = len(before), _tokens(writers)
-    questions = batch_questions(tools, settings, examples, before)
+    questions = batch_questions(tools, settings, examples, before, prompts.write)
     bounds = {"fewest": settings.fewest, "most": settings.most}
     drafts = ask_checked(
         writers.write,
@@ -412,7 +437,7 @@ def _iterate(
     if writers.polish is not None and kept:
         polished = ask_checked(
             writers.polish,
-            [polish_question(draft) for _, draft in kept],
+            [polish_question(draft, prompts.polish) for _, draft in kept],
             [partial(read_polished, functions=draft.functions) for _, draft in kept],
             attempts=settings.attempts,
             title=f"iteration {number}: polish",

@@ -11,52 +11,53 @@ Letters: Q queries, N documents of a list.
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int
 
-from jaxret.llm import Chat, Malformed
+from jaxret.llm import Chat, Malformed, Prompt, load_prompt
 from jaxret.runtime.validate import require
 
 WORDS = 300  # most words of a passage
 
-SYSTEM = "You order passages by how well they answer a search query."
-INTRODUCTION = (
-    "There are {n} passages, each with an identifier in brackets. Order them by how well they "
-    "answer this query: {query}"
-)
-ACKNOWLEDGED = "Please give me the passages."
-RECEIVED = "I have passage [{i}]."
-TASK = (
-    "Query: {query}\nOrder the {n} passages above from the best to the worst. Write their "
-    "identifiers as [2] > [1] and so on, all of them, and nothing else."
+#: Our text. The two messages about a passage are repeated for each.
+PROMPT = load_prompt(
+    Path(__file__).parent / "prompts" / "rankgpt.txt",
+    ("query", "i", "passage"),
+    optional=("n",),
+    roles=("system", "user", "assistant", "user", "assistant", "user"),
 )
 
 
-def question(query: str, documents: Sequence[str], *, words: int = WORDS) -> list[dict[str, str]]:
+def question(
+    query: str, documents: Sequence[str], *, words: int = WORDS, prompt: Prompt = PROMPT
+) -> list[dict[str, str]]:
     """Returns the messages that ask for an order of documents.
 
     Args:
       query: the text of the query.
       documents: the texts of n passages, which get the identifiers 1 .. n.
       words: that each document is cut to.
+      prompt: the text: the system's message, an introduction, its reply, a passage, its reply, and
+        the task, with the placeholders of `PROMPT`.
 
     Returns:
       messages with a role and a content: an introduction, each passage, and the task.
     """
-    n = len(documents)
-    messages = [
-        {"role": "system", "content": SYSTEM},
-        {"role": "user", "content": INTRODUCTION.format(n=n, query=query)},
-        {"role": "assistant", "content": ACKNOWLEDGED},
-    ]
+    *head, passage, received, task = prompt.parts
+
+    def message(part, i="", text=""):
+        role, template = part
+        values = {"query": query, "n": len(documents), "i": i, "passage": text}
+        return {"role": role, "content": template.substitute(values)}
+
+    messages = [message(part) for part in head]
     for i, document in enumerate(documents, start=1):
-        passage = " ".join(document.split()[:words])
-        messages.append({"role": "user", "content": f"[{i}] {passage}"})
-        messages.append({"role": "assistant", "content": RECEIVED.format(i=i)})
-    messages.append({"role": "user", "content": TASK.format(query=query, n=n)})
-    return messages
+        text = " ".join(document.split()[:words])
+        messages += [message(passage, str(i), text), message(received, str(i))]
+    return [*messages, message(task)]
 
 
 class Order(NamedTuple):
@@ -128,6 +129,7 @@ def rank(
     words: int = WORDS,
     size: int = 20,
     step: int = 10,
+    prompt: Prompt = PROMPT,
     before: Callable[[], None] = lambda: None,
 ) -> Ranked:
     """Orders the lists of many queries, one window of all lists at a time.
@@ -139,6 +141,7 @@ def rank(
       words: that each document is cut to.
       size: documents in a window.
       step: documents by which the window moves up.
+      prompt: the text of the questions.
       before: called before each question; an exception stops all questions.
 
     Returns:
@@ -153,7 +156,7 @@ def rank(
     orders, all_answers = np.tile(np.arange(n, dtype=np.int32), (len(queries), 1)), []
     for start, end in windows(n, size=size, step=step) if n else []:
         messages = [
-            question(query, [documents[i] for i in order[start:end]], words=words)
+            question(query, [documents[i] for i in order[start:end]], words=words, prompt=prompt)
             for query, documents, order in zip(queries, lists, orders, strict=True)
         ]
         parse, title = partial(read_order, n=end - start), f"ranks {start + 1} to {end}"

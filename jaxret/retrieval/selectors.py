@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxret.llm import Chat
+from jaxret.llm import Chat, Prompt
 from jaxret.retrieval import rankgpt
 from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import Reranker, refine
@@ -69,7 +69,12 @@ def pairwise(reranker: Reranker, texts: Sequence[str], items: int) -> Selector:
 
 
 def by_language_model(
-    chat: Chat, texts: Sequence[str], documents: Sequence[str], *, words: int = rankgpt.WORDS
+    chat: Chat,
+    texts: Sequence[str],
+    documents: Sequence[str],
+    *,
+    words: int = rankgpt.WORDS,
+    prompt: Prompt = rankgpt.PROMPT,
 ) -> Selector:
     """Makes a selector of RankGPT: the first of its order, or of the slate without a valid answer.
 
@@ -78,6 +83,7 @@ def by_language_model(
       texts: the N queries.
       documents: the I documents.
       words: that each document is cut to.
+      prompt: the text of the questions.
 
     Returns:
       the selector.
@@ -85,7 +91,9 @@ def by_language_model(
 
     def select(queries, items):
         questions = [
-            rankgpt.question(texts[query], [documents[i] for i in slate], words=words)
+            rankgpt.question(
+                texts[query], [documents[i] for i in slate], words=words, prompt=prompt
+            )
             for query, slate in zip(queries, items, strict=True)
         ]
         parse = partial(rankgpt.read_order, n=items.shape[1])

@@ -5,8 +5,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from jaxret.documents import Rules, Stages, expand_documents
+from jaxret.documents import Prompts, Rules, Stages, expand_documents
 from jaxret.documents.expansion import (
+    OURS,
     claim_question,
     expand_question,
     read_draft,
@@ -14,7 +15,7 @@ from jaxret.documents.expansion import (
     says_yes,
 )
 from jaxret.documents.tool_profile import schema
-from jaxret.llm import Chat, Endpoint, Malformed, OutOfReach, Stage, Unanswered
+from jaxret.llm import Chat, Endpoint, Malformed, OutOfReach, Stage, Unanswered, replace_prompts
 from tests.fake_llm import Reply, serving
 
 PROFILE = {"function": "Does it.", "tags": ["one", "two", "three"]}
@@ -98,6 +99,33 @@ def test_a_bad_answer_is_written_again_by_another_model_that_is_told_why(answer,
     assert [message["role"] for message in again] == ["system", "user", "assistant", "user"]
     assert told in again[-1]["content"]
     assert again[:2] in [expand_question(document, Rules()) for document in DOCUMENTS]
+
+
+def test_texts_that_are_given_are_the_ones_that_are_asked(tmp_path):
+    """Every question of the pipeline: a broken answer, one too long, a judge without a verdict."""
+    texts = {"expand": "$document", "refine": "$problem", "shorten": "$text"}
+    texts |= {"judge": "$document $profile", "judge_again": "", "claim": "$document $claim"}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(f"{name}! {text}")
+    mine = Prompts(**replace_prompts(OURS._asdict(), {x: tmp_path / x for x in texts}))
+    poor = PROFILE | {"limitation": "word " * 50}
+
+    def writer(messages):
+        return json.dumps(poor) if "thing 0" in messages[0]["content"] else "{"
+
+    def editor(messages):
+        shorter = messages[-1]["content"].startswith("shorten!")
+        return "Short." if shorter else json.dumps(PROFILE)
+
+    def judge(messages):
+        said = {"judge!": "hm", "judge_again!": "true", "claim!": "yes"}
+        return said[messages[-1]["content"].split()[0]]
+
+    with serve(writer=writer, judge=judge, editor=editor) as server:
+        outcomes = run(models(server), DOCUMENTS[:2], confirm=["limitation"], prompts=mine)
+        kinds = {r["messages"][-1]["content"].split("!")[0] for r in server.requests}
+    assert kinds == set(texts)
+    assert [one.profile for one in outcomes] == [PROFILE | {"limitation": "Short."}, PROFILE]
 
 
 def test_each_round_sees_all_that_was_tried_before():

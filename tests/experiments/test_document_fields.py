@@ -111,6 +111,7 @@ def test_a_language_model_judges_a_sample(tmp_path, monkeypatch):
     ("override", "message"),
     [
         ("judge=me", "judge must be one of rules, llm, got me"),
+        ("prompts.audit=LICENSE", r"LICENSE: .* lack the placeholders \['document'\]"),
         ("sample=0", "sample must be >= 1, got 0"),
         ("more=[ultratool]", r"more=\['ultratool'\] needs folder="),
     ],

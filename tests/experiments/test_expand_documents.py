@@ -1,5 +1,6 @@
 """Expansion end to end against a server, and the review of what it has written."""
 
+import hashlib
 import http.client
 import json
 import signal
@@ -235,6 +236,17 @@ def test_a_dry_run_shows_the_first_prompt_and_sends_nothing(folder, capsys, monk
     assert "nothing was sent" in said
 
 
+def test_a_text_that_is_given_is_the_one_that_is_asked_and_in_the_provenance(folder):
+    file, ours = folder / "mine.txt", expand_documents.OURS.expand.sha256
+    file.write_text("Mine.\n---\n$document")
+    with serving(answer) as server:
+        expand_documents.main(configure(folder, server, "limit=1", f"prompts.expand={file}"))
+        assert server.requests[0]["messages"][0]["content"] == "Mine."
+    provenance = json.loads((folder / "run/expanded/provenance.json").read_text())
+    used = provenance["stages"]["expand"]["prompts"]["expand.txt"]
+    assert used == hashlib.sha256(file.read_bytes()).hexdigest() != ours
+
+
 def test_tools_beyond_the_limit_are_not_asked_for_and_are_listed(folder):
     with serving(answer) as server:
         results = expand_documents.main(configure(folder, server, "limit=2"))
@@ -245,6 +257,7 @@ def test_tools_beyond_the_limit_are_not_asked_for_and_are_listed(folder):
 @pytest.mark.parametrize(
     ("override", "message"),
     [
+        ("prompts.judge=LICENSE", r"LICENSE: .* lack .*\['document', 'profile'\]"),
         ("limit=0", "limit must be >= 1 or null, got 0"),
         ("sample=-1", "sample must be >= 0, got -1"),
         ("rounds=-1", "rounds must be >= 0, got -1"),

@@ -130,8 +130,11 @@ def test_a_run_that_is_stopped_resumes_with_the_same_data_and_repeats_no_call(
 
 def test_a_dry_run_says_what_it_would_cost_and_sends_nothing(world, tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    given = tmp_path / "mine.txt"
+    given.write_text("Choose between $fewest and $most of them:\n---\n$examples\n$tools")
+    more = (*PRICE, "dry_run=true", f"prompts.write={given}")
     with serving(Writer()) as server:
-        found = generate_queries.main(generation(world, tmp_path, server, *PRICE, "dry_run=true"))
+        found = generate_queries.main(generation(world, tmp_path, server, *more))
     assert not server.requests
     assert not (tmp_path / "run").exists()
     assert found["write/calls"] == found["polish/calls"] == 36
@@ -139,8 +142,8 @@ def test_a_dry_run_says_what_it_would_cost_and_sends_nothing(world, tmp_path, ca
     said = capsys.readouterr().out
     cost = (found["write/prompt_tokens"] * 2 + 36 * 120 * 10) / 1e6
     assert f"about 36 calls, {found['write/prompt_tokens']:,.0f} tokens sent" in said
-    assert f"cost {cost:.2f}" in said
-    assert "Choose between 2 and 5 of them" in said
+    assert f"cost {cost:.4f}" in said
+    assert "Choose between 2 and 5 of them:" in said
     assert "nothing was sent" in said
 
 
@@ -148,6 +151,7 @@ def test_a_dry_run_says_what_it_would_cost_and_sends_nothing(world, tmp_path, ca
     ("override", "message"),
     [
         ("dataset.path=null", "dataset.name is 'desk': give dataset.path"),
+        ("prompts.polish=LICENSE", r"LICENSE: .* lack .*\['functions', 'instruction'\]"),
         ("generate.offered=25", r"offered must be in \[1, 24\], the tools, got 25"),
         ("judge.pairs=-1", "judge.pairs must be >= 0, got -1"),
         ("split.test=0.9", "split must be positive, sum below 1"),

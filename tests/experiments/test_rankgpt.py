@@ -122,6 +122,7 @@ def test_a_server_that_is_gone_costs_nothing_that_was_answered(world, tmp_path):
         ("k=20", "k must be at most 12, the candidates"),
         ("step=9", r"step must be in \[1, 8\]"),
         ("passage=best", "best"),
+        ("prompts.rankgpt=LICENSE", "LICENSE: expected the messages system, user, assistant"),
         ("llm.key_variable=NO_KEY", "set the variable NO_KEY"),
     ],
 )

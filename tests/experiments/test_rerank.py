@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from experiments import rerank
-from jaxret.llm import Chat, Endpoint
+from jaxret.llm import Chat, Endpoint, replace_prompts
 from jaxret.methods.cross_encoder import reranker as cross_encoder
 from jaxret.nn.classifier import classifier
-from jaxret.retrieval import selectors
+from jaxret.retrieval import rankgpt, selectors
 from tests.experiments.configs import config_of, in_world
 from tests.experiments.processes import stopped_at
 from tests.fake_llm import Reply, serving
@@ -101,6 +101,7 @@ def test_a_language_model_may_be_the_reranker(world, monkeypatch):
     [
         ("rerankers=[best]", r"rerankers: unknown \['best'\]; known: none, simulated, rankgpt"),
         ("rerankers=[rankgpt] llm.key_variable=NO_KEY", "set the variable NO_KEY"),
+        ("prompts.rankgpt=LICENSE", "LICENSE: expected the messages system, user, assistant"),
         ("learners.reranked.k=0", "k must be >= 1, got 0"),
     ],
 )
@@ -139,7 +140,7 @@ def test_pairs_are_read_once_and_the_best_of_each_slate_is_picked(tmp_path):
     np.testing.assert_array_equal(together(queries, items), expected)
 
 
-def test_where_a_model_says_nothing_the_first_of_the_slate_is_used(monkeypatch):
+def test_where_a_model_says_nothing_the_first_of_the_slate_is_used(monkeypatch, tmp_path):
     monkeypatch.setenv("OPENAI_API_KEY", "any")
 
     def answer(messages, i):
@@ -150,4 +151,10 @@ def test_where_a_model_says_nothing_the_first_of_the_slate_is_used(monkeypatch):
         choose = selectors.by_language_model(chat, TEXTS, DOCUMENTS)
         picked = partial(choose, np.array([0, 1]), np.array([[4, 0, 2], [1, 3, 0]]))
         assert picked().tolist() == [1, 0]
-    assert chat.counts["unanswered"] == 1
+        file = tmp_path / "mine.txt"
+        file.write_text("a b c $query\n---\nwhich?\n---\n$passage\n---\n$i\n---\nsort them")
+        [mine] = replace_prompts({"": rankgpt.PROMPT}, {"": file}).values()
+        choose = selectors.by_language_model(chat, TEXTS, DOCUMENTS, prompt=mine)
+        assert choose(np.array([1]), np.array([[1, 3, 0]])).tolist() == [0]
+        assert server.requests[-1]["messages"][0]["content"] == "a b c d"
+    assert chat.counts["unanswered"] == 2

@@ -19,7 +19,7 @@ from jaxret.generation import (
     seed_examples,
 )
 from jaxret.generation.queries import draw_examples, draw_tools
-from jaxret.llm import Chat, Endpoint, OutOfReach, Stage, Wrong
+from jaxret.llm import Chat, Endpoint, OutOfReach, Stage, Wrong, replace_prompts
 from tests.fake_llm import Reply, serving
 from tests.fake_writer import Writer, draft, offered
 
@@ -221,6 +221,18 @@ def test_examples_are_ours_at_first_and_then_also_what_was_accepted_before(healt
     assert shown[0] <= ours
     assert shown[2] <= ours | theirs
     assert shown[2] & theirs
+
+
+def test_texts_that_are_given_are_the_ones_that_are_asked(tmp_path):
+    (tmp_path / "write").write_text("You write: mine\n---\n$tools\n$examples")
+    (tmp_path / "polish").write_text("You edit: mine\n---\nThe request: $instruction\n$functions")
+    files = {name: tmp_path / name for name in ("write", "polish")}
+    mine = queries.Prompts(**replace_prompts(queries.OURS._asdict(), files))
+    with serving(Writer()) as server:
+        asked = (writers(server, tmp_path / "llm"), TOOLS, SMALL._replace(iterations=1))
+        list(generate(*asked, seed_examples("any"), tmp_path / "iterations", mine))
+        heads = {request["messages"][0]["content"] for request in server.requests}
+    assert heads == {"You write: mine", "You edit: mine"}
 
 
 def test_a_finished_run_is_read_from_its_files(tmp_path):
