@@ -16,7 +16,8 @@ reranker or of a file. Metrics are nDCG@10, recall@10 and completeness@10 of eac
 
 Departures from the authors' code: weights in float32 or bfloat16, not float16; ties at rank 100,
 which are broken by id here and by the order of a Python set there; and Tool-Rank, which uses our
-prompt and cuts documents instead of the end of the question.
+prompt unless ``models.tool_rank.prompt=FILE`` gives the one that the weights were trained on, and
+cuts documents instead of the end of the question.
 
 2 cores: a copy of 1,287 tools (`experiments.arrange_toolret`), limit=60, BM25 and MiniLM: 1.5 min.
 

@@ -35,7 +35,7 @@ from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.retrieval import methods
 from experiments.retrieval.bench import Bench
-from experiments.retrieval.recipes import RERANKERS
+from experiments.retrieval.recipes import RERANKERS, config_of
 from jaxret.environments.environment import Environment, simulated_reranker
 from jaxret.llm import Chat, Endpoint, Prompt, replace_prompts
 from jaxret.retrieval import rankgpt, selectors
@@ -115,6 +115,7 @@ def check(cfg: DictConfig) -> None:
     if unknown := [name for name in cfg.rerankers if name not in known]:
         raise ValueError(f"rerankers: unknown {unknown}; known: {', '.join(known)}")
     for name in (one for one in cfg.rerankers if one in cfg.recipes):
+        config_of(name, plain(cfg.recipes)[name])
         methods.check_below(plain(cfg.recipes), name)
     prompt_of(cfg)
     chat_of(cfg)

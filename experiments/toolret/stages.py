@@ -146,6 +146,7 @@ def _tool_rank(world: World, name: str) -> Reranker:
         model.tokenizer,
         answers=tuple(settings["answers"]),
         instruction="",  # the template has put it in front of the query
+        prompt=settings["prompt"],
         query_limit=settings["query_limit"],
         document_limit=settings["document_limit"],
     )
@@ -169,6 +170,7 @@ def check(models: Mapping[str, Mapping[str, Any]], methods: list[str]) -> None:
 
     Raises:
       ValueError: if a model or setting is unknown or invalid.
+      FileNotFoundError: if the file of a prompt does not exist.
     """
     if not methods:
         raise ValueError(f"methods is empty; known: {', '.join(models)}")
@@ -187,6 +189,8 @@ def check(models: Mapping[str, Mapping[str, Any]], methods: list[str]) -> None:
         if "weights" in model and model["weights"] not in tool_rank.RERANKERS:
             known = ", ".join(tool_rank.RERANKERS)
             raise ValueError(f"{where}.weights must be one of {known}, got {model['weights']!r}")
+        if "prompt" in model:
+            tool_rank.read_prompt(model["prompt"])
         if "template" in model:
             _check_template(f"{where}.template", model["template"])
         if "first" in model:

@@ -207,13 +207,25 @@ def expand_question(document: Document, rules: Rules, prompt: Prompt = OURS.expa
 def judge_question(
     document: Document, profile: dict[str, Any], prompt: Prompt = OURS.judge
 ) -> Messages:
-    """Builds the question whether a profile agrees with its document."""
+    """Builds the question whether a profile agrees with its document.
+
+    Args:
+      document: a dict or a string; an earlier profile is not shown.
+      profile: the fields of the profile that is judged.
+      prompt: the text of the question.
+    """
     text = json.dumps(profile, ensure_ascii=False, indent=1)
     return prompt.messages(document=documentation(document), profile=text)
 
 
 def claim_question(document: Document, claim: str, prompt: Prompt = OURS.claim) -> Messages:
-    """Builds the question whether the documentation says one sentence."""
+    """Builds the question whether the documentation says one sentence.
+
+    Args:
+      document: a dict or a string; an earlier profile is not shown.
+      claim: the sentence.
+      prompt: the text of the question.
+    """
     return prompt.messages(document=documentation(document), claim=claim)
 
 

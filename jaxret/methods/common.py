@@ -17,6 +17,7 @@ import numpy as np
 from jaxret.encoders import TextEncoder, encoder_name
 from jaxret.retrieval.ranking import Ranking, mean_metrics
 from jaxret.retrieval.retriever import Reranker, Retriever, refine, search
+from jaxret.runtime.files import content_digest
 from jaxret.task import Task
 from jaxret.training.config import TrainingConfig
 from jaxret.training.loop import Objective
@@ -190,6 +191,8 @@ def trained(
             "validation": fingerprint(validation),
             "first": None if first is None else first.decided_by,
         }
+        if prompt := getattr(config, "prompt", None):
+            settings["prompt"] = content_digest(Path(prompt))
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
         own = Path(folder) / f"{name}-{task.name}-{seed}-{digest}"
     return fitted(

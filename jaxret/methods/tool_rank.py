@@ -93,7 +93,9 @@ class Config(TrainingConfig):
     """Settings for a small model.
 
     Raises:
-      ValueError: for a value out of its range, naming the field.
+      ValueError: for a value out of its range, naming the field, or a prompt without its
+        placeholders.
+      FileNotFoundError: for a prompt that does not exist.
     """
 
     weights: str = "qwen3_reranker_0_6b"  # initial weights, one of `RERANKERS`
@@ -101,7 +103,7 @@ class Config(TrainingConfig):
     answers: tuple[str, str] = ("true", "false")
     place: Place = "query"  # of the instruction: before the query, or on its own line
     instruction: str = ""  # none, as in the paper's figure
-    prompt: str | None = None  # file of another prompt with the same placeholders
+    prompt: str | None = None  # file of another prompt, as `read_prompt` takes it
     candidates: int = 32  # candidates of the first stage, reranked
     leave_out: bool = False  # leaves each training query out of Tool2Vec's means of its tools
     hard: Literal["candidates", "random"] = "random"  # wrong tools: the first stage's best, or any
@@ -124,6 +126,7 @@ class Config(TrainingConfig):
         super().__post_init__()
         require_one_of("hard", self.hard, HARD)
         require_one_of("place", self.place, PLACES)
+        read_prompt(self.prompt, self.place)
         word_dropout.check(self.drop_words)
         counts = ("candidates", "negatives", "redraws", "document_limit", "pairs", "validated")
         for field in counts:
@@ -231,7 +234,7 @@ def _model(config: Config) -> "tuple[LanguageModel, Verdict]":
         answers=config.answers,
         place=config.place,
         instruction=config.instruction,
-        prompt=None if config.prompt is None else Path(config.prompt),
+        prompt=config.prompt,
         query_limit=config.limit,
         document_limit=config.document_limit,
     )
@@ -360,13 +363,33 @@ class Verdict(NamedTuple):
         ]
 
 
+def read_prompt(path: str | Path | None, place: Place = "query") -> Prompt:
+    """Reads the text of the question, such as the one that published weights were trained on.
+
+    Args:
+      path: a file with ``$query``, ``$document``, with place "line" ``$instruction``, and perhaps
+        ``$yes`` and ``$no``, the two answers; None: ours.
+      place: position of the instruction, a key of `PLACES`.
+
+    Returns:
+      the prompt.
+
+    Raises:
+      FileNotFoundError: if there is no such file.
+      ValueError: if a placeholder is missing or unknown.
+    """
+    holes = ("instruction", "query", "document") if place == "line" else ("query", "document")
+    file = PROMPTS / PLACES[place] if path is None else Path(path)
+    return load_prompt(file, holes, optional=("yes", "no"))
+
+
 def verdict(
     tokenizer: Tokenizer,
     *,
     answers: tuple[str, str] = ("true", "false"),
     place: Place = "query",
     instruction: str = TASK,
-    prompt: Path | None = None,
+    prompt: str | Path | None = None,
     query_limit: int = 256,
     document_limit: int = 512,
 ) -> Verdict:
@@ -377,9 +400,8 @@ def verdict(
       answers: for a tool that fits and for one that does not, one token each.
       place: position of the instruction, a key of `PLACES`.
       instruction: the task in words. With place "query" it may be empty and is then left out.
-      prompt: a file to use instead of ours, with the same placeholders, such as the wording that
-        published weights were trained on. A line should begin at the document, so that no token
-        spans its beginning.
+      prompt: a file to use instead of ours, as `read_prompt` takes it. A line should begin at the
+        document, so that no token spans its beginning.
       query_limit: tokens that a query is cut to, >= 1.
       document_limit: tokens that a document is cut to, >= 1.
 
@@ -388,18 +410,18 @@ def verdict(
 
     Raises:
       ValueError: for an unknown place, an empty instruction on a line of its own, a limit below 1,
-        answers that are not one token each, or a prompt whose document is not behind its query.
+        answers that are not one token each, or a prompt that lacks a placeholder or whose document
+        is not behind its query.
+      FileNotFoundError: for a prompt that does not exist.
     """
     require("place", place, f"one of {list(PLACES)}", PLACES.__contains__)
     if place == "line" and not instruction:
         raise ValueError("an empty instruction has no line: place must be 'query'")
     for name, limit in {"query_limit": query_limit, "document_limit": document_limit}.items():
         require(name, limit, ">= 1", lambda n: n >= 1)
-    holes = ("instruction", "query", "document", "yes", "no")
-    file = PROMPTS / PLACES[place] if prompt is None else prompt
     question = Verdict(
         tokenizer=tokenizer,
-        prompt=load_prompt(file, holes if place == "line" else holes[1:]),
+        prompt=read_prompt(prompt, place),
         answers=answers,
         instruction=instruction,
         query_limit=query_limit,
@@ -409,7 +431,8 @@ def verdict(
         raise ValueError(f"answers must be two words that are a token each, got {answers}")
     before, _, after = question.text(_QUERY, _HOLE).partition(_HOLE)
     if _QUERY not in before or _QUERY in after or _HOLE in after:
-        raise ValueError(f"{file}: the document must come once, and after the query")
+        name = PLACES[place] if prompt is None else prompt
+        raise ValueError(f"{name}: the document must come once, and after the query")
     return question
 
 

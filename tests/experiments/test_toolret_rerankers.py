@@ -72,7 +72,8 @@ def test_a_language_model_is_asked_about_every_tool_on_the_list(world, copy, tmp
         tmp_path / "model", found.dataset.documents, vocabulary=400, width=16, layers=1
     )
     chosen = ["path=" + str(tmp_path / "model"), "first=bm25", "dtype=float32", "chunk=4"]
-    chosen += ["query_limit=64", "document_limit=32"]
+    (tmp_path / "mine.txt").write_text("Is it $yes or $no?\n---\n$query\n$document")
+    chosen += ["query_limit=64", "document_limit=32", f"prompt={tmp_path / 'mine.txt'}"]
     evaluate_toolret.main(
         configure(
             world,
@@ -88,7 +89,8 @@ def test_a_language_model_is_asked_about_every_tool_on_the_list(world, copy, tmp
     got = load_run(tmp_path / "run" / "rankings" / "tool_rank" / file, found.ids, names)
     np.testing.assert_array_equal(np.sort(got.items, axis=1), np.sort(first.items, axis=1))
     model = tool_rank.load_language_model("tool_rank_4b", tmp_path / "model")
-    asked = verdict(model.tokenizer, instruction="", query_limit=64, document_limit=32)
+    options = {"query_limit": 64, "document_limit": 32, "prompt": tmp_path / "mine.txt"}
+    asked = verdict(model.tokenizer, instruction="", **options)
     query = f"{found.instructions[1]} {found.queries[1]}"
     ids = asked.heads([query])[0] + asked.tails([found.dataset.documents[got.items[1, 0]]])[0]
     yes, no = np.asarray(

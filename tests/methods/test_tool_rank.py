@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from experiments.tiny_qwen3.network import write as write_tiny_qwen3
+from jaxret.methods import common
 from jaxret.methods import tool_rank as tr
 from jaxret.methods.tool_rank import PLACES, verdict
 from jaxret.nn.functional import Module
 from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import refine
+from tests.problems import make_task
 
 QUERIES = ["Book a table for two.", "what is the weather in Köln tomorrow, please?", "pay rent"]
 DOCUMENTS = [
@@ -149,6 +151,30 @@ def test_a_prompt_whose_document_comes_first_is_refused(model, tmp_path):
     file.write_text("$document\nDoes it do this: $query? $yes or $no")
     with pytest.raises(ValueError, match="the document must come once, and after the query"):
         verdict(model.tokenizer, prompt=file)
+
+
+def test_a_prompt_that_is_given_is_asked_and_may_state_its_own_answers(model, tmp_path):
+    file = tmp_path / "mine.txt"
+    file.write_text("Reply true or false.\n---\n$query\n$document")
+    text = verdict(model.tokenizer, instruction="", prompt=str(file)).text("a query", "a tool")
+    assert "<|im_start|>system\nReply true or false.<|im_end|>" in text
+    assert "<|im_start|>user\na query\na tool<|im_end|>" in text
+    file.write_text("$query $tool")
+    with pytest.raises(ValueError, match=r"mine.txt: .* lack .*'document'.* unknown \['tool'\]"):
+        tr.Config(prompt=str(file))
+
+
+def test_a_model_is_found_again_only_for_the_text_on_which_it_was_trained(tmp_path, monkeypatch):
+    monkeypatch.setattr(common, "fitted", lambda *given, folder, **more: folder)
+    file, task = tmp_path / "mine.txt", make_task(queries=2)
+    unused: dict = dict.fromkeys(("start", "model", "objective", "hooks"))
+
+    def place(text):
+        file.write_text(text)
+        given = (tr.Config(prompt=str(file)), task, task)
+        return common.trained("tool_rank", *given, seed=0, folder=tmp_path, **unused)
+
+    assert place("$query\n$document") == place("$query\n$document") != place("$query, $document")
 
 
 def test_an_unknown_reranker_is_refused():
