@@ -13,7 +13,7 @@ from experiments.generate_queries import dataset, judge
 from experiments.generate_queries.judge import CRITERIA, Verdicts
 from jaxret import data
 from jaxret.data.split import own_split
-from jaxret.llm import Chat, Endpoint, Stage, Wrong
+from jaxret.llm import Chat, Endpoint, Stage, Wrong, replace_prompts
 from jaxret.runtime.checkpoint import Interrupted
 from tests.experiments.configs import config_of
 from tests.experiments.conftest import TOOLS
@@ -186,7 +186,7 @@ def test_a_catalogue_is_written_with_its_counts_beside_the_authors(tmp_path):
 PAIRS = [("Plain words.", "do it"), ("do that", "A longer wish."), ("same", "same"), ("ab", "b")]
 
 
-def verdicts(pick, monkeypatch, pairs=PAIRS):
+def verdicts(pick, monkeypatch, pairs=PAIRS, **options):
     """What is found with a judge: (first, second) -> A, B or tie, or another text."""
     monkeypatch.setenv("OPENAI_API_KEY", "any")
 
@@ -196,8 +196,16 @@ def verdicts(pick, monkeypatch, pairs=PAIRS):
 
     with serving(answer) as server:
         chat = Chat(Endpoint(model="m", base_url=server.url))
-        found = judge.compare(Stage(chat), pairs, attempts=2)
+        found = judge.compare(Stage(chat), pairs, attempts=2, **options)
     return found, len(server.requests)
+
+
+def test_a_judges_text_that_is_given_is_asked(monkeypatch, tmp_path):
+    (tmp_path / "mine").write_text("Mine.\n---\nRequest A: <$first>\nRequest B: <$second>")
+    prompt = replace_prompts({"": judge.PROMPT}, {"": tmp_path / "mine"})[""]
+    seen = []
+    verdicts(lambda a, b: seen.append((a, b)) or "A", monkeypatch, [("x", "y")], prompt=prompt)
+    assert sorted(seen) == [("<x>", "<y>"), ("<y>", "<x>")]
 
 
 def rates(found):

@@ -161,9 +161,12 @@ def key():
 
 @pytest.fixture(scope="module")
 def talked(few, key):
-    """A judge that finds nothing useful, and whose word is the bit; end answers."""
+    """A judge that finds nothing useful, and whose word is the bit; end answers; own texts."""
     directory, model = few / "talked", Model(judge=lambda text: -1)
     more = [*ASKED, "learner=[frozen]", "bit=judge", "answers=true"]
+    for name, text in {"plan": "sub_questions: $query", "answer": "$query $documents"}.items():
+        (few / name).write_text(f"Mine, {text}")
+        more.append(f"prompts.{name}={few / name}")
     with serving(model) as server:
         cfg = configure(few, directory, *more, f"llm.base_url={server.url}", folder="few")
         return directory, multihop.main(cfg), model, server.requests
@@ -172,6 +175,7 @@ def talked(few, key):
 @pytest.mark.slow
 def test_hops_are_the_planners_sub_questions(talked):
     directory, results, model, requests = talked
+    assert all(text.startswith("Mine, ") for text in model.asked["plan"] + model.asked["answer"])
     assert len(model.asked["plan"]) == 24  # each of twelve twice: the first answer was no JSON
     assert step(directory, "plans")["length"].tolist() == [2] * 12
     assert results["hops"] == 2
