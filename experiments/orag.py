@@ -48,7 +48,6 @@ from jaxret.data import near_duplicates
 from jaxret.learners.grid import LearnerGrid
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
-from jaxret.simulation.run import Run
 from jaxret.task import Parts, Task
 from jaxret.theory.comparators import proximal_losses
 from jaxret.theory.regret import cumulative_regret
@@ -112,7 +111,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     return results
 
 
-def streamed(run: Run, comparator: Float[np.ndarray, " N"], exposures: int | None) -> dict:
+def streamed(run: jr.Run, comparator: Float[np.ndarray, " N"], exposures: int | None) -> dict:
     """Computes the curves [S, T] of a stream, and its results [S]   (protocol ``online``).
 
     Args:
