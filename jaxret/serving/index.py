@@ -213,7 +213,8 @@ class Index(LiveCatalogue):
 
     def _begin(self, log: str | Path | None) -> None:
         self.log = None if log is None else LogWriter(log, {"learner": self.learner.name})
-        self._search, self._update = _search_of(self.learner), jax.jit(self.learner.update)
+        learner: Any = self.learner
+        self._search, self._update = _search_of(learner), jax.jit(learner.update)
 
 
 @lru_cache(maxsize=32)  # indices of one learner share their programs
