@@ -5,6 +5,7 @@ MLC, ToolRefiner, the cross-encoder and the encoder work with any `jaxret.nn.net
 
 import json
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -34,7 +35,7 @@ class Backbone(NamedTuple):
 
     def network(self, compute: Compute = Compute()) -> Module:
         """Builds ``apply(params, ids, mask, key=None) -> hidden states [B, L, H]``."""
-        return functionalize(lambda rngs: self.build(compute, rngs))
+        return _network(self.module, self.config, compute)
 
     def shapes(
         self,
@@ -85,6 +86,11 @@ class Backbone(NamedTuple):
         tensors = tensor_files.load_safetensors(path)
         shapes = self.shapes(dtype=dtype, mesh=mesh, rules=rules)
         return checkpoints.convert(tensors, self.keys, shapes, prefix=self.prefix)
+
+
+@lru_cache(maxsize=32)  # tracing the constructor takes a second
+def _network(module: type[Network], config: Config, compute: Compute) -> Module:
+    return functionalize(lambda rngs: module(config, compute, rngs=rngs))
 
 
 _KINDS = {  # model_type of config.json -> config, module, keys, prefix

@@ -16,6 +16,8 @@ Letters: I items, d width, k items shown.
 """
 
 import math
+from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -210,16 +212,21 @@ class Index(LiveCatalogue):
         )
 
     def _begin(self, log: str | Path | None) -> None:
-        learner = self.learner
-        self.log = None if log is None else LogWriter(log, {"learner": learner.name})
+        self.log = None if log is None else LogWriter(log, {"learner": self.learner.name})
+        learner: Any = self.learner
+        self._search, self._update = _search_of(learner), jax.jit(learner.update)
 
-        def search(state, query, key):
-            slate = learner.act(state, query, key)
-            scores = learner.scores(state, query[None])[0]
-            p = None if learner.probabilities is None else learner.probabilities(state, query)
-            return slate, scores, p, position_probabilities(learner, state, query, slate)
 
-        self._search, self._update = jax.jit(search), jax.jit(learner.update)
+@lru_cache(maxsize=32)  # indices of one learner share their programs
+def _search_of(learner: Learner) -> Callable[..., Any]:
+    @jax.jit
+    def search(state, query, key):
+        slate = learner.act(state, query, key)
+        scores = learner.scores(state, query[None])[0]
+        p = None if learner.probabilities is None else learner.probabilities(state, query)
+        return slate, scores, p, position_probabilities(learner, state, query, slate)
+
+    return search
 
 
 def _has_nan(tree: Any) -> bool:

@@ -11,6 +11,7 @@ Letters: I items, d width, N queries, L labels, T rounds, S seeds.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -362,11 +363,17 @@ def failure_on_probe(
 
 def _probed(run, noise_rate):
     """Returns (p, i*, E[c], E||c||^2) for an unlikely, a middling and a likely right item."""
-    probs, targets = jax.nn.softmax(jnp.asarray(_PROBE)), np.array([0, 4, 7])
+    targets = np.array([0, 4, 7])
+    found = _moments(run.rule.estimator, jnp.asarray(_PROBE), targets, noise_rate)
+    p, mean, second = map(np.asarray, found)
+    p = p.astype(np.float64)
+    return [(p, *one) for one in zip(targets, mean, second, strict=True)]
 
-    def of(target):
-        return moments(run.rule.estimator, probs, target, noise_rate=noise_rate)
 
-    mean, second = jax.vmap(of)(targets)
-    p = np.asarray(probs, np.float64)
-    return [(p, *one) for one in zip(targets, np.asarray(mean), np.asarray(second), strict=True)]
+@partial(jax.jit, static_argnames="estimator")
+def _moments(estimator, logits, targets, noise_rate):
+    """Returns p, and E[c] and E||c||^2 for each right item."""
+    p = jax.nn.softmax(logits)
+    return p, *jax.vmap(lambda target: moments(estimator, p, target, noise_rate=noise_rate))(
+        targets
+    )

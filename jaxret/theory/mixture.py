@@ -26,6 +26,7 @@ small loss and may always show wrong tools. So none of the three bounds the numb
 Letters: S seeds, T rounds, G experts, k switches.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -157,24 +158,23 @@ def history(run: Run, seed: int) -> History:
     learner, trace, task, place = run.learner, run.trace, run.task, run.seeds.index(seed)
     require_constant(run)
     lines = [x[place] for x in (run.order, trace.item, trace.propensity, trace.reward)]
-    queries = jnp.asarray(task.queries)
-    available = None if task.available is None else jnp.asarray(task.available)
-
-    @jax.jit
-    def play(lines):
-        def one(state, line):
-            query, item, propensity, reward = line
-            nothing = jnp.zeros_like(state.extra.losses)
-            state = state._replace(extra=state.extra._replace(losses=nothing, rounding=nothing))
-            choice, feedback = Choice(item, propensity), Feedback(reward)
-            new = learner.update(state, queries[query], choice, feedback)
-            return new, (jnp.exp(state.extra.log_weights), new.extra.losses)
-
-        return jax.lax.scan(one, learner.init(jnp.asarray(task.theta), available), lines)[1]
-
-    found = jax.device_get(play([jnp.asarray(line) for line in lines]))
+    found = jax.device_get(_play(learner, task.theta, task.available, task.queries, lines))
     weights, losses = (np.asarray(x, np.float64) for x in found)
     return History(weights, losses[:, 1:], losses[:, 0])
+
+
+@partial(jax.jit, static_argnames="learner")
+def _play(learner: Learner, theta, available, queries, lines):
+    """Returns the weights before each update and the losses of each round of a mixture."""
+
+    def one(state, line):
+        query, item, propensity, reward = line
+        nothing = jnp.zeros_like(state.extra.losses)
+        state = state._replace(extra=state.extra._replace(losses=nothing, rounding=nothing))
+        new = learner.update(state, queries[query], Choice(item, propensity), Feedback(reward))
+        return new, (jnp.exp(state.extra.log_weights), new.extra.losses)
+
+    return jax.lax.scan(one, learner.init(theta, available), lines)[1]
 
 
 def _least_of_others(values: Float[np.ndarray, "k G"]) -> Float[np.ndarray, "k G"]:

@@ -60,7 +60,9 @@ def watch(run: Run, evidence: Evidence) -> Watch:
     """Makes the quantity that computes `expected_costs` of each round."""
     rule = evidence.rule
     u, rows = jnp.asarray(evidence.comparator), available_rows(run.task)
-    positions = jnp.zeros(len(run.task.ids), jnp.int32).at[rows].set(jnp.arange(len(rows)))
+    positions = np.zeros(len(run.task.ids), np.int32)
+    positions[rows] = np.arange(len(rows))
+    positions = jnp.asarray(positions)
 
     def look(nothing, state, line):
         label = positions[line.labels[0]]

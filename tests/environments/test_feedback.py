@@ -1,4 +1,4 @@
-"""False bits, missing answers and clicks: by hand, and by counting."""
+"""Poisoned, noisy and missing rewards, and clicks: by hand and by counting."""
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +8,7 @@ import pytest
 import jaxret as jr
 from jaxret.environments import feedback
 from jaxret.environments.environment import Environment, respond
+from jaxret.testing import quick_jit
 from jaxret.types import Slate
 
 SHARES = {"after_success": 0.2, "after_failure": 0.7}
@@ -17,16 +18,17 @@ CLICKS = np.array([0.1, 0.05, 1 / 3, 0.025]) / (0.1 + 0.05 + 1 / 3 + 0.025)
 
 
 @pytest.mark.parametrize("false_reward", [None, 0.0, 1.0])
-@pytest.mark.parametrize("learner", [jr.orag(tau=0.5), jr.mapped()], ids=["blocked", "scan"])
-def test_bits_are_false_of_this_tool_for_these_users_and_true_elsewhere(
-    task, learner, false_reward
+@pytest.mark.parametrize("form", ["blocked", "scan"])
+def test_poisoned_rewards_are_false_for_the_attacked_tool_and_queries_alone(
+    task, form, false_reward
 ):
     attack = feedback.poisoned(
         items=8, queries=len(task), tool=3, share=0.4, false_reward=false_reward, seed=1
     )
     lying = np.asarray(attack.queries)
     assert lying.sum() == 16
-    run = jr.simulate(learner, task, exposures=4, environment=jr.Environment(poison=attack))
+    environment = jr.Environment(poison=attack)
+    run = jr.simulate(jr.orag(tau=0.5), task, exposures=4, environment=environment, form=form)
     success, reward, item = run.trace.success[0], run.trace.reward[0], run.trace.item[0]
     hit = (item == 3) & lying[run.order[0]]
     assert hit.sum() >= 3
@@ -37,8 +39,8 @@ def test_bits_are_false_of_this_tool_for_these_users_and_true_elsewhere(
 
 
 @pytest.mark.parametrize(("tool", "share_of_ones"), [(9, 1.0), (7, 0.5)])
-def test_an_attacker_has_the_last_word_on_the_tool_that_is_used(tool, share_of_ones):
-    """The second of two is clicked, and half of the bits are noise, where nobody praises it."""
+def test_poison_replaces_the_noisy_reward_of_the_tool_that_is_used(tool, share_of_ones):
+    """The second of two tools is clicked, and half of the rewards are noise."""
     environment = Environment(
         noise_rate=0.5,
         reranker=lambda key, slate, labels, query: 1,
@@ -46,12 +48,12 @@ def test_an_attacker_has_the_last_word_on_the_tool_that_is_used(tool, share_of_o
     )
     slate = Slate(items=jnp.array([7, 9]), propensity=jnp.ones(2))
     ask = lambda key: respond(environment, key, slate, jnp.array([7]), jnp.asarray(0))  # noqa: E731
-    rewards = jax.vmap(ask)(jax.random.split(jax.random.key(0), 400))[1].reward
+    rewards = quick_jit(jax.vmap(ask))(jax.random.split(jax.random.key(0), 400))[1].reward
     error = np.sqrt(share_of_ones * (1 - share_of_ones) / 400)
     assert abs(rewards.mean() - share_of_ones) <= 4 * error
 
 
-def test_without_a_tool_all_are_lied_about_and_without_a_share_all_users_lie():
+def test_by_default_all_tools_and_all_queries_are_poisoned():
     attack = feedback.poisoned(items=5, queries=7)
     assert np.asarray(attack.tools).all()
     assert np.asarray(attack.queries).all()
@@ -66,12 +68,12 @@ def test_without_a_tool_all_are_lied_about_and_without_a_share_all_users_lie():
         ({"false_reward": 2.0}, r"false_reward must be None or in \[0, 1\], got 2.0"),
     ],
 )
-def test_attacks_that_cannot_be_are_refused(settings, message):
+def test_bad_attacks_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         feedback.poisoned(items=5, queries=7, **settings)
 
 
-def test_answers_fail_to_come_as_often_as_is_said_and_the_trace_says_so(task):
+def test_missing_answers_have_their_shares_and_are_nan_in_the_trace(task):
     environment = jr.Environment(censoring=feedback.censored_by_success(**SHARES))
     run = jr.simulate(jr.frozen(), task, exposures=60, seeds=3, environment=environment)
     silent, success = np.isnan(run.trace.reward), np.asarray(run.trace.success) > 0
@@ -83,8 +85,8 @@ def test_answers_fail_to_come_as_often_as_is_said_and_the_trace_says_so(task):
 
 
 @pytest.mark.parametrize("learner", [jr.greedy(), jr.mapped()], ids=["blocked", "scan"])
-def test_a_learner_learns_from_the_answers_that_come_and_from_no_others(task, learner):
-    """The same rounds by hand, the silent ones left out."""
+def test_a_learner_learns_from_answered_rounds_alone(task, learner):
+    """Repeats the answered rounds, one by one."""
     environment = jr.Environment(
         censoring=feedback.censored_by_success(after_success=0.5, after_failure=0.5)
     )
@@ -102,23 +104,23 @@ def test_a_learner_learns_from_the_answers_that_come_and_from_no_others(task, le
     assert run.states.t[0] == len(run.order[0])  # silent rounds are counted
 
 
-def test_a_learner_is_told_nothing_of_a_silent_round():
-    """The tool shown is right: its reward is 1 where somebody answers, and nowhere else."""
+def test_the_reward_of_an_unanswered_round_is_0():
+    """The tool shown is right, so its reward is 1 in every answered round."""
     environment = Environment(censoring=feedback.censored_by_success(**SHARES))
     slate = Slate(items=jnp.array([7]), propensity=jnp.array([1.0]))
     ask = lambda key: respond(environment, key, slate, jnp.array([7]), jnp.asarray(0))  # noqa: E731
-    _, answer, success = jax.vmap(ask)(jax.random.split(jax.random.key(0), 200))
+    _, answer, success = quick_jit(jax.vmap(ask))(jax.random.split(jax.random.key(0), 200))
     assert success.all()
     np.testing.assert_array_equal(answer.reward, answer.observed)
     assert 10 < (~answer.observed).sum() < 80
 
 
-def test_silence_follows_what_happened_and_not_the_bit_that_is_told():
-    """The tool is right, half of the bits say otherwise: a fifth are silent, as after a success."""
+def test_whether_an_answer_comes_depends_on_success_and_not_on_the_noisy_reward():
+    """The tool is right and half of the rewards are wrong: a fifth of the answers are missing."""
     noisy = Environment(censoring=feedback.censored_by_success(**SHARES), noise_rate=0.5)
     slate = Slate(items=jnp.array([7]), propensity=jnp.array([1.0]))
     ask = lambda key: respond(noisy, key, slate, jnp.array([7]), jnp.asarray(0))  # noqa: E731
-    answer = jax.vmap(ask)(jax.random.split(jax.random.key(0), 2_000))[1]
+    answer = quick_jit(jax.vmap(ask))(jax.random.split(jax.random.key(0), 2_000))[1]
     assert abs(1 - answer.observed.mean() - 0.2) < 4 * np.sqrt(0.2 * 0.8 / 2_000)
     answered = answer.reward[answer.observed]
     assert abs(answered.mean() - 0.5) < 4 * np.sqrt(0.25 / len(answered))
@@ -130,23 +132,24 @@ def test_shares_outside_their_range_are_refused(name):
         feedback.censored_by_success(**(SHARES | {name: 1.5}))
 
 
-def test_a_right_tool_attracts_and_a_high_place_is_looked_at():
+def test_click_probabilities_by_hand():
     got = feedback.click_probabilities(CLICKED, jnp.array([9, -1]), bias=1.0, lure=0.1)
     np.testing.assert_allclose(got, CLICKS, rtol=1e-6)
     level = feedback.click_probabilities(CLICKED, jnp.array([-1, -1]), bias=0.0, lure=0.1)
     np.testing.assert_allclose(level, 0.25, rtol=1e-6)
 
 
-def test_places_are_clicked_as_often_as_that():
+def test_clicks_have_their_probabilities():
     click = feedback.position_biased_clicks(bias=1.0, lure=0.1)
     keys = jax.random.split(jax.random.key(1), 20_000)
-    places = jax.vmap(lambda key: click(key, CLICKED, jnp.array([9, -1]), jnp.asarray(0)))(keys)
+    one = lambda key: click(key, CLICKED, jnp.array([9, -1]), jnp.asarray(0))  # noqa: E731
+    places = quick_jit(jax.vmap(one))(keys)
     often = np.bincount(places, minlength=4) / len(keys)
     assert (np.abs(often - CLICKS) < 4 * np.sqrt(CLICKS * (1 - CLICKS) / len(keys))).all()
 
 
-def test_a_click_on_one_of_five_is_what_a_learner_learns_from(task):
-    """By place: with no lure to speak of, a slate that has a right tool is a success."""
+def test_the_clicked_tool_gives_the_reward(task):
+    """Wrong tools hardly attract clicks, so a slate with a right tool is a success."""
     sure = jr.Environment(reranker=feedback.position_biased_clicks(lure=1e-9))
     run = jr.simulate(jr.greedy(k=5, eta=0.0), task, environment=sure)
     best = np.argsort(-(task.queries @ task.theta.T), axis=1)[:, :5]
@@ -159,6 +162,6 @@ def test_a_click_on_one_of_five_is_what_a_learner_learns_from(task):
     ("settings", "message"),
     [({"bias": -1.0}, "bias must be >= 0, got -1"), ({"lure": 0.0}, r"lure must be in \(0, 1\]")],
 )
-def test_users_that_cannot_be_are_refused(settings, message):
+def test_bad_click_models_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         feedback.position_biased_clicks(**settings)

@@ -1,9 +1,8 @@
-"""Late answers, rewritten documents and restarts, against the same rounds put together by hand."""
+"""Late answers, rewritten documents and restarts, against the same rounds without interventions."""
 
 import functools
 import heapq
 import signal
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -32,6 +31,13 @@ AT = 25
 GREEDY = Family(jr.greedy, jr.greedy)
 
 
+@functools.cache
+def plain(learner, seed):
+    """Compiles the rounds of a stream without interventions."""
+    key = jax.random.key(seed)
+    return jax.jit(lambda state, stream: scan_rounds(learner, state, Environment(), stream, key))
+
+
 def same(got, expected):
     for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
         np.testing.assert_array_equal(one, other)
@@ -39,7 +45,7 @@ def same(got, expected):
 
 @pytest.fixture(scope="module")
 def rounds(task, scribe):
-    """What the scribe was told round by round; each round has a query of its own."""
+    """The answers in each round; every round has its own query."""
     rng = np.random.default_rng(1)
     queries = rng.normal(size=(ROUNDS, task.theta.shape[1])).astype(np.float32)
     labels = rng.integers(8, size=(ROUNDS, 1)).astype(np.int32)
@@ -62,7 +68,7 @@ def rounds(task, scribe):
 
 
 def arrivals(rounds):
-    """When each round's answer came, and which rounds were told of, in their order."""
+    """Returns the rounds whose answers arrived, in order of arrival, and the rounds of arrival."""
     told, _, counts, *_, queries = rounds
     place = {query.tobytes(): t for t, query in enumerate(queries)}
     sent = [place[query.tobytes()] for query in told.query[: told.count]]
@@ -70,7 +76,7 @@ def arrivals(rounds):
     return np.array(sent), came
 
 
-def test_every_answer_comes_once_with_its_own_query_choice_and_reward(rounds):
+def test_every_answer_arrives_once_with_its_query_choice_and_reward(rounds):
     told, trace, *_ = rounds
     sent, _ = arrivals(rounds)
     assert len(set(sent.tolist())) == len(sent) == told.count
@@ -90,7 +96,7 @@ def test_answers_are_as_late_as_their_probabilities_say_and_out_of_order(rounds)
     assert (np.diff(sent) < 0).any()
 
 
-def test_of_those_that_come_in_one_round_the_oldest_is_learnt_first(rounds):
+def test_answers_that_arrive_in_one_round_are_learnt_in_order(rounds):
     sent, came = arrivals(rounds)
     together = np.diff(came) == 0
     assert together.sum() > 50
@@ -104,8 +110,8 @@ def test_the_environment_counts_queries_and_the_learner_counts_answers(rounds):
 
 
 @pytest.mark.parametrize("preset", [jr.greedy, jr.full_information], ids=lambda f: f.__name__)
-def test_a_learner_moves_from_where_it_is_when_the_answer_comes(task, preset):
-    """The run again by hand, with a heap of what is under way; its delays are known: all alike."""
+def test_a_late_answer_updates_the_current_state(task, preset):
+    """Repeats the run with a heap of pending answers; all have the same delay."""
     learner, late = preset(tau=0.2, eta=0.05), 5
     environment = Environment(delay=fixed_delay(late))
     run = jr.simulate(learner, task, exposures=2, environment=environment)
@@ -127,7 +133,7 @@ def test_a_learner_moves_from_where_it_is_when_the_answer_comes(task, preset):
     assert run.states.t[0] == len(run.order[0]) - late
 
 
-def test_an_answer_about_a_tool_that_has_gone_teaches_nothing(task, scribe):
+def test_an_answer_about_a_removed_tool_updates_nothing(task, scribe):
     leaves = np.where(np.arange(8) < 4, 10, 1000).astype(np.int32)
     learner = scribe(40)
     environment = Environment(delay=fixed_delay(5), leaves=leaves)
@@ -140,8 +146,8 @@ def test_an_answer_about_a_tool_that_has_gone_teaches_nothing(task, scribe):
     assert run.states.t[0] == 35  # answers, those that teach nothing too
 
 
-def test_how_late_an_answer_is_says_nothing_of_whether_it_comes(task, scribe):
-    """Of those that come some come at once, and overtake those that are two rounds late."""
+def test_delays_and_missing_answers_are_independent(task, scribe):
+    """Some answers arrive at once and overtake others that are two rounds late."""
     silent = feedback.censored_by_success(after_success=0.5, after_failure=0.5)
     environment = Environment(delay=interventions.Delay(jnp.full(3, 1 / 3)), censoring=silent)
     run = jr.simulate(scribe(200), task, exposures=5, environment=environment)
@@ -159,11 +165,11 @@ def test_how_late_an_answer_is_says_nothing_of_whether_it_comes(task, scribe):
         (interventions.geometric_delay(mean=0.0), [1]),
     ],
 )
-def test_delays_have_the_distributions_of_their_names(made, probabilities):
+def test_geometric_delays_have_a_geometric_distribution(made, probabilities):
     np.testing.assert_allclose(made.probabilities, probabilities, rtol=1e-6)
 
 
-def test_the_mean_of_a_geometric_delay_is_what_it_is_called():
+def test_the_mean_of_a_geometric_delay_is_its_setting():
     delay = interventions.geometric_delay(mean=50.0)
     probabilities = np.asarray(delay.probabilities, np.float64)
     assert len(probabilities) == 501
@@ -176,7 +182,7 @@ def test_the_mean_of_a_geometric_delay_is_what_it_is_called():
         (lambda: interventions.geometric_delay(mean=-1.0), "mean must be >= 0, got -1"),
     ],
 )
-def test_delays_that_cannot_be_are_refused(make, message):
+def test_bad_delays_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
@@ -206,18 +212,15 @@ def test_rows_are_kept_reset_or_carried_and_learning_goes_on_from_there(task, st
     run = jr.simulate(learner, task, environment=environment)
     assert run.form == "scan"
 
-    @jax.jit
-    def straight(state, order):
-        return scan_rounds(learner, state, Environment(), stream(task, order), jax.random.key(0))
+    def straight(state, start, stop):
+        order = np.pad(run.order[0][start:stop], (0, 40 - stop + start), constant_values=-1)
+        return plain(learner, 0)(state, stream(task, order))
 
-    fill = partial(np.pad, constant_values=-1)
-    first = straight(learner.init(jnp.asarray(task.theta)), fill(run.order[0][:AT], (0, 40 - AT)))[
-        0
-    ]
+    first, _ = straight(learner.init(jnp.asarray(task.theta)), 0, AT)
     rows = rewritten_rows(np.asarray(first.theta), task.theta, after, how)
     np.testing.assert_array_equal(rows[:2], first.theta[:2])
     middle = first._replace(theta=rows.astype(np.float32))
-    last, trace = straight(middle, fill(run.order[0][AT:], (0, AT)))
+    last, trace = straight(middle, AT, 40)
     np.testing.assert_allclose(run.states.theta[0], last.theta, atol=1e-5)
     np.testing.assert_array_equal(run.trace.item[0][AT:], trace.item[: 40 - AT])
     assert np.abs(np.asarray(first.theta) - task.theta).max() > 0.01  # something was learnt
@@ -266,39 +269,35 @@ def test_every_expert_of_a_mixture_begins_anew(task, after):
         ({"after": np.ones((3, 6))}, r"shape of after must be \(8, 6\), .* got \(3, 6\)"),
     ],
 )
-def test_what_cannot_be_rewritten_is_refused(task, changes, message):
+def test_bad_rewritings_are_refused(task, changes, message):
     settings = {"after": task.theta, "at": 5} | changes
     with pytest.raises(ValueError, match=message):
         interventions.rewritten_documents(task.theta, settings.pop("after"), **settings)
 
 
 @pytest.mark.parametrize("saved", [0, 12])
-def test_what_was_learnt_since_the_snapshot_is_lost_and_the_world_goes_on(task, stream, saved):
+def test_a_restart_loses_what_was_learnt_since_the_snapshot(task, stream, saved):
     learner, at = jr.orag(tau=0.2, eta=0.02), 30  # its draws say which round it is
     environment = Environment(restart=interventions.restart_from_snapshot(saved=saved, at=at))
     run = jr.simulate(learner, task, seeds=[4], environment=environment)
     assert run.form == "scan"
-    order = run.order[0]
 
-    @jax.jit
-    def straight(state, order):
-        return scan_rounds(learner, state, Environment(), stream(task, order), jax.random.key(4))
+    def straight(state, start, stop):
+        order = np.pad(run.order[0][start:stop], (0, 40 - stop + start), constant_values=-1)
+        return plain(learner, 4)(state, stream(task, order))
 
-    def part(start, stop):
-        return np.pad(order[start:stop], (0, 40 - stop + start), constant_values=-1)
-
-    snapshot, _ = straight(learner.init(jnp.asarray(task.theta)), part(0, saved))
-    _, before = straight(learner.init(jnp.asarray(task.theta)), part(0, at))
-    last, after = straight(snapshot._replace(t=np.int32(at)), part(at, 40))
+    snapshot, _ = straight(learner.init(jnp.asarray(task.theta)), 0, saved)
+    _, before = straight(learner.init(jnp.asarray(task.theta)), 0, at)
+    last, after = straight(snapshot._replace(t=np.int32(at)), at, 40)
     items = np.concatenate([before.item[:at], after.item[: 40 - at]])
     np.testing.assert_array_equal(run.trace.item[0], items)
     np.testing.assert_allclose(run.states.theta[0], last.theta, atol=1e-6)
-    assert run.states.t[0] == saved + 40 - at  # as young as it knows itself to be
-    plain = jr.simulate(learner, task, seeds=[4])
-    assert np.abs(plain.states.theta - run.states.theta).max() > 1e-3
+    assert run.states.t[0] == saved + 40 - at
+    calm = jr.simulate(learner, task, seeds=[4])
+    assert np.abs(calm.states.theta - run.states.theta).max() > 1e-3
 
 
-def test_its_memory_goes_back_too(task, scribe):
+def test_a_restart_restores_the_extra_state_too(task, scribe):
     run = jr.simulate(
         scribe(40),
         task,
@@ -314,7 +313,7 @@ def test_its_memory_goes_back_too(task, scribe):
     ("rounds", "message"),
     [((-1, 4), "saved must be >= 0, got -1"), ((4, 4), "at must be > saved=4, got 4")],
 )
-def test_snapshots_of_later_are_refused(rounds, message):
+def test_bad_snapshots_are_refused(rounds, message):
     with pytest.raises(ValueError, match=message):
         interventions.restart_from_snapshot(saved=rounds[0], at=rounds[1])
 
@@ -333,7 +332,7 @@ def test_interventions_run_in_the_plain_scan_alone(sixteen, blocked_effects):
 
 
 def test_effects_without_consequences_leave_the_plain_run(sixteen):
-    """No delay, documents rewritten to themselves, a snapshot that is not put back, and so on."""
+    """No delay, documents rewritten to themselves, a snapshot that is never restored, and so on."""
     nothing = Environment(
         rotation=drift.turning(sixteen.queries, angle=0.0, rounds=9),
         drift=drift.swapped(sixteen.labels, at=1000),

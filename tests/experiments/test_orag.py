@@ -44,7 +44,12 @@ def small_run(optimised, tmp_path_factory):
     return directory, orag.main(configure(directory))
 
 
-def test_results_have_the_names_that_others_build_on(small_run):
+@pytest.fixture(scope="module")
+def task(small_run):
+    return task_of(configure(small_run[0]))
+
+
+def test_results_have_the_documented_names(small_run):
     _, results = small_run
     for learner in ("frozen", "greedy", "mapped_replayed"):
         for protocol in ("final", "heldout"):
@@ -55,7 +60,7 @@ def test_results_have_the_names_that_others_build_on(small_run):
 
 
 def test_static_retrieval_is_the_ranking_of_the_documents(small_run):
-    """Computed again by NumPy, over the same queries."""
+    """Ranks the same queries in NumPy."""
     directory, results = small_run
     dataset = data.load("deskbank")
     encoder = encoders.load_encoder("minilm")
@@ -73,7 +78,7 @@ def test_static_retrieval_is_the_ranking_of_the_documents(small_run):
     assert results["frozen/online/accuracy"] == pytest.approx((ranks == 0).mean(), abs=1e-3)
 
 
-def test_one_bit_a_query_makes_retrieval_better(small_run):
+def test_one_reward_a_query_improves_retrieval(small_run):
     directory, results = small_run
     assert results["greedy/final/ndcg@10"] > results["frozen/final/ndcg@10"] + 0.01
     gain = results["greedy/heldout/ndcg@10"] - results["frozen/heldout/ndcg@10"]
@@ -82,17 +87,16 @@ def test_one_bit_a_query_makes_retrieval_better(small_run):
     assert untouched == pytest.approx([0, 0], abs=1e-6)
 
 
-def test_what_all_tools_learn_together_serves_queries_that_were_never_streamed(small_run):
+def test_a_query_map_improves_queries_that_were_never_streamed(small_run):
     _, results = small_run
     assert results["mapped_replayed/heldout/ndcg@10"] > results["greedy/heldout/ndcg@10"] + 0.01
 
 
 @pytest.mark.parametrize("learner", ["frozen", "greedy", "mapped_replayed"])
-def test_what_was_learnt_is_saved_and_ranks_as_the_final_ranking_says(small_run, learner):
-    """Of the first seed, query by query; sums in another order may part a tie."""
+def test_the_saved_embeddings_rank_as_the_final_ranking(small_run, task, learner):
+    """Compares the first seed; sums in another order may break a tie differently."""
     directory, results = small_run
     saved = load_embeddings(directory / "embeddings" / learner)
-    task = task_of(configure(directory))
     with np.load(directory / "steps" / f"{learner}.npz") as step:
         streamed = np.unique(step["order"][0])
         final = [step[f"final/{name}"][0] for name in METRICS]
@@ -113,7 +117,7 @@ def test_what_was_learnt_is_saved_and_ranks_as_the_final_ranking_says(small_run,
     assert saved.facts["settings"]["seed"] == 0
 
 
-def test_a_finished_run_is_read_and_not_repeated(small_run, capsys):
+def test_a_finished_run_is_not_repeated(small_run, capsys):
     directory, results = small_run
     before = (directory / "results.json").stat().st_mtime_ns
     assert orag.main(configure(directory)) == results

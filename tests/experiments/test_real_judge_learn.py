@@ -1,4 +1,4 @@
-"""The judge's errors by hand, what a learner is given of its verdicts, and one small run."""
+"""Errors of a judge by hand, verdicts as rewards of a learner, and one small run."""
 
 from functools import partial
 
@@ -49,13 +49,13 @@ def test_the_threshold_makes_the_fewest_errors_of_both_kinds():
     assert wrong(best) == min(wrong(level) for level in np.linspace(0, 1, 101))
 
 
-@pytest.fixture
-def configured(world, tmp_path):
-    """The settings of a small run, and its table: tool 0 is always said to fit."""
-
+@pytest.fixture(scope="module")
+def configured(world, tmp_path_factory):
+    """Settings of a small run, its task, and its table, which accepts tool 0 for every query."""
+    folder = tmp_path_factory.mktemp("judged")
     own = ["learner=[frozen,debiased]", "learners.debiased.tau=[0.02]"]
     own += ["learners.debiased.eta_over_tau=[0.01]"]
-    make = partial(configure, "real_judge_learn", world, tmp_path, *own)
+    make = partial(configure, "real_judge_learn", world, folder, *own)
     task = task_of(make())
     tools = task.ids[:6]
     rows = np.flatnonzero(np.isin(task.labels[:, 0], range(6)))[::-1]  # in an order of its own
@@ -63,13 +63,14 @@ def configured(world, tmp_path):
     yes[:, 0] = 0.8
     yes[0, 5] = np.nan  # so the last tool is left out
     queries = [task.query_ids[row] for row in rows]
-    table.empty({}, tools, queries)._replace(yes=yes).save(tmp_path / "table.npz")
-    return make, task
+    path = folder / "table.npz"
+    table.empty({}, tools, queries)._replace(yes=yes).save(path)
+    return make, task, table.load(path)
 
 
-def test_verdicts_are_joined_to_the_queries_and_tools_that_they_are_about(configured, tmp_path):
-    _, task = configured
-    found = table.joined(task, table.load(tmp_path / "table.npz"))
+def test_verdicts_are_joined_with_their_queries_and_tools(configured):
+    _, task, begun = configured
+    found = table.joined(task, begun)
     assert found.task.ids == task.ids[:5]
     assert found.yes.shape == found.right.shape == (len(found.task), 5)
     np.testing.assert_array_equal(found.right.argmax(axis=1), found.task.labels[:, 0])
@@ -86,9 +87,8 @@ def test_verdicts_are_joined_to_the_queries_and_tools_that_they_are_about(config
     assert table.judge_environment(found, "labels", 0.1).verdicts is None
 
 
-def test_what_was_not_asked_costs_the_tools_from_there_on(configured, tmp_path):
-    _, task = configured
-    begun = table.load(tmp_path / "table.npz")
+def test_tools_after_a_missing_verdict_are_left_out(configured):
+    _, task, begun = configured
     whole = np.where(np.isnan(begun.yes), 0.5, begun.yes)
     assert table.joined(task, begun._replace(yes=whole)).task.ids == task.ids[:6]
     labels = [int(task.labels[task.query_ids.index(q), 0]) for q in begun.queries]
@@ -101,9 +101,8 @@ def test_what_was_not_asked_costs_the_tools_from_there_on(configured, tmp_path):
     assert len(found.task) == sum(label < 4 for label in labels)
 
 
-def test_tools_of_another_catalogue_and_tables_that_just_began_are_refused(configured, tmp_path):
-    _, task = configured
-    begun = table.load(tmp_path / "table.npz")
+def test_tables_with_unknown_tools_or_too_few_verdicts_are_refused(configured):
+    _, task, begun = configured
     with pytest.raises(ValueError, match="tools that data lacks: moon"):
         table.joined(task, begun._replace(tools=("moon", *begun.tools[1:])))
     few = begun.yes.copy()
@@ -114,7 +113,7 @@ def test_tools_of_another_catalogue_and_tables_that_just_began_are_refused(confi
 
 
 def test_learners_are_measured_by_the_truth_and_learn_from_the_verdicts(configured):
-    make, _ = configured
+    make, *_ = configured
     found = learn.main(make("rewards=[labels,hard]"))
     assert found["labels/frozen/wrong"] == 0.0
     assert found["hard/frozen/online"] == pytest.approx(found["labels/frozen/online"])

@@ -58,20 +58,20 @@ def test_the_matched_reranker_recognises_as_often_and_the_judge_goes_by_its_verd
     np.testing.assert_allclose(found, 0.75, atol=0.03)
 
 
-@pytest.fixture
-def configured(world, tmp_path):
+@pytest.fixture(scope="module")
+def configured(world, tmp_path_factory):
     """Settings of a small run with a judge that knows half of the tools and denies the others."""
-
+    folder = tmp_path_factory.mktemp("judged")
     own = ["draws=64", "shown=3", "learner=[frozen,reranked]"]
     own += ["~learners.reranked_greedy", "~learners.reranked_paper"]
     own += ["learners.reranked.tau=[0.04]", "learners.reranked.eta_over_tau=[0.03]"]
-    make = partial(configure, "real_judge_rerank", world, tmp_path, *own)
+    make = partial(configure, "real_judge_rerank", world, folder, *own)
     task = task_of(make())
     rows = np.flatnonzero(np.isin(task.labels[:, 0], range(6)))
     right = task.labels[rows, :1] == np.arange(6)
     yes = np.where(right, np.where(np.arange(6) < 3, 0.9, 0.1), 0.5)
     queries = [task.query_ids[row] for row in rows]
-    table.empty({}, task.ids[:6], queries)._replace(yes=yes).save(tmp_path / "table.npz")
+    table.empty({}, task.ids[:6], queries)._replace(yes=yes).save(folder / "table.npz")
     return make
 
 
@@ -85,6 +85,6 @@ def test_a_judge_serves_the_tools_that_it_recognises_and_no_others(configured):
     assert frozen["matched"] < 1
 
 
-def test_a_reranker_that_is_not_known_is_refused(configured):
+def test_an_unknown_reranker_is_refused(configured):
     with pytest.raises(ValueError, match=r"rerankers must be some of none, judge, matched, got"):
         rerank.main(configured("rerankers=[me]"))

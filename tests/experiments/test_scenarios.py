@@ -1,6 +1,9 @@
-"""The suite of what happens in life, on the small world; its measures by hand."""
+"""The suite of scenarios on the small world, and its measures by hand."""
+
+from functools import partial
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -13,6 +16,7 @@ from experiments.scenarios.measures import Windows, largest_loss, measures
 from jaxret.learners.rank_one import rule_of
 from jaxret.learners.replay import Replay
 from jaxret.runtime.tracking import read_results
+from jaxret.testing import quick_jit
 from tests.experiments.configs import config_of, in_world
 
 SEEDS = 2
@@ -110,7 +114,7 @@ def test_tables_have_a_row_a_rule_and_the_overview_a_row_a_scenario():
     assert overview[2:] == ["| delay | −0.100 ± 0.020 |", "| drift |  |"]
 
 
-def test_measures_are_those_of_their_words():
+def test_measures_by_hand():
     """Ten rounds, windows of two; the trouble begins in round 4."""
     calm = np.array([[1, 0, 1, 1, 1, 1, 0, 1, 1, 1]])
     success = np.array([[1, 0, 1, 1, 0, 0, 0, 1, 1, 1]])
@@ -130,9 +134,14 @@ def test_measures_are_those_of_their_words():
     np.testing.assert_allclose(fine["worst"], 0.8)  # fewer rounds than a window: all of them
 
 
-def test_the_largest_loss_is_never_below_none():
+def test_the_largest_loss_is_at_least_zero():
     ahead = np.array([[1.0, 1.0], [0.0, 1.0]])
     np.testing.assert_array_equal(largest_loss(ahead, 1 - ahead), [0, 1])
+
+
+def shown(learner, key):
+    state = learner.init(jnp.eye(8))
+    return learner.act(state, jnp.full(8, 1 / 8), key)
 
 
 def test_learners_show_several_tools_where_they_can():
@@ -146,8 +155,7 @@ def test_learners_show_several_tools_where_they_can():
         learner = grid.learner(0)
         assert learner.name == name
         np.testing.assert_array_equal(grid.settings, showing(name, 1).settings)
-        theta, query = np.eye(8, dtype=np.float32), np.ones(8, np.float32) / 8
-        slate = learner.act(learner.init(theta), query, jax.random.key(0))
+        slate = quick_jit(partial(shown, learner))(jax.random.key(0))
         assert len(set(np.asarray(slate.items).tolist())) == 5, name
     assert showing("paper_adamw", 5) is None
     assert showing("linucb", 5) is None
@@ -178,7 +186,7 @@ def test_a_slate_changes_the_policy_alone(learner):
         ("window=0", "window must be >= 1, got 0"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_written(world, tmp_path, override, message):
+def test_bad_settings_are_refused_before_anything_is_written(world, tmp_path, override, message):
     cfg = configure(world, tmp_path / "run", override)
     with pytest.raises(ValueError, match=message):
         suite.main(cfg)

@@ -49,7 +49,7 @@ def configure(world, directory, *more):
 
 @pytest.fixture(scope="module")
 def written(world):
-    """The world, with a tiny Qwen3."""
+    """Adds a tiny Qwen3 to the folder."""
     cfg = config_of(
         "tiny_qwen3",
         "dataset=jsonl",
@@ -114,7 +114,7 @@ def test_wrong_settings_are_refused_by_name(written, tmp_path, override, message
 
 
 @pytest.mark.parametrize("name", ["tool_embed", "tool_rank"])
-def test_the_papers_settings_are_beside_the_small_ones(name):
+def test_the_papers_recipes_have_the_same_settings(name):
     def recipe(which):
         return config_of("train_retriever", f"recipe=[{which}]").recipes[name]
 

@@ -1,4 +1,4 @@
-"""A learner that goes through a log is where the one that served is, and knows what it knew."""
+"""Replaying a log restores the state and the probabilities of the learner that served."""
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ SERVED = {
 
 @pytest.fixture(scope="module", params=SERVED)
 def served(request, tmp_path_factory):
-    """A learner, its run, and its log of 300 rounds: more than one program goes through."""
+    """A learner, its run, and its log of 300 rounds, which is longer than a batch."""
     folder = tmp_path_factory.mktemp("logs")
     learner = SERVED[request.param]
     run = jr.simulate(learner, TASK, exposures=5, log=folder)
@@ -31,7 +31,7 @@ def served(request, tmp_path_factory):
 
 
 def by_hand(learner, log):
-    """Round by round: the probabilities before each, and the last state."""
+    """Computes the probabilities before each round, and the last state, round by round."""
     state, probabilities = learner.init(jnp.asarray(TASK.theta)), []
     update, chance = jax.jit(learner.update), jax.jit(learner.probabilities)
     for t in range(log.rounds):
@@ -42,7 +42,7 @@ def by_hand(learner, log):
     return np.stack(probabilities), state
 
 
-def test_it_is_where_the_learner_that_served_is(served):
+def test_a_warm_start_restores_the_state_of_the_serving_learner(served):
     learner, run, log = served
     warm = jr.warm_start(log, learner)
     assert warm.learner is learner
@@ -52,7 +52,7 @@ def test_it_is_where_the_learner_that_served_is(served):
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-6), late.state, warm.state)
 
 
-def test_it_knows_what_the_learner_that_served_knew(served):
+def test_probabilities_are_those_of_the_serving_learner(served):
     learner, _, log = served
     known, (probabilities, _) = with_probabilities(log, learner), by_hand(learner, log)
     np.testing.assert_allclose(known.probabilities, probabilities, rtol=1e-3, atol=1e-6)
@@ -61,7 +61,7 @@ def test_it_knows_what_the_learner_that_served_knew(served):
     np.testing.assert_array_equal(known.by_position[:, 0], known.probabilities[rounds, log.item])
 
 
-def test_rounds_without_an_answer_teach_nothing_and_count(served):
+def test_unanswered_rounds_are_counted_and_change_nothing_else(served):
     learner, _, log = served
     silent = np.arange(300) % 3 == 0
     warm = jr.warm_start(log._replace(reward=np.where(silent, np.nan, log.reward)), learner)
@@ -70,7 +70,8 @@ def test_rounds_without_an_answer_teach_nothing_and_count(served):
     assert (int(warm.state.t), int(heard.state.t)) == (300, 200)
 
 
-def test_another_learner_did_not_write_the_log(served):
+@pytest.mark.parametrize("served", ["drawing"], indirect=True)
+def test_logs_of_another_learner_are_refused(served):
     learner, _, log = served
     other = jr.with_exploration(jr.orag(tau=0.2), 0.2)
     with pytest.raises(ValueError, match=r"has the propensity .*orag.exploration' would have had"):
@@ -80,11 +81,14 @@ def test_another_learner_did_not_write_the_log(served):
         with_probabilities(log, turned)
 
 
-def test_a_learner_that_served_without_learning_is_gone_through_without(served):
+@pytest.mark.parametrize("served", ["drawing"], indirect=True)
+def test_a_learner_that_served_without_learning_is_not_updated(served):
     learner, _, log = served
     still = log._replace(version=np.full(300, 7))
     state = learner.init(jnp.asarray(TASK.theta))
-    probabilities = np.stack([np.asarray(learner.probabilities(state, q)) for q in log.query[:20]])
+    probabilities = np.asarray(
+        jax.jit(jax.vmap(learner.probabilities, (None, 0)))(state, log.query[:20])
+    )
     first = take(still, slice(0, 20))
     own = probabilities[np.arange(20), first.item]
     known = with_probabilities(
@@ -93,14 +97,15 @@ def test_a_learner_that_served_without_learning_is_gone_through_without(served):
     np.testing.assert_allclose(known.probabilities, probabilities, rtol=1e-5)
 
 
-def test_what_cannot_be_learnt_from_a_log_is_refused(served):
+@pytest.mark.parametrize("served", ["drawing"], indirect=True)
+def test_logs_that_lack_what_a_learner_needs_are_refused(served):
     _, _, log = served
     with pytest.raises(ValueError, match="'full_information' is an oracle: a log has no labels"):
         jr.warm_start(log, jr.full_information())
     unknown = log._replace(propensity=np.full(300, np.nan))
     with pytest.raises(ValueError, match="'orag' came to rows that are not numbers: it needs prop"):
         jr.warm_start(unknown, jr.orag())
-    jr.warm_start(unknown, jr.greedy())  # which does not divide by it
+    jr.warm_start(unknown, jr.greedy())  # does not divide by the propensity
     late = log._replace(version=np.maximum(np.arange(300) - 2, 0))
     with pytest.raises(ValueError, match="did not learn from each round before the next"):
         with_probabilities(late, SERVED["drawing"])

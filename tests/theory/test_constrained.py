@@ -1,3 +1,5 @@
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -26,18 +28,19 @@ def loss_and_gradient(theta, q, labels):
     return loss, p.T @ q / TAU
 
 
-COMPILED = jax.jit(in_ball, static_argnames=("tau", "radius", "tolerance"))
+COMPILED = jax.jit(partial(in_ball, tau=TAU, tolerance=1e-10), static_argnames="radius")
 
 
-def solve(q, labels, theta, radius=RADIUS, **options):
+def solve(q, labels, theta, radius=RADIUS, counts=None, max_iterations=5000):
     with jax.enable_x64(True):
-        found = COMPILED(q, labels, tau=TAU, radius=radius, theta_0=theta, **options)
-        return jax.tree.map(np.asarray, found)
+        counts = np.ones(len(q)) if counts is None else counts
+        options = {"radius": radius, "counts": counts, "max_iterations": max_iterations}
+        return jax.tree.map(np.asarray, COMPILED(q, labels, theta_0=theta, **options))
 
 
 def test_plain_projected_gradient_in_numpy_finds_the_same_minimum():
     q, labels, theta = make_data()
-    found = solve(q, labels, theta, tolerance=1e-9)
+    found = solve(q, labels, theta)
     for _ in range(4000):
         theta = theta - 0.01 * loss_and_gradient(theta, q, labels)[1]
         theta /= np.maximum(np.linalg.norm(theta, axis=1, keepdims=True) / RADIUS, 1.0)
@@ -54,9 +57,9 @@ def test_rows_lie_in_the_ball_even_where_the_data_are_separable():
 
 def test_the_gap_bounds_the_distance_to_the_minimum_also_when_cut_short():
     q, labels, theta = make_data(seed=1)
-    best = solve(q, labels, theta, tolerance=1e-10)
+    best = solve(q, labels, theta)
     for iterations in (1, 3, 10):
-        early = solve(q, labels, theta, tolerance=1e-10, max_iterations=iterations)
+        early = solve(q, labels, theta, max_iterations=iterations)
         assert not early.converged
         assert 0 < early.loss - best.loss <= early.gap
 
@@ -65,11 +68,11 @@ def test_the_gap_bounds_the_distance_to_the_minimum_also_when_cut_short():
 def test_the_certificate_is_that_of_its_own_ball(radius):
     """``<G, Theta> + R sum_i ||G_i||``: without R it is too loose below 1, and untrue above."""
     q, labels, theta = make_data(seed=1)
-    best = solve(q, labels, theta, radius=radius, tolerance=1e-9)
+    best = solve(q, labels, theta, radius=radius)
     assert best.converged
     assert np.linalg.norm(best.theta, axis=1).max() == pytest.approx(radius, rel=1e-6)
     for iterations in (0, 3, 10):
-        early = solve(q, labels, theta, radius=radius, tolerance=1e-10, max_iterations=iterations)
+        early = solve(q, labels, theta, radius=radius, max_iterations=iterations)
         loss, gradient = loss_and_gradient(early.theta, q, labels)
         lengths = np.linalg.norm(gradient, axis=1)
         by_hand = (gradient * early.theta).sum() + radius * lengths.sum()
@@ -81,11 +84,9 @@ def test_the_certificate_is_that_of_its_own_ball(radius):
 def test_counts_weigh_queries_as_repeating_them_does():
     q, labels, theta = make_data(seed=2)
     counts = np.random.default_rng(0).integers(1, 4, len(q)).astype(float)
-    weighed = solve(q, labels, theta, counts=jnp.asarray(counts), tolerance=1e-10)
+    weighed = solve(q, labels, theta, counts=counts)
     times = counts.astype(int)
-    repeated = solve(
-        np.repeat(q, times, axis=0), np.repeat(labels, times, 0), theta, tolerance=1e-10
-    )
+    repeated = solve(np.repeat(q, times, axis=0), np.repeat(labels, times, axis=0), theta)
     assert weighed.loss == pytest.approx(repeated.loss, abs=1e-7)
     with jax.enable_x64(True):
         each = losses(jnp.asarray(weighed.theta), jnp.asarray(q), jnp.asarray(labels), tau=TAU)

@@ -1,6 +1,7 @@
-"""What is proved of a mixture, on runs, against enumeration of all paths and in float64."""
+"""Bounds on the log loss of a mixture: runs below them, and values by enumeration of all paths."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,11 +9,9 @@ import pytest
 import jaxret as jr
 from jaxret.theory import mixture as theory
 
-TAUS = [0.02, 0.1, 0.5]
-
-
-def experts():
-    return [jr.grid(jr.frozen, tau=TAUS), jr.grid(jr.greedy, tau=[0.1], eta=0.03)]
+EXPERTS = [jr.grid(jr.frozen, tau=[0.02, 0.1, 0.5]), jr.grid(jr.greedy, tau=[0.1], eta=0.03)]
+BAYES = jr.mixture(EXPERTS, alpha=0.0)
+SHARED = jr.mixture(EXPERTS, alpha=0.1)
 
 
 @pytest.fixture(scope="module")
@@ -26,61 +25,73 @@ def task():
     return jr.Task.from_arrays(theta, queries, labels, name="six")
 
 
-def run_of(task, **settings):
-    return jr.simulate(jr.mixture(experts(), **settings), task, exposures=3, seeds=4)
+def simulate(learner, task, **options):
+    return jr.simulate(learner, task, exposures=3, seeds=4, form="scan", **options)
 
 
-@pytest.mark.parametrize("settings", [{"alpha": 0.0}, {"alpha": 0.05}, {"beta": 0.5}, {}])
-@pytest.mark.parametrize("noise", [None, 0.3])
-def test_the_loss_is_within_its_bound_on_every_seed(task, settings, noise):
-    learner = jr.mixture(experts(), **settings)
-    environment = None if noise is None else jr.label_noise(noise)
-    run = jr.simulate(learner, task, exposures=3, seeds=4, environment=environment)
-    statement = jr.bounds(run)[0]
-    assert statement.holds
-    assert statement.quantity == "log loss"
-    losses = np.asarray(run.states.extra.losses, np.float64)
-    prior, alpha, beta = 0.25, learner.structure.alpha, learner.structure.beta
-    rounds = run.order.shape[1]
-    share = (rounds - 1) * np.log(1 / (1 - alpha + alpha * prior))
-    limits = losses[:, 1:].min(axis=1) + (np.log(4) + share) / beta
-    np.testing.assert_allclose(statement.value, limits.mean(), rtol=1e-6)
-    np.testing.assert_allclose(statement.estimate.values, losses[:, 0], rtol=1e-6)
-    assert (losses[:, 0] <= limits + 1e-4).all()
+@pytest.fixture(scope="module")
+def bayes(task):
+    return simulate(BAYES, task)
 
 
-def test_without_a_share_the_loss_is_that_of_bayes_to_the_digit(task):
-    """-ln sum_g prior_g exp(-L_g): what a Bayesian mixture loses, whatever the order."""
-    run = run_of(task, alpha=0.0)
-    losses = np.asarray(run.states.extra.losses, np.float64)
+def judge(task, errors):
+    """Makes an environment whose rewards err on a share of the pairs of query and tool."""
+    right = np.arange(6) == task.labels
+    wrong = np.random.default_rng(0).random(right.shape) < errors
+    return jr.judged(np.where(wrong, ~right, right).astype(np.float32))
+
+
+@pytest.fixture(scope="module")
+def shared(task):
+    return simulate(SHARED, task, environment=judge(task, 0.3))
+
+
+@pytest.fixture(scope="module")
+def histories(shared):
+    return [theory.history(shared, seed) for seed in shared.seeds]
+
+
+def test_the_loss_is_within_its_bound_on_every_seed(task, bayes, shared):
+    power = simulate(jr.mixture(EXPERTS, beta=0.5), task, environment=jr.label_noise(0.3))
+    for run in (bayes, shared, power):
+        statement = jr.bounds(run)[0]
+        assert statement.holds
+        assert statement.quantity == "log loss"
+        losses = np.asarray(run.states.extra.losses, np.float64)
+        prior, alpha, beta = 0.25, run.learner.structure.alpha, run.learner.structure.beta
+        rounds = run.order.shape[1]
+        share = (rounds - 1) * np.log(1 / (1 - alpha + alpha * prior))
+        limits = losses[:, 1:].min(axis=1) + (np.log(4) + share) / beta
+        np.testing.assert_allclose(statement.value, limits.mean(), rtol=1e-6)
+        np.testing.assert_allclose(statement.estimate.values, losses[:, 0], rtol=1e-6)
+        assert (losses[:, 0] <= limits + 1e-4).all()
+
+
+def test_without_a_share_the_loss_is_that_of_a_bayesian_mixture(bayes):
+    """-ln sum_g prior_g exp(-L_g), whatever the order."""
+    losses = np.asarray(bayes.states.extra.losses, np.float64)
     expected = -np.log(0.25 * np.exp(-losses[:, 1:]).sum(axis=1))
     np.testing.assert_allclose(losses[:, 0], expected, rtol=1e-5)
 
 
-def test_a_power_above_one_voids_the_statement(task):
-    statement = jr.bounds(run_of(task, beta=2.0))[0]
+def test_a_power_above_one_voids_the_statement(bayes):
+    statement = jr.bounds(replace(bayes, learner=jr.mixture(EXPERTS, beta=2.0)))[0]
     assert not statement.holds
     assert "FAILS  power of the likelihood: beta 2" in repr(statement)
 
 
-def test_a_replay_has_the_losses_and_weights_of_the_run(task):
-    run = run_of(task, alpha=0.05)
-    for place, seed in enumerate(run.seeds):
-        history = theory.history(run, seed)
+def test_a_history_has_the_losses_and_weights_of_the_run(shared, histories):
+    for place, history in enumerate(histories):
         total = np.concatenate([[history.mixed.sum()], history.losses.sum(axis=0)])
-        np.testing.assert_allclose(total, run.states.extra.losses[place], rtol=1e-5)
+        np.testing.assert_allclose(total, shared.states.extra.losses[place], rtol=1e-5)
         mixed = -np.log((history.weights * np.exp(-history.losses)).sum(axis=1))
         np.testing.assert_allclose(history.mixed, mixed, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(history.weights[0], 0.25, rtol=1e-5)
-    with pytest.raises(ValueError, match=r"seed must be one of \[0, 1, 2, 3\], got 9"):
-        theory.history(run, 9)
 
 
 @pytest.mark.parametrize("k", [0, 1, 2])
-def test_the_bound_with_switches_is_the_least_over_all_paths(task, k):
-    run = run_of(task, alpha=0.1)
-    whole = theory.history(run, 1)
-    history = theory.History(*(part[:6] for part in whole))
+def test_the_bound_with_switches_is_the_least_over_all_paths(histories, k):
+    history = theory.History(*(part[:6] for part in histories[1]))
     prior, alpha = np.full(4, 0.25), 0.1
     values = []
     for path in itertools.product(range(4), repeat=6):
@@ -92,15 +103,14 @@ def test_the_bound_with_switches_is_the_least_over_all_paths(task, k):
                 stays = 1 - alpha + alpha * prior[g]
                 loss -= np.log(alpha * prior[g] if t in switches else stays)
             values.append(loss)
-    bound = theory.against_switches(history, run.learner.structure, k)
+    bound = theory.against_switches(history, SHARED.structure, k)
     np.testing.assert_allclose(bound, min(values), rtol=1e-9)
     assert history.mixed.sum() <= bound + 1e-6
 
 
-def test_equal_priors_give_the_form_in_which_the_fixed_share_is_known(task):
-    """ln G + k ln(G / alpha) - (T - 1 - k) ln(1 - alpha + alpha / G), beside the path's loss."""
-    run = run_of(task, alpha=0.1)
-    history = theory.history(run, 0)
+def test_equal_priors_give_the_textbook_form_of_the_fixed_share(histories):
+    """The path's loss + ln G + k ln(G / alpha) - (T - 1 - k) ln(1 - alpha + alpha / G)."""
+    history = histories[0]
     rounds, experts_, k = *history.losses.shape, 1
     cost = np.log(experts_) + k * np.log(experts_ / 0.1)
     cost -= (rounds - 1 - k) * np.log(1 - 0.1 + 0.1 / experts_)
@@ -110,41 +120,38 @@ def test_equal_priors_give_the_form_in_which_the_fixed_share_is_known(task):
         for t in range(rounds - 1)
         for g, h in itertools.permutations(range(experts_), 2)
     )
-    found = theory.against_switches(history, run.learner.structure, 1)
+    found = theory.against_switches(history, SHARED.structure, 1)
     np.testing.assert_allclose(found, best + cost, rtol=1e-9)
 
 
-def test_errors_of_which_it_was_sure_are_counted_and_bounded(task):
-    run = run_of(task, alpha=0.0)
-    statement = jr.bounds(run)[1]
-    for place, seed in enumerate(run.seeds):
-        history = theory.history(run, seed)
-        wrong = run.trace.reward[place] == 0
-        # a failure that costs ln 2 or more is one in which it believed with 1/2 or more
-        assert statement.estimate.values[place] == (history.mixed[wrong] >= np.log(2)).sum()
+def test_sure_errors_are_counted_and_bounded(bayes):
+    statement = jr.bounds(bayes)[1]
+    for place, seed in enumerate(bayes.seeds):
+        history = theory.history(bayes, seed)
+        failed = bayes.trace.reward[place] == 0
+        # a failure costs ln 2 or more if its tool had a probability of 1/2 or more
+        assert statement.estimate.values[place] == (history.mixed[failed] >= np.log(2)).sum()
     assert 0 < statement.measured <= statement.value
     assert statement.holds
 
 
-def test_soft_rewards_are_no_bits(task):
-    verdicts = np.full((30, 6), 0.3)
-    environment = jr.judged(verdicts)
-    run = jr.simulate(jr.mixture(experts()), task, seeds=2, environment=environment)
+def test_soft_rewards_void_the_bound_on_sure_errors(task):
+    run = simulate(SHARED, task, environment=jr.judged(np.full((30, 6), 0.3, np.float32)))
     one, sure = jr.bounds(run)
     assert one.holds
     assert one.measured <= one.value
     assert not sure.holds
 
 
-def test_what_cannot_be_is_refused(task):
-    run = jr.simulate(jr.greedy(), task)
+def test_bad_arguments_are_refused(bayes, histories):
     with pytest.raises(ValueError, match="'greedy' is no mixture"):
-        theory.against_one_expert(run)
-    mixed = run_of(task, alpha=0.0)
-    history, mixing = theory.history(mixed, 0), mixed.learner.structure
-    with pytest.raises(ValueError, match=r"k must be in 0 .. 89, got 90"):
-        theory.against_switches(history, mixing, 90)
-    with pytest.raises(ValueError, match="alpha must be > 0 for a bound with switches"):
-        theory.against_switches(history, mixing, 1)
-    with pytest.raises(ValueError, match="beta must be 1"):
-        theory.against_switches(history, mixing._replace(beta=0.5), 1)
+        theory.against_one_expert(replace(bayes, learner=jr.greedy()))
+    with pytest.raises(ValueError, match=r"seed must be one of \[0, 1, 2, 3\], got 9"):
+        theory.history(bayes, 9)
+    for k, mixing, message in (
+        (90, BAYES.structure, r"k must be in 0 .. 89, got 90"),
+        (1, BAYES.structure, "alpha must be > 0 for a bound with switches"),
+        (1, SHARED.structure._replace(beta=0.5), "beta must be 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            theory.against_switches(histories[0], mixing, k)

@@ -1,5 +1,7 @@
 """SquareCB's statements: the inequality of inverse gaps by enumeration, and worlds in its class."""
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -109,7 +111,7 @@ def test_noise_voids_both_and_other_learners_are_refused():
         assert not one.holds
         assert "FAILS  bits say what is right" in repr(one)
     with pytest.raises(ValueError, match="'frozen' was not made by the preset squarecb"):
-        square_loss.history(jr.simulate(jr.frozen(), orthogonal()))
+        square_loss.history(replace(noisy, learner=jr.frozen()))
 
 
 def test_the_p_of_realizability_is_corrected_for_deciles_seeds_and_rounds():

@@ -1,3 +1,6 @@
+from functools import partial
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -17,9 +20,9 @@ RULE = presets.orag(tau=TAU, eta=ETA, projection=projections.none())
 @pytest.fixture(scope="module")
 def closest(toy):
     """The proximal comparator."""
-    counts = jnp.full(len(toy.queries), 8.0)
-    queries, labels = jnp.asarray(toy.queries), jnp.asarray(toy.labels)
-    return proximal(queries, labels, jnp.asarray(toy.theta_1), eta=ETA, tau=TAU, counts=counts)
+    counts = np.full(len(toy.queries), 8.0, np.float32)
+    find = jax.jit(partial(proximal, eta=ETA, tau=TAU))
+    return find(toy.queries, toy.labels, toy.theta_1, counts=counts)
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +47,9 @@ def test_theorem_5_1_holds_against_the_proximal_comparator(clean):
 
 
 def test_theorem_5_1_holds_against_the_optimum_in_hindsight(toy, clean):
-    counts = jnp.full(len(toy.queries), 8.0)
-    best = hindsight(
-        clean.stream.queries, clean.stream.labels, tau=TAU, theta_0=clean.theta_1, counts=counts
-    )
+    counts = np.full(len(toy.queries), 8.0, np.float32)
+    find = jax.jit(partial(hindsight, tau=TAU))
+    best = find(toy.queries, toy.labels, theta_0=toy.theta_1, counts=counts)
     assert best.converged
     run = clean._replace(comparator=best.theta)
     assert theorem_5_1(run).holds
