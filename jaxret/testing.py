@@ -55,9 +55,9 @@ def check_learner(
     `Learner.probabilities` agree, by draws from the policy after the run; only oracles read labels;
     a round without feedback changes nothing but ``t``; seeds give the same result under vmap and
     one by one; a run cut in two equals the uncut run bit for bit; absent items are never shown and
-    their rows do not change. For a rank-one learner it also tests that an estimator declared unbiased is
-    unbiased, that the blocked form equals the scan, and that 8 devices give the result of one
-    (skipped with fewer devices).
+    their rows do not change. For a rank-one learner it also tests that an estimator declared
+    unbiased is unbiased, that the blocked form equals the scan, and that 8 devices give the result
+    of one (skipped with fewer devices).
 
     Args:
       learner: the learner under test.
