@@ -5,6 +5,7 @@ MLC, ToolRefiner, the cross-encoder and the encoder work with any `jaxret.nn.net
 
 import json
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -21,6 +22,11 @@ from jaxret.types import Params
 Config = bert.BertConfig | mpnet.MPNetConfig | deberta.DebertaConfig | qwen3.Qwen3Config
 
 
+@lru_cache  # building a network takes long, and `jit` caches programs by the network's functions
+def _network(module, config, compute) -> Module:
+    return functionalize(lambda rngs: module(config, compute, rngs=rngs))
+
+
 class Backbone(NamedTuple):
     """A network for text: its sizes, its constructor, and the layout of its published weights."""
 
@@ -34,7 +40,7 @@ class Backbone(NamedTuple):
 
     def network(self, compute: Compute = Compute()) -> Module:
         """Builds ``apply(params, ids, mask, key=None) -> hidden states [B, L, H]``."""
-        return functionalize(lambda rngs: self.build(compute, rngs))
+        return _network(self.module, self.config, compute)
 
     def shapes(
         self,

@@ -6,6 +6,7 @@ orbax and rules on paths such as ``'blocks/0/query/kernel'``.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -28,7 +29,12 @@ class Module(NamedTuple):
 
     def shapes(self) -> Params:
         """Returns the parameters as ``jax.ShapeDtypeStruct`` leaves, without allocating them."""
-        return jax.eval_shape(self.init, jax.random.key(0))
+        return jax.tree.map(lambda leaf: leaf, _shapes(self.init))  # a copy, since dicts may change
+
+
+@lru_cache
+def _shapes(init: Callable[[PRNGKey], Params]) -> Params:
+    return jax.eval_shape(init, jax.random.key(0))
 
 
 def functionalize(ctor: Callable[[nnx.Rngs], nnx.Module]) -> Module:
