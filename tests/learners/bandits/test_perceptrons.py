@@ -183,7 +183,9 @@ def test_the_rival_of_soba_is_available_and_a_single_tool_has_none(compute):
 
     def updated(available):
         state = learner.init(jnp.asarray(theta), available)
-        return learner.update(state, jnp.array([0.6, 0.8]), Choice(np.int32(0), 0.5), Feedback(1.0)).theta
+        return learner.update(
+            state, jnp.array([0.6, 0.8]), Choice(np.int32(0), 0.5), Feedback(1.0)
+        ).theta
 
     for available, moved in [([1, 1, 0], [1, 1, 0]), ([1, 0, 0], [0, 0, 0])]:
         got = np.abs(compute(updated, np.array(available, bool)) - theta).max(axis=1) > 0
