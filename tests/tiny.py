@@ -1,7 +1,6 @@
 """Networks and an encoder small enough for tests of what is built on them."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
@@ -50,10 +49,11 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnopqrst"]
 
 
 def weights(shapes, seed=0, scale=0.4):
-    """Random weights of every kind, so that no bias or scale can be left out unseen."""
+    """Draws random weights, so that every bias and scale matters."""
     rng = np.random.default_rng(seed)
     return jax.tree.map(
-        lambda leaf: jnp.asarray(scale * rng.standard_normal(leaf.shape), leaf.dtype), shapes
+        lambda leaf: jax.device_put((scale * rng.standard_normal(leaf.shape)).astype(leaf.dtype)),
+        shapes,
     )
 
 

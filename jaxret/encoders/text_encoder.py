@@ -9,7 +9,7 @@ Letters: n texts, B texts in a batch, L tokens a text, H hidden width, d width o
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Literal, Self, TypeAlias
 
@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int
 from tokenizers import Tokenizer  # the same tokens as AutoTokenizer, which takes seconds to import
 
 from jaxret.encoders.fetch import ARCHIVES, fetched_folder
-from jaxret.encoders.specs import ENCODERS, EncoderSpec, Kind
+from jaxret.encoders.specs import ENCODERS, EncoderSpec, Kind, Pooling
 from jaxret.nn import checkpoints, qwen3
 from jaxret.nn.backbone import Backbone, read_backbone, shallow
 from jaxret.nn.functional import Module
@@ -34,6 +34,17 @@ from jaxret.types import Params
 
 POOLINGS = {"mean": mean_pool, "cls": cls_pool, "last": last_pool}
 DType: TypeAlias = Literal["float32", "bfloat16"]
+
+
+@lru_cache
+def _compiled(network: Module, pooling: Pooling, width: int) -> Callable[..., Float[Array, "B d"]]:
+    """Compiles `TextEncoder.embed`, once for all encoders of a network."""
+    return jax.jit(partial(_embed, network, pooling, width))
+
+
+def _embed(network, pooling, width, params, ids, mask):
+    pooled = POOLINGS[pooling](network.apply(params, ids, mask), mask)[:, :width]
+    return pooled / jnp.linalg.norm(pooled, axis=-1, keepdims=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +62,7 @@ class TextEncoder:
 
     def with_weights(self, weights: Params) -> Self:
         """Returns the encoder with other parameters, such as trained ones, without recompiling."""
-        other = replace(self, weights=weights, sha256=None)
-        other.__dict__["compiled"] = self.compiled  # takes the parameters as an argument
-        return other
+        return replace(self, weights=weights, sha256=None)
 
     def shallow(self, layers: int) -> Self:
         """Returns the encoder with only the first blocks of its network; reads the weights.
@@ -77,8 +86,7 @@ class TextEncoder:
         Returns:
           Unit vectors [B, d].
         """
-        pooled = self.pool(self.network.apply(params, ids, mask), mask)
-        return pooled / jnp.linalg.norm(pooled, axis=-1, keepdims=True)
+        return _embed(self.network, self.spec.pooling, self.width, params, ids, mask)
 
     def pool(self, hidden: Float[Array, "B L H"], mask: Bool[Array, "B L"]) -> Float[Array, "B d"]:
         """Pools hidden states, and cuts the vectors to width d.
@@ -124,7 +132,7 @@ class TextEncoder:
 
     @cached_property
     def compiled(self) -> Callable[..., Float[Array, "B d"]]:
-        return jax.jit(self.embed)
+        return _compiled(self.network, self.spec.pooling, self.width)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:

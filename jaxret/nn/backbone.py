@@ -22,6 +22,11 @@ from jaxret.types import Params
 Config = bert.BertConfig | mpnet.MPNetConfig | deberta.DebertaConfig | qwen3.Qwen3Config
 
 
+@lru_cache  # building a network takes long, and `jit` caches programs by the network's functions
+def _network(module, config, compute) -> Module:
+    return functionalize(lambda rngs: module(config, compute, rngs=rngs))
+
+
 class Backbone(NamedTuple):
     """A network for text: its sizes, its constructor, and the layout of its published weights."""
 

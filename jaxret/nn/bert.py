@@ -11,6 +11,7 @@ Letters: B texts, L tokens a text, H hidden width, V vocabulary.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -84,6 +85,7 @@ _COMPUTED = {
 }
 
 
+@lru_cache
 def bert(config: BertConfig, compute: Compute = Compute()) -> Module:
     """Builds the encoder: ``apply(params, ids, mask, key=None) -> hidden states``.
 

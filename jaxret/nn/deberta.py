@@ -16,6 +16,7 @@ Letters: B texts, L tokens a text, H hidden width, e width of a head, M rows of 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -138,6 +139,7 @@ PRESETS = {
 }
 
 
+@lru_cache
 def deberta(config: DebertaConfig, compute: Compute = Compute()) -> Module:
     """Builds the encoder: ``apply(params, ids, mask, key=None) -> hidden states``.
 

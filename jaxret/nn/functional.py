@@ -29,7 +29,7 @@ class Module(NamedTuple):
 
     def shapes(self) -> Params:
         """Returns the parameters as ``jax.ShapeDtypeStruct`` leaves, without allocating them."""
-        return _shapes(self.init)
+        return jax.tree.map(lambda leaf: leaf, _shapes(self.init))  # a copy, since dicts may change
 
 
 @lru_cache(maxsize=32)

@@ -13,6 +13,7 @@ Letters: B texts, L tokens a text, H hidden width, e width of a head.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -100,6 +101,7 @@ _COMPUTED = {
 }
 
 
+@lru_cache
 def mpnet(config: MPNetConfig, compute: Compute = Compute()) -> Module:
     """Builds the encoder: ``apply(params, ids, mask, key=None) -> hidden states``.
 

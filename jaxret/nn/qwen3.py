@@ -14,6 +14,7 @@ Letters: B texts, L tokens a text, H hidden width, e width of a head.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -148,6 +149,7 @@ PRESETS = {
 }
 
 
+@lru_cache
 def qwen3(config: Qwen3Config, compute: Compute = Compute()) -> Module:
     """Builds the decoder: ``apply(params, ids, mask, key=None) -> hidden states``.
 

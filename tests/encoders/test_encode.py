@@ -1,4 +1,4 @@
-"""What an encoder makes of texts, whatever they are batched with, and what it refuses."""
+"""Vectors of texts are independent of the batch, and invalid texts are refused."""
 
 import jax
 import jax.numpy as jnp
@@ -24,12 +24,12 @@ def deberta(tmp_path):
 
 
 def one_by_one(encoder, texts):
-    """Each text alone and without padding, tokenised by hand."""
-    rows = []
+    """Encodes each text alone and without padding, tokenised by hand."""
+    rows, alone = [], jax.jit(encoder.embed)
     for text in texts:
         words = text.split()[: encoder.spec.max_tokens - 2]
-        ids = jnp.array([[2, *(WORDS.index(word) for word in words), 3]])
-        rows.append(jax.jit(encoder.embed)(encoder.params, ids, jnp.ones(ids.shape, bool))[0])
+        ids = np.array([[2, *(WORDS.index(word) for word in words), 3]])
+        rows.append(alone(encoder.params, ids, np.ones(ids.shape, bool))[0])
     return np.stack(rows)
 
 

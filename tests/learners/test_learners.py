@@ -1,4 +1,4 @@
-"""Every learner keeps the common promises, and the check notices those that do not."""
+"""Tests of `check_learner` on valid and broken learners, and of updates worked by hand."""
 
 import inspect
 import re
@@ -25,7 +25,7 @@ FREE = {"projection": projections.none()}
 
 
 def shared_map(*, tau: float, eta: float) -> Learner:
-    """Not rank one: the rows stay, a matrix A shared by all is learned; logits Theta A q."""
+    """Makes a learner that is not rank one: logits Theta A q, of which only A is learned."""
     estimator = estimators.importance_weighted()
 
     def init(theta, available=None):
@@ -65,11 +65,11 @@ LEARNERS = [
     [LEARNERS[0], *(pytest.param(rule, marks=pytest.mark.slow) for rule in LEARNERS[1:])],
     ids=lambda rule: rule.name,
 )
-def test_learners_keep_the_common_promises(rule):
+def test_learners_satisfy_the_contract(rule):
     check_learner(rule)
 
 
-def test_so_does_a_rule_that_is_not_rank_one_on_a_problem_of_ones_choice():
+def test_the_size_and_key_of_the_problem_can_be_chosen():
     key = jax.random.key(1)
     check_learner(shared_map(tau=0.2, eta=0.01), items=13, width=5, rounds=31, key=key)
     jax.random.uniform(key)  # the caller's key is not used up
@@ -81,7 +81,7 @@ MAPPED_ORACLE = with_query_map(presets.full_information(**STEPS), rate=0.5)
 
 
 def altered(change, structure=ORAG.structure):
-    """ORAG whose update changes the state once more; ``structure=None`` admits that it does."""
+    """Makes ORAG with one more change of the state; ``structure=None`` declares the change."""
 
     def update(state, query, choice, feedback):
         return change(ORAG.update(state, query, choice, feedback), feedback.observed)
@@ -98,7 +98,7 @@ def estimating(estimator):
 
 
 def with_labels_read(inner):
-    """A wrapper that gives a bandit the truth in place of its reward."""
+    """Replaces the reward of a bandit by whether the labels contain the item."""
 
     def update(state, query, choice, feedback):
         if feedback.labels is not None:
@@ -109,7 +109,7 @@ def with_labels_read(inner):
     return inner._replace(name=f"{inner.name}+labels", update=update)
 
 
-def with_no_answer_taken_for_a_failure(inner):
+def with_missing_feedback_as_failure(inner):
     def update(state, query, choice, feedback):
         reward = jnp.where(feedback.observed, feedback.reward, 0.0)
         return inner.update(state, query, choice, Feedback(reward))
@@ -122,7 +122,7 @@ def blind_act(state, q, key):
 
 
 def halved(inner):
-    """States half of the probability with which it shows an item."""
+    """Reports half of the probability with which an item is shown."""
 
     def act(state, q, key):
         slate = inner.act(state, q, key)
@@ -131,8 +131,19 @@ def halved(inner):
     return inner._replace(act=act)
 
 
+def jittered(inner):
+    """Reports propensities whose reciprocals are right on average only."""
+
+    def act(state, q, key):
+        slate = inner.act(state, q, key)
+        factor = jax.random.choice(jax.random.fold_in(key, 9), jnp.array([0.5, 1.5]))
+        return slate._replace(propensity=slate.propensity / factor)
+
+    return inner._replace(act=act)
+
+
 def even(inner):
-    """Says that it shows every item with the same probability."""
+    """Declares that every item is shown with the same probability."""
 
     def probabilities(state, q):
         return state.available / state.available.sum()
@@ -142,7 +153,7 @@ def even(inner):
 
 overconfident = estimators.implicit_exploration(gamma=1e-3)._replace(unbiased=True)
 BROKEN = {
-    "with a mean propensity of": halved(ORAG),
+    "was shown with a propensity of": jittered(ORAG),
     "with a mean propensity of 0.5": halved(GREEDY),
     "Learner.probabilities says": even(ORAG),
     "update turns a state": altered(lambda s, _: s._replace(theta=s.theta.astype(jnp.float16))),
@@ -156,7 +167,7 @@ BROKEN = {
         with_experience_replay(GREEDY, capacity=9)
     ),
     "oracle=False with an estimator that says bandit=False": MAPPED_ORACLE._replace(facts=Facts()),
-    "a round without feedback moves the state": with_no_answer_taken_for_a_failure(ORAG),
+    "a round without feedback moves the state": with_missing_feedback_as_failure(ORAG),
     "claims no bias and has one of": estimating(overconfident),
     "absent items were shown in": ORAG._replace(act=blind_act),
     "rows of absent items moved by": altered(shrunk, None),
@@ -170,12 +181,12 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("sentence", BROKEN)
-def test_a_broken_promise_is_named(sentence):
+def test_a_violated_property_is_named(sentence):
     with pytest.raises(AssertionError, match=sentence):
         check_learner(BROKEN[sentence])
 
 
-def test_a_copy_with_another_function_is_no_longer_what_its_structure_says():
+def test_a_copy_with_another_function_loses_its_structure():
     greedy = presets.greedy()
     assert greedy._replace(name="mine").structure is greedy.structure
     for name in ("init", "act", "update", "scores", "logits", "probabilities"):
@@ -191,7 +202,7 @@ def start(rule, available=(True, True, True)):
 
 
 def told(*labels):
-    """What an oracle is given; its reward is not read."""
+    """Makes the feedback of an oracle, which does not read the reward."""
     return Feedback(jnp.asarray(0.0), labels=jnp.array(labels))
 
 
@@ -200,12 +211,12 @@ def test_rows_start_projected():
     np.testing.assert_allclose(state.theta, [[2, 0], [0, 2], [1.2, 1.6]], rtol=1e-6)
 
 
-def test_everyone_is_there_where_nobody_says_otherwise():
+def test_without_a_mask_every_item_is_available():
     state = presets.orag().init(jnp.eye(3))
     np.testing.assert_array_equal(state.available, [True, True, True])
 
 
-def test_one_round_of_orag_is_the_one_worked_by_hand():
+def test_one_round_of_orag_equals_a_round_by_hand():
     rule = presets.orag(tau=0.5, eta=0.1, **FREE)
     choice = Choice(item=jnp.asarray(1), propensity=jnp.asarray(0.25))
     query, labels = jnp.array([1.0, 0.0]), jnp.array([1, -1])
@@ -223,11 +234,11 @@ def test_one_round_of_orag_is_the_one_worked_by_hand():
     np.testing.assert_allclose(described, by_hand, rtol=1e-5, atol=1e-6)
 
 
-def test_full_information_spreads_the_target_over_the_labels_that_are_there():
+def test_full_information_spreads_the_target_over_the_available_labels():
     rule = presets.full_information(tau=1.0, eta=1.0, **FREE)
     choice = Choice(item=jnp.asarray(0), propensity=jnp.asarray(1.0))
     query, labels = jnp.array([0.0, 0.0]), jnp.array([0, 1, 2])
-    query = query.at[0].set(1e-9)  # so small that p is even over what is there
+    query = query.at[0].set(1e-9)  # so small that p is uniform over the available items
     before = start(rule, available=(True, True, False))
     state = rule.update(before, query, choice, told(0, 1, 2))
     info = measure(rule.logits(before, query), labels)
@@ -236,17 +247,17 @@ def test_full_information_spreads_the_target_over_the_labels_that_are_there():
     np.testing.assert_array_equal(state.theta, before.theta)  # p = target = 1/2, 1/2, 0
 
 
-def test_a_round_without_any_label_is_described_by_zeros():
+def test_the_measures_of_a_round_without_labels_are_zero():
     rule = presets.orag(**STEPS, **FREE)
     info = measure(rule.logits(start(rule), jnp.array([0.6, 0.8])), jnp.array([-1, -1]))
     assert (info.p_success, info.loss, info.logit_label) == (0, 0, 0)
 
 
-def test_a_learner_without_a_softmax_is_described_by_nothing():
+def test_the_measures_of_a_learner_without_a_softmax_are_nan():
     assert np.isnan(measure(None, jnp.array([1]))).all()
 
 
-def test_an_oracle_without_labels_is_refused_by_one_sentence():
+def test_an_oracle_without_labels_is_refused():
     rule = presets.full_information(**STEPS)
     choice = Choice(item=jnp.asarray(0), propensity=jnp.asarray(1.0))
     with pytest.raises(
@@ -284,7 +295,7 @@ def test_tau_and_eta_may_be_swept_inside_one_program():
 
 
 def test_help_of_a_learner_explains_each_field():
-    """A field is explained by a sentence, not by a name of something else."""
+    """Requires more than two words besides references to code."""
     shown = inspect.getdoc(Learner).partition("Attributes:")[2]
     for field in Learner._fields:
         meaning = re.search(rf"^ *{field}: (.*\n(?:    .*\n)*)", shown + "\n", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""A mixture of experts, against Bayes' rule worked out in NumPy."""
+"""A mixture of experts against Bayes' rule in NumPy."""
 
 import json
 
@@ -6,16 +6,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 from scipy.optimize import minimize
 from scipy.special import expit, logsumexp, softmax
 
 import jaxret as jr
 from jaxret.learners.mixture import default_experts, heaviest, mixture
 from jaxret.simulation.streams import exposures
-from jaxret.testing import check_learner
+from jaxret.testing import check_learner, quick_jit
 from jaxret.types import Choice, Feedback
 
-WORD = 1e6  # with so much trust every expert is taken at its word
+CERTAIN = 1e6  # trust that turns calibration off
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +31,10 @@ def task():
 
 
 def bayes(task, order, taus, *, alpha=0.0, beta=1.0, floor=1e-3, prior=None):
-    """Frozen experts by the definition: tools shown, weights before each round, losses."""
+    """Computes the tools shown, the losses and the last weights of frozen experts."""
     experts = len(taus)
     prior = np.full(experts, 1 / experts) if prior is None else np.asarray(prior)
-    weights, items, history, losses = prior.copy(), [], [], []
+    weights, items, losses = prior.copy(), [], []
     for query in order:
         z = task.theta.astype(np.float64) @ task.queries[query].astype(np.float64)
         p = np.stack([softmax(z / tau) for tau in taus])
@@ -41,12 +42,11 @@ def bayes(task, order, taus, *, alpha=0.0, beta=1.0, floor=1e-3, prior=None):
         bit = float(item in task.labels[query])
         sure = np.clip(p[:, item], floor, 1 - floor)
         likelihood = np.where(bit, sure, 1 - sure)
-        history.append(weights)
         losses.append(-np.log([weights @ likelihood, *likelihood]))
         weights = weights * likelihood**beta
         weights = (1 - alpha) * weights / weights.sum() + alpha * prior
         items.append(item)
-    return np.array(items), np.array(history), np.array(losses), weights
+    return np.array(items), np.array(losses), weights
 
 
 @pytest.mark.parametrize(
@@ -55,78 +55,93 @@ def bayes(task, order, taus, *, alpha=0.0, beta=1.0, floor=1e-3, prior=None):
 )
 def test_weights_and_tools_are_those_of_bayes_rule(task, settings):
     taus = [0.02, 0.2, 2.0]
-    learner = mixture([jr.grid(jr.frozen, tau=taus)], **{"alpha": 0.0, "trust": WORD, **settings})
+    learner = mixture(
+        [jr.grid(jr.frozen, tau=taus)], **{"alpha": 0.0, "trust": CERTAIN, **settings}
+    )
     run = jr.simulate(learner, task, exposures=2, seeds=1)
-    items, _, losses, weights = bayes(task, exposures(40, 2, 0), taus, **settings)
+    items, losses, weights = bayes(task, exposures(40, 2, 0), taus, **settings)
     np.testing.assert_array_equal(run.trace.item[0], items)
     np.testing.assert_allclose(np.exp(run.states.extra.log_weights[0]), weights, atol=1e-4)
     np.testing.assert_allclose(run.states.extra.losses[0], losses.sum(axis=0), rtol=1e-4)
 
 
-def test_an_expert_learns_from_the_bits_of_the_mixture_as_it_would_from_its_own(task):
-    """The rows after a round are those of a learner alone that was given the same choice."""
+def test_an_expert_learns_from_the_rewards_of_the_mixture_as_it_would_alone(task):
+    """Compares rows with those of a single learner that was given the same choices."""
     alone = jr.greedy(tau=0.1, eta=0.05)
     experts = [jr.grid(jr.frozen, tau=[0.05]), jr.grid(jr.greedy, tau=[0.1, 0.3], eta=0.05)]
     learner = mixture(experts, alpha=0.0)
-    theta, query = jnp.asarray(task.theta), jnp.asarray(task.queries[0])
-    mixed, own = learner.init(theta), alone.init(theta)
-    for item, bit in ((2, 1.0), (5, 0.0), (2, 1.0)):
-        choice = Choice(jnp.asarray(item), jnp.asarray(1.0))
-        feedback = Feedback(jnp.asarray(bit))
-        mixed = learner.update(mixed, query, choice, feedback)
-        own = alone.update(own, query, choice, feedback)
+    rounds = np.array([2, 5, 2]), np.float32([1, 0, 1])
+
+    @quick_jit
+    def learned(theta, query):
+        def one(states, line):
+            choice, feedback = Choice(line[0], 1.0), Feedback(line[1])
+            pairs = zip((learner, alone), states, strict=True)
+            return tuple(x.update(state, query, choice, feedback) for x, state in pairs), None
+
+        return lax.scan(one, (learner.init(theta), alone.init(theta)), rounds)[0]
+
+    theta = task.theta.astype(np.float32)
+    mixed, own = learned(theta, task.queries[0].astype(np.float32))
     np.testing.assert_allclose(mixed.extra.rows[1].theta[0], own.theta, rtol=1e-6)
     assert np.abs(mixed.extra.rows[1].theta[0] - mixed.extra.rows[1].theta[1]).max() > 1e-3
-    assert mixed.extra.rows[0].theta == ()  # experts that stay hold no rows
+    assert mixed.extra.rows[0].theta == ()  # frozen experts have no rows
     np.testing.assert_array_equal(mixed.theta, theta)
 
 
-def test_an_expert_is_calibrated_by_what_came_of_its_word(task):
-    """u and v maximise the posterior: as a direct optimiser finds them, but for being online."""
+def test_an_expert_is_calibrated_by_the_rewards_of_its_choices(task):
+    """Compares u and v, which are fitted online, with a direct optimiser of the posterior."""
     learner = mixture([jr.grid(jr.frozen, tau=[0.02])], alpha=0.0, trust=2.0)
     run = jr.simulate(learner, task, exposures=12, seeds=1)
     z = task.queries.astype(np.float64) @ task.theta.T / 0.02
     p = np.clip(softmax(z, axis=1), 1e-12, 1 - 1e-6)
     order, items = run.order[0], run.trace.item[0]
-    said = np.log(p / (1 - p))[order, items]
+    predicted = np.log(p / (1 - p))[order, items]
     bits = run.trace.reward[0].astype(np.float64)
 
     def posterior(line):
-        logits = line[0] * said + line[1]
+        logits = line[0] * predicted + line[1]
         loss = np.logaddexp(0, logits) - bits * logits
         return loss.sum() + (line[0] - 1) ** 2 + line[1] ** 2  # precision 2, halved
 
     best = minimize(posterior, [1.0, 0.0]).x
     found = run.states.extra.calibration.line[0, 0]
-    assert best[0] < 0.5  # a temperature of 0.02 is far too sure here
+    assert best[0] < 0.5  # a temperature of 0.02 is overconfident
     np.testing.assert_allclose(found, best, atol=0.15)
-    told = jr.simulate(
-        mixture([jr.grid(jr.frozen, tau=[0.02])], alpha=0.0, trust=WORD), task, exposures=12
+    uncalibrated = jr.simulate(
+        mixture([jr.grid(jr.frozen, tau=[0.02])], alpha=0.0, trust=CERTAIN), task, exposures=12
     )
-    assert run.states.extra.losses[0, 0] < 0.7 * told.states.extra.losses[0, 0]
-    np.testing.assert_array_equal(told.trace.item, run.trace.item)  # one expert: the same order
+    assert run.states.extra.losses[0, 0] < 0.7 * uncalibrated.states.extra.losses[0, 0]
+    np.testing.assert_array_equal(
+        uncalibrated.trace.item, run.trace.item
+    )  # one expert: the same order
 
 
 @pytest.mark.parametrize("line", [[[1.0, 0.0], [1.0, 0.0]], [[0.3, -1.5], [2.0, 1.0]]])
 def test_scores_rank_by_the_mixed_probabilities(task, line):
-    """At first, and with a calibration that changes which item is best."""
+    """Tests the first calibration, and one that changes which item is best."""
     learner = mixture([jr.grid(jr.frozen, tau=[0.05, 1.0])], prior=[0.25, 0.75])
-    state = learner.init(jnp.asarray(task.theta))
-    calibration = state.extra.calibration._replace(line=jnp.asarray(line))
-    state = state._replace(extra=state.extra._replace(calibration=calibration))
+
+    @quick_jit
+    def computed(theta, queries, line):
+        state = learner.init(theta)
+        calibration = state.extra.calibration._replace(line=line)
+        state = state._replace(extra=state.extra._replace(calibration=calibration))
+        rows = jax.vmap(learner.logits, (None, 0))(state, queries[:3])
+        return learner.scores(state, queries), rows
+
+    scores, rows = computed(*(np.asarray(x, np.float32) for x in (task.theta, task.queries, line)))
     z, expected = task.queries.astype(np.float64) @ task.theta.T, 0.0
     for weight, tau, (u, v) in zip((0.25, 0.75), (0.05, 1.0), line, strict=True):
         p = np.clip(softmax(z / tau, axis=1), 1e-12, 1 - 1e-6)
         expected = expected + weight * expit(u * np.log(p / (1 - p)) + v)
     expected = np.log(expected)
-    np.testing.assert_allclose(learner.scores(state, task.queries), expected, rtol=1e-3)
-    for n in range(3):
-        row = learner.logits(state, jnp.asarray(task.queries[n]))
-        np.testing.assert_allclose(row, expected[n], rtol=1e-3)
+    np.testing.assert_allclose(scores, expected, rtol=1e-3)
+    np.testing.assert_allclose(rows, expected[:3], rtol=1e-3)
 
 
 def test_an_expert_that_is_always_wrong_loses_its_weight(task):
-    """One that ranks the right tool last against one that ranks it first."""
+    """Mixes an expert that ranks the right tool last with one that ranks it first."""
 
     def backwards(*, tau: float = 0.1) -> jr.Learner:
         learner = jr.frozen(tau=tau)
@@ -154,23 +169,19 @@ def test_rows_of_the_heaviest_expert_are_what_is_saved(task, tmp_path):
     assert json.loads((tmp_path / "embeddings.json").read_text())["settings"]["tau"] == 0.1
 
 
-def test_the_default_experts_keep_every_promise():
+def test_the_default_mixture_satisfies_the_contract():
     check_learner(mixture())
 
 
-def test_it_promises_what_every_learner_does_with_draws_and_several_shown():
-    experts = [jr.grid(jr.frozen, tau=[0.1, 1.0]), jr.grid(jr.mapped, tau=[0.1], eta=[0.01])]
-    check_learner(mixture(experts, alpha=0.1, policy=jr.policies.softmax()))
-    check_learner(mixture(experts, policy=jr.policies.greedy(k=3)))
-
-
-def test_the_bits_of_a_whole_slate_count_together(task):
+def test_the_likelihood_of_a_slate_is_the_product_over_its_items(task):
     taus, floor = [0.05, 0.5], 1e-3
-    learner = mixture([jr.grid(jr.frozen, tau=taus)], alpha=0.0, floor=floor, trust=WORD)
-    state, query = learner.init(jnp.asarray(task.theta)), task.queries[0]
-    choice = Choice(jnp.asarray([1, 4, 6]), jnp.ones(3))
-    bits = np.array([0.0, 1.0, 0.0])
-    new = learner.update(state, jnp.asarray(query), choice, Feedback(jnp.asarray(bits)))
+    learner = mixture([jr.grid(jr.frozen, tau=taus)], alpha=0.0, floor=floor, trust=CERTAIN)
+    choice, bits = Choice(np.array([1, 4, 6]), np.ones(3, np.float32)), np.float32([0, 1, 0])
+    run = quick_jit(
+        lambda theta, query: learner.update(learner.init(theta), query, choice, Feedback(bits))
+    )
+    query = task.queries[0]
+    new = run(task.theta.astype(np.float32), query.astype(np.float32))
     z = task.theta.astype(np.float64) @ query
     p = np.stack([np.clip(softmax(z / tau), floor, 1 - floor) for tau in taus])[:, [1, 4, 6]]
     log_p = np.log(np.where(bits == 1, p, 1 - p)).sum(axis=1)
@@ -178,7 +189,7 @@ def test_the_bits_of_a_whole_slate_count_together(task):
     np.testing.assert_allclose(new.extra.log_weights, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_a_live_index_gives_new_tools_to_every_expert(task):
+def test_an_index_adds_new_tools_to_every_expert(task):
     experts = [jr.grid(jr.frozen, tau=[0.1]), jr.grid(jr.greedy, tau=[0.1, 0.2], eta=0.05)]
     index = jr.Index(mixture(experts), task)
     for n in range(4):
@@ -206,7 +217,7 @@ def test_a_live_index_gives_new_tools_to_every_expert(task):
         ({"prior": [0.0] * 4}, "prior must be > 0"),
     ],
 )
-def test_what_cannot_be_is_refused(arguments, message):
+def test_invalid_settings_are_refused(arguments, message):
     given = arguments if isinstance(arguments, tuple) else ()
     with pytest.raises(ValueError, match=message):
         mixture(*given, **(arguments if isinstance(arguments, dict) else {}))
@@ -222,7 +233,7 @@ def test_a_learner_without_a_softmax_is_no_expert():
         heaviest(jr.greedy(), jr.greedy().init(jnp.eye(3)))
 
 
-def test_the_default_experts_are_few_and_some_never_move():
+def test_the_default_experts_are_few_and_some_are_frozen():
     assert sum(len(kind.settings) for kind in default_experts()) <= 12
     state = jax.eval_shape(mixture().init, jnp.eye(4))
     assert state.extra.rows[0].theta == ()

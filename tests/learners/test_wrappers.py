@@ -14,42 +14,49 @@ from jaxret.learners.wrappers import with_exploration, with_preconditioner, with
 from jaxret.rules import policies, preconditioners, projections
 from jaxret.rules.query_maps import QueryMap
 from jaxret.simulation.scan import scan_rounds
-from jaxret.testing import check_learner
+from jaxret.testing import check_learner, quick_jit
 
 STEPS = {"tau": 0.2, "eta": 0.02}
 GREEDY = presets.greedy(**STEPS)
 EPSILON, DRAWS = 0.3, 20_000
-HERE = np.array([True, False, True, True, True])
+AVAILABLE = np.array([True, False, True, True, True])
 
 
-def greedy_chance(z):
+def greedy_probabilities(z):
     return 1.0 * (z == z.max())
 
 
-def softmax_chance(z):
+def softmax_probabilities(z):
     return np.exp(z) / np.exp(z).sum()
 
 
 INNER = [
-    (GREEDY, greedy_chance),
-    (presets.orag(**STEPS), softmax_chance),
-    (presets.mapped_replayed(), greedy_chance),  # it has no rule
-    (adamw(tau=0.5, eta=0.1), softmax_chance),  # nor has this
+    (GREEDY, greedy_probabilities),
+    (presets.orag(**STEPS), softmax_probabilities),
+    (presets.mapped_replayed(), greedy_probabilities),
+    (adamw(tau=0.5, eta=0.1), softmax_probabilities),
 ]
 
 
-@pytest.mark.parametrize(("inner", "inner_chance"), INNER, ids=[rule.name for rule, _ in INNER])
-def test_exploration_shows_tools_as_often_as_its_exact_propensities_say(inner, inner_chance):
+@pytest.mark.parametrize(
+    ("inner", "inner_probabilities"), INNER, ids=[rule.name for rule, _ in INNER]
+)
+def test_exploration_shows_tools_with_its_exact_probabilities(inner, inner_probabilities):
     rule = with_exploration(inner, EPSILON)
     rng = np.random.default_rng(3)
-    theta, query = (jnp.asarray(rng.normal(size=n), jnp.float32) for n in ((5, 4), 4))
-    state = rule.init(theta, jnp.asarray(HERE))
-    z = np.asarray(rule.logits(state, query), np.float64)
-    assert (np.isfinite(z) == HERE).all()
-    exact = (1 - EPSILON) * inner_chance(z) + EPSILON * HERE / 4  # four tools are there
-    np.testing.assert_allclose(rule.probabilities(state, query), exact, atol=1e-6)
-    keys = jax.random.split(jax.random.key(7), DRAWS)
-    slates = jax.jit(jax.vmap(lambda key: rule.act(state, query, key)))(keys)
+    theta, query = (rng.normal(size=n).astype(np.float32) for n in ((5, 4), 4))
+
+    @quick_jit
+    def drawn(theta, query, key):
+        state = rule.init(theta, jnp.asarray(AVAILABLE))
+        slates = jax.vmap(rule.act, (None, None, 0))(state, query, jax.random.split(key, DRAWS))
+        return rule.logits(state, query), rule.probabilities(state, query), slates
+
+    z, probabilities, slates = jax.device_get(drawn(theta, query, jax.random.key(7)))
+    z = z.astype(np.float64)
+    assert (np.isfinite(z) == AVAILABLE).all()
+    exact = (1 - EPSILON) * inner_probabilities(z) + EPSILON * AVAILABLE / 4
+    np.testing.assert_allclose(probabilities, exact, atol=1e-6)
     items = np.asarray(slates.items)[:, 0]
     np.testing.assert_allclose(slates.propensity[:, 0], exact[items], rtol=1e-5)
     often = np.bincount(items, minlength=5) / DRAWS
@@ -68,7 +75,7 @@ def test_exploration_shows_tools_as_often_as_its_exact_propensities_say(inner, i
     ],
     ids=lambda rule: rule.name,
 )
-def test_exploring_learners_keep_the_common_promises(inner):
+def test_exploring_learners_satisfy_the_contract(inner):
     rule = with_exploration(inner, EPSILON)
     blocked = rule_of(rule) is not None and rule_of(rule).blocked
     assert blocked == (inner.name != "mapped_replayed")
@@ -88,18 +95,25 @@ NOWHERE = QueryMap(
     [lambda rule: with_exploration(rule, 0.0), lambda rule: with_query_map(rule, NOWHERE)],
     ids=["never explores", "maps nothing"],
 )
-def test_a_wrapper_that_does_nothing_leaves_the_plain_learner_round_for_round(problem, wrap):
+def test_a_wrapper_without_effect_gives_the_same_rounds(problem, wrap):
     catalogue, stream = problem()
     plain = presets.greedy(**STEPS, projection=projections.ball())
-    runs = [
-        scan_rounds(rule, rule.init(*catalogue), Environment(), stream, jax.random.key(0))
-        for rule in (wrap(plain), plain)
-    ]
+    rules = wrap(plain), plain
+
+    @quick_jit
+    def both(catalogue, key):
+        starts = [rule.init(*catalogue) for rule in rules]
+        return [
+            scan_rounds(*pair, Environment(), stream, key)
+            for pair in zip(rules, starts, strict=True)
+        ]
+
+    runs = both(catalogue, jax.random.key(0))
     np.testing.assert_array_equal(runs[0][1].item, runs[1][1].item)
     np.testing.assert_allclose(runs[0][0].theta, runs[1][0].theta, rtol=1e-5, atol=1e-7)
 
 
-def test_everything_together_keeps_the_common_promises():
+def test_all_wrappers_together_satisfy_the_contract():
     rule = with_preconditioner(with_query_map(GREEDY, rate=0.5), preconditioners.by_row())
     rule = with_exploration(with_experience_replay(rule, per_round=2, capacity=9), 0.1)
     assert rule.name == "greedy+linear+by_row+replay+exploration"
@@ -144,7 +158,7 @@ ADAMW = adamw(tau=1.0, eta=1e-5)
         (lambda: policies.exploring(policies.greedy(), epsilon=-1.0), "epsilon must be in"),
     ],
 )
-def test_what_does_not_compose_is_refused_in_one_sentence(make, message):
+def test_wrappers_that_do_not_compose_are_refused(make, message):
     with pytest.raises(ValueError, match=message) as refused:
         make()
     assert "\n" not in str(refused.value)

@@ -13,7 +13,7 @@ from jaxret.nn.functional import functionalize
 JSON = {
     "vocab_size": 50,
     "hidden_size": 12,
-    "num_hidden_layers": 11,  # from eleven on, layers in alphabetical order are in the wrong one
+    "num_hidden_layers": 11,  # from eleven on, the alphabetical order of layers is wrong
     "num_attention_heads": 3,
     "intermediate_size": 20,
     "max_position_embeddings": 9,
@@ -29,10 +29,10 @@ MASK = np.arange(7) < np.array([[7], [3], [1], [5]])
 
 @pytest.fixture(scope="module")
 def params():
-    """Random weights of every kind, so that no bias or scale can be left out unseen."""
+    """Random weights, so that every bias and scale matters."""
 
     def draw(leaf):
-        return jnp.asarray(0.4 * RNG.standard_normal(leaf.shape), leaf.dtype)
+        return (0.4 * RNG.standard_normal(leaf.shape)).astype(leaf.dtype)
 
     return jax.tree.map(draw, bert(CONFIG).shapes())
 
@@ -43,7 +43,7 @@ def apply():
 
 
 def forward_by_hand(params, ids):
-    """BERT for one text without padding, in float64, a head at a time."""
+    """Computes BERT for one text without padding, in float64, a head at a time."""
     p = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
     erf = np.vectorize(math.erf)
 
@@ -80,7 +80,7 @@ def test_hidden_states_equal_a_forward_pass_by_hand_and_ignore_padding(params, a
         np.testing.assert_allclose(got[row, :length], want, atol=1e-5)
 
 
-def test_what_stands_in_the_padding_changes_nothing(params, apply):
+def test_tokens_of_the_padding_change_nothing(params, apply):
     other = np.where(MASK, IDS, (IDS + 7) % 50)
     np.testing.assert_array_equal(apply(params, IDS, MASK)[MASK], apply(params, other, MASK)[MASK])
 
@@ -88,7 +88,7 @@ def test_what_stands_in_the_padding_changes_nothing(params, apply):
 def test_a_text_beyond_the_last_position_is_refused():
     with pytest.raises(ValueError, match=r"may have 9 places \(max_positions\), got 10"):
         jax.eval_shape(
-            bert(CONFIG).apply, bert(CONFIG).shapes(), jnp.ones((1, 10), int), jnp.ones((1, 10))
+            bert(SHALLOW).apply, bert(SHALLOW).shapes(), jnp.ones((1, 10), int), jnp.ones((1, 10))
         )
 
 
@@ -100,7 +100,7 @@ def test_a_text_beyond_the_last_position_is_refused():
         ("model_type", "xlm-roberta"),
     ],
 )
-def test_a_network_that_is_computed_otherwise_is_refused(tmp_path, setting, value):
+def test_an_unsupported_architecture_is_refused(tmp_path, setting, value):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(JSON | {setting: value}))
     with pytest.raises(ValueError, match=rf"config.json: {setting} must be .* got '{value}'"):

@@ -24,7 +24,7 @@ NETWORK = deberta(CONFIG)
 
 
 def method(call):
-    """A method of the encoder as a pure function of the parameters."""
+    """Converts a method of the encoder to a pure function of the parameters."""
 
     class Called(nnx.Module):
         def __init__(self, rngs):
@@ -42,10 +42,10 @@ POSITIONED = method(lambda e, ids, mask, at: e.run(e.embed(ids, at), mask, at))
 
 @pytest.fixture(scope="module")
 def params():
-    """Random weights of every kind, so that no bias or scale can be left out unseen."""
+    """Random weights, so that every bias and scale matters."""
 
     def draw(leaf):
-        return jnp.asarray(0.4 * RNG.standard_normal(leaf.shape), leaf.dtype)
+        return (0.4 * RNG.standard_normal(leaf.shape)).astype(leaf.dtype)
 
     return jax.tree.map(draw, NETWORK.shapes())
 
@@ -157,7 +157,7 @@ def test_every_parameter_changes_the_hidden_states(params, apply):
         assert moved > 1e-3, jax.tree_util.keystr(path)
 
 
-def test_what_stands_in_the_padding_changes_nothing(params, apply):
+def test_tokens_of_the_padding_change_nothing(params, apply):
     other = np.where(MASK, IDS, (IDS + 7) % 50)
     np.testing.assert_array_equal(apply(params, IDS, MASK)[MASK], apply(params, other, MASK)[MASK])
 

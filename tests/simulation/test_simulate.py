@@ -1,4 +1,4 @@
-"""One call runs a learner: the same rounds in every form, for every seed, cut or in one piece."""
+"""`simulate`: the same rounds in every form, for every seed, interrupted or not."""
 
 import itertools
 import os
@@ -25,24 +25,27 @@ from jaxret.types import Stream
 SETTINGS = {"tau": 0.1, "eta": 0.02}
 
 
-def scanned(learner, task, *, seed, exposures=1, environment=None):
-    """The plain scan, called by hand."""
-    order = streams.exposures(len(task), exposures, seed)
-    stream = Stream(jnp.asarray(task.queries), jnp.asarray(task.labels), jnp.asarray(order))
-    here = None if task.available is None else jnp.asarray(task.available)
-    state = learner.init(jnp.asarray(task.theta), here)
+def scanned(learner, task, *, seeds, exposures=1, environment=None):
+    """Returns the states and traces of the plain scan, a pair for each seed."""
     environment = environment or jr.Environment()
-    return jax.jit(lambda: scan_rounds(learner, state, environment, stream, jax.random.key(seed)))()
+
+    @jax.jit
+    def run(order, seed):
+        stream = Stream(jnp.asarray(task.queries), jnp.asarray(task.labels), order)
+        state = learner.init(jnp.asarray(task.theta), task.available)
+        return scan_rounds(learner, state, environment, stream, jax.random.key(seed))
+
+    return [run(streams.exposures(len(task), exposures, seed), seed) for seed in seeds]
 
 
 def same(one, other):
-    """Bit for bit."""
+    """Compares bit for bit."""
     jax.tree.map(np.testing.assert_array_equal, one, other)
 
 
 @pytest.fixture(scope="module")
 def coming_and_going(small):
-    """13 tools, one of which is never there; others come late, or leave, or are away."""
+    """13 tools: one is never available; others arrive late, leave, or leave and return."""
     task = small(items=13, available=np.arange(13) != 4)
     ids = np.arange(13)
     arrives = np.select([ids % 5 == 1, ids % 5 == 2], [40, 60], 0)
@@ -50,8 +53,15 @@ def coming_and_going(small):
     return task, jr.Environment(noise_rate=0.1, arrives=arrives, leaves=leaves)
 
 
-@pytest.mark.parametrize("devices", [None, 2, 8])
-def test_every_form_runs_the_rounds_of_the_plain_scan(coming_and_going, devices):
+@pytest.fixture(scope="module")
+def scans(coming_and_going):
+    task, environment = coming_and_going
+    learner = jr.orag(**SETTINGS)
+    return scanned(learner, task, seeds=(3, 1), exposures=2, environment=environment)
+
+
+@pytest.mark.parametrize("devices", [None, 8])
+def test_every_form_runs_the_rounds_of_the_plain_scan(coming_and_going, scans, devices):
     task, environment = coming_and_going
     learner = jr.orag(**SETTINGS)
     run = jr.simulate(
@@ -60,7 +70,7 @@ def test_every_form_runs_the_rounds_of_the_plain_scan(coming_and_going, devices)
     assert run.form == ("blocked" if devices is None else f"mesh of {devices} devices")
     assert run.states.theta.shape == (2, 13, 8)
     for place, seed in enumerate(run.seeds):
-        state, trace = scanned(learner, task, seed=seed, exposures=2, environment=environment)
+        state, trace = scans[place]
         np.testing.assert_array_equal(run.trace.item[place], trace.item)
         np.testing.assert_array_equal(run.trace.success[place], trace.success)
         np.testing.assert_allclose(run.trace.loss[place], trace.loss, rtol=2e-4, atol=1e-5)
@@ -73,7 +83,7 @@ def test_every_form_runs_the_rounds_of_the_plain_scan(coming_and_going, devices)
 @pytest.mark.parametrize(
     ("learner", "devices"), [(jr.greedy(), None), (jr.greedy(), 2), (jr.mapped(), None)]
 )
-def test_a_judge_is_believed_in_every_form(task, learner, devices):
+def test_in_every_form_the_reward_is_the_verdict_of_the_judge(task, learner, devices):
     verdicts = np.random.default_rng(0).random((len(task), len(task.theta)))
     judge = jr.judged(verdicts)
     run = jr.simulate(learner, task, exposures=2, environment=judge, devices=devices)
@@ -82,21 +92,20 @@ def test_a_judge_is_believed_in_every_form(task, learner, devices):
 
 
 @pytest.mark.parametrize("devices", [None, 2])
-def test_a_judge_that_knows_the_right_tool_uses_it_whenever_it_is_shown(task, devices):
+def test_a_judging_reranker_chooses_the_right_tool_of_a_slate(task, devices):
     right = np.arange(len(task.theta)) == task.labels[:, :1]
     environment = jr.Environment(reranker=jr.judging_reranker(right))
     run = jr.simulate(jr.orag(k=4), task, exposures=2, environment=environment, devices=devices)
     success, asked = run.trace.success, run.order
     labels = task.labels[asked, 0]
     np.testing.assert_array_equal(run.trace.item == labels, success == 1)
-    alone = jr.simulate(jr.orag(k=4), task, exposures=2, devices=devices)
-    assert success.mean() > alone.trace.success.mean() + 0.1
+    assert success.mean() > 0.5  # the first tool alone is right in a quarter of the rounds
 
 
-def test_what_has_no_blocked_form_takes_the_scan_and_no_devices(task):
+def test_a_learner_without_a_blocked_form_is_scanned_on_one_device(task):
     learner = jr.mapped(tau=0.1, eta=0.01)
     run = jr.simulate(learner, task, chunk=32)
-    state, trace = scanned(learner, task, seed=0)
+    [(state, trace)] = scanned(learner, task, seeds=[0])
     assert run.form == "scan"
     np.testing.assert_array_equal(run.trace.item[0], trace.item)
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x[0], y, atol=1e-6), run.states, state)
@@ -106,13 +115,13 @@ def test_what_has_no_blocked_form_takes_the_scan_and_no_devices(task):
         jr.simulate(jr.greedy(), task, devices=99)
 
 
-def test_seeds_are_counted_or_named_and_do_not_mix(task):
+def test_seeds_are_a_number_or_a_list_and_are_independent(task):
     learner = jr.orag(**SETTINGS)
     three = jr.simulate(learner, task, seeds=3)
     assert three.seeds == (0, 1, 2)
     same(three.trace, jr.simulate(learner, task, seeds=np.int64(3)).trace)
-    named = jr.simulate(learner, task, seeds=[2, 7])
-    assert named.seeds == (2, 7)
+    named = jr.simulate(learner, task, seeds=[2, 7, 5])
+    assert named.seeds == (2, 7, 5)
     np.testing.assert_array_equal(named.order[0], three.order[2])
     np.testing.assert_array_equal(named.trace.item[0], three.trace.item[2])
     assert (named.trace.item[0] != named.trace.item[1]).any()
@@ -134,7 +143,7 @@ def test_a_grid_gives_each_seed_a_setting_of_its_own(task):
     np.testing.assert_array_equal(one.numbers, numbers[[0, 0, 0]])
 
 
-def test_the_learners_of_a_grid_are_wrapped_with_the_same_settings(task):
+def test_a_wrapped_grid_keeps_its_settings(task):
     grid = jr.grid(jr.greedy, tau=[0.1], eta=[0.02])
     wrapped = jr.simulate(grid.wrapped(jr.with_exploration), task)
     alone = jr.simulate(jr.with_exploration(jr.greedy(tau=0.1, eta=0.02)), task)
@@ -143,7 +152,7 @@ def test_the_learners_of_a_grid_are_wrapped_with_the_same_settings(task):
     assert grid.wrapped(jr.with_exploration).family != grid.family
 
 
-def test_a_stream_that_is_cut_is_the_beginning_of_the_whole(task):
+def test_fewer_rounds_are_the_beginning_of_the_whole_stream(task):
     whole = jr.simulate(jr.orag(**SETTINGS), task, exposures=2, seeds=2)
     cut = jr.simulate(jr.orag(**SETTINGS), task, exposures=2, rounds=70, seeds=2)
     np.testing.assert_array_equal(cut.order, whole.order[:, :70])
@@ -155,10 +164,10 @@ def test_a_stream_that_is_cut_is_the_beginning_of_the_whole(task):
 
 def test_chunks_do_not_matter(task):
     learner = jr.orag(**SETTINGS)
-    runs = [jr.simulate(learner, task, exposures=3, chunk=chunk) for chunk in (128, 256)]
+    runs = [jr.simulate(learner, task, exposures=3, seeds=2, chunk=chunk) for chunk in (128, 256)]
     same(runs[0].trace, runs[1].trace)
     same(runs[0].states, runs[1].states)
-    assert runs[0].trace.item.shape == (1, 180)
+    assert runs[0].trace.item.shape == (2, 180)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +213,7 @@ def test_a_slate_longer_than_the_catalogue_is_refused(task):
 
 
 def stopped(monkeypatch, simulate, *, at=2):
-    """Runs until SIGTERM comes in the chunk of that number."""
+    """Runs a simulation, and sends SIGTERM during chunk number ``at``."""
     steps, step = [], Simulation.step
 
     def interrupting(*args):
@@ -223,7 +232,7 @@ def stopped(monkeypatch, simulate, *, at=2):
 @pytest.mark.parametrize(
     "preset", [jr.orag, jr.mapped_replayed], ids=lambda preset: preset.__name__
 )
-def test_an_interrupted_run_goes_on_bit_for_bit(task, tmp_path, monkeypatch, capsys, preset):
+def test_an_interrupted_run_resumes_bit_for_bit(task, tmp_path, monkeypatch, capsys, preset):
     def simulate(resume=None):
         options = {"exposures": 3, "seeds": 2, "chunk": 64, "resume": resume}
         return jr.simulate(preset(**SETTINGS), task, **options)
@@ -234,13 +243,13 @@ def test_an_interrupted_run_goes_on_bit_for_bit(task, tmp_path, monkeypatch, cap
     resumed = simulate(tmp_path / "run")
     same(resumed.trace, straight.trace)
     same(resumed.states, straight.states)
-    again = simulate(tmp_path / "run")  # all of it is there
+    again = simulate(tmp_path / "run")  # nothing is left to run
     same(again.states, straight.states)
 
 
 @pytest.mark.slow
-def test_another_process_goes_on_with_a_reranker_of_its_own(tmp_path):
-    """What is one run is decided by its program, not by where in memory a function lies."""
+def test_another_process_resumes_with_its_own_reranker(tmp_path):
+    """Runs are identified by their program, not by the address of a function."""
     program = textwrap.dedent("""
         import signal, sys
         import jax
@@ -308,8 +317,8 @@ def test_a_folder_of_another_run_is_refused(task, small, tmp_path):
 
 
 @pytest.mark.parametrize(("seconds", "lines"), [(0.0, 0), (31.0, 1)])
-def test_a_progress_bar_is_for_what_is_long(task, capsys, monkeypatch, seconds, lines):
-    """By a clock that moves on at each look, whatever the machine's speed."""
+def test_only_long_runs_show_a_progress_bar(task, capsys, monkeypatch, seconds, lines):
+    """Replaces the clock by one that advances at each reading."""
     clock = itertools.count(0.0, seconds)
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     monkeypatch.setattr("tqdm.std.time", lambda: next(clock))

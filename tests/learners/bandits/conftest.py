@@ -1,11 +1,10 @@
-"""Small logs, and the states of a learner that learns from them, in float64."""
+"""Small logs, and the states of a learner that learns from them in float64."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import contextmanager
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -24,7 +23,7 @@ class Rounds(NamedTuple):
 
 
 def make_rounds(items=5, width=6, rounds=60, seed=0) -> Rounds:
-    """Unit vectors, and bits of tools drawn evenly."""
+    """Draws unit vectors, and random rewards of tools that are chosen uniformly."""
     rng = np.random.default_rng(seed)
     theta, queries = rng.normal(size=(items, width)), rng.normal(size=(rounds, width))
     return Rounds(
@@ -37,13 +36,13 @@ def make_rounds(items=5, width=6, rounds=60, seed=0) -> Rounds:
 
 
 def make_mabwiser_log() -> tuple[Rounds, np.ndarray]:
-    """The log from which mabwiser 2.7.4 learnt, and four contexts for which it was asked.
+    """Makes the log from which mabwiser 2.7.4 learned, and four contexts that it then scored.
 
-    mabwiser is not installed here; the tests hold the numbers that it computed. All of its rules
-    are disjoint: for those that share one regression it was given a single arm, and as contexts the
-    features of the tool shown. Like Li et al. (2010), Algorithm 1, it has alpha and the ridge,
-    which takes a ridge of 1. It differs for tools that were never shown, whose inverse begins at
-    l2_lambda I in place of I / l2_lambda; here each tool was shown at least six times.
+    mabwiser is not installed; the tests contain the numbers that it computed. All of its rules are
+    disjoint: for a shared regression, mabwiser was given a single arm, and as contexts the features
+    of the tool shown. Its LinUCB is Algorithm 1 of Li et al. (2010), with l2_lambda in place of the
+    ridge 1. It differs for tools that were never shown, whose inverse is l2_lambda I instead of
+    I / l2_lambda; here each tool was shown at least six times.
     """
     rng = np.random.default_rng(0)
     log = Rounds(
@@ -51,20 +50,19 @@ def make_mabwiser_log() -> tuple[Rounds, np.ndarray]:
         queries=rng.normal(size=(30, 3)),
         items=rng.integers(4, size=30),
         rewards=rng.integers(2, size=30).astype(float),
-        propensities=np.full(30, np.nan),  # which none of them reads
+        propensities=np.full(30, np.nan),  # not read by these rules
     )
     return log, rng.normal(size=(4, 3))
 
 
-def learn(learner, rounds: Rounds) -> Iterator[State]:
-    """The state before the first round and after each."""
+def learn(learner, rounds: Rounds) -> list[State]:
+    """Returns the states [T + 1] before the first round and after each, on the host."""
     update = quick_jit(learner.update)
-    state = quick_jit(learner.init)(jnp.asarray(rounds.theta))
-    yield state
+    states = [quick_jit(learner.init)(rounds.theta)]
     for query, item, propensity, reward in zip(*rounds[1:], strict=True):
-        choice = Choice(jnp.asarray(item, jnp.int32), jnp.asarray(propensity))
-        state = update(state, jnp.asarray(query), choice, Feedback(jnp.asarray(reward)))
-        yield state
+        choice, feedback = Choice(np.int32(item), propensity), Feedback(reward)
+        states.append(update(states[-1], query, choice, feedback))
+    return jax.device_get(states)
 
 
 @pytest.fixture(scope="session")
@@ -79,9 +77,20 @@ def taught() -> Callable[..., list[State]]:
 
     def states(learner, rounds):
         with jax.enable_x64(True):
-            return [jax.device_get(state) for state in learn(learner, rounds)]
+            return learn(learner, rounds)
 
     return states
+
+
+@pytest.fixture(scope="session")
+def compute() -> Callable:
+    """A function that calls another one as one program, in float64, and returns NumPy arrays."""
+
+    def call(fn, *args):
+        with jax.enable_x64(True):
+            return jax.device_get(quick_jit(fn)(*args))
+
+    return call
 
 
 @pytest.fixture

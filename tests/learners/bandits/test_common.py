@@ -1,9 +1,9 @@
-"""What holds for every bandit: promises, start, refusals, propensities, an index, a problem."""
+"""Tests of every bandit: the learner contract, its start, settings, an index, and a problem."""
 
 import inspect
+from functools import cache
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -12,6 +12,7 @@ from jaxret.learners import bandits
 from jaxret.learners.registry import factories
 from jaxret.testing import check_learner, quick_jit
 from jaxret.types import Choice, Feedback
+from tests.learners.bandits.conftest import make_rounds
 
 NAMES = bandits.__all__
 DOCUMENTS, NEW = np.eye(4, 6, dtype=np.float32), np.eye(6, dtype=np.float32)[4]
@@ -72,7 +73,7 @@ def learner(name, **settings):
 
 @pytest.mark.parametrize("start", ["document", pytest.param("zero", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", NAMES)
-def test_it_keeps_the_common_promises(name, start):
+def test_it_satisfies_the_contract_of_a_learner(name, start):
     check_learner(learner(name, start=start))
 
 
@@ -83,78 +84,87 @@ def test_a_setting_outside_its_range_is_refused(name, setting, value, allowed):
     assert str(refusal.value) == f"{setting} must be {allowed}, got {value}"
 
 
+WORLD, AVAILABLE = make_rounds(items=30, width=8, rounds=4), np.arange(30) != 7
+
+
+def simulated(name, *numbers):
+    """Returns the scores before and after four rounds, and the items that `act` chose.
+
+    The numbers replace the default values of the bandit's float settings.
+    """
+    rule = learner(name, **dict(zip(defaults(name), numbers, strict=True)))
+    start = rule.init(WORLD.theta.astype(np.float32), AVAILABLE)
+    queries = jax.numpy.asarray(WORLD.queries, np.float32)
+
+    def one(state, log):
+        key, query, item, propensity, reward = log
+        slate = rule.act(state, query, key)
+        state = rule.update(state, query, Choice(item, propensity), Feedback(reward))
+        return state, slate.items[0]
+
+    keys = jax.vmap(jax.random.key)(np.arange(4))
+    items, rest = WORLD.items.astype(np.int32), (WORLD.propensities, WORLD.rewards)
+    log = keys, queries, items, *(x.astype(np.float32) for x in rest)
+    state, shown = jax.lax.scan(one, start, log)
+    return rule.scores(start, queries), rule.scores(state, queries), shown
+
+
+@cache
+def defaults(name):
+    """Returns the float settings of a bandit, and their default values."""
+    parameters = inspect.signature(factories()[name]).parameters.values()
+    return {p.name: p.default for p in parameters if isinstance(p.default, float)}
+
+
+def settings(name):
+    """Returns two settings: each default value times a power of its own, since ratios may matter.
+
+    Returns:
+      for each number its two values.
+    """
+    factors = np.array([0.7, 0.9])
+    return [value * factors**n for n, value in enumerate(defaults(name).values(), start=1)]
+
+
+@cache
+def simulated_alone(name):
+    """Simulates the second setting, whose numbers are constants of the program."""
+    return jax.device_get(
+        quick_jit(lambda: simulated(name, *(x[1].item() for x in settings(name))))()
+    )
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_with_no_data_it_ranks_as_static_retrieval_does(rounds, name):
-    world, here = rounds(items=30, width=8), np.arange(30) != 7
-    rule = learner(name)
-    state = rule.init(jnp.asarray(world.theta, jnp.float32), jnp.asarray(here))
-    scores = np.asarray(rule.scores(state, jnp.asarray(world.queries, jnp.float32)))
-    expected = np.where(here, world.queries @ world.theta.T, -np.inf)
+def test_without_data_it_ranks_as_static_retrieval_does(name):
+    scores = simulated_alone(name)[0]
+    expected = np.where(AVAILABLE, WORLD.queries @ WORLD.theta.T, -np.inf)
     np.testing.assert_array_equal(np.argsort(-scores), np.argsort(-expected))
     np.testing.assert_array_equal(np.isneginf(scores), np.isneginf(expected))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_from_zero_it_ranks_nothing(rounds, name):
-    world = rounds()
+def test_from_zero_all_scores_are_equal(name):
     rule = learner(name, start="zero")
-    state = rule.init(jnp.asarray(world.theta, jnp.float32))
-    scores = np.asarray(rule.scores(state, jnp.asarray(world.queries, jnp.float32)))
+    run = quick_jit(lambda theta, queries: rule.scores(rule.init(theta), queries))
+    scores = np.asarray(run(*(x.astype(np.float32) for x in (WORLD.theta, WORLD.queries))))
     np.testing.assert_array_equal(scores, np.full_like(scores, scores[0, 0]))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_tools_are_shown_with_the_probabilities_that_it_states(rounds, taught, name):
-    """With one tool absent; draws whose probability has no closed form have propensity NaN."""
-    world, rule, n = rounds(), learner(name, **SOLVES[name]), 3000
-    state = taught(rule, world)[-1]._replace(available=np.arange(5) != 2)
-    act = quick_jit(jax.vmap(rule.act, (None, None, 0)))
-    with jax.enable_x64(True):
-        for t, query in enumerate(jnp.asarray(world.queries[:3])):
-            slates = act(state, query, jax.random.split(jax.random.key(t), n))
-            items, propensity = np.asarray(slates.items[:, 0]), slates.propensity[:, 0]
-            if rule.probabilities is None:
-                assert np.isnan(propensity).all()
-                assert (items != 2).all()
-                continue
-            stated = np.asarray(rule.probabilities(state, query))
-            np.testing.assert_allclose(stated.sum(), 1, atol=1e-12)
-            assert stated[2] == 0
-            shown = np.bincount(items, minlength=5) / n
-            np.testing.assert_allclose(shown, stated, atol=4 * np.sqrt(0.25 / n))
-            assert shown[2] == 0
-            np.testing.assert_allclose(propensity, stated[items], atol=1e-12)
+def test_every_number_may_be_an_argument_of_the_program(name):
+    """Simulates two settings side by side; the second equals a run with constants."""
+    numbers = [np.float32(x) for x in settings(name)]
+    assert len(numbers) >= 2
+    run = quick_jit(jax.vmap(lambda *numbers: simulated(name, *numbers)))
+    _, scores, items = jax.device_get(run(*numbers))
+    _, expected, shown = simulated_alone(name)
+    np.testing.assert_allclose(scores[1], expected, rtol=1e-3, atol=1e-5)
+    np.testing.assert_array_equal(items[1], shown)
+    assert np.abs(np.subtract(*scores[..., AVAILABLE])).max() > 1e-6  # the numbers are read
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_number_may_be_data_of_the_program(rounds, name):
-    """Two settings side by side; the second is what it is alone, as a constant."""
-    world = jax.tree.map(jnp.asarray, rounds(rounds=4))
-    parameters = inspect.signature(factories()[name]).parameters.values()
-    floats = {p.name: p.default for p in parameters if isinstance(p.default, float)}
-    assert len(floats) >= 2
-    factors = np.array([0.7, 0.9])  # to another power for each number: some rules read a ratio
-
-    def scores(*numbers):
-        rule = learner(name, **dict(zip(floats, numbers, strict=True)))
-        state = rule.init(world.theta)
-        for t in range(4):
-            slate = rule.act(state, world.queries[t], jax.random.key(t))
-            choice = Choice(world.items[t].astype(jnp.int32), world.propensities[t])
-            state = rule.update(state, world.queries[t], choice, Feedback(world.rewards[t]))
-        return rule.scores(state, world.queries), slate.items
-
-    values = [value * factors**n for n, value in enumerate(floats.values(), start=1)]
-    together = quick_jit(jax.vmap(scores))(*(jnp.asarray(x, jnp.float32) for x in values))
-    numbers = [float(x[1]) for x in values]
-    alone = quick_jit(lambda: scores(*numbers))()
-    np.testing.assert_allclose(together[0][1], alone[0], rtol=1e-3, atol=1e-5)
-    np.testing.assert_array_equal(together[1][1], alone[1])
-    assert np.abs(together[0][0] - together[0][1]).max() > 1e-6  # the numbers are read
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_an_index_learns_grows_and_goes_on_from_its_folder(name, tmp_path):
+def test_an_index_learns_grows_and_is_restored_from_its_folder(name, tmp_path):
     task = jr.Task.from_arrays(DOCUMENTS, DOCUMENTS, np.arange(4))
     index = jr.Index(learner(name), task)
     late = index.search(DOCUMENTS[0])
@@ -163,25 +173,27 @@ def test_an_index_learns_grows_and_goes_on_from_its_folder(name, tmp_path):
         index.feedback(ticket, worked=True)
     index.add(["new"], NEW[None])
     np.testing.assert_allclose(index.state.theta[index.names.index("new")], NEW)
-    assert index.learner.scores(index.state, jnp.asarray(NEW[None]))[0].argmax() == 4
     index.remove([late.ids[0]])
-    index.feedback(late, worked=True)  # of a tool that has gone: nothing to learn
+    before = index.state
+    index.feedback(late, worked=True)  # of a tool that was removed: nothing is learned
+    jax.tree.map(np.testing.assert_array_equal, index.state, before._replace(t=before.t + 1))
+    best = index.search(NEW, k=2)
+    assert np.argmax(best.scores) == best.ids.index("new")
+    index.feedback(best, worked=False)
+    assert np.isfinite(index.state.theta).all()
     index.save(tmp_path)
     again = jr.Index.load(tmp_path)
-    for query in (NEW, DOCUMENTS[2]):
-        here, there = index.search(query), again.search(query)
-        assert here.ids == there.ids != late.ids
-        index.feedback(here, worked=False)
-        again.feedback(there, worked=False)
-    np.testing.assert_array_equal(index.state.theta, again.state.theta)
-    assert np.isfinite(index.state.theta).all()
+    assert again.learner.facts.origin == index.learner.facts.origin is not None
+    jax.tree.map(np.testing.assert_array_equal, again.state, index.state)
+    search = index.search(DOCUMENTS[2]), again.search(DOCUMENTS[2])
+    assert search[0].ids == search[1].ids != late.ids
 
 
 def distracted(seed=0):
-    """Three tools whose documents share with the queries a direction that does not tell them apart.
+    """Makes three tools whose documents share an uninformative direction with the queries.
 
-    Static retrieval follows that direction, and is right in a third of the rounds. To take it out,
-    rows can turn away from it, and so can one map of all queries.
+    Static retrieval follows that direction, and is right in a third of the rounds. Rows can turn
+    away from it, and a map of the queries can remove it.
     """
     rng = np.random.default_rng(seed)
     theta = np.array([[1.0, 0, 0, 1], [0, 1, 0, -1], [0, 0, 1, 0]])

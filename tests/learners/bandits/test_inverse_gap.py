@@ -1,4 +1,6 @@
-"""Inverse-gap weighting by its formulas and Vowpal Wabbit; SquareCB's and FastCB's descent."""
+"""Inverse-gap weighting against the papers and Vowpal Wabbit; descent of SquareCB and FastCB."""
+
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -8,19 +10,27 @@ import pytest
 from jaxret.learners.bandits.inverse_gap import draw, fastcb, inverse_gap, squarecb
 
 RNG = np.random.default_rng(0)
-HERE = np.array([True, False, True, True, True, True])
+AVAILABLE = np.array([True, False, True, True, True, True])
 ETA, TAU, CENTRE, GAMMA = 0.4, 0.2, 0.3, 30.0
 
 
-def weights(means, gamma_over_k, reweighted=False, available=None):
-    here = np.ones(len(means), bool) if available is None else available
-    with jax.enable_x64(True):
-        values = jnp.asarray(means), jnp.asarray(here), gamma_over_k
-        return np.asarray(inverse_gap(*values, reweighted=reweighted))
+PLAIN, REWEIGHTED = (partial(inverse_gap, reweighted=reweighted) for reweighted in (False, True))
+
+
+@pytest.fixture(scope="module")
+def weights(compute):
+    """A function that computes the probabilities of the tools."""
+
+    def of(means, gamma_over_k, reweighted=False, available=None):
+        available = np.ones(len(means), bool) if available is None else available
+        fn = REWEIGHTED if reweighted else PLAIN
+        return compute(fn, np.asarray(means, float), available, gamma_over_k)
+
+    return of
 
 
 def by_hand(losses, gamma):
-    """Algorithm 1 of SquareCB and of FastCB, in losses, one action after the other."""
+    """Computes Algorithm 1 of SquareCB and of FastCB from losses, one action at a time."""
     k, best = len(losses), int(np.argmin(losses))
     square, fast, least = np.zeros(k), np.zeros(k), max(losses[best], 1e-300)
     for a in range(k):
@@ -32,52 +42,48 @@ def by_hand(losses, gamma):
     return square, fast
 
 
-def test_probabilities_are_those_of_the_papers():
+def test_probabilities_are_those_of_the_papers(weights):
     for _ in range(5):
         means = RNG.uniform(size=6)
-        square, fast = by_hand(1 - means[HERE], gamma=5 * 40.0)
+        square, fast = by_hand(1 - means[AVAILABLE], gamma=5 * 40.0)
         for expected, reweighted in [(square, False), (fast, True)]:
-            got = weights(means, 40.0, reweighted, HERE)
-            np.testing.assert_allclose(got[HERE], expected, atol=1e-14)
+            got = weights(means, 40.0, reweighted, AVAILABLE)
+            np.testing.assert_allclose(got[AVAILABLE], expected, atol=1e-14)
             assert got[1] == 0  # absent
             np.testing.assert_allclose(got.sum(), 1, atol=1e-14)
             assert got.max() >= 1 / 5
 
 
-weights_fast = jax.jit(lambda means, g: inverse_gap(means, jnp.ones(6, bool), g))
-
-
 @pytest.mark.parametrize("gamma", [3.0, 100.0])
-def test_the_regret_of_a_round_is_bounded_by_the_square_loss(gamma):
+def test_the_regret_of_a_round_is_bounded_by_the_square_loss(compute, gamma):
     """Foster and Rakhlin (2020), Lemma 3: for every f*, regret <= 2 K/gamma + gamma/4 loss."""
-    worst = -np.inf
-    for _ in range(2000):
-        means, truth = RNG.uniform(size=(2, 6)) ** RNG.uniform(0.2, 5)
-        p = weights_fast(means, gamma / 6)
-        regret = truth.max() - p @ truth
-        worst = max(worst, regret - gamma / 4 * p @ (means - truth) ** 2)
+    means, truth = RNG.uniform(size=(2, 2000, 6)) ** RNG.uniform(0.2, 5, size=(2000, 1))
+    p = compute(jax.vmap(PLAIN, (0, None, None)), means, np.ones(6, bool), gamma / 6)
+    regret = truth.max(axis=1) - (p * truth).sum(axis=1)
+    worst = (regret - gamma / 4 * (p * (means - truth) ** 2).sum(axis=1)).max()
     assert 0 < worst <= 2 * 6 / gamma
 
 
-def test_reweighting_is_a_larger_gamma_where_the_best_hardly_fails():
+def test_reweighting_divides_gamma_by_the_loss_of_the_best(weights):
     means = np.array([0.9, 0.5, 0.7])
     np.testing.assert_allclose(weights(means, 5.0, True), weights(means, 50.0), atol=1e-14)
 
 
 @pytest.mark.parametrize("reweighted", [False, True])
-def test_of_equals_each_is_shown_alike(reweighted):
+def test_equal_tools_have_equal_probabilities(weights, reweighted):
     for mean in (0.0, 0.3, 1.0):
         np.testing.assert_allclose(weights([mean] * 4, 50.0, reweighted), [0.25] * 4, atol=1e-12)
 
 
-def test_a_best_tool_that_never_fails_is_shown_alone():
+def test_a_best_tool_that_never_fails_is_always_shown(weights):
     got = weights([0.5, 1.0, 0.2], 50.0, True)
     np.testing.assert_allclose(got, [0, 1, 0], atol=1e-6)
 
 
-def test_draws_have_the_probabilities_that_they_state():
-    probabilities = jnp.array([0.1, 0.0, 0.6, 0.3])
-    slates = jax.vmap(draw, (0, None))(jax.random.split(jax.random.key(0), 5000), probabilities)
+def test_tools_are_drawn_with_their_probabilities(compute):
+    probabilities = np.array([0.1, 0.0, 0.6, 0.3])
+    draws = lambda key, p: jax.vmap(draw, (0, None))(jax.random.split(key, 5000), p)  # noqa: E731
+    slates = compute(draws, jax.random.key(0), probabilities)
     shown = np.bincount(slates.items[:, 0], minlength=4) / 5000
     np.testing.assert_allclose(shown, probabilities, atol=4 * np.sqrt(0.24 / 5000))
     assert shown[1] == 0
@@ -89,7 +95,7 @@ def sigmoid(z):
 
 
 def slope(loss, at, step=1e-6):
-    """Central differences of a function of a vector."""
+    """Differentiates a function of a vector by central differences."""
     ways = step * np.eye(len(at))
     return np.array([(loss(at + way) - loss(at - way)) / (2 * step) for way in ways])
 
@@ -138,18 +144,18 @@ def test_rows_and_intercept_descend_on_the_loss(rounds, taught, name, start):
 
 
 @pytest.mark.parametrize("name", LEARNERS)
-def test_learners_show_by_inverse_gaps_of_their_scores(rounds, taught, name):
+def test_learners_weight_the_inverse_gaps_of_their_scores(rounds, taught, compute, name):
     learner, world = LEARNERS[name][0]("document"), rounds()
     state = taught(learner, world)[-1]._replace(available=np.arange(5) != 4)
-    with jax.enable_x64(True):
-        scores = np.asarray(learner.scores(state, jnp.asarray(world.queries[:5])))
-        linear = world.queries[:5] @ state.theta.T + state.extra
-        f = linear if name == "squarecb" else sigmoid(linear / TAU)
-        np.testing.assert_allclose(scores[:, :4], f[:, :4], atol=1e-12)
-        for query, means in zip(world.queries, np.clip(f[:, :4], 0, 1), strict=False):
-            expected = by_hand(1 - means, 4 * GAMMA)[int(name == "fastcb")]
-            probabilities = learner.probabilities(state, jnp.asarray(query))
-            np.testing.assert_allclose(probabilities, [*expected, 0], atol=1e-12)
+    queries = world.queries[:5]
+    scores = compute(learner.scores, state, queries)
+    linear = queries @ state.theta.T + state.extra
+    f = linear if name == "squarecb" else sigmoid(linear / TAU)
+    np.testing.assert_allclose(scores[:, :4], f[:, :4], atol=1e-12)
+    probabilities = compute(jax.vmap(learner.probabilities, (None, 0)), state, queries)
+    for got, means in zip(probabilities, np.clip(f[:, :4], 0, 1), strict=True):
+        expected = by_hand(1 - means, 4 * GAMMA)[int(name == "fastcb")]
+        np.testing.assert_allclose(got, [*expected, 0], atol=1e-12)
 
 
 # SQUARECB: Vowpal Wabbit 9.11.9, `--cb_explore_adf --squarecb --gamma_scale 20 --gamma_exponent 0
@@ -199,18 +205,18 @@ VW_FASTCB = [  # scores of costs, probabilities
 
 
 @pytest.mark.parametrize(("costs", "expected"), VW_SQUARECB)
-def test_squarecb_shows_tools_as_vowpal_wabbit_does(float64, costs, expected):
-    with float64():
-        got = inverse_gap(-jnp.asarray(costs), jnp.ones(TOOLS, bool), VW_GAMMA / TOOLS)
+def test_squarecb_has_the_probabilities_of_vowpal_wabbit(weights, costs, expected):
+    got = weights(np.negative(costs), VW_GAMMA / TOOLS)
     np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize(("scores", "expected"), VW_FASTCB)
-def test_fastcb_shows_tools_as_its_authors_fork_does(float64, scores, expected):
-    """With rows of one number, whose scores are of success; the fork scores costs."""
+def fork_probabilities(theta):
     learner = fastcb(gamma=VW_GAMMA / TOOLS, tau=1.0, start="zero")
-    with float64():
-        state = learner.init(jnp.zeros((TOOLS, 1)))
-        state = state._replace(theta=-jnp.asarray(scores)[:, None])
-        got = learner.probabilities(state, jnp.ones(1))
+    return learner.probabilities(learner.init(theta)._replace(theta=theta), jnp.ones(1))
+
+
+@pytest.mark.parametrize(("scores", "expected"), VW_FASTCB)
+def test_fastcb_has_the_probabilities_of_its_authors_fork(compute, scores, expected):
+    """Uses rows of one number, whose scores predict success; the fork predicts costs."""
+    got = compute(fork_probabilities, np.negative(scores)[:, None])
     np.testing.assert_allclose(got, expected, rtol=1e-6)

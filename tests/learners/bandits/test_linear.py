@@ -1,4 +1,7 @@
-"""One regression for all tools: closed forms, mabwiser, space-bandits, frequencies of draws."""
+"""A shared regression: closed forms, mabwiser, space-bandits, and frequencies of draws."""
+
+from functools import cache, partial
+from operator import itemgetter
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +13,7 @@ from jaxret.learners.bandits import linear
 from jaxret.learners.bandits.common import Acting
 from jaxret.learners.bandits.linear import lints, linucb_shared, neural_linear
 from jaxret.learners.learner import map_queries
+from jaxret.testing import quick_jit
 from tests.learners.bandits.conftest import Rounds, make_mabwiser_log
 
 BASES = {"constant": (linear.constant, lambda q: [1.0]), "identity": (linear.identity, lambda q: q)}
@@ -19,16 +23,26 @@ FIRST, RIDGE, SHAPE, RATE = RNG.normal(size=5), 0.6, 2.5, 1.5
 
 
 def posterior(n):
-    """The posterior of the first n observations, in float64."""
-    known = linear.prior(jnp.asarray(FIRST), RIDGE, SHAPE, RATE)
-    step = jax.jit(linear.observe)
-    for x, y in zip(X[:n], Y[:n], strict=True):
-        known = step(known, jnp.asarray(x), jnp.asarray(y))
-    return known
+    """Returns the posterior of the first n observations, in float64."""
+    return jax.tree.map(itemgetter(n), all_posteriors())
+
+
+@cache
+def all_posteriors():
+    """The posteriors after 0 .. 40 observations, in one program."""
+
+    def run(x, y):
+        first = linear.prior(jnp.asarray(FIRST), RIDGE, SHAPE, RATE)
+        step = lambda known, line: (linear.observe(known, *line),) * 2  # noqa: E731
+        return first, jax.lax.scan(step, first, (x, y))[1]
+
+    with jax.enable_x64(True):
+        first, rest = jax.device_get(quick_jit(run)(X, Y))
+    return jax.tree.map(lambda a, b: np.concatenate([np.asarray(a)[None], b]), first, rest)
 
 
 def textbook(x, y, first, ridge, shape, rate):
-    """Mean, precision, shape and rate of all observations at once."""
+    """Computes mean, precision, shape and rate from all observations at once."""
     precision = ridge * np.eye(len(first)) + x.T @ x
     mean = np.linalg.solve(precision, ridge * first + x.T @ y)
     rate = rate + 0.5 * (y @ y + ridge * first @ first - mean @ precision @ mean)
@@ -40,7 +54,7 @@ def direct(n):
 
 
 def by_hand(theta, query, base):
-    """x(q, a) of every tool."""
+    """Computes x(q, a) of every tool."""
     return np.stack(
         [
             np.concatenate([len(query) ** 0.5 * query * row, [query @ row], base(query)])
@@ -50,7 +64,7 @@ def by_hand(theta, query, base):
 
 
 def shown(world, base):
-    """x(q, a) of every round of a log."""
+    """Computes x(q, a) of every round of a log."""
     each = zip(world.queries, world.items, strict=True)
     return np.stack([by_hand(world.theta, query, base)[item] for query, item in each])
 
@@ -64,7 +78,7 @@ def test_it_is_the_posterior_of_all_observations_at_once():
             np.testing.assert_allclose(known.root @ known.root.T, covariance, atol=1e-12)
             np.testing.assert_allclose([known.shape, known.rate], [shape, rate], rtol=1e-12)
             expected = np.sqrt(np.einsum("ni,ij,nj->n", X[:4], covariance, X[:4]))
-            got = linear.deviations(known, jnp.asarray(X[:4]))
+            got = quick_jit(linear.deviations)(known, X[:4])
             np.testing.assert_allclose(got, expected, atol=1e-12)
 
 
@@ -108,20 +122,21 @@ def test_in_float32_the_covariance_stays_positive_for_thousands_of_rounds():
 
 
 @pytest.mark.parametrize("name", BASES)
-def test_features_are_products_cosine_and_base(rounds, name):
+def test_features_are_products_cosine_and_base(rounds, compute, name):
     base, expected = BASES[name]
     world = rounds()
     query = world.queries[0]
-    with jax.enable_x64(True):
-        got = linear.features(jnp.asarray(world.theta), jnp.asarray(query), base)
-        np.testing.assert_allclose(got, by_hand(world.theta, query, expected), atol=1e-14)
-        one = linear.features(jnp.asarray(world.theta[3]), jnp.asarray(query), base)
-        np.testing.assert_allclose(one, got[3], atol=1e-14)
+    both = lambda *args: [linear.features(x, *args[1:], base) for x in (args[0], args[0][3])]  # noqa: E731
+    got, one = compute(both, world.theta, query)
+    np.testing.assert_allclose(got, by_hand(world.theta, query, expected), atol=1e-14)
+    np.testing.assert_allclose(one, got[3], atol=1e-14)
 
 
 @pytest.mark.parametrize("start", ["document", "zero"])
 @pytest.mark.parametrize("name", BASES)
-def test_scores_and_mapped_queries_are_those_of_the_regression(rounds, taught, name, start):
+def test_scores_and_mapped_queries_are_those_of_the_regression(
+    rounds, taught, compute, name, start
+):
     base, expected = BASES[name]
     world, acting = rounds(), Acting(lambda state, query, key: None, None)
     learner = linear.linear_learner("one", base=base, start=start, ridge=0.9, acting=acting)
@@ -129,11 +144,10 @@ def test_scores_and_mapped_queries_are_those_of_the_regression(rounds, taught, n
     prior = np.zeros(x.shape[1])
     prior[6] = start == "document"  # the weight of the cosine
     queries = world.queries[:3]
+    both = lambda *args: (learner.scores(*args), map_queries(learner, *args))  # noqa: E731
     for t in (0, 9, 60):
         weights, *_ = textbook(x[:t], world.rewards[:t], prior, 0.9, 1.0, 1.0)
-        with jax.enable_x64(True):
-            scores = np.asarray(learner.scores(states[t], jnp.asarray(queries)))
-            mapped = np.asarray(map_queries(learner, states[t], jnp.asarray(queries)))
+        scores, mapped = compute(both, states[t], queries)
         means = [by_hand(world.theta, query, expected) @ weights for query in queries]
         np.testing.assert_allclose(scores, means, atol=1e-11)
         offsets = scores - mapped @ world.theta.T  # of the base: the same for every tool
@@ -161,23 +175,25 @@ def test_linucb_shows_the_best_upper_bound(rounds, taught):
     assert other >= 3  # rounds in which the bonus decides
 
 
-def frequencies(learner, state, world, queries, n=10_000):
-    """How often the first of two tools is shown, query by query; their propensities are NaN."""
-    act = jax.jit(jax.vmap(learner.act, (None, None, 0)))
-    for t, query in enumerate(queries):
-        slates = act(state, jnp.asarray(query), jax.random.split(jax.random.key(t), n))
-        yield np.mean(slates.items[:, 0] == 0)
+def frequencies(learner, state, queries, n=10_000):
+    """Computes how often the first of two tools is shown for each query, in n draws."""
+
+    def shares(query, key):
+        slates = jax.vmap(learner.act, (None, None, 0))(state, query, jax.random.split(key, n))
+        return jnp.mean(slates.items[:, 0] == 0)
+
+    keys = jax.random.split(jax.random.key(0), len(queries))
+    return jax.lax.map(lambda line: shares(*line), (queries, keys))
 
 
-def test_lints_shows_two_tools_as_often_as_the_normal_distribution_says(rounds, taught):
-    """w (x_0 - x_1) is normal."""
+def test_frequencies_of_lints_are_those_of_a_normal_distribution(rounds, taught, compute):
+    """Since w (x_0 - x_1) is normal."""
     world, alpha, ridge = rounds(items=2, rounds=12), 0.4, 0.8
     learner, queries = lints(alpha=alpha, ridge=ridge), world.queries[:4]
     state = taught(learner, world)[-1]
     x, prior = shown(world, lambda q: [1.0]), 1.0 * (np.arange(8) == 6)
     mean, precision, *_ = textbook(x, world.rewards, prior, ridge, 1.0, 1.0)
-    with jax.enable_x64(True):
-        got = list(frequencies(learner, state, world, queries))
+    got = compute(partial(frequencies, learner), state, queries)
     for query, share in zip(queries, got, strict=True):
         away = np.subtract(*by_hand(world.theta, query, lambda q: [1.0]))
         width = alpha * np.sqrt(away @ np.linalg.solve(precision, away))
@@ -186,35 +202,31 @@ def test_lints_shows_two_tools_as_often_as_the_normal_distribution_says(rounds, 
         assert 0.02 < chance < 0.98
 
 
-def test_neural_linear_shows_two_tools_as_often_as_students_t_says(rounds, taught):
-    """w (x_0 - x_1) is Student's t, since the variance of the noise is drawn too."""
+def test_frequencies_of_neural_linear_are_those_of_students_t(rounds, taught, compute):
+    """Since the variance of the noise is drawn too, w (x_0 - x_1) has Student's t distribution."""
     world, ridge = rounds(items=2, rounds=4), 3.0
     learner = neural_linear(ridge=ridge, shape=1.1, rate=0.02)
     state = taught(learner, world)[-1]
     x, prior = shown(world, lambda q: q), 1.0 * (np.arange(13) == 6)
     mean, precision, shape, rate = textbook(x, world.rewards, prior, ridge, 1.1, 0.02)
     normal = []
-    with jax.enable_x64(True):
-        got = list(frequencies(learner, state, world, world.queries))
+    got = compute(partial(frequencies, learner), state, world.queries)
     for query, share in zip(world.queries, got, strict=True):
         away = np.subtract(*by_hand(world.theta, query, lambda q: q))
         width = np.sqrt(rate / shape * (away @ np.linalg.solve(precision, away)))
         chance = stats.t.cdf(away @ mean / width, df=2 * shape)
         normal.append(abs(stats.norm.cdf(away @ mean / width) - chance))
         np.testing.assert_allclose(share, chance, atol=4 * np.sqrt(chance * (1 - chance) / 1e4))
-    assert max(normal) > 0.01  # the normal distribution would say something else
+    assert max(normal) > 0.01  # the normal distribution differs
 
 
-def test_without_width_lints_shows_the_best_mean(rounds, taught):
+def test_without_variance_lints_shows_the_best_mean(rounds, taught, compute):
     world, learner = rounds(), lints(alpha=0.0)
     state = taught(learner, world)[-1]
-    with jax.enable_x64(True):
-        scores = learner.scores(state, jnp.asarray(world.queries[:5]))
-        items = [
-            int(learner.act(state, jnp.asarray(query), jax.random.key(0)).items[0])
-            for query in world.queries[:5]
-        ]
-    assert items == np.argmax(scores, axis=1).tolist()
+    queries = world.queries[:5]
+    scores = compute(learner.scores, state, queries)
+    slates = compute(jax.vmap(learner.act, (None, 0, None)), state, queries, jax.random.key(0))
+    np.testing.assert_array_equal(slates.items[:, 0], np.argmax(scores, axis=1))
 
 
 # mabwiser's LinUCB (alpha 2, l2_lambda 0.8) on the features of each tool, and its LinTS.
@@ -240,17 +252,22 @@ LINTS_VARIANCES = [
 ]
 
 
-def test_linucb_and_lints_have_the_posterior_of_mabwiser(taught, float64):
+def test_linucb_and_lints_have_the_posterior_of_mabwiser(taught, compute):
     (log, contexts), alpha = make_mabwiser_log(), 2.0
     learner = linucb_shared(alpha=alpha, ridge=0.8, start="zero")
     state = taught(learner, log)[-1]
-    with float64():
-        means = learner.scores(state, jnp.asarray(contexts))
-        for context, mean, upper in zip(contexts, means, LINUCB_ON_FEATURES, strict=True):
-            x = linear.features(jnp.asarray(log.theta), jnp.asarray(context), linear.constant)
-            got = mean + alpha * linear.deviations(state.extra, x)
-            np.testing.assert_allclose(got, upper, rtol=1e-11)
-            assert np.argmax(learner.probabilities(state, jnp.asarray(context))) == np.argmax(upper)
+
+    def bounds(state, contexts):
+        x = jax.vmap(lambda q: linear.features(jnp.asarray(log.theta), q, linear.constant))(
+            contexts
+        )
+        widths = jax.vmap(linear.deviations, (None, 0))(state.extra, x)
+        chosen = jax.vmap(learner.probabilities, (None, 0))(state, contexts)
+        return learner.scores(state, contexts) + alpha * widths, chosen
+
+    upper, chosen = compute(bounds, state, contexts)
+    np.testing.assert_allclose(upper, LINUCB_ON_FEATURES, rtol=1e-11)
+    np.testing.assert_array_equal(chosen.argmax(axis=1), np.argmax(LINUCB_ON_FEATURES, axis=1))
     drawn = taught(lints(alpha=alpha, ridge=0.8, start="zero"), log)[-1].extra
     np.testing.assert_allclose(drawn.mean, LINTS_MEAN, rtol=1e-11)
     variances = alpha**2 * np.diag(drawn.root @ drawn.root.T)
@@ -268,7 +285,7 @@ SPACE_LOG = Rounds(
     items=SPACE_RNG.integers(4, size=30),
     rewards=SPACE_RNG.integers(2, size=30).astype(float),
     theta=SPACE_RNG.normal(size=(4, 3)),
-    propensities=np.full(30, np.nan),  # which it does not read
+    propensities=np.full(30, np.nan),  # not read by the package
 )
 SPACE_MEAN = [
     0.005778953346762455,
@@ -288,12 +305,12 @@ SPACE_DEVIATIONS = [
 SPACE_NOISE = [21.0, 4.8322281874553425]  # shape, rate
 
 
-def test_neural_linear_learns_the_weights_and_the_noise_of_space_bandits(taught, float64):
+def test_neural_linear_learns_the_weights_and_the_noise_of_space_bandits(taught, compute):
     learner = neural_linear(ridge=0.8, shape=6.0, rate=1.25, start="zero")
     known = taught(learner, SPACE_LOG)[-1].extra
     np.testing.assert_allclose(known.mean, SPACE_MEAN, rtol=1e-11)
     np.testing.assert_allclose([known.shape, known.rate], SPACE_NOISE, rtol=1e-11)
-    with float64():
-        theta, query = jnp.asarray(SPACE_LOG.theta), jnp.asarray(SPACE_QUERIES[0])
-        got = linear.deviations(known, linear.features(theta, query, linear.identity))
+    features = lambda *args: linear.features(*args, linear.identity)  # noqa: E731
+    deviations = lambda known, *args: linear.deviations(known, features(*args))  # noqa: E731
+    got = compute(deviations, known, SPACE_LOG.theta, SPACE_QUERIES[0])
     np.testing.assert_allclose(got, SPACE_DEVIATIONS, rtol=1e-11)

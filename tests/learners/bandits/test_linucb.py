@@ -1,7 +1,6 @@
 """Ridge regressions a tool against inverted matrices, mabwiser, and Algorithm 1 of LinUCB."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -56,23 +55,26 @@ def direct(rounds, t, start):
     return np.stack(inverses), np.stack(weights)
 
 
+def variances_of_all(factors, queries):
+    return jax.vmap(lambda query: variances(factors, query, 5, RIDGE))(queries)
+
+
 @pytest.mark.parametrize("start", ["document", "zero"])
-def test_means_and_variances_are_those_of_the_inverted_matrices(rounds, taught, start):
+def test_means_and_variances_are_those_of_the_inverted_matrices(rounds, taught, compute, start):
     world, learner = rounds(), a_ridge(start)
     states = taught(learner, world)
-    with jax.enable_x64(True):
-        for t in (0, 1, 17, 60):
-            inverses, weights = direct(world, t, start)
-            np.testing.assert_allclose(SCALE * states[t].theta, weights, atol=1e-12)
-            for query in world.queries[:5]:
-                got = variances(jax.tree.map(jnp.asarray, states[t].extra), query, 5, RIDGE)
-                expected = np.einsum("i,aij,j->a", query, inverses, query)
-                np.testing.assert_allclose(got, expected, atol=1e-12)
-        scores = learner.scores(states[-1], world.queries[:4])
+    for t in (0, 1, 17, 60):
+        inverses, weights = direct(world, t, start)
+        np.testing.assert_allclose(SCALE * states[t].theta, weights, atol=1e-12)
+        queries = world.queries[:5]
+        got = compute(variances_of_all, states[t].extra, queries)
+        expected = np.einsum("qi,aij,qj->qa", queries, inverses, queries)
+        np.testing.assert_allclose(got, expected, atol=1e-12)
+    scores = compute(learner.scores, states[-1], world.queries[:4])
     np.testing.assert_allclose(scores, world.queries[:4] @ weights.T, atol=1e-12)
 
 
-def test_a_round_that_leaves_the_ring_makes_its_tool_as_uncertain_as_before(rounds, taught):
+def test_a_round_that_leaves_the_ring_restores_the_variance_of_its_tool(rounds, taught, compute):
     """With a capacity of 8 rounds, against covariances that are kept whole."""
     world = rounds()
     state = taught(a_ridge("document", capacity=8), world)[-1]
@@ -88,22 +90,23 @@ def test_a_round_that_leaves_the_ring_makes_its_tool_as_uncertain_as_before(roun
         weights[a] += covariance[a] @ q * (y - weights[a] @ q)
         past.append((a, g))
     np.testing.assert_allclose(SCALE * state.theta, weights, atol=1e-12)
-    q = world.queries[0]
-    with jax.enable_x64(True):
-        got = variances(jax.tree.map(jnp.asarray, state.extra), q, 5, RIDGE)
-    np.testing.assert_allclose(got, np.einsum("i,aij,j->a", q, covariance, q), atol=1e-12)
+    queries = world.queries[:5]
+    got = compute(variances_of_all, state.extra, queries)
+    expected = np.einsum("qi,aij,qj->qa", queries, covariance, queries)
+    np.testing.assert_allclose(got, expected, atol=1e-12)
     assert np.linalg.eigvalsh(covariance).min() > 0
 
 
 def test_in_float32_thousands_of_rounds_of_one_query_keep_their_variance():
-    query, item = jnp.array([0.6, 0.8]), jnp.asarray(1)
-    factors = Factors(jnp.zeros((3000, 2)), jnp.zeros(3000, jnp.int32), jnp.zeros((), jnp.int32))
+    query, item = np.float32([0.6, 0.8]), np.int32(1)
+    first = Factors(np.zeros((3000, 2), np.float32), np.zeros(3000, np.int32), np.int32(0))
 
-    def step(_, factors):
-        return observe(factors, query, item, 1.0)[0]
+    @jax.jit
+    def run(factors, query):
+        step = lambda _, factors: observe(factors, query, item, 1.0)[0]  # noqa: E731
+        return variances(jax.lax.fori_loop(0, 3000, step, factors), query, 3, 1.0)
 
-    factors = jax.jit(lambda f: jax.lax.fori_loop(0, 3000, step, f))(factors)
-    got = variances(factors, query, 3, 1.0)
+    got = run(first, query)
     np.testing.assert_allclose(got, [1, 1 / 3001, 1], atol=3e-5)
 
 
@@ -126,28 +129,29 @@ def test_linucb_shows_what_algorithm_1_shows(rounds, taught):
             b[a] += world.rewards[t] * query
 
 
-def test_epsilon_greedy_shows_the_best_mean_and_any_tool_in_a_share_of_the_rounds(rounds, taught):
+def test_epsilon_greedy_shows_the_best_mean_and_explores_uniformly(rounds, taught, compute):
     world, learner = rounds(), ridge_epsilon_greedy(epsilon=0.4, ridge=RIDGE, scale=SCALE)
     state = taught(learner, world)[-1]._replace(available=np.arange(5) != 1)
     query = world.queries[3]
     expected = 0.1 * (np.arange(5) != 1)
     upper = np.where(np.arange(5) != 1, direct(world, 60, "document")[1] @ query, -np.inf)
     expected[upper.argmax()] += 0.6
-    with jax.enable_x64(True):
-        np.testing.assert_allclose(learner.probabilities(state, query), expected, atol=1e-12)
+    got = compute(learner.probabilities, state, query)
+    np.testing.assert_allclose(got, expected, atol=1e-12)
 
 
-def test_means_and_bonuses_are_those_of_mabwiser(taught, float64):
+def test_means_and_bonuses_are_those_of_mabwiser(taught, compute):
     (log, contexts), alpha, ridge = make_mabwiser_log(), 2.0, 0.8
     learner = linucb(alpha=alpha, ridge=ridge, start="zero")
     for rule in (learner, ridge_epsilon_greedy(ridge=ridge, start="zero")):
         state = taught(rule, log)[-1]
-        with float64():
-            scores = rule.scores(state, jnp.asarray(contexts))
+        scores = compute(rule.scores, state, contexts)
         np.testing.assert_allclose(scores, LINGREEDY, rtol=1e-11)
     state = taught(learner, log)[-1]
-    with float64():
-        for context, mean, upper in zip(jnp.asarray(contexts), LINGREEDY, LINUCB, strict=True):
-            deviation = np.sqrt(variances(state.extra, context, 4, ridge))
-            np.testing.assert_allclose(mean + alpha * deviation, upper, rtol=1e-11)
-            assert np.argmax(learner.probabilities(state, context)) == np.argmax(upper)
+
+    def of_one(state, context):
+        return variances(state.extra, context, 4, ridge), learner.probabilities(state, context)
+
+    squares, chosen = compute(jax.vmap(of_one, (None, 0)), state, contexts)
+    np.testing.assert_allclose(LINGREEDY + alpha * np.sqrt(squares), LINUCB, rtol=1e-11)
+    np.testing.assert_array_equal(chosen.argmax(axis=1), np.argmax(LINUCB, axis=1))

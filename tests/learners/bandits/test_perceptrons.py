@@ -1,4 +1,6 @@
-"""Banditron, Gaptron and SOBA against their algorithms, DOGMA's MATLAB, and enumeration."""
+"""Banditron, Gaptron and SOBA against their papers, DOGMA's MATLAB code, and enumeration."""
+
+from operator import itemgetter
 
 import jax
 import jax.numpy as jnp
@@ -20,19 +22,33 @@ from jaxret.types import Choice, Feedback, Stream
 
 RIDGE, TAU = 0.5, 0.5
 RNG = np.random.default_rng(0)
-THETA = jnp.asarray(RNG.standard_normal((6, 5)), jnp.float32)
-QUERIES = jnp.asarray(RNG.standard_normal((40, 5)), jnp.float32)
-STREAM = Stream(QUERIES, jnp.asarray(RNG.integers(0, 6, (40, 1))), jnp.arange(40))
+THETA = RNG.standard_normal((6, 5)).astype(np.float32)
+QUERIES = RNG.standard_normal((40, 5)).astype(np.float32)
+STREAM = Stream(QUERIES, RNG.integers(0, 6, (40, 1)), np.arange(40))
 
 
-def stream(learner):
-    return scan_rounds(learner, learner.init(THETA), Environment(), STREAM, jax.random.key(3))
+@quick_jit
+def step_sizes(etas):
+    """Simulates Banditron from zero with each step size."""
+    return jax.vmap(lambda eta: rounds_of(banditron(tau=0.5, eta=eta, epsilon=0.3, start="zero")))(
+        etas
+    )
 
 
-def test_banditron_from_zero_is_the_papers_perceptron():
-    """Replayed by the paper's Algorithm 1, which has neither tau nor a step."""
-    epsilon = 0.3
-    state, trace = stream(banditron(tau=0.5, eta=0.5, epsilon=epsilon, start="zero"))
+def rounds_of(learner):
+    stream = jax.tree.map(jnp.asarray, STREAM)
+    return scan_rounds(learner, learner.init(THETA), Environment(), stream, jax.random.key(3))
+
+
+@pytest.fixture(scope="module")
+def simulated():
+    """The states and traces of Banditron from zero, with the steps 0.5, 2^-12 and 2^-6."""
+    return jax.device_get(step_sizes(np.float32([0.5, 2.0**-12, 2.0**-6])))
+
+
+def test_banditron_from_zero_is_the_perceptron_of_the_paper(simulated):
+    """Replays the rounds by Algorithm 1, which has neither tau nor a step size."""
+    epsilon, (state, trace) = 0.3, jax.tree.map(itemgetter(0), simulated)
     w = np.zeros((6, 5))
     for t in range(40):
         q, best = np.asarray(QUERIES[t], float), int((w @ np.asarray(QUERIES[t])).argmax())
@@ -44,15 +60,15 @@ def test_banditron_from_zero_is_the_papers_perceptron():
     np.testing.assert_allclose(state.theta, w, atol=1e-4)
 
 
-def test_banditron_from_zero_a_step_changes_no_choice():
-    one, other = (stream(banditron(eta=eta, start="zero"))[1].item for eta in (2.0**-12, 2.0**-6))
+def test_from_zero_the_step_size_of_banditron_changes_no_choice(simulated):
+    _, one, other = simulated[1].item
     np.testing.assert_array_equal(one, other)
-    assert len(set(np.asarray(one).tolist())) > 1
+    assert len(set(one.tolist())) > 1
 
 
-def test_banditron_from_the_documents_rows_stay_on_the_sphere():
-    state, _ = stream(banditron(eta=0.01))
-    np.testing.assert_allclose(jnp.linalg.norm(state.theta, axis=1), 1.0, atol=1e-5)
+def test_the_rows_of_banditron_stay_on_the_sphere():
+    state, _ = quick_jit(lambda: rounds_of(banditron(eta=0.01)))()
+    np.testing.assert_allclose(np.linalg.norm(state.theta, axis=1), 1.0, atol=1e-5)
 
 
 def softmax(z):
@@ -61,41 +77,45 @@ def softmax(z):
 
 
 def by_the_gap_map(z, gamma):
-    """The best, and with probability e any of those that are there."""
-    p, here = softmax(z), np.isfinite(z)
+    """Computes Gaptron's probabilities of exploration over the available tools."""
+    p, available = softmax(z), np.isfinite(z)
     share = max(1 - p.max() * (p.max() >= 0.5), gamma)
-    return (1 - share) * (np.arange(len(z)) == p.argmax()) + share * here / here.sum()
+    return (1 - share) * (np.arange(len(z)) == p.argmax()) + share * available / available.sum()
+
+
+GAP_MAP = gap_map(gamma=0.05)
+
+
+def gap_draws(logits, key):
+    keys = jax.random.split(key, 3000)
+    return GAP_MAP.probabilities(logits), jax.vmap(lambda key: GAP_MAP.show(key, logits, None))(
+        keys
+    )
 
 
 @pytest.mark.parametrize(
     "z", [[4.0, 0, -np.inf, 1], [0.3, 0.1, -np.inf, 0.2], [20.0, 0, 0, 0], [-np.inf, 0, 0, -9]]
 )
-def test_gaptron_explores_as_much_as_the_model_is_unsure(z):
-    policy = gap_map(gamma=0.05)
-    with jax.enable_x64(True):
-        logits = jnp.asarray(z)
-        expected = by_the_gap_map(np.array(z), 0.05)
-        np.testing.assert_allclose(policy.probabilities(logits), expected, atol=1e-12)
-        keys = jax.random.split(jax.random.key(0), 3000)
-        slates = jax.jit(jax.vmap(policy.show, (0, None, None)), static_argnums=2)(
-            keys, logits, None
-        )
+def test_gaptron_explores_as_much_as_the_model_is_uncertain(compute, z):
+    probabilities, slates = compute(gap_draws, np.array(z), jax.random.key(0))
+    expected = by_the_gap_map(np.array(z), 0.05)
+    np.testing.assert_allclose(probabilities, expected, atol=1e-12)
     shown = np.bincount(slates.items[:, 0], minlength=4) / 3000
     np.testing.assert_allclose(shown, expected, atol=4 * np.sqrt(0.25 / 3000))
     np.testing.assert_allclose(slates.propensity[:, 0], expected[slates.items[:, 0]], atol=1e-12)
 
 
+def gaptron_step(z, choice, feedback):
+    return coefficients(successes_weighted(), z, choice, feedback, None)
+
+
 @pytest.mark.parametrize("labels", [[2], [0], [1, 3]])
-def test_gaptrons_step_is_on_average_the_gradient_of_the_logistic_loss(labels):
-    """By enumeration of the tool; of several right tools it is the sum of their losses."""
+def test_the_mean_step_of_gaptron_is_the_gradient_of_the_logistic_loss(compute, labels):
+    """Enumerates the tools; with several right tools, their losses are added."""
     z = np.array([0.4, 1.0, -0.3, 0.2])
     pi, p, mean = by_the_gap_map(z, 0.3), softmax(z), np.zeros(4)
-    with jax.enable_x64(True):
-        for a in range(4):
-            choice = Choice(jnp.asarray(a), jnp.asarray(pi[a]))
-            feedback = Feedback(jnp.asarray(float(a in labels)))
-            c = coefficients(successes_weighted(), jnp.asarray(z), choice, feedback, None)
-            mean += pi[a] * np.asarray(c)
+    for a in range(4):
+        mean += pi[a] * compute(gaptron_step, z, Choice(a, pi[a]), Feedback(float(a in labels)))
     expected = len(labels) * p - np.isin(np.arange(4), labels)
     np.testing.assert_allclose(mean, expected, atol=1e-12)
 
@@ -108,9 +128,9 @@ def test_the_surrogate_gap_pays_for_exploration(k):
     """
     gamma = 0.05
     eta = gamma * np.log(2) / (2 * k**2)
-    probabilities = jax.jit(jax.vmap(gap_map(gamma=gamma).probabilities))
+    probabilities = quick_jit(jax.vmap(gap_map(gamma=gamma).probabilities))
     z = RNG.normal(size=(3000, k)) * 10 ** RNG.uniform(-2, 1.2, size=(3000, 1))
-    pis = np.asarray(probabilities(jnp.asarray(z, jnp.float32)), np.float64)
+    pis = np.asarray(probabilities(z.astype(np.float32)), np.float64)
     worst = -np.inf
     for logits, pi in zip(z, pis, strict=True):
         p = softmax(logits)
@@ -122,7 +142,7 @@ def test_the_surrogate_gap_pays_for_exploration(k):
 
 
 def soba_by_the_paper(world, start):
-    """W, A and the margin after all rounds; and how many successes were left out."""
+    """Returns W, A and the margin after all rounds, and the number of skipped successes."""
     k, d = world.theta.shape
     unit = np.eye(k)
     a = RIDGE * np.ones(k * d)
@@ -157,21 +177,23 @@ def test_soba_is_the_algorithm_of_the_paper(rounds, taught, start):
     assert world.rewards.sum() - 10 > left_out > (10 if start == "document" else -1)
 
 
-def test_the_rival_of_soba_is_available_and_a_tool_that_is_alone_has_none(float64):
+def test_the_rival_of_soba_is_available_and_a_single_tool_has_none(compute):
     learner = soba(ridge=RIDGE, tau=TAU)
     theta = np.array([[1.0, 0], [0.9, 0.1], [0.6, 0.8]])
-    with float64():
-        query = jnp.array([0.6, 0.8])
-        choice = Choice(jnp.asarray(0), jnp.asarray(0.5))
-        for here, moved in [([1, 1, 0], [1, 1, 0]), ([1, 0, 0], [0, 0, 0])]:
-            state = learner.init(jnp.asarray(theta), jnp.asarray(here, bool))
-            new = learner.update(state, query, choice, Feedback(jnp.asarray(1.0)))
-            got = np.abs(new.theta - theta).max(axis=1) > 0
-            np.testing.assert_array_equal(got, np.array(moved, bool))
+
+    def updated(available):
+        state = learner.init(jnp.asarray(theta), available)
+        return learner.update(
+            state, jnp.array([0.6, 0.8]), Choice(np.int32(0), 0.5), Feedback(1.0)
+        ).theta
+
+    for available, moved in [([1, 1, 0], [1, 1, 0]), ([1, 0, 0], [0, 0, 0])]:
+        got = np.abs(compute(updated, np.array(available, bool)) - theta).max(axis=1) > 0
+        np.testing.assert_array_equal(got, np.array(moved, bool))
 
 
 @pytest.mark.parametrize("learner", [gaptron(tau=0.1, eta=0.01), soba()], ids=lambda one: one.name)
-def test_a_failure_teaches_nothing(rounds, taught, learner):
+def test_failures_change_nothing(rounds, taught, learner):
     world = rounds()
     world.rewards[:] = 0
     states = taught(learner, world)
@@ -179,11 +201,10 @@ def test_a_failure_teaches_nothing(rounds, taught, learner):
     jax.tree.map(np.testing.assert_array_equal, states[-1].extra, states[0].extra)
 
 
-def test_soba_shows_the_best_and_any_tool_in_a_share_of_the_rounds(rounds, taught):
+def test_soba_shows_the_best_tool_and_explores_uniformly(rounds, taught, compute):
     world, learner = rounds(), soba(gamma=0.4)
     state = taught(learner, world)[-1]._replace(available=np.arange(5) != 0)
-    with jax.enable_x64(True):
-        probabilities = learner.probabilities(state, jnp.asarray(world.queries[0]))
+    probabilities = compute(learner.probabilities, state, world.queries[0])
     expected = 0.1 * (np.arange(5) != 0)
     expected[1 + (state.theta @ world.queries[0])[1:].argmax()] += 0.6
     np.testing.assert_allclose(probabilities, expected, atol=1e-12)
@@ -225,16 +246,16 @@ SOBA_A = [
 
 
 def play(learner):
-    """The state after all rounds, and the successes of tools that were not the best."""
-    state = learner.init(jnp.zeros((4, 3)))
+    """Returns the last state, and the number of successes of tools that were not the best."""
+    state = quick_jit(learner.init)(np.zeros((4, 3)))
     probabilities, update = quick_jit(learner.probabilities), quick_jit(learner.update)
     lucky = 0
     for query, label, draw in zip(CONTEXTS, LABELS, DRAWS, strict=True):
         pi = np.asarray(probabilities(state, query))
         item = int(np.argmax(draw < pi.cumsum()))
         lucky += item == label and item != pi.argmax()
-        choice = Choice(jnp.asarray(item, jnp.int32), jnp.asarray(pi[item]))
-        state = update(state, query, choice, Feedback(jnp.asarray(float(item == label))))
+        choice = Choice(np.int32(item), pi[item])
+        state = update(state, query, choice, Feedback(np.float64(item == label)))
     return state, lucky
 
 

@@ -1,4 +1,4 @@
-"""A mixture in blocks: the scan but for rounding, whoever its experts are; cut anywhere."""
+"""The blocked form of a mixture equals the scan up to rounding, for all kinds of experts."""
 
 from functools import partial
 
@@ -50,9 +50,15 @@ def environment_of(name):
     return ENVIRONMENT if name == "replayed" else HARD  # whose draws need every answer
 
 
-def finish(how, rule, state, stream, environment):
-    run = jax.jit(lambda s: how(rule, s, environment, stream, jax.random.key(5)))
-    return jax.tree.map(np.asarray, run(state))
+def finish(how, rule, catalogue, stream, environment):
+    """Returns the first state, the last state, and the trace."""
+
+    @jax.jit
+    def run(catalogue):
+        state = rule.init(*catalogue)
+        return state, *how(rule, state, environment, stream, jax.random.key(5))
+
+    return jax.device_get(run(catalogue))
 
 
 def same(got, expected, tolerance=0.0):
@@ -62,27 +68,26 @@ def same(got, expected, tolerance=0.0):
 
 @pytest.mark.parametrize("name", RULES)
 def test_blocks_are_the_scan(problem, name):
-    """Items, Theta and map of every expert, weights, calibration and losses."""
+    """Compares items, Theta and map of every expert, weights, calibration and losses."""
     rule, environment = RULES[name], environment_of(name)
     with jax.enable_x64(True):
         catalogue, stream = problem(items=ITEMS)
-        start = rule.init(*catalogue)
-        scanned = finish(scan_rounds, rule, start, stream, environment)
-        blocked = finish(simulate_blocked, rule, start, stream, environment)
+        scanned = finish(scan_rounds, rule, catalogue, stream, environment)
+        blocked = finish(simulate_blocked, rule, catalogue, stream, environment)
+    scanned, blocked = scanned[1:], blocked[1:]
     np.testing.assert_array_equal(blocked[1].item, scanned[1].item)
     same(blocked, scanned, tolerance=1e-12)
     assert np.isnan(scanned[1].reward).any() == (environment is HARD)
     weights = np.exp(scanned[0].extra.log_weights)
-    assert np.ptp(weights) > 0.05  # the rounds have told the experts apart
+    assert np.ptp(weights) > 0.05  # the weights have changed
 
 
-@pytest.mark.parametrize("cut", [37, 64])
-def test_a_run_cut_anywhere_goes_on(problem, cut):
-    """Bit for bit where a block ends, here one of 16 rounds; elsewhere but for rounding."""
+def test_a_run_cut_in_two_equals_the_whole(problem):
+    """Bit for bit where a block of 16 rounds ends; elsewhere up to rounding."""
     rule = RULES["rows and maps"]
     with jax.enable_x64(True):
         catalogue, stream = problem(items=ITEMS)
-        order = stream.order
+        order = np.asarray(stream.order)
 
         @jax.jit
         def run(state, order):
@@ -90,26 +95,29 @@ def test_a_run_cut_anywhere_goes_on(problem, cut):
             return simulate_blocked(rule, state, HARD, part, jax.random.key(5))
 
         def padded(part):
-            return jnp.pad(part, (0, ROUNDS - len(part)), constant_values=-1)
+            return np.pad(part, (0, ROUNDS - len(part)), constant_values=-1)
 
-        end, whole = run(rule.init(*catalogue), order)
-        middle, first = run(rule.init(*catalogue), padded(order[:cut]))
-        last, second = run(middle, padded(order[cut:]))
-    assert middle.t == cut
-    joined = jax.tree.map(lambda a, b: np.append(a[:cut], b[: ROUNDS - cut]), first, second)
-    same((last, joined), (end, whole), tolerance=1e-12 if cut % 16 else 0.0)
+        start = jax.jit(rule.init)(*catalogue)
+        whole = run(start, order)
+        for cut in (37, 64):
+            middle, first = run(start, padded(order[:cut]))
+            last, second = run(middle, padded(order[cut:]))
+            assert middle.t == cut
+            joined = [
+                np.append(a[:cut], b[: ROUNDS - cut]) for a, b in zip(first, second, strict=True)
+            ]
+            same((last, joined), whole, tolerance=1e-12 if cut % 16 else 0.0)
 
 
-def test_without_an_answer_nobody_learns_and_no_weight_moves(problem):
+def test_without_feedback_no_expert_and_no_weight_changes(problem):
     rule = RULES["rows and maps"]
     catalogue, stream = problem(items=ITEMS)
-    start = rule.init(*catalogue)
-    state, trace = finish(simulate_blocked, rule, start, stream, SILENT)
+    start, state, trace = finish(simulate_blocked, rule, catalogue, stream, SILENT)
     assert np.isnan(trace.reward).all()
-    same(state, start._replace(t=ROUNDS), tolerance=1e-6)  # to the sphere, and back to it
+    same(state, start._replace(t=ROUNDS), tolerance=1e-6)  # rows are projected again
 
 
-def test_who_has_a_blocked_form():
+def test_which_mixtures_have_a_blocked_form():
     for name, rule in RULES.items():
         assert has_blocked_form(rule, Environment())
         assert has_blocked_form(rule, HARD) == (name != "replayed")
@@ -118,7 +126,7 @@ def test_who_has_a_blocked_form():
         mixture(),  # its maps move in every round
         mixture([FROZEN, every_round]),
         mixture([FROZEN, jr.grid(presets.whitened, tau=[0.2])]),
-        with_exploration(RULES["rows and maps"], 0.1),  # its mixture does not know of it
+        with_exploration(RULES["rows and maps"], 0.1),  # the mixture ignores the exploration
         RULES["rows and maps"]._replace(structure=None),
     )
     for rule in refuses:
@@ -128,9 +136,9 @@ def test_who_has_a_blocked_form():
 def test_blocks_that_do_not_fit_the_tile_of_an_expert_are_refused(problem):
     catalogue, stream = problem()
     rule = RULES["rows and maps"]
-    start, wide = rule.init(*catalogue), partial(simulate_blocked, block=48)
+    wide = partial(simulate_blocked, block=48)
     with pytest.raises(ValueError, match="block must be a divisor of map_every=16, got 48"):
-        finish(wide, rule, start, stream, Environment())
+        finish(wide, rule, catalogue, stream, Environment())
 
 
 def forty(problem, items=ITEMS):
@@ -139,7 +147,7 @@ def forty(problem, items=ITEMS):
     return jr.Task.from_arrays(theta, queries, np.asarray(stream.labels), name="forty")
 
 
-def test_a_simulation_takes_it(problem):
+def test_a_simulation_uses_the_blocked_form(problem):
     task = forty(problem)
     assert jr.simulate(RULES["all frozen"], task).form == "blocked"
     assert jr.simulate(mixture([jr.grid(presets.mapped, tau=[0.2])]), task).form == "scan"
@@ -156,6 +164,6 @@ def test_over_devices_that_do_not_divide_the_catalogue_experts_keep_no_padding(p
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["drawn", "rows alone, of slates", "replayed"])
-def test_they_keep_the_common_promises(name):
-    """On eight devices, too."""
+def test_they_satisfy_the_contract(name):
+    """Also on eight devices."""
     check_learner(RULES[name])
