@@ -142,8 +142,8 @@ def _make_case(learner: Learner, items: int, width: int, rounds: int, key: PRNGK
         environment=Environment(
             noise_rate=0.1,
             reranker=simulated_reranker(accuracy=0.8),
-            arrives=arrives,
-            leaves=leaves,
+            arrives=jnp.asarray(arrives),
+            leaves=jnp.asarray(leaves),
         ),
         stream=jax.device_get(stream),  # rows of NumPy arrays are read without compiling
         key=jax.random.clone(key),  # used once in each precision
@@ -181,8 +181,8 @@ def run(case: Case, form, state, order, seed):
 
 def _one_update(case, update, reward, labels, observed=True):
     dtype = case.stream.queries.dtype
-    choice = Choice(item=np.asarray(0, np.int32), propensity=np.asarray(0.5, dtype))
-    feedback = Feedback(np.asarray(reward, dtype), np.asarray(observed), labels)
+    choice = Choice(item=jnp.asarray(0, jnp.int32), propensity=jnp.asarray(0.5, dtype))
+    feedback = Feedback(jnp.asarray(reward, dtype), jnp.asarray(observed), labels)
     return update(case.state, case.stream.queries[0], choice, feedback)
 
 
@@ -219,9 +219,9 @@ def _compiles_once(case, update, update_traces):
     for t in range(2):
         key = jax.random.fold_in(case.key, t)
         slate = jax.eval_shape(act, state, stream.queries[t], key)
-        choice = Choice(*(np.ones((), shown.dtype) for shown in slate))
-        reward = np.asarray(t, stream.queries.dtype)
-        feedback = Feedback(reward, np.asarray(True), stream.labels[t])
+        choice = Choice(*(jnp.ones((), shown.dtype) for shown in slate))
+        reward = jnp.asarray(t, stream.queries.dtype)
+        feedback = Feedback(reward, jnp.asarray(True), stream.labels[t])
         state = update(state, stream.queries[t], choice, feedback)
     for name, traces in {"act": act_traces, "update": update_traces}.items():
         if len(traces) != 1:
@@ -281,8 +281,8 @@ def _cut_runs_are_the_same(case, whole, first, second):
 def _absent_items_rest(case, whole, first):
     rounds = len(whole[1].item)
     half = rounds // 2
-    t, existing = np.arange(rounds)[:, None], np.asarray(case.state.available)[None]
-    available = np.asarray(available_at(case.environment, t, existing))  # [T, I]
+    at = jax.vmap(lambda t: available_at(case.environment, t, case.state.available))
+    available = np.asarray(at(np.arange(rounds)))  # [T, I]
     absent = ~available[np.arange(rounds), whole[1].item]
     if absent.any():
         _fail(case, f"absent items were shown in {absent.sum()} of {rounds} rounds")
