@@ -124,6 +124,7 @@ class Config(TrainingConfig):
 
     def __post_init__(self):
         super().__post_init__()
+        require_one_of("weights", self.weights, RERANKERS)
         require_one_of("hard", self.hard, HARD)
         require_one_of("place", self.place, PLACES)
         read_prompt(self.prompt, self.place)

@@ -91,7 +91,7 @@ def test_a_tiny_qwen3_serves_as_encoder_and_as_reranker(written, tmp_path):
     ("override", "message"),
     [
         ("recipes.tool_rank.hard=worst", "tool_rank: hard must be one of"),
-        ("recipes.tool_rank.weights=bert", "reranker must be one of"),
+        ("recipes.tool_rank.weights=bert", "recipes.tool_rank: weights must be one of"),
         ("recipes.tool_rank.place=end", "place must be one of"),
         ("recipes.tool_rank.candidates=5", "recipes.tool_rank.candidates must be >= 7"),
         (
