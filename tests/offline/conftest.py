@@ -1,4 +1,4 @@
-"""Logs made by hand, and all logs that a small problem can have, each with its probability."""
+"""Logs made by hand, and all possible logs of a small problem with their probabilities."""
 
 import itertools
 
@@ -8,7 +8,7 @@ from jaxret.logs import Log
 
 
 def make_log(item, reward, propensity, *, slate=None, by_position=None, query=None, **more) -> Log:
-    """A log of arrays; of one tool a round unless there are slates."""
+    """Makes a log from arrays, with one tool per round unless slates are given."""
     item, reward = np.asarray(item), np.asarray(reward, np.float64)
     propensity = np.asarray(propensity, np.float64)
     rounds = len(item)
