@@ -28,14 +28,14 @@ def make_log(item, reward, propensity, *, slate=None, by_position=None, query=No
 
 
 def all_logs(logging, rewards):
-    """Every log of T rounds: the tool and the bit of each, and the probability of all of it.
+    """Yields every log of T rounds with its probability.
 
     Args:
-      logging: probabilities [T, I] of the policy that logs.
+      logging: probabilities [T, I] of the logging policy.
       rewards: probability [T, I] that a tool works.
 
     Yields:
-      items [T], bits [T], probability.
+      items [T], bits [T], probability of the log.
     """
     rounds, tools = logging.shape
     outcomes = [*itertools.product(range(tools), (0, 1))]

@@ -117,10 +117,10 @@ def defaults(name):
 
 
 def settings(name):
-    """Returns two settings: each default value times a power of its own, since ratios may matter.
+    """Scales each default value by powers of its own, so that ratios of settings differ, too.
 
     Returns:
-      for each number its two values.
+      two values for each float setting.
     """
     factors = np.array([0.7, 0.9])
     return [value * factors**n for n, value in enumerate(defaults(name).values(), start=1)]
