@@ -104,7 +104,7 @@ def browsing(width: int = 1360, height: int = 900) -> Iterator[Browser]:
         ready = process.stdout.readline()
         assert ready, "PyQt6-WebEngine is installed and does not start"
         if json.loads(ready) != "ready":
-            pytest.skip(f"no browser, a library of the system is missing: {ready.strip()}")
+            pytest.skip(f"no browser, since a system library is missing: {ready.strip()}")
         try:
             yield Browser(process)
         finally:

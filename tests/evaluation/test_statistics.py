@@ -57,7 +57,7 @@ def test_the_area_under_the_curve_counts_pairs_that_are_in_order():
 
 def test_kappa_is_agreement_beyond_chance():
     """Compares with scikit-learn, and by hand: 35 of 50 agree, and 50 % would by chance."""
-    metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn is the extra tsne")
+    metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn: install jaxret[tsne]")
     one = np.repeat([True, True, False, False], [20, 5, 10, 15])
     other = np.repeat([True, False, True, False], [20, 5, 10, 15])
     assert cohens_kappa(one, other) == pytest.approx((0.7 - 0.5) / (1 - 0.5))

@@ -276,7 +276,7 @@ def test_a_setting_out_of_its_range_is_refused_before_anything_is_asked(folder, 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
 def test_the_review_page_is_served_until_it_is_ended_and_sums_up(folder, end):
     if signal.getsignal(end) is signal.SIG_IGN:
-        pytest.skip(f"{end.name} is ignored here, as in a shell's background jobs")
+        pytest.skip(f"{end.name} is ignored, as in a shell's background jobs")
     sample = {"id": "a", "document": {"name": "a"}, "profile": profile("tool-1")}
     (folder / "sample.jsonl").write_text(json.dumps(sample) + "\n")
     process = start("experiments.review_documents", f"run={folder}", "reviewer=B", "open=false")

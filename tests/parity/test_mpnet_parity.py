@@ -78,7 +78,7 @@ def test_each_distance_has_the_bucket_of_pytorch():
 
 def test_unit_vectors_of_real_texts_equal_those_of_pytorch():
     if not (folder := fetched_folder("mpnet")).is_dir():
-        pytest.skip(f"no {folder}: `python -m jaxret.encoders.fetch mpnet` brings it")
+        pytest.skip(f"no {folder}: `python -m jaxret.encoders.fetch mpnet` downloads it")
     encoder = load_encoder("mpnet")
     model = transformers.MPNetModel.from_pretrained(encoder.directory).eval()
     queries = files("jaxret") / "data" / "deskbank" / "queries.jsonl"

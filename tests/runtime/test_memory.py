@@ -33,7 +33,7 @@ def page_faults(kept):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="only glibc can be told to keep memory")
+@pytest.mark.skipif(sys.platform != "linux", reason="only glibc has an option to keep freed memory")
 def test_a_program_finds_the_memory_of_its_last_call():
     pages = 6144 * 6144 * 4 // 4096
     assert page_faults("freed") > 0.9 * pages  # otherwise the test would be void

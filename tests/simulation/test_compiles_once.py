@@ -94,7 +94,7 @@ def test_the_numbers_of_every_preset_are_data(task, name):
     learner = factories()[name]()
     _, numbers = jr.traced(learner)
     if not numbers:
-        pytest.skip("it has no numbers")
+        pytest.skip("this learner has no numeric settings")
     jr.simulate(learner, task)
     parameters = inspect.signature(factories()[name]).parameters.values()
     first = next(one.name for one in parameters if isinstance(one.default, float))
