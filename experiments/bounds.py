@@ -43,8 +43,8 @@ from jaxret.theory import comparators, mistakes, square_loss
 from jaxret.theory.bounds import Statement
 
 FREE = jr.projections.none()
-INSIDE = ("orag, sphere", "query map")  # also compared with the best rows in the ball
-DRAWN = {  # in the figures, with their labels there
+INSIDE = ("orag, sphere", "query map")  # learners also compared with the best rows in the ball
+DRAWN = {  # curves of the figures, with their labels
     "orag, ball: Corollary 5.2": "Corollary 5.2",
     "orag, ball: Theorem 5.1": "Theorem 5.1",
     "orag, ball: Theorem 5.1, projection counted": "5.1, projection counted",

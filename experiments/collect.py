@@ -113,7 +113,7 @@ def _read(run: Path) -> tuple[str, dict[str, np.ndarray]]:
     steps = sorted((run / "steps").glob("[!.]*.npz"))
     for path in steps:
         with np.load(path) as step:
-            if {"order", "success"} <= set(step.files):  # a stream
+            if {"order", "success"} <= set(step.files):  # a step with a stream
                 name = path.stem.removesuffix("-online")
                 results[f"{name}/online/accuracy"] = np.nanmean(step["success"], axis=1)
     return f"{len(steps)} steps", results

@@ -26,10 +26,10 @@ class Comparison(NamedTuple):
     """The comparison of one run."""
 
     run: str
-    results: int  # in both
-    equal: int  # to the last bit
-    largest: float  # difference
-    missing: tuple[str, ...]  # results that one side lacks
+    results: int  # results in both runs
+    equal: int  # exactly equal results
+    largest: float  # largest difference
+    missing: tuple[str, ...]  # results missing on one side
 
 
 def compare(before: Path, after: Path) -> list[Comparison]:

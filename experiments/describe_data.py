@@ -80,7 +80,7 @@ def present(cfg: DictConfig) -> dict[str, dict[str, Any]]:
         if cfg.only is not None and name not in cfg.only:
             continue
         if (inside := spec.get("path")) is None:
-            found[name] = spec | {"path": None}  # built in
+            found[name] = spec | {"path": None}  # a built-in data set
         elif cfg.folder is not None and (path := Path(cfg.folder) / inside).exists():
             found[name] = spec | {"path": str(path)}
     return found

@@ -117,7 +117,7 @@ def cost(
     """Times a round of the mixture, of `jr.greedy`, and of all experts one after the other."""
     learners = {"mixture": mixture, "greedy": jr.greedy(), **experts}
     times: dict[str, list[float]] = {name: [] for name in learners}
-    for _ in range(1 + repeats):  # the first compiles
+    for _ in range(1 + repeats):  # the first run compiles
         for name, learner in learners.items():
             seconds = jr.simulate(learner, task).seconds
             times[name].append(1e6 * seconds / len(task))

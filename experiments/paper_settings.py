@@ -42,7 +42,7 @@ from jaxret.task import Task
 
 COLUMNS = ("mean", "largest", "bound", "reordered", "ndcg")
 RULES = ("adamw", "sgd")
-SEARCHED = (1e-8, 1e-5)  # learning rates, in the paper
+SEARCHED = (1e-8, 1e-5)  # learning rates searched in the paper
 
 
 @experiment("paper_settings")

@@ -96,7 +96,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         for name in cfg.rerankers:
             found = run.result(f"{grid.name}-{name}", partial(stream, grid, setting, name))
             success = found.pop("success")
-            del found["item"], found["propensity"]  # kept in the step
+            del found["item"], found["propensity"]  # stored in the step
             results |= measured(f"{grid.name}/{name}", success, found)
             curves[f"{grid.name}, {name}"] = {"success": success}
             print(f"{grid.name}, {name}: {success.mean():.3f} at {grid.label(setting)}")

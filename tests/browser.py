@@ -1,7 +1,7 @@
-"""A real browser without a screen: Chromium, as the package PyQt6-WebEngine brings it.
+"""Headless Chromium for the tests, from the package PyQt6-WebEngine.
 
-It runs as a process of its own, told by lines of JSON what to do, because Qt wants the main thread
-and has no business in a process that runs JAX.
+Qt requires the main thread and cannot share a process with JAX, so the browser runs in a subprocess
+that reads commands as lines of JSON.
 """
 
 import importlib.util
@@ -19,7 +19,7 @@ import pytest
 
 
 class Browser:
-    """One page."""
+    """Controls a single page of the browser subprocess."""
 
     def __init__(self, process: subprocess.Popen):
         self._process = process
@@ -29,10 +29,10 @@ class Browser:
         self.run("void (pressed = 0, addEventListener('keydown', () => pressed++, true))")
 
     def press(self, *keys: str) -> None:
-        """Presses keys by their names in Qt: Y, Left, Return; each until it has arrived.
+        """Presses keys, given by Qt names such as Y or Return, until the page receives each one.
 
-        Chromium drops what is pressed before it has first painted a page, whose script may long
-        be running by then.
+        Chromium drops key presses before its first paint, and the page's script may start long
+        before that.
         """
         for key in keys:
             before = self.run("pressed")
@@ -48,17 +48,17 @@ class Browser:
             time.sleep(0.01)
 
     def type(self, text: str) -> None:
-        """Types a text, until all of it has arrived: a late letter would pass for the next key."""
+        """Types a text and waits for all key events, so that none is mistaken for a later key."""
         end = self.run("pressed") + len(text)
         self._do(type=text)
         self.wait(f"pressed === {end}")
 
     def run(self, script: str) -> Any:
-        """The value of an expression of JavaScript."""
+        """Evaluates a JavaScript expression and returns its value."""
         return self._do(run=script)
 
     def wait(self, script: str, seconds: float = 10.0) -> None:
-        """Until an expression is true."""
+        """Waits until a JavaScript expression is true."""
         end = time.monotonic() + seconds
         while not self.run(f"Boolean({script})"):
             assert time.monotonic() < end, f"never true: {script}\n{self.text()}"
@@ -82,7 +82,7 @@ class Browser:
 
 @contextmanager
 def browsing(width: int = 1360, height: int = 900) -> Iterator[Browser]:
-    """A browser for the length of a block; skips the test where there is none."""
+    """Opens a browser for the duration of a block; skips the test if Chromium is unavailable."""
     if importlib.util.find_spec("PyQt6") is None:
         pytest.skip("no browser: install PyQt6-WebEngine (as .ci/run does)")
     process = subprocess.Popen(
@@ -104,7 +104,7 @@ def browsing(width: int = 1360, height: int = 900) -> Iterator[Browser]:
         ready = process.stdout.readline()
         assert ready, "PyQt6-WebEngine is installed and does not start"
         if json.loads(ready) != "ready":
-            pytest.skip(f"no browser, a library of the system is missing: {ready.strip()}")
+            pytest.skip(f"no browser, since a system library is missing: {ready.strip()}")
         try:
             yield Browser(process)
         finally:
@@ -116,13 +116,13 @@ def browsing(width: int = 1360, height: int = 900) -> Iterator[Browser]:
 
 
 def serve(width: int, height: int) -> None:
-    """The browser's process: reads commands, writes what they give."""
+    """Runs the browser subprocess: reads commands and writes their results."""
     try:
         from PyQt6.QtCore import QEventLoop, Qt, QUrl
         from PyQt6.QtTest import QTest
         from PyQt6.QtWebEngineWidgets import QWebEngineView
         from PyQt6.QtWidgets import QApplication
-    except ImportError as error:  # a library of the system is missing
+    except ImportError as error:  # a system library is missing
         print(json.dumps(str(error)), flush=True)
         return
     application = QApplication(["browser"])
@@ -156,7 +156,7 @@ def serve(width: int, height: int) -> None:
             QTest.keyClick(view.focusProxy(), letter)
 
     def picture(path):
-        QTest.qWait(400)  # until it is painted
+        QTest.qWait(400)  # wait for the first paint
         return view.grab().save(path)
 
     actions = {

@@ -1,4 +1,4 @@
-"""A local HTTP server that speaks the chat completions protocol, healthy or failing."""
+"""A local HTTP server that speaks the chat completions protocol, with optional failures."""
 
 import json
 import math
@@ -10,18 +10,18 @@ from typing import Any, NamedTuple
 
 
 class Reply(NamedTuple):
-    """What the server sends back; ``body`` instead of a completion, if it is given."""
+    """A server's reply; ``body``, if given, replaces the completion."""
 
     text: str = ""
     status: int = 200
     body: bytes | None = None
-    delay: float = 0.0  # seconds before it answers
+    delay: float = 0.0  # seconds before the reply
     headers: tuple[tuple[str, str], ...] = ()
     first: tuple[tuple[str, float], ...] = ()  # first tokens and their probabilities
 
 
 class Server:
-    """Calls ``answer(messages, number of the request)`` for a `Reply` to each request."""
+    """Serves ``answer(messages, request number)``, a `Reply`, for each request."""
 
     def __init__(self, answer: Callable[[list[dict[str, str]], int], Reply]):
         self.requests: list[dict[str, Any]] = []
@@ -62,11 +62,11 @@ class Server:
                 pass
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._http.daemon_threads = False  # closing waits for them, so that no socket is left open
+        self._http.daemon_threads = False  # close() waits for them, so that no socket stays open
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}/v1"
 
     def start(self) -> None:
-        # It ends within a hundredth of a second, and not within half a one.
+        # Polls every 0.01 s instead of every 0.5 s, so that the server stops quickly.
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,))
         self._thread.start()
 
@@ -78,7 +78,7 @@ class Server:
 
 
 def completion(reply: Reply, model: str) -> dict[str, Any]:
-    """The JSON of an answer, or of an error."""
+    """Returns the JSON of a completion or of an error."""
     if reply.status != 200:
         return {"error": {"message": reply.text or "no", "type": "error", "code": reply.status}}
     return {
@@ -99,14 +99,14 @@ def completion(reply: Reply, model: str) -> dict[str, Any]:
 
 
 def logprobs(reply: Reply) -> dict[str, Any]:
-    """What the protocol says of a first token."""
+    """Returns the protocol's log probabilities of a first token."""
     top = [{"token": token, "logprob": math.log(p), "bytes": None} for token, p in reply.first]
     return top[0] | {"top_logprobs": top}
 
 
 @contextmanager
 def serving(answer: Callable[[list[dict[str, str]], int], Reply]) -> Generator[Server]:
-    """A server on a free port for the length of a block."""
+    """Runs a server on a free port for the duration of a block."""
     server = Server(answer)
     server.start()
     try:

@@ -1,4 +1,4 @@
-"""A language model that writes, polishes and judges queries; it may fail where it is told to."""
+"""A fake language model that writes, polishes and judges queries, with optional failures."""
 
 import json
 import re
@@ -9,19 +9,19 @@ from tests.fake_llm import Reply
 
 
 def stage(messages) -> str:
-    """What a question asks for."""
+    """Returns the pipeline stage that a prompt belongs to."""
     begin = messages[0]["content"]
     kinds = {"You write": "write", "You edit": "polish", "You compare": "judge"}
     return next(name for words, name in kinds.items() if begin.startswith(words))
 
 
 def offered(messages) -> list[str]:
-    """The tools of a question."""
+    """Returns the tools that a prompt offers."""
     return re.findall(r"^\d+\. ([\w.]+):", messages[1]["content"], re.MULTILINE)
 
 
 def good(messages) -> str:
-    """A fine answer; equal questions get equal ones."""
+    """Returns a valid answer, equal for equal prompts."""
     kind = stage(messages)
     if kind == "judge":
         a, b = re.findall(r"Request [AB]: (.*)", messages[1]["content"])
@@ -35,7 +35,7 @@ def good(messages) -> str:
 
 
 def draft(functions, about="") -> str:
-    """An answer to a question for a query."""
+    """Returns an answer to a prompt that asks for a query."""
     words = " ".join(f"w{sum(map(ord, word)) % 9973}" for word in about.split())
     found = {
         "functions": list(functions),
@@ -46,9 +46,9 @@ def draft(functions, about="") -> str:
 
 
 class Writer:
-    """Answers questions; ``faults`` gives the `Reply` of the n-th question of a stage.
+    """Answers prompts; ``faults`` replaces the answer to the n-th prompt of a stage.
 
-    ``asked`` holds every conversation that was answered, with its count.
+    ``asked`` counts the answers to each conversation.
     """
 
     def __init__(self, faults: Callable[[str, int, list], Reply | None] = lambda *_: None):

@@ -1,8 +1,8 @@
-"""Meshes of devices that are not there, for programs that are only lowered."""
+"""Abstract meshes, for programs that are lowered without devices."""
 
 from jax.sharding import AbstractMesh, AxisType
 
 
 def abstract_mesh(**axes: int) -> AbstractMesh:
-    """``abstract_mesh(run=1, item=8)``; XLA says what lies where, as on the library's meshes."""
+    """Makes ``abstract_mesh(run=1, item=8)`` with automatic axes, as on the library's meshes."""
     return AbstractMesh(tuple(axes.values()), tuple(axes), axis_types=(AxisType.Auto,) * len(axes))

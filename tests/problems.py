@@ -17,7 +17,7 @@ def unit(rows):
 def make_problem(items=40, width=8, queries=20, times=5, labels=2, seed=0):
     """Makes a catalogue and a stream of random unit vectors; every second query has all labels.
 
-    Call it inside `jax.enable_x64` where float64 is wanted.
+    Call this function inside `jax.enable_x64` where float64 is wanted.
     """
     rng = np.random.default_rng(seed)
     theta, query = rng.normal(size=(items, width)), rng.normal(size=(queries, width))
@@ -36,9 +36,9 @@ def make_problem(items=40, width=8, queries=20, times=5, labels=2, seed=0):
 
 
 def make_task(items=12, width=8, queries=60, seed=0, **options) -> jr.Task:
-    """Makes a task whose tools are asked for in another way than they are described.
+    """Makes a task whose queries differ in direction from the documents of their tools.
 
-    A query lies near its tool, and near a direction that all users of the tool have in common.
+    A query lies near its tool, and near a direction that all queries of the tool share.
     """
     rng = np.random.default_rng(seed)
     theta, habit = unit(rng.normal(size=(2, items, width)))

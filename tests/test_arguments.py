@@ -1,7 +1,7 @@
-"""That docstrings name every argument of a function with three or more, and what it raises.
+"""Docstrings name every argument of functions with three or more, and the errors raised.
 
-The source is read and not imported. A method of a base class or a Protocol may be documented there
-alone: methods of the same name and arguments are then exempt.
+The test parses the source without importing it. A method may be documented only in a base class or
+a Protocol, if it has the same name and arguments.
 """
 
 import ast
@@ -11,11 +11,11 @@ from pathlib import Path
 
 import jaxret
 
-FEW = 3  # arguments from which on each one is named
+FEW = 3  # fewer arguments need no description
 
 
 def public_functions(tree: ast.Module) -> Iterator[tuple[ast.FunctionDef, bool]]:
-    """Top-level functions, and methods of public classes; whether each is a method."""
+    """Yields top-level functions and methods of public classes, and whether each is a method."""
 
     def inside(node, method):
         for one in node.body:
@@ -40,7 +40,7 @@ def arguments(function: ast.FunctionDef) -> list[str]:
 
 
 def unnamed(function: ast.FunctionDef) -> list[str]:
-    """Arguments that ``Args:`` does not name, of a function that has three or more."""
+    """Returns the arguments missing under ``Args:``, for functions with three or more."""
     names = arguments(function)
     block = section(function, "Args")
     said = re.findall(r"^  \*{0,2}(\w+): *\S", block, re.MULTILINE)
@@ -48,14 +48,14 @@ def unnamed(function: ast.FunctionDef) -> list[str]:
 
 
 def raises_silently(function: ast.FunctionDef) -> bool:
-    """Whether a function raises an error of its own and no ``Raises:`` tells which."""
+    """Returns whether a function raises an error that its docstring does not mention."""
     raises = any(isinstance(one, ast.Raise) and one.exc for one in ast.walk(function))
     said = section(function, "Raises") or re.search(r"\b[Rr]aises [A-Z]\w+", docstring(function))
     return raises and not said
 
 
 def section(function: ast.FunctionDef, title: str) -> str:
-    """The indented lines below a title."""
+    """Returns the indented lines below a title."""
     found = re.search(rf"^{title}:\n((?:  .*\n|\n)+)", docstring(function) + "\n", re.MULTILINE)
     return found[1] if found else ""
 
@@ -65,7 +65,7 @@ def docstring(function: ast.FunctionDef) -> str:
 
 
 def problems(sources: dict[str, str]) -> list[str]:
-    """What docstrings lack, for the text of each module."""
+    """Returns the gaps of all docstrings, for the source of each module."""
     found = [
         (module, function, method)
         for module, text in sources.items()
@@ -85,7 +85,7 @@ def problems(sources: dict[str, str]) -> list[str]:
 
 
 def documents(base: ast.FunctionDef, own: ast.FunctionDef) -> bool:
-    """Whether the docstring of a method is complete, and names the arguments of another one."""
+    """Returns whether a method's docstring is complete and covers another method's arguments."""
     complete = len(arguments(base)) >= FEW and not unnamed(base)
     return complete and set(arguments(own)) <= set(arguments(base))
 

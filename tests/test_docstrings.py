@@ -1,4 +1,4 @@
-"""That a function which returns an array says which shape it has, under ``Returns:``."""
+"""Functions that return an array document its shape under ``Returns:``."""
 
 import importlib
 import inspect
@@ -9,7 +9,7 @@ import jaxret
 
 
 def is_array(annotation) -> bool:
-    """Whether an annotation is an array of jaxtyping, or a tuple or an option that holds one."""
+    """Returns whether an annotation is a jaxtyping array, or a tuple or option that has one."""
     if hasattr(annotation, "array_type") and hasattr(annotation, "dim_str"):
         return True
     arguments = () if isinstance(annotation, str) else typing.get_args(annotation)
@@ -20,7 +20,7 @@ def is_array(annotation) -> bool:
 
 
 def public_functions():
-    """Name, function and what is said of it, its base classes' words included."""
+    """Yields the name, the function, and its docstrings, base classes included."""
     for found in pkgutil.walk_packages(jaxret.__path__, "jaxret."):
         module = importlib.import_module(found.name)
         for holder in (module, *filter(inspect.isclass, vars(module).values())):
@@ -33,7 +33,7 @@ def public_functions():
 
 
 def silent(function, said: list[str]) -> bool:
-    """Whether a function returns an array and nothing that is said of it has the shape."""
+    """Returns whether a function returns an array whose shape no docstring states."""
     if not is_array(inspect.signature(function).return_annotation):
         return False
     return not any("[" in text.partition("\nReturns:\n")[2] for text in said)

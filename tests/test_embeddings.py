@@ -1,4 +1,4 @@
-"""What was learnt leaves and comes back, and ranks as the learner does."""
+"""Exported embeddings: round trips, and the same ranking as the learner."""
 
 import importlib.util
 import json
@@ -24,7 +24,7 @@ MAPPED = ("mapped", "low_rank", "centred", "centred_replayed")
 
 
 def ranked(learner, state, task):
-    """By the learner's own scores, of equal ones the earlier row first."""
+    """Ranks by the learner's own scores; ties go to the lower index."""
     scores = np.asarray(learner.scores(state, jnp.asarray(task.queries)))
     return np.argsort(-scores, axis=1, kind="stable")
 
@@ -41,7 +41,7 @@ def test_saved_and_loaded_it_ranks_as_the_learner_does(task, tmp_path, name):
     np.testing.assert_allclose(saved.scores(task.queries), scores, atol=1e-5)
     assert (saved.query_matrix is not None) == (name in MAPPED)
     if saved.query_matrix is not None:
-        assert np.abs(saved.query_matrix - np.eye(8)).max() > 1e-4  # it did move
+        assert np.abs(saved.query_matrix - np.eye(8)).max() > 1e-4  # the map has changed
     of_saved = jr.evaluate(saved, task)["ndcg@10"].mean
     assert of_saved == pytest.approx(jr.evaluate(run, task)["ndcg@10"].values[1])
 

@@ -1,4 +1,4 @@
-"""`import jaxret as jr`: light, complete, typed; what a new user does first."""
+"""`import jaxret as jr`: light, complete and typed, and a new user's first steps."""
 
 import os
 import shutil

@@ -1,11 +1,11 @@
-"""Imports go down only, and experiments stay at the front door."""
+"""Imports go down the floors of the library only, and experiments use only the front door."""
 
 import ast
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-#: From the ground up. A package imports packages of lower floors, and none of its own floor.
+#: From bottom to top. A package imports packages of lower floors, and none of its own floor.
 FLOORS = (
     ("types", "version"),
     ("runtime",),
@@ -26,7 +26,7 @@ INSIDE = {
 
 
 def imported(path: Path) -> Iterator[str]:
-    """Yields the full name of everything that a file imports, wherever in the file."""
+    """Yields the full name of every module or name that a file imports."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -1,4 +1,4 @@
-"""A log comes back as it was written, whatever a crash leaves of its end, and nothing else does."""
+"""Logs: exact round trips, truncated ends after a crash, and refusal of corrupt files."""
 
 import binascii
 import json
@@ -16,7 +16,7 @@ FACTS = {"learner": "greedy"}
 
 
 def lines(rounds, rng=None):
-    """Rounds that show two tools and use the second, with a vector for a query."""
+    """Returns rounds that show two tools and use the second, with vectors as queries."""
     rng = rng or np.random.default_rng(0)
     for t in range(rounds):
         vector = rng.normal(size=4).astype(np.float32)
@@ -34,7 +34,7 @@ def test_arrays_are_what_was_written(tmp_path):
     log = jr.load_log(written(tmp_path / "new" / "log.jsonl", 5), IDS)
     rng = np.random.default_rng(0)
     expected = np.stack([rng.normal(size=4).astype(np.float32) for _ in range(5)])
-    np.testing.assert_array_equal(log.query, expected)  # bit for bit
+    np.testing.assert_array_equal(log.query, expected)  # exactly equal
     np.testing.assert_array_equal(log.slate, [[0, 1], [1, 2], [2, 0], [0, 1], [1, 2]])
     np.testing.assert_array_equal(log.item, [1, 2, 0, 1, 2])
     np.testing.assert_array_equal(np.float32(log.by_position), np.float32([[0.7, 0.1]] * 5))
@@ -58,23 +58,23 @@ def test_the_checksum_is_that_of_all_lines_so_far(tmp_path):
 
 def test_a_torn_last_line_is_dropped_and_the_log_goes_on(tmp_path):
     whole = written(tmp_path / "whole.jsonl", 4).read_bytes()
-    last = whole.rindex(b"\n", 0, -1) + 1  # where the last line begins
+    last = whole.rindex(b"\n", 0, -1) + 1  # start of the last line
     assert last > 300
     path = tmp_path / "log.jsonl"
     for end in (last + 1, last + 40, len(whole) - 2, len(whole) - 1):
         path.write_bytes(whole[:end])
         with pytest.warns(UserWarning, match=r"log.jsonl: the last line is torn, and was left out"):
             assert jr.load_log(path, IDS).rounds == 3
-        assert path.read_bytes() == whole[:end]  # reading changes nothing
+        assert path.read_bytes() == whole[:end]  # reading does not modify the file
         with pytest.warns(UserWarning, match="the last line is torn, and was dropped"):
             writer = LogWriter(path, FACTS)
         assert writer.lines == 3
         writer.append([*lines(4)][3:])
         assert path.read_bytes() == whole
-    path.write_bytes(whole[:-9] + b"?" + whole[-8:])  # whole, and wrong
+    path.write_bytes(whole[:-9] + b"?" + whole[-8:])  # a complete but wrong line
     with pytest.warns(UserWarning, match="torn"):
         assert jr.load_log(path, IDS).rounds == 3
-    path.write_bytes(whole[:20])  # not even the first line
+    path.write_bytes(whole[:20])  # even the first line is cut
     with pytest.warns(UserWarning, match="torn"):
         LogWriter(path, FACTS).append(lines(4))
     assert path.read_bytes() == whole
@@ -92,9 +92,9 @@ def test_a_bad_line_elsewhere_is_an_error_that_names_it(tmp_path):
 
     refused([*good[:2], good[2].replace(b'"reward":1.0', b'"reward":0.0'), *good[3:]], 3)
     refused([*good[:1], good[1][:50] + b"\n", *good[2:]], 2)
-    refused([*good[:2], *good[3:]], 3)  # one has gone
-    refused([good[0], good[2], good[1], *good[3:]], 2)  # two have changed places
-    refused([*good[:3], good[2], *good[3:]], 4)  # one stands twice
+    refused([*good[:2], *good[3:]], 3)  # one line is missing
+    refused([good[0], good[2], good[1], *good[3:]], 2)  # two lines are swapped
+    refused([*good[:3], good[2], *good[3:]], 4)  # one line is repeated
     refused([good[0].replace(b"greedy", b"greedz"), *good[1:]], 1)
     refused([*good[:2], b"\n", *good[2:]], 3)
 
@@ -137,10 +137,10 @@ def test_answers_come_late_or_never(tmp_path):
     np.testing.assert_array_equal(log.propensity, [0.5, 0.5, 0.5, np.nan])
     np.testing.assert_array_equal(log.slate, [[0, -1], [0, 1], [0, -1], [0, 1]])
     np.testing.assert_array_equal(log.by_position, [[0.5, 1], [0.5, np.nan]] * 2)
-    writer.append([logs.answered(3, "mail", 0.5, 0)])  # a second time
+    writer.append([logs.answered(3, "mail", 0.5, 0)])  # a second answer
     with pytest.warns(UserWarning, match="1 answers to rounds that the log does not show as open"):
         assert jr.load_log(path, IDS).reward[3] == 1
-    # An index that was reloaded counts from an older number: the round that it shows is its own.
+    # A reloaded index continues from an older number, and its round with that number counts.
     writer.append([logs.shown(3, vector, ["maps"], [1], 0), logs.answered(3, "maps", 1, 0)])
     with pytest.warns(UserWarning, match="1 answers"):
         log = jr.load_log(path, IDS)

@@ -1,4 +1,4 @@
-"""Every hot program lowers for GPU and TPU, which this machine need not have: none is run."""
+"""The hot programs lower for GPU and TPU; no program is run, so no such device is needed."""
 
 from dataclasses import replace
 from functools import partial
@@ -50,7 +50,7 @@ KEY = jax.eval_shape(lambda: jax.random.key(0))
 
 
 def simulated(how):
-    """The program of a simulation with a reranker, and the shapes of what goes in."""
+    """Returns the program of a simulation with a reranker, and the shapes of its inputs."""
 
     def run(state, environment, stream, key):
         environment = environment._replace(reranker=simulated_reranker(accuracy=0.8))
@@ -67,7 +67,7 @@ def evaluated():
 
 
 def trained(network, loss, batch):
-    """A training step of a network on a batch of shapes, as `jaxret.training.loop` has it."""
+    """Returns a training step, as `jaxret.training.loop` makes it, and the shapes of its inputs."""
     optimizer = optax.adamw(1e-4)
     params = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), network.shapes())
     state = jax.eval_shape(lambda: loop.start(params, optimizer, jax.random.key(0)))
@@ -108,7 +108,7 @@ def trained_answers():
 
 
 def split_qwen3(size):
-    """Vectors of texts from a preset, two of its blocks, over eight devices."""
+    """Returns a program that encodes texts with two blocks of a Qwen3 over eight devices."""
     config = replace(qwen3.PRESETS[size], layers=2)
     network, mesh = qwen3.qwen3(config, COMPUTE), abstract_mesh(model=8)
     rules = qwen3.tensor_parallel(config, mesh)
@@ -120,7 +120,7 @@ def split_qwen3(size):
     return run, (params, TEXT["ids"], TEXT["mask"])
 
 
-PROGRAMS = {  # each makes a program and the shapes of what goes in
+PROGRAMS = {  # name -> function that returns a program and its input shapes
     "scan_rounds": partial(simulated, scan_rounds),
     "simulate_blocked": partial(simulated, simulate_blocked),
     "simulate_on_mesh": partial(simulated, partial(simulate_on_mesh, mesh=MESH)),

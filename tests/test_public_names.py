@@ -1,4 +1,4 @@
-"""What the packages offer by name, and what importing them costs."""
+"""The public names of the packages, and the cost of importing them."""
 
 import importlib
 import re
@@ -46,7 +46,7 @@ sys.exit(", ".join(name for name in {HEAVY} if name in sys.modules) or None)
 
 @pytest.mark.parametrize("package", ["", *(f".{package}" for package in PACKAGES)])
 def test_no_name_is_that_of_a_module_beside_it(package):
-    """Once imported, the module would stand in its place."""
+    """A module that is imported would replace the name."""
     module = importlib.import_module(f"jaxret{package}")
     stub = Path(module.__file__).with_suffix(".pyi")
     if stub.exists():

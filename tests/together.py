@@ -1,4 +1,4 @@
-"""Several real processes of one program, on this machine alone; none is left behind."""
+"""Runs several real processes of one program on this machine, and ends all of them."""
 
 import os
 import random
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 
 
 class Processes(list[subprocess.Popen]):
-    """The processes in the order of their numbers, and the files with what they said."""
+    """The processes in order of their index, and files with their output."""
 
     def __init__(self, folder: Path):
         super().__init__()
@@ -33,7 +33,7 @@ class Processes(list[subprocess.Popen]):
         return self.folder / f"process_{index}.txt"
 
     def end(self, seconds: float) -> list[int]:
-        """The exit status of each; a test fails that waits longer."""
+        """Returns all exit statuses; fails the test if this takes longer than ``seconds``."""
         until = time.monotonic() + seconds
         while any(one.poll() is None for one in self):
             if time.monotonic() > until:
@@ -43,15 +43,15 @@ class Processes(list[subprocess.Popen]):
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody listens on."""
+    """Returns a free port of the loopback interface."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return found.getsockname()[1]
 
 
 def slurm(count: int) -> list[dict[str, str]]:
-    """What SLURM tells each of so many processes on this machine."""
-    first = 2**16 - 2**12  # JAX adds to it the last 12 bits of the job's number: a port
+    """Returns the environment that SLURM sets for each of several processes on this machine."""
+    first = 2**16 - 2**12  # JAX's port: this + the last 12 bits of the job id
     port = 0
     while not port:
         with socket.socket() as found, suppress(OSError):
@@ -61,7 +61,7 @@ def slurm(count: int) -> list[dict[str, str]]:
         "SLURM_JOB_ID": str(2**12 + port - first),
         "SLURM_STEP_NODELIST": "localhost",
         "SLURM_NTASKS": str(count),
-        "JAX_COORDINATOR_BIND_ADDRESS": f"127.0.0.1:{port}",  # of this machine alone
+        "JAX_COORDINATOR_BIND_ADDRESS": f"127.0.0.1:{port}",  # only this machine
     }
     return [job | {"SLURM_PROCID": str(i), "SLURM_LOCALID": str(i)} for i in range(count)]
 
@@ -76,22 +76,25 @@ def started(
     each: Sequence[Mapping[str, str]] | None = None,
     **environment: str,
 ) -> Iterator[Processes]:
-    """Starts ``python -m *command`` so many times; 1 is a process that knows of no others.
+    """Starts ``python -m *command`` in several connected processes; kills them at the end.
 
     Args:
       command: module and arguments.
-      folder: where they write what they say.
-      count: number of processes.
-      devices: CPU devices of each.
-      each: how each knows of the others; None: JAX's own environment.
-      **environment: more of it.
+      folder: folder of the files with the processes' output.
+      count: number of processes; a single process runs without a coordinator.
+      devices: CPU devices per process.
+      each: environment variables that connect each process to the others; None for JAX's own.
+      **environment: further environment variables, equal for all processes.
+
+    Yields:
+      the processes.
     """
     folder.mkdir(parents=True, exist_ok=True)
     names = {
         "JAX_NUM_CPU_DEVICES": str(devices),
         "JAX_COMPILATION_CACHE_DIR": str(jax.config.values["jax_compilation_cache_dir"]),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
-        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",  # as this suite
+        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",  # as in this suite
         "PYTHONPATH": str(ROOT),
         **environment,
     }
@@ -123,7 +126,7 @@ def started(
 def run(
     command: Sequence[str], folder: Path, count: int, *, seconds: float = 600, **how
 ) -> list[str]:
-    """Runs them to their good end; what each has said."""
+    """Runs processes until all of them succeed; returns the output of each."""
     with started(command, folder, count, **how) as processes:
         status = processes.end(seconds)
         assert status == [0] * count, processes.said()

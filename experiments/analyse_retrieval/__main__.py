@@ -69,7 +69,7 @@ COSINES = ("auc", *(f"{side}/{q}" for side in ("positive", "negative") for q in 
 
 @experiment("analyse_retrieval")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Analyses and draws."""
+    """Analyses all methods and draws the figures."""
     results: dict[str, np.ndarray] = {}
     bench = Bench(cfg, run)
     require("k", cfg.k, f"in 1 .. {bench.kept}", lambda k: 1 <= k <= bench.kept)

@@ -1,4 +1,4 @@
-"""Boxes of two sides of each group, beside each other."""
+"""Box plots of two sides per group, next to each other."""
 
 import re
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ def boxes(groups: Mapping[str, Mapping[str, np.ndarray]], label: str) -> Figure:
             medianprops={"color": "black"},
             meanprops={"marker": "D", "markerfacecolor": "white", "markeredgecolor": "black"},
         )
-    names = ["\n".join(re.split("[_/+]", name)) for name in groups]  # long ones side by side
+    names = ["\n".join(re.split("[_/+]", name)) for name in groups]  # splits long names into lines
     ax.set_xticks(range(len(groups)), names, color="black")
     ax.set_xlim(-0.5, len(groups) - 0.5)
     handles = [Patch(color=plots.COLOURS[i], alpha=0.75, label=s) for i, s in enumerate(sides)]

@@ -7,16 +7,16 @@ from jaxtyping import Bool, Float, Int
 
 from jaxret.evaluation import metrics
 
-SHUFFLES = 200  # shuffles of the misses, for the numbers by chance
+SHUFFLES = 200  # shuffles of the misses, for the numbers expected by chance
 
 
 class Failures(NamedTuple):
     """The misses of one ranking, for the J tools that any of its N queries needs."""
 
-    rates: Float[np.ndarray, " J"]  # worst first
-    by_chance: Float[np.ndarray, " J"]  # the same, misses shuffled over all labels
-    queries: Bool[np.ndarray, " N"]  # with at least one miss
-    numbers: dict[str, float]  # as `experiments.analyse_retrieval` explains them
+    rates: Float[np.ndarray, " J"]  # in descending order
+    by_chance: Float[np.ndarray, " J"]  # the same with misses shuffled over all labels
+    queries: Bool[np.ndarray, " N"]  # queries with at least one miss
+    numbers: dict[str, float]  # described in `experiments.analyse_retrieval`
 
 
 def missed(

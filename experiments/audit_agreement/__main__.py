@@ -46,13 +46,13 @@ CRITERIA = {
     "situations, or where its limits are?",
 }
 PROMPT = load_prompt(Path(__file__).with_name("criterion.txt"), ("document", "criterion"))
-WORDS = ("yes", "no")  # the answers whose probabilities are compared
+WORDS = ("yes", "no")  # answers whose probabilities are compared
 FIELDS = ("dataset", "id", "expanded", *CRITERIA)
 
 
 @experiment("audit_agreement")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Reads, asks, compares."""
+    """Asks the judges and compares their verdicts with the reader's."""
     chat = chat_of(cfg)
     rows = list(json_lines(path(cfg), holds="one verdict a line", fields=FIELDS))
     documents = documents_of(Path(cfg.folder), rows)

@@ -66,7 +66,7 @@ def measure(*, n_texts: int = 320, repeats: int = 5) -> dict[str, np.ndarray]:
     work["torch"] = work["jax"]
     work["torch_tight"] = [_cut(*batch) for batch in work["jax"]]
     forms = {name: (_torch if "torch" in name else _jax)(encoder, work[name]) for name in work}
-    vectors = {name: form() for name, form in forms.items()}  # not counted
+    vectors = {name: form() for name, form in forms.items()}  # warm-up, not counted
     for name, batched in work.items():
         order = np.argsort(np.concatenate([rows for rows, _, _ in batched]))
         vectors[name] = vectors[name][order]
@@ -80,7 +80,7 @@ def measure(*, n_texts: int = 320, repeats: int = 5) -> dict[str, np.ndarray]:
             times[name].append((perf_counter() - begin[0], process_time() - begin[1]))
     wall, cpu = ({name: np.array(pairs)[:, i] for name, pairs in times.items()} for i in (0, 1))
     config = encoder.backbone.config
-    assert isinstance(config, BertConfig)  # MiniLM is one
+    assert isinstance(config, BertConfig)  # MiniLM is a BERT
     needed = reading(config, [len(text) for text in tokens]).operations / _PRODUCT
     real = sum(map(len, tokens))
     found = {}

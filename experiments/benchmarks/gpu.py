@@ -56,11 +56,11 @@ from jaxret.nn.classifier import classifier
 from jaxret.nn.layers import Compute
 from jaxret.training import loop
 
-PRECISIONS = {"float32": "F32_F32_F32", "tf32": "TF32_TF32_F32"}  # of matrix products, in JAX
+PRECISIONS = {"float32": "F32_F32_F32", "tf32": "TF32_TF32_F32"}  # of matrix products in JAX
 COLOURS = {"float32": "tab:blue", "tf32": "tab:green"}
 PARITY = 1e-4  # largest difference of two encoders' unit vectors in float32
-RATE, DECAY = 1e-4, 0.01  # of AdamW
-#: of the time that is left when a part begins
+RATE, DECAY = 1e-4, 0.01  # settings of AdamW
+#: Share of the remaining time that each part may use.
 SHARES = {"limits": 0.1, "simulation": 0.5, "grid": 0.4, "encoders": 0.6, "training": 0.9}
 
 
@@ -80,7 +80,7 @@ class Settings(NamedTuple):
         ("base", 768, 12, 12, 30522),
     )
     texts: int = 8192
-    lengths: tuple[int, ...] = (32, 64, 128, 256)  # tokens; each compiles one program
+    lengths: tuple[int, ...] = (32, 64, 128, 256)  # tokens; one program per length
     batch_tokens: int = 32768
     mlc: tuple[int, int, int] = (64, 64, 2032)  # texts in a batch, tokens, classes
     copied: int = 2**29  # float32 numbers
@@ -103,7 +103,7 @@ SMALL = Settings(
 
 
 def limits(settings: Settings, record: Record) -> None:
-    """Measures what the GPU can do."""
+    """Measures the bandwidth and the rates of the GPU."""
     repeats = settings.repeats
     record.attempt("limits/bandwidth", partial(machine.copying, settings.copied, repeats))
     kinds = {name: (PRECISIONS[name], jnp.float32) for name in _precisions()}
@@ -126,7 +126,7 @@ def simulation(settings: Settings, record: Record) -> None:
             for name in _precisions()
             for form, make in makes.items()
         }
-        if _has_torch():  # its rounds multiply a matrix by a vector, where TF32 changes nothing
+        if _has_torch():  # PyTorch's rounds multiply a matrix by a vector, so TF32 changes nothing
             builds |= {f"{name}/float32": form for name, form in rounds.torch_forms(few).items()}
         record.compare(group, builds, 1e6, settings.repeats)
 
@@ -281,9 +281,9 @@ def main(arguments: list[str] | None = None) -> Path:
     parser.add_argument("--parts", nargs="+", choices=list(parts), default=list(parts))
     parser.add_argument("--minutes", type=float, default=7.5, help="for all parts together")
     chosen = parser.parse_args(arguments)
-    os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.5")  # the other half is PyTorch's
+    os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.5")  # leaves half to PyTorch
     settings = SMALL if chosen.small else Settings()
-    jax.config.update("jax_disable_most_optimizations", chosen.small)  # to compile faster
+    jax.config.update("jax_disable_most_optimizations", chosen.small)  # compiles faster
     chosen.out.mkdir(parents=True, exist_ok=True)
     more = {"machine": _machine(), "settings": settings._asdict()}
     record = Record(chosen.out / "gpu.json", 60 * chosen.minutes, **more)

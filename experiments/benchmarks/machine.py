@@ -26,7 +26,7 @@ import numpy as np
 from jax import lax
 from jax.typing import DTypeLike
 
-PASSED = 2**29  # bytes per call of `in_place`, so that starting a call takes no part of its time
+PASSED = 2**29  # bytes per call of `in_place`, so that the start of a call is negligible
 
 
 class Machine(NamedTuple):
@@ -34,9 +34,9 @@ class Machine(NamedTuple):
 
     processor: str
     cores: int
-    cpus: str  # their numbers, as "0-1"; "" where the system does not tell
-    caches: str  # per core, as "L2 1 MB, L3 32 MB"; "" where the system does not tell
-    bandwidth: float  # bytes per second, in a copy
+    cpus: str  # numbers, as "0-1"; "" if the system does not report them
+    caches: str  # per core, as "L2 1 MB, L3 32 MB"; "" if the system does not report them
+    bandwidth: float  # bytes per second in a copy
     rate: float  # operations per second, in float32
 
     def __str__(self) -> str:
@@ -135,7 +135,7 @@ def cores() -> int:
 
     Ignores OMP_NUM_THREADS, as XLA does; `jaxret.runtime.sharding.cores` heeds it.
     """
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux has it
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux only
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
@@ -150,7 +150,7 @@ def _seconds(call: Callable[[], jax.Array], repeats: int) -> float:
 
 
 def _processor() -> str:
-    known = Path("/proc/cpuinfo")  # Linux has it
+    known = Path("/proc/cpuinfo")  # Linux only
     lines = known.read_text().splitlines() if known.is_file() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or "an unnamed processor"

@@ -37,7 +37,7 @@ class Record:
 
     def __init__(self, path: Path, seconds: float, **more: Any):
         self.path, self.end = path, time.monotonic() + seconds
-        self.until = self.end  # of the current part
+        self.until = self.end  # end of the current part
         self.kept: dict[str, Any] = {**more, "parts": {}, "results": {}, "missing": {}}
 
     def part(self, name: str, share: float, run: Callable[["Record"], None]) -> None:
@@ -63,7 +63,7 @@ class Record:
         return name not in self.kept["missing"]
 
     def keep(self, group: str, name: str, value: Any) -> None:
-        """Adds an entry and replaces the file at once: the machine may go away at any time."""
+        """Adds an entry and replaces the file at once, since the machine may stop at any time."""
         self.kept[group][name] = value
         scratch = self.path.with_suffix(".writing")
         scratch.write_text(json.dumps(self.kept, indent=1))

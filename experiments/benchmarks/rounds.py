@@ -34,7 +34,7 @@ from jaxret.types import PRNGKey, State, Stream, Trace
 TAU, ETA = 0.02, 1e-4
 QUERIES = 4096  # at most
 CAPTURED = 32  # rounds in one CUDA graph
-ROWS = 4096  # drawn at a time by `unit_rows`
+ROWS = 4096  # rows sampled at a time by `unit_rows`
 Simulate = Callable[..., tuple[State, Trace]]
 
 

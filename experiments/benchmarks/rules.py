@@ -78,7 +78,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         for name, grid in grids.items()
     }
     times: dict[str, list[float]] = {name: [] for name in made}
-    for _ in Progress(range(1 + cfg.repeats), unit="turn"):  # the first compiles
+    for _ in Progress(range(1 + cfg.repeats), unit="turn"):  # the first turn compiles
         run.pause(0)
         for name, grid in grids.items():
             begin = time.perf_counter()

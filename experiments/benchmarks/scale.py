@@ -77,7 +77,7 @@ class Exchange(NamedTuple):
     """One collective operation of a program."""
 
     kind: str  # one of `KINDS`
-    bytes: int  # bytes of its result, on one device
+    bytes: int  # bytes of the result on one device
     times: int  # per call of the program
 
 
@@ -129,7 +129,7 @@ def check(cfg: DictConfig) -> None:
     few = [n for n in cfg.devices if n <= cfg.measured]
     require("devices", list(cfg.devices), f"two or more up to {cfg.measured}", lambda _: few[1:])
     require("rows", list(cfg.rows), "two sizes or more", lambda rows: len({*rows}) >= 2)
-    with suppress(RuntimeError):  # JAX has started: its devices are fixed
+    with suppress(RuntimeError):  # too late if JAX has started
         jax.config.update("jax_num_cpu_devices", max(*cfg.devices, *cfg.check.devices))
 
 
@@ -271,7 +271,7 @@ def read_exchanges(program: str) -> list[Exchange]:
 def _of(name: str, times: int, bodies: dict[str, list[str]]) -> Iterator[Exchange]:
     for line in bodies.get(name, ()):
         if _ALONE.search(line):
-            continue  # groups of one device
+            continue  # a group of one device
         if found := _EXCHANGE.search(line):
             yield Exchange(found[2], _bytes(found[1]), times)
         elif " while(" in line:

@@ -45,7 +45,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         bar.set_postfix_str(size)
         run.pause(0)
         alone = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
-        with alone as process:  # so that no memory of the last size is counted
+        with alone as process:  # one process per size, for separate memory counts
             found = process.submit(measure, *parsed(size), cfg.floats, cfg.repeats).result()
         results |= {f"{size}/{name}": np.array(values) for name, values in found.items()}
     widths = {parsed(size)[1] for size in cfg.sizes}
@@ -110,13 +110,13 @@ def measure(items: int, width: int, floats: float, repeats: int) -> dict[str, li
     task = jr.Task.from_arrays(theta, theta[labels], labels)
     del theta
     size = task.theta.nbytes
-    Path("/proc/self/clear_refs").write_text("5")  # forgets the peak of making the task
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak memory
     family, numbers = jr.traced(jr.greedy())
     simulation = Simulation(family, task, seeds=[0], example=numbers, chunk=count)
     order, setting = np.resize(labels, (1, count)).astype(np.int32), simulation.setting(*numbers)
     times = []
     states = simulation.start(setting)
-    for _ in range(1 + repeats):  # the first compiles
+    for _ in range(1 + repeats):  # the first run compiles
         begin = time.perf_counter()
         states, _ = jax.block_until_ready(simulation.step(states, setting, order))
         times.append(1e6 * (time.perf_counter() - begin) / count)

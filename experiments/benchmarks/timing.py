@@ -45,14 +45,14 @@ from jaxret.simulation.blocked.simulate import BLOCK
 
 LIMITS = ("memory", "arithmetic")
 UNITS = {"microseconds": 1e6, "milliseconds": 1e3}
-FEWEST = 3  # repeats of `in_turn`, however little time is left
+FEWEST = 3  # minimum repeats of `in_turn`, even if the time is over
 
 
 class Work(NamedTuple):
     """Least bytes and operations of one round or call."""
 
     bytes: float
-    operations: float  # a multiply-add is two
+    operations: float  # a multiply-add counts as two
 
     def seconds(self, bandwidth: float, rate: float) -> dict[str, float]:
         """Returns the least time by each of `LIMITS`.

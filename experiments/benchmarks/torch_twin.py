@@ -26,7 +26,7 @@ from jaxret.nn.backbone import Backbone
 from jaxret.nn.checkpoints import convert
 from jaxret.types import Params
 
-PROGRAMS = 64  # programs of one compiled function, at most
+PROGRAMS = 64  # maximum programs per compiled function
 
 
 class Twin:
@@ -53,7 +53,7 @@ class Twin:
         compiled: bool,
         bfloat16: bool = False,
     ):
-        self.bert, self.device = bert.eval(), bert.device  # eval: without dropout
+        self.bert, self.device = bert.eval(), bert.device  # eval() turns dropout off
         heads = {name: _linear(params[name]) for name in params if name != "backbone"}
         self.heads = {name: head.to(self.device) for name, head in heads.items()}
         parameters = [p for part in (self.bert, *self.heads.values()) for p in part.parameters()]

@@ -145,7 +145,7 @@ def _models(
 
     first = [(queries[0], documents[tool]) for tool in candidates[0]]
     pairs = [pair.ids for pair in encoder.tokenizer.encode_batch(first)]
-    cut = cfg.pair_tokens - 1  # and the closing token
+    cut = cfg.pair_tokens - 1  # leaves room for the closing token
     pairs = [pair if len(pair) <= cut else [*pair[:cut], pair[-1]] for pair in pairs]
     models = {"mlc": model(mlc, classify, fit_mlc), "refiner": model(network, refine, fit_refiner)}
     return models, pairs
@@ -226,7 +226,7 @@ def _cross_encoder(
 
 
 def _bert(backbone: Backbone) -> BertConfig:
-    assert isinstance(backbone.config, BertConfig)  # MiniLM is one
+    assert isinstance(backbone.config, BertConfig)  # MiniLM is a BERT
     return backbone.config
 
 

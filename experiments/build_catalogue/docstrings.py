@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 from jaxret.generation.queries import shorten
 
-WORDS = 80  # most words of a description
+WORDS = 80  # maximum words of a description
 _ROLE = re.compile(r":[\w:]+:`~?([^`<]+?)(?:\s*<[^`]*>)?`")  # :func:`numpy.sort`
 _QUOTED = re.compile(r"`{1,2}([^`]+)`{1,2}_{0,2}")
 _CALL = re.compile(r"^[\w.]+\(.*\)(\s*->.*)?$", re.DOTALL)  # the signature of a builtin

@@ -39,7 +39,7 @@ SERVICES = ("ec2", "rds", "iam", "s3", "sns")  # services of AWS in the paper
 class Tool(NamedTuple):
     """A function, class, method, property or operation."""
 
-    id: str  # its path, as numpy.linalg.inv
+    id: str  # path, as numpy.linalg.inv
     description: str
     parameters: dict[str, dict[str, Any]]  # by name: required, and type where known
 
@@ -60,9 +60,9 @@ class Catalogue(NamedTuple):
 class Library(NamedTuple):
     """The packages of a library that are read."""
 
-    packages: tuple[str, ...]  # below the library; "" is the library itself
-    members: tuple[str, ...] = ()  # packages whose classes' members are tools too
-    inherited: tuple[str, ...] = ()  # packages whose classes list inherited members too
+    packages: tuple[str, ...]  # paths below the library; "" is the library itself
+    members: tuple[str, ...] = ()  # packages whose classes' members are tools, too
+    inherited: tuple[str, ...] = ()  # packages whose classes list inherited members, too
 
 
 # Public in the words of NumPy's own page of modules, less what the paper leaves out: ctypeslib,
@@ -237,7 +237,7 @@ def _members(
     names: dict[Any, tuple[str, Any]] = {}
     below: dict[str, Any] = {}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about deprecated members
+        warnings.simplefilter("ignore")  # deprecated members warn
         for name in dir(owner):
             if name.startswith("_"):
                 continue

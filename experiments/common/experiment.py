@@ -137,7 +137,7 @@ class Experiment(Command):
         with open_run(cfg) as run:
             if run is not None:
                 run.finish(self.function(cfg, run))
-        distributed.wait()  # until the results are written
+        distributed.wait()  # wait until the results are written
         found = tracking.read_results(cfg.directory)
         if distributed.leads():
             self._show(cfg, found)
@@ -186,7 +186,7 @@ def _config_name(words: Sequence[str]) -> str | None:
 
 def _refuse(error: Exception, verbose: bool) -> NoReturn:
     if verbose:
-        raise error  # ends all processes, too
+        raise error  # ends all processes
     print(one_line(error), file=sys.stderr)
     distributed.end(2)
     raise SystemExit(2)

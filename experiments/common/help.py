@@ -49,7 +49,7 @@ each of A and B. `--cfg job` prints the values with which a command would run, a
 the options of Hydra."""
 
 
-_BLOCK = r"^(?:{}):.*\n(?:[ -].*\n)*"  # of a file, with what it holds
+_BLOCK = r"^(?:{}):.*\n(?:[ -].*\n)*"  # a block of a file with its content
 
 
 def help_text(about: str, config: str) -> str:

@@ -94,7 +94,7 @@ class RunDirectory:
         path = self.directory / "steps" / f"{name}.npz"
         if not distributed.agreed(path.exists()):
             _write(path, {key: np.asarray(value) for key, value in compute().items()})
-            distributed.wait()  # until no process has checkpoints open
+            distributed.wait()  # wait until no process has checkpoints open
             if distributed.leads():
                 shutil.rmtree(self.resume(name), ignore_errors=True)
         return _read(path)
@@ -128,7 +128,7 @@ def open_run(cfg: DictConfig) -> Generator[RunDirectory | None]:
             "wandb_id.txt",
         ):
             (directory / part).unlink(missing_ok=True)
-    distributed.wait()  # until it is empty
+    distributed.wait()  # wait until the folder is empty
     ours = settings(cfg)
     record = directory / "settings.json"
     if record.exists() and (theirs := json.loads(record.read_text())) != ours:

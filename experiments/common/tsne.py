@@ -25,5 +25,5 @@ def project(vectors: Float[np.ndarray, "n d"], seed: int) -> Float[np.ndarray, "
 
     perplexity = min(30, (len(vectors) - 1) / 3)
     tsne = TSNE(init="pca", perplexity=perplexity, random_state=seed)
-    with threadpool_limits(1):  # its threads spin while waiting, which slows a busy machine
+    with threadpool_limits(1):  # idle threads spin, which slows a busy machine
         return tsne.fit_transform(vectors)

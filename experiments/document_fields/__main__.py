@@ -150,7 +150,7 @@ def judge_of(cfg: DictConfig) -> Judge:
 
 def audited(cfg: DictConfig, texts: Sequence[Document], judge: Judge) -> Results:
     """Computes the incomplete share before and, if there are profiles, after expansion."""
-    one = [cfg.dataset.name] * len(texts)  # a data set is a domain
+    one = [cfg.dataset.name] * len(texts)  # each data set is one domain
     rows = range(len(texts)) if cfg.judge == "rules" else audit.sample(one, cfg.sample, cfg.seed)
     some = [texts[row] for row in rows]
     results: Results = {}

@@ -31,9 +31,9 @@ PROMPT = load_prompt(Path(__file__).with_name("audit.txt"), ("document",))
 class Share(NamedTuple):
     """The share of incomplete documents."""
 
-    mean: float  # over domains
+    mean: float  # mean over domains
     stderr: float | None  # None where a single document of a domain is sampled
-    documents: int  # that were judged
+    documents: int  # documents judged
 
 
 def question(document: Document, *, expanded: bool, prompt: Prompt = PROMPT) -> Messages:

@@ -27,7 +27,7 @@ class Coverage(NamedTuple):
 
     documents: int  # I
     kinds: dict[str, int]  # kind, one of `KINDS` -> number of documents
-    share: dict[str, float]  # canonical field -> documents that have it, not empty, over I
+    share: dict[str, float]  # canonical field -> share of documents where it is not empty
     unknown: dict[str, int]  # raw name without a group -> documents, most frequent first
 
 
@@ -35,7 +35,7 @@ class Lengths(NamedTuple):
     """Numbers of tokens of each document."""
 
     original: Int[np.ndarray, " I"]
-    expanded: Int[np.ndarray, " I"]  # the original's where there is no profile
+    expanded: Int[np.ndarray, " I"]  # equal to the original without a profile
 
     @property
     def profile(self) -> Int[np.ndarray, " I"]:

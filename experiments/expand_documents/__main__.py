@@ -64,7 +64,7 @@ from jaxret.runtime.validate import require
 
 STAGES = Stages._fields
 BEYOND_LIMIT = Outcome(profile=None, problem=Problem("not_asked", "beyond limit"), rounds=0)
-PROFILE_TOKENS = 46  # on average in the paper (Table 1)
+PROFILE_TOKENS = 46  # average in the paper (Table 1)
 
 
 @experiment("expand_documents")

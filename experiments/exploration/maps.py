@@ -19,10 +19,10 @@ NDCG = 2  # position of nDCG among the metrics of `experiments.exploration`
 class Grid(NamedTuple):
     """The results of one learner in each of G cells, on S seeds."""
 
-    accuracy: Float[np.ndarray, "G S"]  # online
+    accuracy: Float[np.ndarray, "G S"]  # accuracy online
     final: Float[np.ndarray, "G S 4"]  # accuracy, recall, nDCG, completeness
     regret: Float[np.ndarray, "G S"]
-    chosen: int  # by the validation part
+    chosen: int  # index of the cell chosen on the validation part
     rest_accuracy: Float[np.ndarray, "G S"]  # the same without the validation part
     rest_final: Float[np.ndarray, "G S 4"]
 

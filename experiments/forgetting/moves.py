@@ -68,7 +68,7 @@ def cosines(
     theta, queries = unit(theta), unit(queries)
     which, column = np.nonzero(labels >= 0)
     needed = (queries[which] * theta[labels[which, column]]).sum()
-    total = queries.sum(axis=0) @ theta.sum(axis=0)  # of all pairs, without a matrix of them
+    total = queries.sum(axis=0) @ theta.sum(axis=0)  # sum over all pairs, without their matrix
     others = len(queries) * len(theta) - len(which)
     return float(needed / len(which)), float((total - needed) / others)
 

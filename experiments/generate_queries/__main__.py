@@ -61,7 +61,7 @@ from jaxret.runtime.files import json_lines, write_json_lines
 from jaxret.runtime.validate import require
 
 STAGES = ("write", "polish", "judge")
-ANSWER = {"write": 120, "polish": 60, "judge": 30}  # tokens, without thoughts
+ANSWER = {"write": 120, "polish": 60, "judge": 30}  # tokens per answer, without reasoning
 RATES = ("win", "tie", "loss", "position")
 
 

@@ -49,7 +49,7 @@ def assign(
     dataset = build("generated", [(tool, {}) for tool in tools], rows)
     cut = own_split(dataset, validation=validation, test=test, seed=seed)
     names = {dataset.query_ids[i]: part for part in Split._fields for i in getattr(cut, part)}
-    return [names[_id(one)] for one in accepted]  # no two texts are equal: they would be near
+    return [names[_id(one)] for one in accepted]  # equal texts are near, so refused
 
 
 def save(
@@ -86,7 +86,7 @@ def save(
     write_json_lines(folder / "tools.jsonl", tools)
     write_json_lines(folder / "queries.jsonl", rows)
     dataset = jsonl.load(folder)
-    own_split(dataset)  # refuses what two parts share
+    own_split(dataset)  # raises if parts share queries or tools
     return dataset
 
 

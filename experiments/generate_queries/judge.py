@@ -31,9 +31,9 @@ SCHEMA = object_schema(**{key: {"enum": list(VALUE)} for key in CRITERIA})
 class Verdicts(NamedTuple):
     """Verdicts on n pairs in both orders: 1 for the first query, -1 for the second, 0 for a tie."""
 
-    forward: Int[np.ndarray, "n 4"]  # a first; columns are `CRITERIA`
-    backward: Int[np.ndarray, "n 4"]  # b first
-    failures: Counter[str]  # answers by kind; a pair with a lost answer is not among the n
+    forward: Int[np.ndarray, "n 4"]  # with a first; columns are `CRITERIA`
+    backward: Int[np.ndarray, "n 4"]  # with b first
+    failures: Counter[str]  # answers by kind; pairs with a lost answer are not among the n
 
 
 def compare(
@@ -100,7 +100,7 @@ def outcomes(verdicts: Verdicts) -> dict[str, Float[np.ndarray, " n"]]:
       Arrays [n]: ``{criterion}/win``, ``/tie`` and ``/loss`` of query a, and ``/position``, 1 where
       the judge preferred the same position in both orders.
     """
-    a, b = verdicts.forward, -verdicts.backward  # both: 1 if a is better
+    a, b = verdicts.forward, -verdicts.backward  # in both, 1 means that a is better
     by_name = {}
     for column, criterion in enumerate(CRITERIA):
         x, y = a[:, column], b[:, column]

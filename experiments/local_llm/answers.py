@@ -21,7 +21,7 @@ from jaxret.runtime.files import existing, write_whole
 
 FILE = Path(__file__).with_name("answers.jsonl.gz")
 FIELDS = ("answer", "usage")
-LONG = 15  # words
+LONG = 15  # minimum words of a sentence of an answer that identifies a follow-up question
 
 
 def unpack(file: Path, cache: Path) -> int:

@@ -29,7 +29,7 @@ class Settings(NamedTuple):
     """Settings of the server."""
 
     port: int = 8077
-    slots: int = 4  # questions side by side
+    slots: int = 4  # parallel requests
     context: int = 16_384  # tokens that the slots share
     threads: int = os.cpu_count() or 1
     program: str = ""  # your own llama-server with its arguments; empty: the wheel
@@ -181,7 +181,7 @@ def _wait_for_health(process: subprocess.Popen, port: int) -> None:
             raise ServerError(f"the server ended with status {process.returncode}: {_last(port)}")
         try:
             _call(f"http://{HOST}:{port}/health", None, timeout=5)
-        except (OSError, ValueError):  # not yet there, or still reading its weights
+        except (OSError, ValueError):  # not started, or still reading the weights
             time.sleep(0.3)
             continue
         return

@@ -141,7 +141,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
             outputs += lines
         results |= {f"{name}/{key}": values for key, values in ours.items()}
         curves[name] = {"success": online["success"], "found": shares}
-        label = grid.label(setting[0])  # the same for all seeds, which share the validation part
+        label = grid.label(setting[0])  # equal for all seeds, which share the validation part
         print(f"{name}: {online['success'].mean():.3f} of hops at {label}")
     if cfg.answers:
         text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in outputs)

@@ -25,7 +25,7 @@ import numpy as np
 from jaxret.llm import Chat, Malformed, Prompt, Schema, load_prompt, object_schema
 from jaxret.types import Selector
 
-WORDS = 300  # most words of a document
+WORDS = 300  # maximum words of a document
 
 HERE = Path(__file__).parent
 #: Our texts. A number is optional: another text may state its own, or none.
@@ -95,7 +95,7 @@ def verdict(answer: str, n: int) -> int:
       Malformed: for anything but a whole number in -1 .. n - 1.
     """
     index = _field(answer, "index")
-    if type(index) is not int or not -1 <= index < n:  # bool is an int to isinstance
+    if type(index) is not int or not -1 <= index < n:  # isinstance would accept bools
         raise Malformed(f"index must be a whole number in -1 .. {n - 1}, got {index!r:.80}")
     return index
 

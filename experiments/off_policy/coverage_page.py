@@ -13,7 +13,7 @@ from experiments.off_policy.tables import markdown
 from jaxret.evaluation import plots
 from jaxret.offline.off_policy import FEW
 
-ANYTIME = ("IPS", "DR", "clipped IPS")  # the last only has a lower bound
+ANYTIME = ("IPS", "DR", "clipped IPS")  # clipped IPS only has a lower bound
 BOOTSTRAP = ("SNIPS", "Switch-DR")
 ESTIMATORS = ("IPS", "SNIPS", "clipped IPS", "DR", "Switch-DR", "DRos", "MIPS")
 MARKS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
@@ -28,7 +28,7 @@ class Cell(NamedTuple):
 
     serves: str
     judged: str
-    values: Mapping[str, np.ndarray]  # measure -> one value a log
+    values: Mapping[str, np.ndarray]  # measure -> one value per log
 
     def mean(self, name: str) -> float:
         """Returns the mean of a measure over logs."""

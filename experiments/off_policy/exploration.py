@@ -47,7 +47,7 @@ from jaxret.runtime.validate import require
 BOUNDED = ("IPS", "DR", "SNIPS")
 OF_RULE = ("accuracy", "cost", "ndcg@10")
 OF_LOG = ("refused", "effective", *(f"width/{x}" for x in BOUNDED), "error/IPS", "error/DR")
-OTHER = 1000  # far from the seeds of the rules that serve
+OTHER = 1000  # offset from the serving learners' seeds
 
 
 @experiment("off_policy_exploration")

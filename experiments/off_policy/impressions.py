@@ -26,8 +26,8 @@ FIELDS = ("item_id", "position", "click", "propensity_score")
 class Impressions(NamedTuple):
     """A log, and the place of each round."""
 
-    log: Log  # the query is the place, as a unit vector [P]
-    place: Int[np.ndarray, " T"]  # from 0
+    log: Log  # the query is the position as a unit vector [P]
+    place: Int[np.ndarray, " T"]  # position, from 0
     items: int  # I
 
     @property

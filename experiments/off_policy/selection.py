@@ -114,7 +114,7 @@ def chosen_by_values(log: Log, query: np.ndarray, frozen: Mapping[str, Judged]) 
     for estimator in selection_page.ESTIMATORS:
         estimates = {name: of(one.values, estimator).estimate for name, one in found.items()}
         picks = [name for name, value in estimates.items() if value == max(estimates.values())]
-        outcomes = [outcome(pick, truth) for pick in picks]  # the mean over equal ones
+        outcomes = [outcome(pick, truth) for pick in picks]  # the mean over ties
         for key in outcomes[0]:
             results[f"{estimator}/{key}"] = float(np.mean([one[key] for one in outcomes]))
     return results

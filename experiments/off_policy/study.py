@@ -24,7 +24,7 @@ class Study(NamedTuple):
     truth: Float[np.ndarray, " n"]  # the true value, at the end of each log
     estimates: dict[str, Float[np.ndarray, " n"]]
     covered: dict[str, Bool[np.ndarray, " n"]]  # coverage of estimators with an interval
-    widths: dict[str, Float[np.ndarray, " n"]]  # at the end; of a lower bound, truth minus bound
+    widths: dict[str, Float[np.ndarray, " n"]]  # at the end; for a lower bound, truth minus bound
     effective: Float[np.ndarray, " n"]
     few: Bool[np.ndarray, " n"]  # whether the log has too few effective rounds
 
@@ -85,7 +85,7 @@ def _held(name: str, found: Sequence[OffPolicy], truths: Sequence[np.ndarray]) -
         if value.sequence is None:
             return value.low <= line[-1] <= value.high
         now = line[value.sequence.times - 1]
-        slack = 1e-12  # a bound may be the truth itself
+        slack = 1e-12  # a bound may equal the truth
         return bool(
             ((value.sequence.low <= now + slack) & (now <= value.sequence.high + slack)).all()
         )

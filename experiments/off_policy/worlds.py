@@ -26,7 +26,7 @@ from jaxret.logs import Log
 from jaxret.offline.off_policy import groups_of_rows
 from jaxret.offline.snapshots import Target, first_probabilities, target
 
-TOGETHER = 25  # logs that a program makes at once
+TOGETHER = 25  # logs simulated at once by one program
 
 
 class Judged(NamedTuple):
@@ -81,7 +81,7 @@ def learnt(learner: jr.Learner, task: jr.Task, exposures: int, seed: int) -> jr.
 def judged(snapshot: jr.Snapshot, task: jr.Task) -> Judged:
     """Computes what a frozen policy does for every query, and its value."""
     found = _for_every_query(snapshot, task)
-    assert found.scores is not None  # a learner ranks
+    assert found.scores is not None  # learners have scores
     return Judged(
         probabilities=found.probabilities(slice(None)),
         scores=found.scores(slice(None)),

@@ -42,7 +42,7 @@ from jaxret.runtime.validate import require
 
 RERANKERS = ("none", "judge", "matched")
 COLUMNS = ("online", "final")
-TAU = 0.04  # of the slates that measure recognition; the largest in the learners' grids
+TAU = 0.04  # tau of the slates that measure recognition; the largest in the learners' grids
 
 
 @experiment("real_judge_rerank")

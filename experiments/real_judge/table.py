@@ -145,7 +145,7 @@ def joined(task: Task, table: JudgeTable) -> Pairs:
         task.select(rows[kept]),
         ids=tuple(task.ids[row] for row in columns),
         theta=task.theta[columns],
-        documents=None,  # only vectors are used from here on
+        documents=None,  # from now on only vectors are used
         labels=labels,
     )
     return Pairs(some, table.yes[kept][:, :tools], labels == np.arange(tools))

@@ -74,7 +74,7 @@ class Measured(NamedTuple):
     """The measurements of a curve at every horizon."""
 
     regrets: Float[np.ndarray, "S n"]
-    bounds: dict[str, list[float]]  # the n values of each
+    bounds: dict[str, list[float]]  # the n values of each bound
     slope: float  # slope of log regret on log T
     results: dict[str, np.ndarray]
 

@@ -88,6 +88,6 @@ def composed(config: str, overrides: list[str]) -> DictConfig:
 
 
 def _compose(config: str, overrides: list[str]) -> DictConfig:
-    GlobalHydra.instance().clear()  # only one at a time; the report's own is read by now
+    GlobalHydra.instance().clear()  # one at a time; the report's config is already read
     with initialize_config_dir(CONFIGS, version_base="1.3"):
         return compose(config, overrides, return_hydra_config=True)

@@ -57,7 +57,7 @@ def side_by_side(chains: Sequence[Sequence[Task]], workers: int) -> None:
 def _work(chains: Sequence[Sequence[Task]], begun, workers: int) -> None:
     """Runs chains that no other worker has begun, until none is left."""
     flags, cores = os.environ.get("XLA_FLAGS", ""), os.cpu_count() or 1
-    if "device_count" not in flags:  # a share of the devices that a run alone would have
+    if "device_count" not in flags:  # a share of the devices that a single run would have
         share = f"--xla_force_host_platform_device_count={max(1, cores // workers)}"
         os.environ["XLA_FLAGS"] = f"{flags} {share}"
     while True:

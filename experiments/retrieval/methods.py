@@ -44,7 +44,7 @@ from jaxret.runtime.validate import require
 from jaxret.task import Split, Task
 
 UNTRAINED = ("bm25", "documents", "tool2vec_raw", "tool2vec", "nudge_m", "nudge_n")
-SEES = {"bm25": "nothing", "documents": "nothing"}  # the others without a learner: labels
+SEES = {"bm25": "nothing", "documents": "nothing"}  # other methods without a learner: labels
 
 #: (texts, ranking of the stage before, progress=True) -> ranking
 Second: TypeAlias = Callable[..., Ranking]
@@ -67,7 +67,7 @@ def rank(bench: Bench, name: str, seed: int, part: str = "test") -> Ranking:
         first, recipe = before(bench, name), name.partition("+")[0]
         if first is None:
             return bench.search(retriever(bench, name, seed), part)
-        second = second_stage(bench, name, seed)  # refuses its settings before a first stage trains
+        second = second_stage(bench, name, seed)  # validates settings before a first stage trains
         found = rank(bench, first, seed, part)
         if bench.recipes[recipe]["model"] != "refit":
             found = cut(found, bench.recipes[recipe]["candidates"])

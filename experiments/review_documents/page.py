@@ -25,7 +25,7 @@ ANSWERS = ("ok", "problem")
 VERDICTS = ("pass", "fail")
 FIELDS = ("id", *QUESTIONS, "verdict", "note")
 NOTE_CHARACTERS = 2_000
-MAX_BYTES = 20_000  # most bytes of a post
+MAX_BYTES = 20_000  # maximum bytes of a post
 PAGE = Path(__file__).with_name("page.html")
 HEADERS = {
     "Cache-Control": "no-store",
@@ -166,7 +166,7 @@ def checked(answer: Any, tools: dict[str, Any]) -> dict[str, Any]:
 
 def _handler(review: Review) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        timeout = 10  # seconds; browsers open connections that they may never use
+        timeout = 10  # seconds; browsers open connections without using them
 
         def do_GET(self):
             if not self._from_here():

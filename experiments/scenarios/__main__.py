@@ -60,9 +60,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Runs every learner in every scenario; writes the page and its figures."""
     task, seeds = task_of(cfg), range(cfg.seed, cfg.seed + cfg.seeds)
     validation = task.parts(validation=cfg.validation, seeds=seeds).validation
-    rounds = cfg.exposures * int(
-        (~validation).sum(axis=1).min()
-    )  # the shortest stream of all seeds
+    rounds = cfg.exposures * int((~validation).sum(axis=1).min())  # the shortest stream over seeds
     place = Place(task=task, rounds=rounds, seed=cfg.seed, cache=cache_folder(cfg))
     windows, budget = Windows(cfg.window, cfg.within), cfg.guard.share * rounds
     guard = partial(jr.guarded, budget=budget, delta=cfg.guard.delta, epsilon=cfg.guard.epsilon)

@@ -179,7 +179,7 @@ def doubling(*, at: float) -> Scenario:
 
 def rewritten(*, document: str, how: How, at: float) -> Scenario:
     """All documents are rewritten with another template."""
-    template(document)  # refuses a name that is not known
+    template(document)  # raises for an unknown name
     require("how", how, "keep, reset or carry", lambda x: x in ("keep", "reset", "carry"))
     require("at", at, "in (0, 1]", lambda x: 0 < x <= 1)
 

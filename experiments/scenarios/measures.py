@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from jaxret.evaluation import plots
 
-Success = Float[np.ndarray, "S T"]  # of the tool that was used, 0 or 1
+Success = Float[np.ndarray, "S T"]  # success of the tool used, 0 or 1
 
 
 class Windows(NamedTuple):

@@ -97,9 +97,9 @@ def figure(curves: Mapping[str, Float[np.ndarray, "S T"]], window: int, begins: 
     """
     rounds = next(iter(curves.values())).shape[1]
     width = min(window, rounds)
-    ends = np.arange(width, rounds + 1, max(1, rounds // 400))  # more could not be told apart
+    ends = np.arange(width, rounds + 1, max(1, rounds // 400))  # more points would not be visible
     drawn, ax = plots.new_figure("round", f"success, mean of {width} rounds")
-    own = None  # colour of the curve before: a guarded learner has that of the learner itself
+    own = None  # colour of the previous curve; a guarded learner has its learner's colour
     for learner, success in curves.items():
         drawn_means = means(success.astype(float), width)[:, ends - width]
         apart = {"frozen": plots.GREY, GUARDED: own}

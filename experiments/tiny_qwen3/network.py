@@ -20,7 +20,7 @@ from jaxret.runtime.validate import require
 
 CLOSING = "<|endoftext|>"
 SPECIAL = (CLOSING, "<|im_start|>", "<|im_end|>", "<think>", "</think>")
-ANSWERS = ("true", "false", "yes", "no")  # a token each, as in the published vocabulary
+ANSWERS = ("true", "false", "yes", "no")  # one token each, as in the published vocabulary
 #: Expression by which Qwen's tokenizer splits texts before it merges bytes.
 WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"

@@ -21,7 +21,7 @@ from jaxret.retrieval.ranking import Ranking, in_trec_order, trec_order
 from jaxret.retrieval.retriever import Retriever, Texts, search
 from jaxret.runtime import sharding
 
-SETTINGS = ("with", "without")  # instruction
+SETTINGS = ("with", "without")  # with or without instruction
 POOLS = ("all", "category")
 MEASURES = ("ndcg", "recall", "completeness")
 

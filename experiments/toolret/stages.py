@@ -34,7 +34,7 @@ from jaxret.runtime.files import existing
 
 Stage: TypeAlias = Callable[[Request], Ranking]
 
-HOLES = ("instruction", "query")  # holes of a template
+HOLES = ("instruction", "query")  # placeholders of a template
 
 
 def stage(world: World, name: str) -> Stage:
@@ -78,7 +78,7 @@ def _dense(world: World, name: str) -> Stage:
         return inner_product(name, jnp.asarray(vectors))
 
     @cache
-    def queries(setting):  # all tasks at once, so that the cache on disk is read once
+    def queries(setting):  # all tasks at once, so that the cache is read once
         rows = np.concatenate(list(world.rows.values()))
         texts = world.texts(name, setting, rows)
         vectors = encode(encoder, texts, kind="query", cache=world.cache)
@@ -145,7 +145,7 @@ def _tool_rank(world: World, name: str) -> Reranker:
     question = verdict(
         model.tokenizer,
         answers=tuple(settings["answers"]),
-        instruction="",  # the template has put it in front of the query
+        instruction="",  # already added by the template
         prompt=settings["prompt"],
         query_limit=settings["query_limit"],
         document_limit=settings["document_limit"],

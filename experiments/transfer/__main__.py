@@ -64,7 +64,7 @@ ONLINE = ("online/accuracy", "final/ndcg@{k}", "norms/mean", "norms/spread", "no
 WORDS = ("seen/ndcg@{k}", "heldout/ndcg@{k}", "seen/gain", "heldout/gain", "heldout/share")
 LATER = tuple(f"later/{kind}/{who}" for kind in KINDS for who in ("static", "learnt", "gain"))
 ENCODER = tuple(f"encoder/{way}" for way in dict.fromkeys([*WAYS.values(), *WAYS]))
-Grids = dict[str, dict[str, LearnerGrid]]  # learner -> projection -> its settings
+Grids = dict[str, dict[str, LearnerGrid]]  # learner -> projection -> grid
 
 
 @experiment("transfer")
@@ -75,7 +75,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     parts = task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=seeds)
     protocol = Protocol(cfg, run, task, parts, seeds)
     for seed in seeds:
-        draw(task, protocol.of_seed(seed).parts, cfg.later.share, seed)  # or refuses it
+        draw(task, protocol.of_seed(seed).parts, cfg.later.share, seed)  # raises for invalid shares
     assert task.dataset is not None
     second = encoded(task.dataset, encoder, document=cfg.document, cache=cache_folder(cfg))
     other, cosine = other_encoder.bridge(protocol, second, projections.REGISTRY[cfg.transferred]())

@@ -23,10 +23,10 @@ KINDS = ("old", "new", "new_for_old", "old_for_new")
 class Draw(NamedTuple):
     """The tools that are added later, and the queries that need old or new tools."""
 
-    environment: Environment  # without the new tools
+    environment: Environment  # environment without the new tools
     new: Bool[np.ndarray, " I"]
     streamed: Bool[np.ndarray, " N"]
-    old_needed: Bool[np.ndarray, " N"]  # held-out queries for which old tools alone are right
+    old_needed: Bool[np.ndarray, " N"]  # held-out queries for which only old tools are right
     new_needed: Bool[np.ndarray, " N"]
 
 

@@ -29,7 +29,7 @@ class Other(NamedTuple):
     """The task and the alignment of the other encoder."""
 
     protocol: Protocol
-    rotation: Float[np.ndarray, "S a b"]  # a seed's, by the queries that it streams
+    rotation: Float[np.ndarray, "S a b"]  # rotation of each seed, from its streamed queries
     scale: Float[np.ndarray, " S"]
     projection: Projection
 

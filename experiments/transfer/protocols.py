@@ -14,7 +14,7 @@ from experiments.common.run_directory import RunDirectory
 from jaxret.learners.grid import LearnerGrid
 from jaxret.task import Parts, Task
 
-Results = dict[str, np.ndarray]  # one value a seed
+Results = dict[str, np.ndarray]  # one value per seed
 Setting = Float[np.ndarray, "S n"]
 
 
@@ -144,6 +144,6 @@ def unseen(
     }
     results = {f"{part}/{protocol.metric}": found[part] for part in gains}
     results |= {f"{part}/gain": gain for part, gain in gains.items()}
-    if gains["seen"].mean() > 0:  # the ratio needs a gain
+    if gains["seen"].mean() > 0:  # the ratio needs a positive gain
         results["heldout/share"] = gains["heldout"] / gains["seen"].mean()
     return results, found["setting"], found

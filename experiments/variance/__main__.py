@@ -51,7 +51,7 @@ MOMENTS = ("bias", "variance", "variance_median", "final/bias", "final/variance_
 REACHED = ("online/accuracy", "final/recall@{k}", "final/ndcg@{k}")
 GAPS = {"online/accuracy": "gap_closed", "final/ndcg@{k}": "final/gap_closed"}
 AXES = ("bias", "variance_median")  # axes of the figure
-MARKS = "osD^vP*X"  # by rate
+MARKS = "osD^vP*X"  # marker per rate
 
 
 @experiment("variance")
@@ -187,7 +187,7 @@ def moments_figure(
         for mark, (x, y) in zip(MARKS, rows, strict=False):
             ax.plot(
                 x, y, mark, color=colours[-1], markersize=10 - i
-            )  # so that no mark hides another
+            )  # so that no marker hides another
     ax.set_yscale("log")
     ax.margins(0.05)
     marks = [Line2D([], [], linestyle="", marker=m, color=plots.GREY) for m in MARKS[: len(rates)]]

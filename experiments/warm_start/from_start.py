@@ -54,13 +54,13 @@ class Starts:
 class FromStart(NamedTuple):
     """The results of a learner from one start."""
 
-    setting: Setting  # its own
+    setting: Setting  # the start's own setting
     success: Float[np.ndarray, "S T"]
     static: Float[np.ndarray, "S T"]  # success in the same rounds with constant Theta_1
     rankings: dict[str, Float[np.ndarray, "S 4"]]  # means of `METRICS`
-    loss: Float[np.ndarray, "S T"]  # this and below: at the setting of the base
+    loss: Float[np.ndarray, "S T"]  # from this line on: at the setting of the base
     order: Int[np.ndarray, "S T"]
-    comparator: Float[np.ndarray, " N"]  # losses
+    comparator: Float[np.ndarray, " N"]  # losses of the comparator
     bound: theorems.Bound
 
 

@@ -1,4 +1,4 @@
-"""The converted benchmarks were made by another program: loaders must agree with them."""
+"""Tests that the loaders agree with benchmarks that another program converted."""
 
 import json
 

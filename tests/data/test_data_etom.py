@@ -1,4 +1,4 @@
-"""ETOM in its two layouts: on a few rows written here, and the counts of the whole."""
+"""The ETOM loader, on a few rows in both layouts and on the counts of the full data set."""
 
 import json
 
@@ -20,12 +20,12 @@ SCHEMA = {
     "type": "object",
 }
 READ, LIST, CAT = "Files MCP::read_file", "Files MCP::list", "Disk MCP::cat"
-#: level -> number and text of its queries, and for each step the tools that serve equally
+#: level -> (number, text, equivalent tools of each step) of its queries
 ASKED = {
     1: [(1, "On Files, read a.txt", [[READ]]), (7, "On Disk, print b.txt", [[CAT]])],
     2: [
-        (1, "What is in c.txt?", [[READ, CAT + " "], [CAT, READ]]),  # each first once
-        (42, "Comment on it", [["Files MCP Files::comment"]]),  # not of the registry
+        (1, "What is in c.txt?", [[READ, CAT + " "], [CAT, READ]]),  # each tool first in one list
+        (42, "Comment on it", [["Files MCP Files::comment"]]),  # not in the registry
     ],
     3: [(1, "List d, then read e.txt", [[LIST], [READ]])],
     4: [(2, "Find f.txt and read it", [[LIST], [READ, CAT]])],
@@ -50,7 +50,7 @@ def registry():
 
 
 def original(folder):
-    """As the authors have it: one tool a step at levels 1 and 3, lists of them at 2 and 4."""
+    """Writes the authors' layout: a tool per step at levels 1 and 3, lists of tools at 2 and 4."""
     (folder / "queries").mkdir()
     (folder / "mcp_registry.json").write_text(json.dumps(registry()))
     for level, queries in ASKED.items():
@@ -64,7 +64,7 @@ def original(folder):
 
 
 def converted(folder):
-    """The same in the general layout."""
+    """Writes the same data in the general layout."""
     tools = [
         {
             "id": f"{server}::{name}",
@@ -182,7 +182,7 @@ def test_the_whole_has_the_counts_of_its_description(shared_data):
 
 
 def test_the_labels_of_the_whole_are_those_known_and_one_that_ends_in_a_blank(shared_data):
-    """The conversion dropped what was not a tool's id to the letter."""
+    """The conversion dropped labels that do not match a tool id exactly, blanks included."""
     folder = shared_data / "etom"
     lines = (folder / "queries.jsonl").read_text(encoding="utf-8").splitlines()
     converted = {row["id"]: row["labels"] for row in map(json.loads, lines)}

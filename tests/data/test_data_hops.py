@@ -1,4 +1,4 @@
-"""Questions as hops, by hand and on DeskBank."""
+"""Splitting questions into hops, on queries written by hand and on DeskBank."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Near-duplicates between parts, by hand."""
+"""Near-duplicate queries, on texts written by hand and on DeskBank."""
 
 import numpy as np
 import pytest
@@ -35,12 +35,12 @@ def test_queries_are_near_from_four_words_of_five_on():
     texts = ["a b c d e", "a b c d", "a b c x", "nothing else"]
     asked, known = np.array([False, True, True, True]), np.array([True, False, False, False])
     near = near_duplicates.near(texts, asked, known)
-    assert near.tolist() == [False, True, False, False]  # 4/5; 3/6; 0
+    assert near.tolist() == [False, True, False, False]  # shares 4/5, 3/6 and 0
 
 
 def test_a_query_is_near_another_one_of_its_list_and_not_near_itself():
     texts = ["a b c d e", "a b c d", "x y", "X, y!", "?", "!", "a b c", "", "p"]
-    marked = [True, True, True, True, False, False, False, False, False]  # 4/5; 1; none; 3/4
+    marked = [True, True, True, True, False, False, False, False, False]  # shares 4/5, 1, none, 3/4
     assert near_duplicates.near_another(texts).tolist() == marked
     assert near_duplicates.near_another([]).tolist() == []
 
@@ -62,7 +62,7 @@ def test_every_pair_is_compared_whatever_the_block(block, monkeypatch):
 
 
 def pairs_of(text):
-    """Neighbouring words, spelled out."""
+    """Returns the pairs of neighbouring words, computed independently of the library."""
     words = "".join(c if c.isalnum() or c == "_" else " " for c in text.lower()).split()
     return {(words[i], words[i + 1]) for i in range(len(words) - 1)} or {tuple(words)}
 
@@ -79,13 +79,13 @@ def test_two_texts_are_near_from_the_threshold_on():
 
 
 def test_near_finds_the_most_similar_of_all_texts_and_the_first_of_equals():
-    """Queries of DeskBank, with words left out, against every one of them."""
+    """Compares DeskBank queries with words left out against brute force over all queries."""
     random, threshold = np.random.default_rng(0), 0.6
     texts = list(dict.fromkeys(data.load("deskbank").queries))[:300]
     near = NearDuplicates(threshold)
     for text in texts:
         near.add(text)
-    near.add(texts[0].upper())  # as similar as the first, which stays the answer
+    near.add(texts[0].upper())  # ties with the first text, which must win
     assert near.find(texts[0]) == texts[0]
     pairs, found = [pairs_of(text) for text in texts], 0
     for text in texts[:60]:

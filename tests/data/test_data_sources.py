@@ -1,4 +1,4 @@
-"""Loaders on small folders made here, and what they say when something is wrong."""
+"""Loaders on small folders written by the tests, and their error messages."""
 
 import json
 

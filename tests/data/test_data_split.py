@@ -12,7 +12,7 @@ TOOLS = [("a", "text of a"), ("b", "text of b")]
 
 
 def dataset_of(*rows):
-    """Rows are (text, group, split); ids are q0, q1, ..."""
+    """Makes a data set from rows (text, group, split); query ids are q0, q1, ..."""
     queries = [
         Query(id=f"q{i}", text=text, labels=("a",), group=group, split=split)
         for i, (text, group, split) in enumerate(rows)
@@ -26,7 +26,7 @@ def divided(train=20, test=5, **others):
 
 
 def assert_apart(dataset, found):
-    """Every query is in one part, and no text and no group in two."""
+    """Asserts that the parts cover every query once and share no text and no group."""
     everything = np.concatenate(found)
     np.testing.assert_array_equal(np.sort(everything), np.arange(len(dataset.queries)))
     for a, b in ((0, 1), (0, 2), (1, 2)):
@@ -76,7 +76,7 @@ def test_phrasings_of_a_question_stay_together(seed):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_questions_that_share_a_text_are_cut_as_one(seed):
-    # Groups 3k, 3k+1 and 3k+2 hang together by texts that differ in white space only.
+    # Texts that differ only in white space connect groups 3k, 3k+1 and 3k+2.
     rows = [(f"own {g}", g, None) for g in range(60)]
     rows += [(f"link {g // 3}" + "\n" * (g % 3), g, None) for g in range(60)]
     dataset = dataset_of(*rows)
@@ -174,7 +174,7 @@ def test_deskbank_is_cut_by_question():
     dataset = load("deskbank", part="all")
     found = own_split(dataset)
     assert_apart(dataset, found)
-    assert [len(part) for part in found] == [1646, 236, 470]  # cut at 0.7 and 0.8 of 2,352
+    assert [len(part) for part in found] == [1646, 236, 470]  # cuts at 0.7 and 0.8 of 2,352 queries
 
 
 def test_no_ultratool_question_is_in_two_parts(shared_data):

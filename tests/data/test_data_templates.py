@@ -19,7 +19,7 @@ DOCUMENT = {
 }
 DOCUMENTED = {key: DOCUMENT[key] for key in ("name", "description", "arguments", "results")}
 AS_JSON = json.dumps(DOCUMENTED)
-AS_PYTHON = str({**DOCUMENTED, "open": None})  # single quotes and None: not JSON
+AS_PYTHON = str({**DOCUMENTED, "open": None})  # not JSON: single quotes and None
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""ToolBank's layouts on small banks made here, and the real tool files where they are."""
+"""The layouts of ToolBank, on small banks and, where available, on the real tool files."""
 
 import json
 import sys
@@ -62,7 +62,7 @@ def write_parquet(folder, part, rows):
 
 @pytest.fixture
 def tools(tmp_path):
-    """A folder with the tool file alone."""
+    """Returns a folder that contains only the tool file."""
     dump(tmp_path / "numpy_function_descriptions.json", TOOLS)
     return tmp_path
 

@@ -1,5 +1,7 @@
-"""ToolBench's retrieval files, written here as the authors' script writes them: by a CSV writer
-that quotes what it must, with a row for every (query, API) pair."""
+"""The ToolBench loader, on files laid out as the authors' script writes them.
+
+A CSV writer quotes fields where necessary, and every pair of a query and an API has a row.
+"""
 
 import csv
 import json
@@ -71,7 +73,7 @@ def test_documents_are_objects_where_the_text_holds_one(folder):
 
 def test_documents_longer_than_the_csv_modules_limit_are_read(folder):
     append(folder / "corpus.tsv", f"5\t{'long ' * 40_000}\n")
-    before = csv.field_size_limit(131_072)  # the module's own, which other readers rely on
+    before = csv.field_size_limit(131_072)  # the csv module's default, on which other readers rely
     try:
         assert len(load("toolbench", folder).documents[-1]) == 200_000
         assert csv.field_size_limit() == 131_072

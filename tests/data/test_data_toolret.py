@@ -49,7 +49,7 @@ def folder(request, tmp_path):
         request.param(tmp_path / "queries" / task, rows, "queries")
     for part, rows in TOOLS.items():
         request.param(tmp_path / "tools" / part, rows, "tools")
-    (tmp_path / "queries/.cache").mkdir()  # what a download leaves behind
+    (tmp_path / "queries/.cache").mkdir()  # a leftover of a download
     (tmp_path / "queries/README.md").write_text("about")
     return tmp_path
 
@@ -148,7 +148,7 @@ def test_the_benchmark_keeps_texts_instructions_and_pools_apart(folder):
 
 
 def test_the_benchmark_counts_equal_queries_as_often_as_they_occur(folder):
-    """`load` joins them, and an id may be that of another task's query."""
+    """`load` merges equal queries; a query's id may occur in another task as well."""
     rows = [query("a0", label("web_0")), query("a2", label("web_1"))]
     rows[1]["query"] = rows[0]["query"]
     write_jsonl(folder / "queries/mnms", rows, "queries")
@@ -179,7 +179,7 @@ def test_a_task_of_ones_own_has_the_category_of_its_rows(folder, write):
     rows = [query("d0", label("web_0")) | {"category": "customized"}]
     write(folder / "queries/desk", rows, "queries")
     assert benchmark(folder).tasks["desk"] == "customized"
-    write(folder / "queries/gorilla-tensor", rows, "queries")  # the table decides where it can
+    write(folder / "queries/gorilla-tensor", rows, "queries")  # ToolRet's own table wins
     assert benchmark(folder).tasks["gorilla-tensor"] == "code"
 
 

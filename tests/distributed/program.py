@@ -1,6 +1,7 @@
-"""``python -m tests.distributed.program FOLDER PART ..``: what one process and many must agree on.
+"""Computations on which one process and many processes must agree.
 
-Process 0 writes the numbers of each part to ``FOLDER/PART.npz``.
+Run as ``python -m tests.distributed.program FOLDER PART ..``. Process 0 writes the results of each
+part to ``FOLDER/PART.npz``.
 """
 
 import os
@@ -41,7 +42,7 @@ def task(items=38, width=8, queries=60):
 
 
 def numbers(run, name=""):
-    """Each round, the last rows, and how they rank."""
+    """Returns the trace, the final rows and the ranking metrics of a run."""
     metrics = {key: found.values for key, found in jr.evaluate(run, task()).items()}
     rows = {"theta": distributed.fetch(run.states.theta)}
     found = run.trace._asdict() | rows | metrics
@@ -49,19 +50,19 @@ def numbers(run, name=""):
 
 
 def simulate(folder):
-    """Seeds side by side, of a rule that draws what it shows."""
+    """Simulates several seeds of a learner that samples the items shown."""
     return numbers(jr.simulate(jr.orag(), task(), exposures=2, seeds=SEEDS))
 
 
 def alone(folder):
-    """One seed of a rule that has no blocked form, and a log."""
+    """Simulates one seed of a learner without a blocked form, and writes a log."""
     run = jr.simulate(jr.mapped(), task(), log=folder / "log")
     run.save(folder / "rows")
     return numbers(run)
 
 
 def mesh(folder):
-    """The catalogue over all devices; with padding where they do not divide it."""
+    """Simulates with the catalogue split over all devices, padded if they do not divide it."""
     run = jr.simulate(jr.greedy(), task(), seeds=2, devices=jax.device_count())
     (rows,) = {shard.data.shape[1] for shard in run.states.theta.addressable_shards}
     share = -(-38 // jax.device_count())
@@ -69,7 +70,7 @@ def mesh(folder):
 
 
 def method(folder):
-    """A reranker that is trained, kept, found again, and ranks."""
+    """Trains and saves a reranker, loads it from the store, and ranks with both copies."""
     from jaxret.methods import files, refiner, tool2vec
     from jaxret.retrieval.retriever import refine, search
     from jaxret.training.store import Hooks
@@ -106,7 +107,7 @@ def method(folder):
 
 
 def state():
-    """What runs keep: rows over all devices, and what each process holds for itself."""
+    """Returns a state with rows split over all devices and arrays local to each process."""
     rows = np.arange(64.0, dtype=np.float32).reshape(16, 4)
     split = NamedSharding(sharding.make_mesh(item=jax.device_count()), P("item"))
     return {
@@ -125,7 +126,7 @@ def save(folder):
 
 
 def restore(folder):
-    """Of what others saved, into this many processes."""
+    """Restores a checkpoint that a different number of processes may have saved."""
     target = jax.tree.map(lambda x: np.zeros_like(x) if isinstance(x, np.ndarray) else x, state())
     with Checkpointer(folder / "checkpoints") as checkpoints:
         saved = checkpoints.restore_latest(target)
@@ -138,18 +139,18 @@ def restore(folder):
 
 
 def who(folder):
-    """Which of how many this process is, and the GPUs that it may see."""
+    """Prints the index of this process, the number of processes and devices, and visible GPUs."""
     gpus = jax.config.values["jax_cuda_visible_devices"]
     print("who", jax.process_index(), jax.process_count(), jax.device_count(), gpus)
     return {}
 
 
 def agree(folder):
-    """What one process may see and another not; process 0 is the slow one."""
+    """Tests agreement on values that differ between processes; process 0 is slow."""
     mine, count = jax.process_index(), jax.process_count()
     assert distributed.agreed(mine + 7) == 7
     assert distributed.agreed(mine == 0) is True
-    assert distributed.agreed(mine + 1 / 3) == 1 / 3  # of 64 bits
+    assert distributed.agreed(mine + 1 / 3) == 1 / 3  # checks for 64-bit precision
     assert distributed.anyone(mine == count - 1)
     assert not distributed.anyone(False)
     if distributed.leads():
@@ -162,7 +163,7 @@ def agree(folder):
 
 
 def fail(folder):
-    """The last process meets what no other does, and the others wait for it."""
+    """Raises an error in the last process only, while the others wait for that process."""
     if jax.process_index() == jax.process_count() - 1:
         raise ArithmeticError("here alone")
     distributed.wait()
@@ -170,9 +171,10 @@ def fail(folder):
 
 
 def chunks(folder):
-    """A run that saves each chunk; KILLED=PROCESS:CHUNK dies there, without a word.
+    """Simulates in chunks with checkpoints, and may be killed or stopped in one of them.
 
-    STOPPED=PROCESS:CHUNK gets a SIGTERM there, and what is saved is saved for that.
+    KILLED=PROCESS:CHUNK kills that process in that chunk with SIGKILL. STOPPED=PROCESS:CHUNK sends
+    it SIGTERM, after which only the final checkpoint is saved.
     """
     victim, fatal = map(int, os.environ.get("KILLED", "-1:-1").split(":"))
     stopped, last_chunk = map(int, os.environ.get("STOPPED", "-1:-1").split(":"))
@@ -203,7 +205,7 @@ def chunks(folder):
                 "item": np.zeros((SEEDS, 16 * len(parts)), np.int32),
             },
             step=step,
-            seconds=0 if stopped < 0 and distributed.leads() else 1e9,  # clocks differ
+            seconds=0 if stopped < 0 and distributed.leads() else 1e9,  # by process 0's clock
         )
     print("chunks", ran)
     return {"item": last["item"], "theta": distributed.fetch(last["states"].theta)}

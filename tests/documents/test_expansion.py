@@ -1,4 +1,4 @@
-"""Expansion against a real HTTP server: models that answer well, badly, and not at all."""
+"""Document expansion against an HTTP server whose models answer well, badly or not at all."""
 
 import json
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ BUSY = Reply("slow down", status=429, headers=(("Retry-After", "0.01"),))
 
 
 def models(server, cache=None, *, patience=25, before=lambda: None, **settings):
-    """Three models of one server, by their names."""
+    """Returns three models of one server, selected by name."""
     settings = {"retries": 0, "timeout": 60.0, "attempts": 1} | settings
 
     def stage(name):
@@ -37,7 +37,7 @@ def models(server, cache=None, *, patience=25, before=lambda: None, **settings):
 
 @contextmanager
 def serve(**said):
-    """A server with an answer for each model: a text, a `Reply`, or a function of the messages."""
+    """Starts a server with an answer per model: a text, a `Reply` or a function of the messages."""
 
     def answer(messages, number):
         reply = said[server.requests[number]["model"]]
@@ -102,7 +102,7 @@ def test_a_bad_answer_is_written_again_by_another_model_that_is_told_why(answer,
 
 
 def test_texts_that_are_given_are_the_ones_that_are_asked(tmp_path):
-    """Every question of the pipeline: a broken answer, one too long, a judge without a verdict."""
+    """Covers every prompt: broken and overlong answers, and a judge without a verdict."""
     texts = {"expand": "$document", "refine": "$problem", "shorten": "$text"}
     texts |= {"judge": "$document $profile", "judge_again": "", "claim": "$document $claim"}
     for name, text in texts.items():
@@ -171,7 +171,7 @@ def test_a_judge_that_says_neither_is_asked_again_in_other_words_and_then_not_be
     assert outcomes[0].problem.kind == "no_verdict"
     assert stages.judge.problems == {"no_verdict": 5}
     assert asked(server).count("judge") == 6
-    assert "editor" not in asked(server)  # nothing says that the profile is wrong
+    assert "editor" not in asked(server)  # no verdict means no reason to correct the profile
 
 
 @pytest.mark.parametrize(
@@ -198,10 +198,10 @@ def test_what_stays_without_an_answer_loses_one_tool_and_says_why(reply, kind, t
     assert stages.expand.problems == {kind: 1}
     with serve(writer=json.dumps(PROFILE), judge="true", editor="no") as well:
         again = models(well, tmp_path)
-        again.expand.chat.endpoint = stages.expand.chat.endpoint  # the address is another one
+        again.expand.chat.endpoint = stages.expand.chat.endpoint  # same address as before
         again.judge.chat.endpoint = stages.judge.chat.endpoint
         assert [one.profile for one in run(again)] == [PROFILE] * 3
-    assert sorted(asked(well)) == ["judge", "writer"]  # for the tool that failed, and no other
+    assert sorted(asked(well)) == ["judge", "writer"]  # only the failed tool is retried
 
 
 def test_a_busy_server_is_asked_again_within_bounds_and_the_retries_are_counted():
@@ -298,7 +298,7 @@ LONG = " ".join(f"word{i}" for i in range(24))
 
 
 def shortening(*answers):
-    """An editor that gets sentences to shorten, and gives one answer after the other."""
+    """Returns an editor that receives sentences to shorten and replies with the given answers."""
     left = list(answers)
 
     def answer(messages):
@@ -347,7 +347,7 @@ def test_what_is_wrong_in_another_way_too_is_written_again_as_a_whole():
     profile = PROFILE | {"function": LONG, "tags": ["one"]}
 
     def editor(messages):
-        assert len(messages) == 4  # the question, the draft, and what is wrong with it
+        assert len(messages) == 4  # the question, the draft and its problems
         return json.dumps(BETTER)
 
     with serve(writer=json.dumps(profile), judge="true", editor=editor) as server:
@@ -356,7 +356,7 @@ def test_what_is_wrong_in_another_way_too_is_written_again_as_a_whole():
 
 
 def test_long_and_broken_drafts_are_mended_side_by_side_each_in_its_own_place():
-    """Of five the first and fourth are too long, the second and last broken."""
+    """Of five drafts, numbers 0 and 3 are too long, and 1 and 4 are broken."""
     documents = [{"name": f"tool {i}", "description": f"Does thing {i}."} for i in range(5)]
 
     def number(messages):
@@ -380,7 +380,7 @@ def test_long_and_broken_drafts_are_mended_side_by_side_each_in_its_own_place():
     assert [x.rounds for x in outcomes] == [1, 1, 0, 1, 1]
 
 
-# Of a real model's profiles: the documentation says the first, and nothing of the second.
+# Sentences from a real model's profiles: the documentation supports only the first.
 STATED = "Nothing is transmitted to the customer."
 INVENTED = "The tool does not support real-time data or external data sources."
 

@@ -1,4 +1,4 @@
-"""Forms of documents, canonical fields, and the audit by rules."""
+"""Document formats, canonical fields and the rule-based audit."""
 
 import json
 from collections import Counter
@@ -44,7 +44,7 @@ def test_every_form_of_a_document_gives_its_fields_and_says_which_it_was(kind, d
 def test_the_wrapping_of_openai_is_opened(wrap):
     found = read(wrap({"type": "function", "function": CLOCK}))
     assert found.fields == {"type": "function"} | CLOCK
-    said = {"function": "Says the time.", "tags": ["clock"]}  # a text of that name is a field
+    said = {"function": "Says the time.", "tags": ["clock"]}  # here a field, not a wrapper
     assert read(said).fields == said
 
 
@@ -69,7 +69,7 @@ def test_running_text_of_labels_is_read_label_by_label():
         "Tells the time.",
         "Give tool_name:x, api_name:y to it.",  # does not begin with a label
         "category_name:Food is one label only",
-        "api_name:x, tool_name:y",  # in another order than ToolLens
+        "api_name:x, tool_name:y",  # ToolLens has the opposite order
         "category_name:a, tool_name:b, tool_name:c",
         '["a", "list"]',
     ],
@@ -128,7 +128,7 @@ def test_documents_of_benchmarks_are_read_in_their_form(shared_data, name, kinds
     assert {read(document).kind for document in dataset.documents} == kinds
 
 
-# Table 4, written down once more from the paper: raw names of a row, and what the row is called.
+# Table 4 of the paper, copied independently: canonical name -> raw names.
 TABLE_4 = {
     "name": "name name_for_human",
     "description": "description description_for_human func_description functionality",

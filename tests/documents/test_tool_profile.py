@@ -1,4 +1,4 @@
-"""Rules of a profile, and the expanded document."""
+"""The rules of a tool profile, and the expanded document."""
 
 import json
 
@@ -106,8 +106,8 @@ def test_a_call_that_came_as_an_object_is_written_as_text_and_a_tag_is_kept_once
 @pytest.mark.parametrize(
     ("limitation", "kept"),
     [
-        ("The documentation does not specify any restrictions.", False),  # Qwen2.5-Coder-1.5B's
-        ("The tool does not specify any restrictions.", False),  # of a third of terse documents
+        ("The documentation does not specify any restrictions.", False),  # by Qwen2.5-Coder-1.5B
+        ("The tool does not specify any restrictions.", False),  # in a third of the terse documents
         ("The tool does not list any file above the limit.", True),
         ("No specific limitations are mentioned.", False),
         ("There are no known restrictions", False),

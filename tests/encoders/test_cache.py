@@ -1,4 +1,4 @@
-"""That encoded texts are kept, found again and never mistaken for others."""
+"""The cache of encoded texts: vectors are reused, and never returned for a different input."""
 
 import dataclasses
 import itertools
@@ -53,7 +53,7 @@ def test_other_weights_or_another_prefix_never_meet_the_same_cache_entry(checkpo
 
 @pytest.mark.parametrize("kind", ["query", "document"])
 def test_the_prefix_alone_makes_another_entry(checkpoint, tmp_path, kind):
-    """Weights, text and kind are the same: a key made of these would return another's vector."""
+    """Weights, text and kind agree, so a key without the prefix would return the wrong vector."""
     plain = load_encoder("minilm", checkpoint)
     vectors = []
     for prefix in ("", "query: ", "passage: "):

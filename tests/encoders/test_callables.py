@@ -1,4 +1,4 @@
-"""Callables as encoders: what is accepted, refused, kept on disk and never mistaken."""
+"""Callables as encoders: valid and invalid return values, and the cache on disk."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ TEXTS = ["b", "aa", "b", "a b c"]
 
 
 class Counting:
-    """Width 2; remembers what it was given."""
+    """Encodes texts to width 2 and records the texts that it received."""
 
     def __init__(self, cache_name=None, width=2):
         self.given, self.width = [], width

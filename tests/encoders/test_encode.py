@@ -1,4 +1,4 @@
-"""Vectors of texts are independent of the batch, and invalid texts are refused."""
+"""Encoding: vectors do not depend on the batch, and invalid texts are refused."""
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ def deberta(tmp_path):
 
 
 def one_by_one(encoder, texts):
-    """Encodes each text alone and without padding, tokenised by hand."""
+    """Encodes each text separately, without padding, from tokens computed by hand."""
     rows, alone = [], jax.jit(encoder.embed)
     for text in texts:
         words = text.split()[: encoder.spec.max_tokens - 2]
@@ -47,7 +47,7 @@ def test_a_deberta_is_loaded_and_encodes_like_any_other(deberta):
     got = encode(encoder, TEXTS, kind="query", cache=None, progress=False)
     np.testing.assert_allclose(got, one_by_one(encoder, TEXTS), atol=1e-5)
     np.testing.assert_allclose(np.linalg.norm(got, axis=1), 1.0, atol=1e-6)
-    assert np.abs(got[0] - got[1]).max() > 1e-3  # not one vector for everything
+    assert np.abs(got[0] - got[1]).max() > 1e-3  # the vectors are not all equal
 
 
 def test_many_texts_get_more_lengths_and_the_same_vectors(checkpoint, monkeypatch):
@@ -92,7 +92,7 @@ def test_other_weights_give_other_vectors_by_the_same_program(checkpoint, tmp_pa
     trained = encoder.with_weights(jax.tree.map(jnp.negative, encoder.params))
     after = encode(trained, TEXTS, kind="query", cache=tmp_path, progress=False)
     assert encoder.compiled._cache_size() == trained.compiled._cache_size() == compiled
-    assert len({encoder.fingerprint, trained.fingerprint}) == 2  # so the cache keeps them apart
+    assert len({encoder.fingerprint, trained.fingerprint}) == 2  # so their cache entries differ
     assert np.abs(after - before).max() > 0.1
     np.testing.assert_allclose(after, one_by_one(trained, TEXTS), atol=1e-5)
     same = encoder.with_weights(encoder.params)
@@ -164,7 +164,7 @@ def test_minilm_gives_the_vectors_that_pytorch_gave():
         pytest.skip(str(error))
     texts = ["Book a table for two.", "weather tomorrow"]
     got = encode(encoder, texts, kind="query", cache=None, progress=False)
-    want = [  # HuggingFace BertModel, mean over the mask, unit norm
+    want = [  # from HuggingFace BertModel: mean over the mask, unit norm
         [0.0932105, -0.0066528, -0.0430455, 0.0281348, -0.1148559],
         [-0.0605877, 0.0615028, 0.1043028, 0.0388736, -0.0052547],
     ]

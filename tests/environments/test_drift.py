@@ -1,4 +1,4 @@
-"""Labels that change places, and queries that turn: against loops and matrix exponentials."""
+"""Swapped labels against loops, and rotated queries against matrix exponentials."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +17,7 @@ def test_tools_of_the_share_take_each_others_queries_in_one_circle(task):
     np.testing.assert_array_equal(after < 0, before < 0)
     heirs = {}
     for old, new in zip(before[before >= 0], after[before >= 0], strict=True):
-        assert heirs.setdefault(int(old), int(new)) == new  # all queries of a tool go to one tool
+        assert heirs.setdefault(int(old), int(new)) == new  # one successor per tool
     moved = [tool for tool in tools if heirs[tool] != tool]
     assert len(moved) == round(0.5 * len(tools))
     steps, tool = 1, heirs[moved[0]]
@@ -66,7 +66,8 @@ def test_tools_are_chosen_for_the_query_as_it_is_asked(task, learner):
     rounds = 2 * len(task)
     rotation = drift.turning(task.queries, angle=2.0, rounds=rounds, seed=2)
     run = jr.simulate(learner, task, exposures=2, environment=jr.Environment(rotation=rotation))
-    # The generator of the turn, from what a right angle does; its exponentials are the turns.
+    # The generator of the rotation, from a quarter turn; matrix exponentials of it are the
+    # rotations.
     quarter = np.linalg.lstsq(task.queries, np.asarray(rotation.turned), rcond=None)[0].T
     np.testing.assert_allclose(quarter + quarter.T, 0, atol=1e-5)
     for t, (query, item) in enumerate(zip(run.order[0], run.trace.item[0], strict=True)):

@@ -1,4 +1,4 @@
-"""The response to a slate, availability, all effects together, and effects of one's own."""
+"""Responses to a slate, availability, combined effects and user-defined effects."""
 
 from typing import NamedTuple
 
@@ -70,13 +70,13 @@ def test_a_plain_environment_uses_the_first_item_and_tells_the_truth(labels, suc
 
 def test_a_judge_rewards_what_it_believes_and_the_truth_is_kept():
     verdicts = np.full((3, 10), 0.5)
-    verdicts[1, [7, 9]] = 0.25, 0.75  # of the query that is asked, and two of the items shown
+    verdicts[1, [7, 9]] = 0.25, 0.75  # one query, and two of the items shown
     answer = respond(
         judged(verdicts), jax.random.key(0), SLATE, jnp.asarray([7, -1]), jnp.asarray(1)
     )
     assert (answer[0].item, answer[1].reward, answer[2]) == (7, 0.25, 1)
     assert answer[1].reward.dtype == SLATE.propensity.dtype
-    third = judged(verdicts)._replace(reranker=lambda *given: 2)  # the item that is used counts
+    third = judged(verdicts)._replace(reranker=lambda *given: 2)  # the item used decides
     choice, feedback, _ = respond(third, jax.random.key(0), SLATE, jnp.asarray([7]), jnp.asarray(1))
     assert (choice.item, feedback.reward) == (9, 0.75)
     noisy = judged(verdicts)._replace(noise_rate=0.2)
@@ -105,7 +105,7 @@ def test_a_reranker_finds_the_right_item_at_its_accuracy_or_by_luck(accuracy):
     choice, _, success = many_responses(environment, [9, -1])
     assert is_rate(success, accuracy + (1 - accuracy) / 4)
     wrong = choice.item[choice.item != 9]
-    for item in (7, 2, 4):  # mistakes are even over the slate
+    for item in (7, 2, 4):  # errors are uniform over the slate
         assert len(wrong) == 0 or is_rate(wrong == item, 1 / 3)
 
 
@@ -144,7 +144,7 @@ def test_a_reranker_may_read_the_query_instead_of_the_labels():
 
 def test_items_are_available_from_their_arrival_until_they_leave():
     environment = Environment(arrives=jnp.array([0, 2, 0, 1]), leaves=jnp.array([9, 9, 2, 3]))
-    available = jnp.array([True, True, True, False])  # the catalogue lacks the last
+    available = jnp.array([True, True, True, False])  # the last item is not in the catalogue
     by_round = [available_at(environment, jnp.asarray(t), available).tolist() for t in range(4)]
     assert by_round == [
         [True, False, True, False],
@@ -161,7 +161,7 @@ def test_an_item_that_leaves_before_it_arrives_is_away_in_between():
     ]
     assert list(zip(*by_round, strict=True)) == [
         (True, False, False, True, True),
-        (False, False, False, False, False),  # no time at all, as for any empty stay
+        (False, False, False, False, False),  # never available, as for any empty interval
         (False, False, True, True, True),
     ]
 
@@ -248,13 +248,13 @@ def test_effects_for_another_task_are_refused(sixteen, part, message):
 
 
 class Outage(NamedTuple):
-    """A toy effect with all methods that have a blocked form; no other file knows it."""
+    """A user-defined effect with all methods of a blocked form; the library does not contain it."""
 
     SHARDED = ("every",)
 
-    every: Int[Array, " I"]  # item i is absent in rounds t where it divides t + 1
-    worth: Float[Array, " N"]  # of a success, by query
-    sign: Float[Array, "N d"]  # of each number of a query, in odd rounds
+    every: Int[Array, " I"]  # item i is absent in rounds t where t + 1 is a multiple of every[i]
+    worth: Float[Array, " N"]  # reward of a success, per query
+    sign: Float[Array, "N d"]  # sign of each query coordinate in odd rounds
     next_label: Int[Array, " I"]  # in odd rounds the next item is right, too
 
     def available_at(self, t, available):
@@ -275,7 +275,7 @@ class Outage(NamedTuple):
 
 @pytest.mark.parametrize("form", ["scan", "blocked", "mesh of 8 devices"])
 def test_an_effect_in_one_file_runs_in_every_form(form):
-    """12 items, so that a mesh of 8 pads its array to 16; each round is checked by hand."""
+    """Uses 12 items, so that a mesh of 8 pads the arrays to 16, and checks each round by hand."""
     rng = np.random.default_rng(1)
     unit = lambda *shape: (x := rng.normal(size=shape)) / np.linalg.norm(x, axis=1)[:, None]  # noqa: E731
     labels = np.stack([rng.permutation(12)[:2] for _ in range(30)])

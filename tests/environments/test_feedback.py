@@ -1,4 +1,4 @@
-"""Poisoned, noisy and missing rewards, and clicks: by hand and by counting."""
+"""Poisoned, noisy and missing rewards, and clicks, against hand computation and frequencies."""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from jaxret.types import Slate
 
 SHARES = {"after_success": 0.2, "after_failure": 0.7}
 CLICKED = Slate(items=jnp.array([7, 2, 9, 4]), propensity=jnp.array([0.4, 0.3, 0.2, 0.1]))
-# Positions j = 1 .. 4 weigh 1 / j, times 0.1 but for the third, which is right.
+# Position j = 1 .. 4 has weight 1 / j, times 0.1 unless the item is right, as the third one is.
 CLICKS = np.array([0.1, 0.05, 1 / 3, 0.025]) / (0.1 + 0.05 + 1 / 3 + 0.025)
 
 
@@ -40,7 +40,7 @@ def test_poisoned_rewards_are_false_for_the_attacked_tool_and_queries_alone(
 
 @pytest.mark.parametrize(("tool", "share_of_ones"), [(9, 1.0), (7, 0.5)])
 def test_poison_replaces_the_noisy_reward_of_the_tool_that_is_used(tool, share_of_ones):
-    """The second of two tools is clicked, and half of the rewards are noise."""
+    """The user clicks the second of two tools, and half of the rewards are noise."""
     environment = Environment(
         noise_rate=0.5,
         reranker=lambda key, slate, labels, query: 1,
@@ -86,7 +86,7 @@ def test_missing_answers_have_their_shares_and_are_nan_in_the_trace(task):
 
 @pytest.mark.parametrize("learner", [jr.greedy(), jr.mapped()], ids=["blocked", "scan"])
 def test_a_learner_learns_from_answered_rounds_alone(task, learner):
-    """Repeats the answered rounds, one by one."""
+    """Repeats only the answered rounds, one by one."""
     environment = jr.Environment(
         censoring=feedback.censored_by_success(after_success=0.5, after_failure=0.5)
     )
@@ -101,11 +101,11 @@ def test_a_learner_learns_from_answered_rounds_alone(task, learner):
             choice = jr.Choice(item, propensity)
             state = update(state, task.queries[query], choice, jr.Feedback(reward))
     np.testing.assert_allclose(run.states.theta[0], state.theta, atol=1e-5)
-    assert run.states.t[0] == len(run.order[0])  # silent rounds are counted
+    assert run.states.t[0] == len(run.order[0])  # rounds without an answer are counted
 
 
 def test_the_reward_of_an_unanswered_round_is_0():
-    """The tool shown is right, so its reward is 1 in every answered round."""
+    """The tool shown is right, so the reward of every answered round is 1."""
     environment = Environment(censoring=feedback.censored_by_success(**SHARES))
     slate = Slate(items=jnp.array([7]), propensity=jnp.array([1.0]))
     ask = lambda key: respond(environment, key, slate, jnp.array([7]), jnp.asarray(0))  # noqa: E731
@@ -116,7 +116,7 @@ def test_the_reward_of_an_unanswered_round_is_0():
 
 
 def test_whether_an_answer_comes_depends_on_success_and_not_on_the_noisy_reward():
-    """The tool is right and half of the rewards are wrong: a fifth of the answers are missing."""
+    """The tool is right and half of the rewards are wrong, yet only a fifth of them are missing."""
     noisy = Environment(censoring=feedback.censored_by_success(**SHARES), noise_rate=0.5)
     slate = Slate(items=jnp.array([7]), propensity=jnp.array([1.0]))
     ask = lambda key: respond(noisy, key, slate, jnp.array([7]), jnp.asarray(0))  # noqa: E731
@@ -149,7 +149,7 @@ def test_clicks_have_their_probabilities():
 
 
 def test_the_clicked_tool_gives_the_reward(task):
-    """Wrong tools hardly attract clicks, so a slate with a right tool is a success."""
+    """Wrong tools rarely attract clicks, so a slate that contains a right tool succeeds."""
     sure = jr.Environment(reranker=feedback.position_biased_clicks(lure=1e-9))
     run = jr.simulate(jr.greedy(k=5, eta=0.0), task, environment=sure)
     best = np.argsort(-(task.queries @ task.theta.T), axis=1)[:, :5]

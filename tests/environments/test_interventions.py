@@ -1,4 +1,4 @@
-"""Late answers, rewritten documents and restarts, against the same rounds without interventions."""
+"""Delays, rewritten documents and restarts, compared with rounds without interventions."""
 
 import functools
 import heapq
@@ -45,7 +45,7 @@ def same(got, expected):
 
 @pytest.fixture(scope="module")
 def rounds(task, scribe):
-    """The answers in each round; every round has its own query."""
+    """Returns the feedback of each round; the query of each round is different."""
     rng = np.random.default_rng(1)
     queries = rng.normal(size=(ROUNDS, task.theta.shape[1])).astype(np.float32)
     labels = rng.integers(8, size=(ROUNDS, 1)).astype(np.int32)
@@ -80,7 +80,7 @@ def test_every_answer_arrives_once_with_its_query_choice_and_reward(rounds):
     told, trace, *_ = rounds
     sent, _ = arrivals(rounds)
     assert len(set(sent.tolist())) == len(sent) == told.count
-    assert {*range(ROUNDS - LONGEST)} <= {*sent.tolist()}  # what is late at the end is lost
+    assert {*range(ROUNDS - LONGEST)} <= {*sent.tolist()}  # answers pending at the end are lost
     for name in ("item", "propensity", "reward"):
         np.testing.assert_array_equal(getattr(told, name)[: told.count], getattr(trace, name)[sent])
 
@@ -92,7 +92,7 @@ def test_answers_are_as_late_as_their_probabilities_say_and_out_of_order(rounds)
     often = np.bincount(waited[sent < ROUNDS - LONGEST], minlength=LONGEST + 1)
     weights = (2 / 3) ** np.arange(LONGEST + 1)
     expected = weights / weights.sum() * often.sum()
-    assert ((often - expected) ** 2 / expected).sum() < 24.3  # of chi squared with 7: 1 in 1,000
+    assert ((often - expected) ** 2 / expected).sum() < 24.3  # 99.9 % of chi squared, 7 d.o.f.
     assert (np.diff(sent) < 0).any()
 
 
@@ -111,7 +111,7 @@ def test_the_environment_counts_queries_and_the_learner_counts_answers(rounds):
 
 @pytest.mark.parametrize("preset", [jr.greedy, jr.full_information], ids=lambda f: f.__name__)
 def test_a_late_answer_updates_the_current_state(task, preset):
-    """Repeats the run with a heap of pending answers; all have the same delay."""
+    """Repeats the run with a heap of pending answers; all answers have the same delay."""
     learner, late = preset(tau=0.2, eta=0.05), 5
     environment = Environment(delay=fixed_delay(late))
     run = jr.simulate(learner, task, exposures=2, environment=environment)
@@ -120,7 +120,7 @@ def test_a_late_answer_updates_the_current_state(task, preset):
     under_way = []
     for t, query in enumerate(run.order[0]):
         scores = np.asarray(state.theta) @ task.queries[query]
-        assert scores[run.trace.item[0, t]] >= scores.max() - 1e-5  # both rules show the best
+        assert scores[run.trace.item[0, t]] >= scores.max() - 1e-5  # both show the best item
         heapq.heappush(under_way, (t + late, t))
         while under_way and under_way[0][0] <= t:
             _, then = heapq.heappop(under_way)
@@ -143,17 +143,17 @@ def test_an_answer_about_a_removed_tool_updates_nothing(task, scribe):
     known = ~gone & (np.arange(40) + 5 < 40)
     np.testing.assert_array_equal(told.item[0][: told.count[0]], item[known])
     assert gone.sum() >= 1
-    assert run.states.t[0] == 35  # answers, those that teach nothing too
+    assert run.states.t[0] == 35  # counts answers, including those that change nothing
 
 
 def test_delays_and_missing_answers_are_independent(task, scribe):
-    """Some answers arrive at once and overtake others that are two rounds late."""
+    """Some answers arrive at once and overtake answers that are delayed by two rounds."""
     silent = feedback.censored_by_success(after_success=0.5, after_failure=0.5)
     environment = Environment(delay=interventions.Delay(jnp.full(3, 1 / 3)), censoring=silent)
     run = jr.simulate(scribe(200), task, exposures=5, environment=environment)
     told, count = run.states.extra.propensity[0], int(run.states.extra.count[0])
     sent = run.trace.propensity[0][~np.isnan(run.trace.reward[0])]
-    assert len(sent) - count <= 2  # the last may still be under way
+    assert len(sent) - count <= 2  # the last answers may still be pending
     assert set(told[:count].tolist()) <= set(sent.tolist())
     assert (told[:count] != sent[:count]).any()
 
@@ -189,14 +189,14 @@ def test_bad_delays_are_refused(make, message):
 
 @pytest.fixture(scope="module")
 def after(task):
-    """New documents for all tools but the first two."""
+    """Returns new documents for all tools except the first two."""
     rows = np.random.default_rng(5).normal(size=task.theta.shape)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     return np.where(np.arange(8)[:, None] < 2, task.theta, rows).astype(np.float32)
 
 
 def rewritten_rows(learnt, before, after, how):
-    """The formula of `Rewriting`, on the unit sphere."""
+    """Computes the formula of `Rewriting` on the unit sphere."""
     carried = after.astype(np.float64) + learnt - before
     moved = {"keep": learnt, "reset": after, "carry": carried}[how]
     moved = moved / np.linalg.norm(moved, axis=1, keepdims=True)
@@ -223,11 +223,11 @@ def test_rows_are_kept_reset_or_carried_and_learning_goes_on_from_there(task, st
     last, trace = straight(middle, AT, 40)
     np.testing.assert_allclose(run.states.theta[0], last.theta, atol=1e-5)
     np.testing.assert_array_equal(run.trace.item[0][AT:], trace.item[: 40 - AT])
-    assert np.abs(np.asarray(first.theta) - task.theta).max() > 0.01  # something was learnt
+    assert np.abs(np.asarray(first.theta) - task.theta).max() > 0.01  # the rows have changed
 
 
 def test_a_document_that_changed_in_one_coordinate_is_rewritten(task):
-    """Row 3 differs in one number and row 5 in all: both start again, and no other does."""
+    """Row 3 changes in one coordinate and row 5 in all; only these two rows are reset."""
     after = np.array(task.theta)
     after[3, 0] += 0.5
     after[5] = -after[5]
@@ -277,7 +277,7 @@ def test_bad_rewritings_are_refused(task, changes, message):
 
 @pytest.mark.parametrize("saved", [0, 12])
 def test_a_restart_loses_what_was_learnt_since_the_snapshot(task, stream, saved):
-    learner, at = jr.orag(tau=0.2, eta=0.02), 30  # its draws say which round it is
+    learner, at = jr.orag(tau=0.2, eta=0.02), 30  # random choices, so that each round differs
     environment = Environment(restart=interventions.restart_from_snapshot(saved=saved, at=at))
     run = jr.simulate(learner, task, seeds=[4], environment=environment)
     assert run.form == "scan"
@@ -332,7 +332,7 @@ def test_interventions_run_in_the_plain_scan_alone(sixteen, blocked_effects):
 
 
 def test_effects_without_consequences_leave_the_plain_run(sixteen):
-    """No delay, documents rewritten to themselves, a snapshot that is never restored, and so on."""
+    """Zero delay, documents rewritten to themselves, a snapshot that is never restored, etc."""
     nothing = Environment(
         rotation=drift.turning(sixteen.queries, angle=0.0, rounds=9),
         drift=drift.swapped(sixteen.labels, at=1000),
@@ -344,7 +344,7 @@ def test_effects_without_consequences_leave_the_plain_run(sixteen):
         ),
         restart=interventions.restart_from_snapshot(saved=9, at=1000),
     )
-    learner = jr.greedy(tau=0.2, eta=0.05)._replace(structure=None)  # the scan, for both
+    learner = jr.greedy(tau=0.2, eta=0.05)._replace(structure=None)  # both use the scan
     runs = [
         jr.simulate(learner, sixteen, exposures=2, seeds=2, environment=environment)
         for environment in (Environment(), nothing)
@@ -357,7 +357,7 @@ def test_effects_without_consequences_leave_the_plain_run(sixteen):
 
 @pytest.fixture(scope="module")
 def straight(sixteen, all_effects):
-    """All effects, two seeds: a learner, and an oracle, whose labels wait for delivery too."""
+    """Simulates all effects on two seeds of a bandit and of an oracle, whose labels are delayed."""
     learners = jr.orag(tau=0.3, eta=0.02, k=3), jr.full_information(tau=0.3)
 
     def simulate(which, **more):
@@ -421,7 +421,7 @@ def test_seeds_under_vmap_are_the_seeds_one_by_one(sixteen, all_effects):
 
 @pytest.mark.parametrize("oracle", [False, True])
 def test_no_effect_hands_labels_to_a_learner_that_learns_from_bits(sixteen, all_effects, oracle):
-    """Neither in its feedback nor in what interventions remember."""
+    """Checks the feedback and the memory of the interventions."""
     told = []
     inner = (jr.full_information if oracle else jr.greedy)(tau=0.3)
 
@@ -450,9 +450,9 @@ def test_a_state_of_the_learner_alone_is_refused_by_name(sixteen, all_effects):
 
 
 class Forgetting(NamedTuple):
-    """A toy intervention: before each round the rows move back towards their start."""
+    """A user-defined intervention that shrinks the rows towards their start before each round."""
 
-    kept: Float[Array, ""]  # of what was learnt
+    kept: Float[Array, ""]  # share of the learned change that is kept
 
     def memory(self, learner, state, answer):
         return state.theta
@@ -462,7 +462,7 @@ class Forgetting(NamedTuple):
 
 
 def test_an_intervention_of_ones_own_runs_in_the_scan_between_updates(task):
-    """After those that are built in: every answer is learnt one round late."""
+    """The intervention runs after the built-in delay of one round."""
     learner, kept = jr.greedy(tau=0.2, eta=0.05), 0.9
     environment = Environment(delay=fixed_delay(1), effects=(Forgetting(kept=jnp.asarray(kept)),))
     run = jr.simulate(learner, task, environment=environment)

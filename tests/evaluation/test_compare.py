@@ -1,4 +1,4 @@
-"""Differences of runs: pairing, intervals that cover, and p-values that are not too small."""
+"""Comparison of runs: pairing, coverage of intervals, and validity of p-values."""
 
 from dataclasses import replace
 from functools import partial
@@ -12,13 +12,13 @@ import jaxret as jr
 from jaxret.evaluation import compare
 from jaxret.retrieval.dense import inner_product
 
-# One number of seeds, length and form, so that runs of one learner share a program.
+# One number of seeds, length and form, so that the runs of each learner share a program.
 simulate = partial(jr.simulate, seeds=4, form="scan")
 
 
 @pytest.fixture(scope="module")
 def runs():
-    """Three learners on the same stream, and queries that were never in it."""
+    """Returns runs of three learners on one stream, and a test task with other queries."""
     rng = np.random.default_rng(0)
     labels = rng.integers(12, size=150)
     usage = rng.normal(size=(12, 8))
@@ -78,7 +78,7 @@ def test_runs_on_parts_of_several_lengths_are_compared(runs):
 
 
 def test_the_interval_is_that_of_a_normal_mean_where_queries_are_independent():
-    """One seed, each query a question: the bootstrap of a mean, with its textbook error."""
+    """With one seed and one query per question, this is the bootstrap of a mean."""
     values = np.random.default_rng(1).normal(0.1, 1.0, (1, 400))
     drawn = compare._resampled(values, np.arange(400), 4000, 0)
     np.testing.assert_allclose(drawn.mean(), values.mean(), atol=0.005)
@@ -87,9 +87,9 @@ def test_the_interval_is_that_of_a_normal_mean_where_queries_are_independent():
 
 @pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.99])
 def test_an_interval_is_as_wide_as_its_confidence_says(confidence):
-    """Half a width of z standard errors, which tells 90 % (1.64) from 95 % (1.96)."""
+    """Expects a half-width of z standard errors, so 90 % (1.64) and 95 % (1.96) differ."""
     values = np.random.default_rng(4).normal(0.1, 1.0, (1, 900))
-    given = {} if confidence == 0.95 else {"confidence": confidence}  # 95 % unless told otherwise
+    given = {} if confidence == 0.95 else {"confidence": confidence}  # 0.95 is the default
     found = compare.compare_paired(
         values, np.arange(900), name="a", other="b", resamples=8_000, seed=1, **given
     )
@@ -101,7 +101,7 @@ def test_an_interval_is_as_wide_as_its_confidence_says(confidence):
 
 
 def test_queries_of_one_question_stay_together():
-    """Twenty copies of each of twenty numbers are twenty numbers, not four hundred."""
+    """Twenty copies of each of twenty values count as twenty values, not as four hundred."""
     values = np.repeat(np.random.default_rng(2).normal(size=20), 20)[None]
     groups = np.repeat(np.arange(20), 20)
     together = compare._resampled(values, groups, 2000, 0).std()
@@ -110,7 +110,7 @@ def test_queries_of_one_question_stay_together():
 
 
 def test_seeds_are_drawn_too():
-    """Seeds that differ while queries do not: the spread is that of the seeds."""
+    """Values differ only between seeds, so the spread is that of the seeds."""
     values = np.repeat(np.array([[0.0], [1.0], [2.0], [3.0]]), 50, axis=1)
     drawn = compare._resampled(values, np.arange(50), 4000, 0)
     np.testing.assert_allclose(drawn.std(), np.std([0, 1, 2, 3]) / 2, rtol=0.05)
@@ -143,7 +143,7 @@ def test_retrievers_rows_and_lists_are_compared_with_runs_and_with_each_other(ru
     lists = np.argsort(-test.queries @ test.theta.T, axis=1)
     for ranked, name in ((retriever, "dense"), (rows, "rows"), (lists, "ranking")):
         found = jr.compare(greedy, ranked, "ndcg@10", on=test)
-        same = jr.compare(greedy, frozen, "ndcg@10", on=test)  # frozen has these rows, in each seed
+        same = jr.compare(greedy, frozen, "ndcg@10", on=test)  # these are frozen's rows
         assert (found.name, found.other) == ("greedy", name)
         np.testing.assert_allclose(found.difference, same.difference, atol=1e-6)
         back = jr.compare(ranked, greedy, "ndcg@10", on=test)
@@ -157,7 +157,7 @@ def test_retrievers_rows_and_lists_are_compared_with_runs_and_with_each_other(ru
 
 
 def test_runs_of_other_seeds_or_another_order_are_not_paired(runs):
-    """Each by itself: the same order under other seeds, and the same seeds in another order."""
+    """Tests other seeds with the same order, and another order with the same seeds."""
     (frozen, greedy, _), test = runs
     others = [
         replace(frozen, seeds=(4, 5, 6, 7)),

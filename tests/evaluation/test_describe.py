@@ -1,4 +1,4 @@
-"""What a task is in numbers, counted by hand or by NumPy in float64."""
+"""Statistics that describe a task, against hand computation and NumPy in float64."""
 
 import json
 
@@ -9,7 +9,7 @@ import jaxret as jr
 
 THETA = np.vstack([np.eye(4), [0, 0, 0, -1]])
 QUERIES = [[0.9, 0.1, 0, 0], [0.2, 0.8, 0.1, 0], [0.9, 0.3, 0.2, 0], [0, 0.6, 0.1, 0.8]]
-LABELS = [[0], [0], [1, 0], [1, 0, 2]]  # tool 0 has four queries, 1 two, 2 one, 3 and 4 none
+LABELS = [[0], [0], [1, 0], [1, 0, 2]]  # queries per tool: 4, 2, 1, 0, 0
 GAINS = 1 / np.log2(2 + np.arange(4))
 
 
@@ -22,9 +22,9 @@ def test_counts_and_static_retrieval_are_those_by_hand(task):
     found = jr.describe(task)
     assert (found.name, found.tools, found.labelled_tools, found.queries) == ("mine", 5, 3, 4)
     assert found.labels_per_query == 7 / 4
-    assert found.queries_per_tool == 2  # of 4, 2 and 1; of 4, 2, 1, 0 and 0 it would be 1
-    assert found.accuracy == 2 / 4  # the third query's first tool is one of its two labels
-    last = GAINS[1:].sum() / GAINS[:3].sum()  # its labels come second to fourth
+    assert found.queries_per_tool == 2  # the median of 4, 2 and 1; with the zeros it would be 1
+    assert found.accuracy == 2 / 4  # the first tool of the third query is one of two labels
+    last = GAINS[1:].sum() / GAINS[:3].sum()  # labels of the last query are ranked second to fourth
     assert found.ndcg_at_10 == pytest.approx((1 + GAINS[1] + 1 + last) / 4)
 
 
@@ -46,7 +46,7 @@ def test_a_part_is_described_by_its_own_queries_over_the_whole_catalogue(task):
 
 def test_tools_that_are_absent_are_not_ranked_first(task):
     there = jr.Task.from_arrays(THETA, QUERIES, LABELS, available=[True, True, True, False, True])
-    assert jr.describe(there).accuracy == 3 / 4  # the last query's first tool was absent
+    assert jr.describe(there).accuracy == 3 / 4  # the last query's top tool is absent
     assert jr.describe(there).tools == 5
 
 
@@ -58,7 +58,7 @@ def test_texts_are_described_without_vectors(tmp_path):
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
     found = jr.describe(jr.load_task("jsonl", tmp_path, encoder=None))
     assert (found.tools, found.labelled_tools, found.queries) == (3, 2, 4)
-    assert found.near_duplicates == 2 / 4  # four of five words are in both; one of four
+    assert found.near_duplicates == 2 / 4  # overlap 4/5 in one pair, 1/4 in the other
     assert (found.accuracy, found.ndcg_at_10) == (None, None)
     assert str(found).endswith("near-duplicates 0.500, static accuracy —, static nDCG@10 —")
 

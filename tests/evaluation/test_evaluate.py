@@ -1,4 +1,4 @@
-"""Rankings of all that ranks, against ir-measures, against trec_eval and against one another."""
+"""Evaluation of everything that ranks, against ir-measures and trec_eval."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ def run(task):
 
 
 def as_trec_eval(task, theta, measure):
-    """The measure of every query."""
+    """Returns the measure of every query as trec_eval computes it."""
     scores = task.queries.astype(np.float64) @ theta.astype(np.float64).T
     ranked = {str(n): dict(zip(task.ids, row, strict=True)) for n, row in enumerate(scores)}
     right = {str(n): {task.ids[i]: 1 for i in row if i >= 0} for n, row in enumerate(task.labels)}
@@ -72,7 +72,7 @@ def test_absent_tools_are_not_ranked(small):
 
 
 def test_embeddings_have_their_own_absent_tools(run, small):
-    """The task has every tool, or lacks others: neither changes what the embeddings rank."""
+    """The availability of the task does not change the ranking of saved embeddings."""
     away = np.arange(12) % 4 == 1
     task = small()
     saved = replace(run.embeddings(), available=~away)
@@ -86,7 +86,7 @@ def test_embeddings_have_their_own_absent_tools(run, small):
 
 
 def full_lists(task, theta):
-    """All tools of each query by inner product, of equal ones the earlier first."""
+    """Ranks all tools of each query by inner product; ties go to the lower index."""
     scores = task.queries @ theta.T
     return np.argsort(-scores, axis=1, kind="stable")
 
@@ -113,7 +113,7 @@ def test_lists_may_differ_in_length(task):
 
 
 def test_a_reranker_sorts_the_lists_of_its_first_stage(task):
-    """It prefers tools of high number: with three candidates a label leads if it is their last."""
+    """The reranker prefers large indices, so a label leads if it is the largest of 3 candidates."""
     lists = full_lists(task, task.theta)[:, :3].astype(np.int32)
     first = Ranking(lists, np.zeros(lists.shape, np.float32))
     reranker = Reranker("last", np.asarray, (), lambda params, features, items: 1.0 * items)

@@ -17,7 +17,7 @@ from jaxret.evaluation.metrics import (
     recall_at_k,
 )
 
-# Case, digits, prefixes, accents and characters beyond the 16-bit plane: what real ids hold.
+# Ids as real data sets have them: case, digits, prefixes, accents, characters beyond 16 bits.
 AWKWARD = [
     "weather",
     "weather_v2",
@@ -33,13 +33,13 @@ AWKWARD = [
     "a_b",
 ]
 TOOL_IDS = AWKWARD + [f"bank{i}.list_{i % 7}_postings" for i in range(48)]
-TOOL_IDS.sort(key=str.encode, reverse=True)  # the order of trec_eval's ties is that of the rows
+TOOL_IDS.sort(key=str.encode, reverse=True)  # so that rows are in trec_eval's order of ties
 I, L, N, K = len(TOOL_IDS), 13, 80, 10
 
 
 @pytest.fixture
 def tied():
-    """Scores with about fifteen items a value, and 1 to 13 labels a query."""
+    """Makes scores with about fifteen items per value, and 1 to 13 labels per query."""
     rng = np.random.default_rng(0)
     scores = rng.integers(0, 4, (N, I)).astype(np.float32)
     labels = np.full((N, L), -1, np.int32)
@@ -50,7 +50,7 @@ def tied():
 
 
 def trec_eval(scores, labels, available=None):
-    """Per-query R@10, nDCG@10 and Success@1 of the reference implementation."""
+    """Computes R@10, nDCG@10 and Success@1 of each query with the reference implementation."""
     ranked = range(I) if available is None else np.flatnonzero(available)
     qrels = {f"q{n}": {TOOL_IDS[i]: 1 for i in row if i >= 0} for n, row in enumerate(labels)}
     run = {f"q{n}": {TOOL_IDS[i]: float(row[i]) for i in ranked} for n, row in enumerate(scores)}
@@ -86,14 +86,14 @@ def test_ranks_are_the_places_in_a_sorted_list(tied):
 
 
 def test_a_query_worked_by_hand():
-    # Order: item 3 (0.9), then 0 and 2 (0.5) by row, then 1 (0.1).
+    # Ranking: item 3 (0.9), then 0 and 2 (0.5, by index), then 1 (0.1).
     scores = jnp.array([0.5, 0.1, 0.5, 0.9])
     labels = jnp.array([0, 1, -1])
     rank = ranks(scores, labels)
     assert rank.tolist() == [1, 3, UNRANKED]
     assert float(accuracy(rank, labels)) == 0.0
     assert float(recall_at_k(rank, labels, 3)) == 0.5
-    # Gain 1 / log2(3) = 0.630930 against 1 + 1 / log2(3) = 1.630930 at best.
+    # DCG is 1 / log2(3) = 0.630930; the ideal DCG is 1 + 1 / log2(3) = 1.630930.
     np.testing.assert_allclose(ndcg_at_k(rank, labels, 3), 0.630930 / 1.630930, rtol=1e-6)
     assert float(completeness_at_k(rank, labels, 3)) == 0.0
     assert float(completeness_at_k(rank, labels, 4)) == 1.0
@@ -124,7 +124,7 @@ def test_a_query_without_labels_has_no_metrics():
 @pytest.mark.parametrize(("chunk", "share_available"), [(1, 0.5), (32, 1.0), (200, 0.5)])
 def test_evaluate_agrees_with_trec_eval_for_every_chunk(tied, chunk, share_available):
     rng = np.random.default_rng(2)
-    theta = rng.integers(-1, 2, (I, 4)).astype(np.float32)  # integers: exact scores, many ties
+    theta = rng.integers(-1, 2, (I, 4)).astype(np.float32)  # exact scores, many ties
     queries = rng.integers(-1, 2, (N, 4)).astype(np.float32)
     labels = tied[1]
     available = rng.random(I) < share_available
@@ -140,7 +140,7 @@ def test_evaluate_agrees_with_trec_eval_for_every_chunk(tied, chunk, share_avail
 
 
 def lists_of(scores, k):
-    """The k best items of each query, as trec_eval orders them."""
+    """Returns the k best items of each query in trec_eval's order."""
     return np.argsort(-scores, axis=1, kind="stable")[:, :k].astype(np.int32)
 
 

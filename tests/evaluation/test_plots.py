@@ -50,7 +50,7 @@ def test_one_seed_has_a_line_and_no_band(axes):
 
 
 def test_dots_stand_side_by_side_at_means_with_one_standard_error_to_each_side(axes):
-    # Mean 2 and standard error sqrt(1 / 3) as above; one seed has none.
+    # Mean 2 and standard error sqrt(1 / 3) as above; a single seed has no standard error.
     rows = {"ORAG": [np.array([1.0, 2, 3]), np.ones(1)], "greedy": [np.ones(2), np.zeros(2)]}
     dots(axes, ["old", "new"], rows)
     first, second = axes.lines
@@ -89,7 +89,8 @@ def test_names_of_curves_that_end_together_do_not_overlap(axes):
     assert min(box.x0 for box in boxes.values()) > axes.get_window_extent().x1
     for text in axes.texts:
         assert text.get_color() == lines[text.get_text()].get_color()
-    # 'a' is the middle of the three and 'far above' is alone: both stay at their ends.
+    # 'a' is the middle one of three close curves and 'far above' has no neighbour, so neither label
+    # moves.
     for name in ("a", "far above"):
         height = axes.transData.transform((1, ends[name]))[1]
         assert abs((boxes[name].y0 + boxes[name].y1) / 2 - height) < 2.0
@@ -105,12 +106,12 @@ def test_names_of_points_hide_no_other_name_and_no_point(axes):
     label_points(axes, points, names, ["#000000"] * 10)
     axes.figure.canvas.draw()
     places = axes.transData.transform(points)
-    boxes = [Text.get_window_extent(text) for text in axes.texts]  # without their lines
+    boxes = [Text.get_window_extent(text) for text in axes.texts]  # without the connecting lines
     for i, box in enumerate(boxes):
         assert box.x0 > places[i, 0]
         assert not any(box.overlaps(other) for other in boxes[:i])
         assert not any(box.contains(*place) for place in places)
-    for i in (8, 9):  # alone: beside its point
+    for i in (8, 9):  # isolated points have their label beside them
         assert abs((boxes[i].y0 + boxes[i].y1) / 2 - places[i, 1]) < 2.0
 
 
@@ -140,7 +141,7 @@ def test_a_figure_is_saved_in_a_new_folder_and_closed(tmp_path):
     save(figure, tmp_path / "figures" / "regret.png")
     assert not plt.fignum_exists(figure.number)
     height, width, _ = matplotlib.image.imread(tmp_path / "figures" / "regret.png").shape
-    assert abs(width - 900) < 30  # 6 inches of 150 dots
+    assert abs(width - 900) < 30  # 6 inches at 150 dots per inch
     assert abs(height - 540) < 30
 
 

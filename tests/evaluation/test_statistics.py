@@ -1,4 +1,4 @@
-"""Clustered values, sign flips and Holm: by hand, by enumeration and against SciPy."""
+"""Clustered means, sign-flip tests and Holm's correction, by hand, enumeration and SciPy."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from jaxret.evaluation.statistics import area_under_roc, cohens_kappa, holm, per
 
 
 def test_values_a_tool_keep_the_mean_and_give_the_error_of_clusters():
-    """The clustered variance of a mean, written as the double sum over queries of one tool."""
+    """Compares with the clustered variance of a mean as a double sum over queries of one tool."""
     rng = np.random.default_rng(0)
     tools = rng.integers(0, 20, 300)
     values = rng.standard_normal(20)[tools] + 0.3 * rng.standard_normal(300)
@@ -20,7 +20,7 @@ def test_values_a_tool_keep_the_mean_and_give_the_error_of_clusters():
     double = sum(left[i] * left[j] for i in range(300) for j in range(300) if tools[i] == tools[j])
     variance = clusters / (clusters - 1) * double / 300**2
     assert found.std(ddof=1) / np.sqrt(clusters) == pytest.approx(np.sqrt(variance))
-    assert variance > 3 * values.var() / 300  # queries that hang together tell less
+    assert variance > 3 * values.var() / 300  # correlated queries carry less information
 
 
 def test_values_of_single_queries_stay_themselves():
@@ -40,7 +40,7 @@ def test_sign_flips_agree_with_scipy_and_with_enumeration():
 
 
 def test_holm_by_hand():
-    # 0.01 x 4, 0.02 x 3, 0.04 x 2 = 0.08, and 0.03 x 2 = 0.06 before it; 0.9 stays.
+    # 0.01 x 4, 0.02 x 3, 0.04 x 2 = 0.08, which exceeds 0.03 x 2 = 0.06; 0.9 x 1.
     np.testing.assert_allclose(holm([0.04, 0.01, 0.9, 0.02]), [0.08, 0.04, 0.9, 0.06])
     np.testing.assert_allclose(holm([0.03, 0.02]), [0.04, 0.04])
     np.testing.assert_allclose(holm([0.6, 0.7, 0.8]), [1.0, 1.0, 1.0])
@@ -49,15 +49,15 @@ def test_holm_by_hand():
 def test_the_area_under_the_curve_counts_pairs_that_are_in_order():
     rng = np.random.default_rng(1)
     right = rng.random((9, 5)) < 0.3
-    scores = np.round(rng.random((9, 5)) + 0.3 * right, 1)  # with ties
+    scores = np.round(rng.random((9, 5)) + 0.3 * right, 1)  # rounding gives ties
     by_hand = np.mean([(a > b) + 0.5 * (a == b) for a in scores[right] for b in scores[~right]])
     assert area_under_roc(scores, right) == pytest.approx(by_hand)
     assert np.isnan(area_under_roc(scores, np.ones_like(right)))
 
 
 def test_kappa_is_agreement_beyond_chance():
-    """Against scikit-learn; and by hand: 20 + 15 of 50 agree, 50 % would by chance."""
-    metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn is the extra tsne")
+    """Compares with scikit-learn, and by hand: 35 of 50 agree, and 50 % would by chance."""
+    metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn: install jaxret[tsne]")
     one = np.repeat([True, True, False, False], [20, 5, 10, 15])
     other = np.repeat([True, False, True, False], [20, 5, 10, 15])
     assert cohens_kappa(one, other) == pytest.approx((0.7 - 0.5) / (1 - 0.5))

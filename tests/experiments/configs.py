@@ -1,4 +1,4 @@
-"""Settings of small runs, as the command line of an experiment would compose them."""
+"""Hydra settings of small runs, as an experiment's command line would compose them."""
 
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
@@ -7,13 +7,13 @@ from experiments.common.config import CONFIGS
 
 
 def config_of(name: str, *overrides: str) -> DictConfig:
-    """The settings of ``configs/NAME.yaml`` with some of them overridden."""
+    """Composes ``configs/NAME.yaml`` with some of its settings overridden."""
     with initialize_config_dir(CONFIGS, version_base="1.3"):
         return compose(name, list(overrides))
 
 
 def in_world(world, directory) -> list[str]:
-    """The data and the encoder of the fixture ``world``, and a place for what is written."""
+    """Returns overrides that select the data and encoder of ``world`` and an output folder."""
     return [
         "dataset=jsonl",
         f"dataset.path={world / 'data'}",

@@ -1,4 +1,4 @@
-"""The experiments that choose settings, their parts, and what each simulation may stream."""
+"""Cases of tests/experiments/test_honesty.py: experiments that choose settings, and their parts."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -31,18 +31,18 @@ SIDES = ("minilm", "minilm_1_layers")
 
 
 class Case(NamedTuple):
-    """An experiment: its parts, made here once more, and what its simulations stream of them.
+    """An experiment, its independently computed parts, and the parts each simulation may stream.
 
     Simulations are named as in `test_honesty.Streams`.
     """
 
     main: Experiment
     settings: list[str]
-    parts: Callable  # (cfg, task, seed) -> name of a part -> its queries
+    parts: Callable  # (cfg, task, seed) -> {part: its queries}
     streams: dict[str, str]  # pattern of names -> parts of which every query is streamed
-    tuned: dict[str, str]  # pattern of those that are reported -> the one that chooses the setting
+    tuned: dict[str, str]  # pattern of reported simulations -> the one that chooses the setting
     held: tuple[str, ...] = ()  # results of a simulation that also chooses
-    within: Mapping[str, str] = MappingProxyType({})  # pattern -> parts of which some are streamed
+    within: Mapping[str, str] = MappingProxyType({})  # pattern -> parts that are streamed in part
 
 
 def rows_of(parts):
@@ -55,7 +55,7 @@ def drawn(cfg, task, seed):
 
 
 def chosen_and_rest(cfg, task, seed):
-    """All that is not validation is streamed."""
+    """Splits off a validation part; the rest is streamed."""
     [validation] = task.parts(validation=cfg.validation, seeds=[seed]).validation
     return {"validation": np.flatnonzero(validation), "training": np.flatnonzero(~validation)}
 
@@ -66,7 +66,7 @@ def own(cfg, task, seed):
 
 
 def by_question(cfg, task, seed):
-    """Of the hops; all that is not validation is streamed."""
+    """Splits hops by question into a validation part and a rest, which is streamed."""
     chosen, rest = split_by_group(
         by_evidence(task.dataset).groups, (cfg.validation, 1 - cfg.validation), seed
     )
@@ -74,7 +74,7 @@ def by_question(cfg, task, seed):
 
 
 def single_labels(cfg, task, seed):
-    """Of the queries with one label; what is not validation is streamed."""
+    """Splits the queries with one label into a validation part and a rest, which is streamed."""
     rows = (task.labels >= 0).sum(axis=1) == 1
     validation = task.parts(validation=cfg.validation, seeds=[seed]).validation[0][rows]
     return {"validation": np.flatnonzero(validation), "training": np.flatnonzero(~validation)}
@@ -157,7 +157,7 @@ CASES = {
         drawn,
         {
             "*/choice": "training validation",
-            "*/[13]": "training",  # frozen, then greedy: along the training part, then along both
+            "*/[13]": "training",  # frozen, then greedy: on training, then on training and heldout
             "*/[24]": "training heldout",
         },
         {"greedy/[34]": "greedy/choice"},

@@ -1,10 +1,10 @@
-"""Settings that experiments on a judge's table share, for small runs."""
+"""Settings of small runs, shared by the experiments on a judge's table."""
 
 from tests.experiments.configs import config_of, in_world
 
 
 def configure(name, world, tmp_path, *more):
-    """The settings of an experiment on the small world's data and the table in ``tmp_path``."""
+    """Composes settings with the data of the small world and the table in ``tmp_path``."""
     where = [
         *in_world(world, tmp_path / "run"),
         f"table={tmp_path / 'table.npz'}",

@@ -1,4 +1,4 @@
-"""Experiments that are interrupted: as processes of their own, or where they are."""
+"""Interruption of experiments, in subprocesses or in the test's own process."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ ROOT = Path(CONFIGS).parent
 
 
 def start(module: str, *overrides: str, **environment: str) -> subprocess.Popen:
-    """Starts ``python -m module``; what others have compiled is found, unless told otherwise."""
+    """Starts ``python -m module``; by default it shares the cache of compiled programs."""
     names = {
         "JAX_COMPILATION_CACHE_DIR": str(jax.config.jax_compilation_cache_dir),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
@@ -36,7 +36,7 @@ def start(module: str, *overrides: str, **environment: str) -> subprocess.Popen:
 
 @contextmanager
 def stopped_at(count: int) -> Iterator[None]:
-    """A SIGTERM comes while the run within runs its chunk of that number, and it stops there."""
+    """Sends SIGTERM when the enclosed run reaches a chunk, and expects the run to stop there."""
     steps, step = [], Simulation.step
 
     def stopped(simulation, *args):

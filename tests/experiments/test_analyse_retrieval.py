@@ -1,4 +1,4 @@
-"""The analysis of failures, end to end on a small part of DeskBank, without training."""
+"""The failure analysis, end to end without training on a small part of DeskBank."""
 
 import json
 import sys
@@ -34,7 +34,7 @@ def configure(folder, directory, *overrides):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """The first tools of DeskBank, and the queries that need no other."""
+    """Writes the first tools of DeskBank and the queries that need only these tools."""
     bank = data.load("deskbank", part="all")
     folder = tmp_path_factory.mktemp("desk")
     render = template("full")
@@ -57,7 +57,7 @@ def finished(folder, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def world(folder):
-    """Test queries, their vectors and label sets, and the tools by document and by usage."""
+    """Returns test queries with vectors and label sets, and tools by document and by usage."""
     dataset = data.load("jsonl", folder)
     encoder = encoders.load_encoder("minilm")
     arguments = {"cache": encoders.cache_directory(), "progress": False}
@@ -127,17 +127,18 @@ def test_ties_count_one_half():
 
 
 def test_half_of_the_misses_by_hand():
-    # Tool 0: 4 of 4 missed, tool 1: 1 of 2, tool 3: 1 of 4, tool 4: 0 of 1; nobody needs tool 2.
+    # Missed: 4 of 4 for tool 0, 1 of 2 for tool 1, 1 of 4 for tool 3, 0 of 1 for tool 4; tool 2 has
+    # no query.
     tools = np.array([0, 0, 0, 0, 1, 1, 3, 3, 3, 3, 4])
     miss = np.array([1, 1, 1, 1, 1, 0, 1, 0, 0, 0, 0], bool)
     rates, half = failures.by_tool(tools, miss)
     np.testing.assert_allclose(rates, [1.0, 0.5, 0.25, 0.0])
-    assert half == 1 / 4  # tool 0 has 4 of 6
+    assert half == 1 / 4  # tool 0 has 4 of the 6 misses
     assert failures.by_tool(np.arange(10), np.ones(10, bool))[1] == 0.5
 
 
 def test_chance_alone_gives_the_deviation_of_a_binomial():
-    """Two hundred tools of five queries, all missed with one probability."""
+    """Simulates 200 tools with five queries each and one probability of a miss."""
     rng = np.random.default_rng(1)
     labels = np.repeat(np.arange(200), 5)[:, None]
     items = np.where(rng.random(1000)[:, None] < 0.3, 999, labels)

@@ -1,4 +1,4 @@
-"""Data sets arranged as a copy of ToolRet."""
+"""Conversion of data sets to the layout of ToolRet."""
 
 import json
 
@@ -12,7 +12,7 @@ from tests.experiments.configs import config_of
 
 
 def arranged(path, *more):
-    """DeskBank as a copy."""
+    """Converts DeskBank."""
     desk = "tasks={desk:{source:{name:deskbank},category:customized,instruction:Find it.}}"
     cfg = config_of("arrange_toolret", f"path={path}", "~tasks", f"+{desk}", *more)
     arrange_toolret.main(cfg)

@@ -1,4 +1,4 @@
-"""Agreement with a reader's verdicts on a few documents, against a server that is sure."""
+"""Agreement of automatic audits with a reader's verdicts, on a few documents and a fake server."""
 
 import json
 
@@ -27,7 +27,7 @@ def key(monkeypatch):
 
 @pytest.fixture
 def folder(tmp_path):
-    """One data set, and what a reader said of its documents; the last was seen with its profile."""
+    """Writes a data set and a reader's verdicts; only the last document had a profile then."""
     (tmp_path / "sets" / "few").mkdir(parents=True)
     rows = [{"id": x["name"], "name": x["name"], "documentation": x} for x in DOCUMENTS]
     profile = {"function": "Draws.", "tags": ["line"], "when_to_use": "A line is missing."}
@@ -63,7 +63,7 @@ def configure(folder, url, *more):
 
 
 def says(messages, number):
-    """Yes to all that is about functions; of guidance it believes the more the longer the text."""
+    """Says yes to the function criterion; for guidance, p(yes) grows with the text's length."""
     text = messages[-1]["content"]
     if audit_agreement.CRITERIA["states_function"] in text:
         return Reply("yes", first=(("yes", 0.9), ("no", 0.1)))
@@ -76,13 +76,13 @@ def test_judges_are_held_against_the_reader_by_criterion(folder):
         found = audit_agreement.main(configure(folder, server.url))
         assert len(server.requests) == 8
         texts = [request["messages"][-1]["content"] for request in server.requests]
-    assert sum("A line is missing." in text for text in texts) == 2  # as the reader saw it
+    assert sum("A line is missing." in text for text in texts) == 2  # the reader saw this profile
     assert found["reader/states_function/yes"] == found["reader/guides_use/yes"] == 0.75
     assert found["rules/states_function/kappa"] == found["rules/guides_use/kappa"] == 1
     assert found["llm/states_function/yes"] == 1
     assert found["llm/states_function/agreement"] == 0.75
-    assert found["llm/states_function/kappa"] == 0  # it always says the same
-    assert found["llm/guides_use/area_under_roc"] == 1  # that without guidance is the shortest
+    assert found["llm/states_function/kappa"] == 0  # its answer is constant
+    assert found["llm/guides_use/area_under_roc"] == 1  # the unguided document is shortest
     kappa, low, high = (found[f"llm/guides_use/{x}"] for x in ("kappa", "low", "high"))
     assert low <= kappa <= high
 

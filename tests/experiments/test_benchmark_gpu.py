@@ -1,4 +1,4 @@
-"""Runs the GPU benchmark on tiny sizes without a GPU."""
+"""The GPU benchmark at tiny sizes, run without a GPU."""
 
 import json
 import subprocess

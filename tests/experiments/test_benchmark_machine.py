@@ -1,4 +1,4 @@
-"""Checks the description of a machine and the measurements of its limits."""
+"""The description of a machine and the measurements of its limits."""
 
 import os
 import resource
@@ -19,7 +19,7 @@ def test_a_machine_says_what_it_is_and_measures_what_it_can_do():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the page faults of a Linux process")
 def test_a_copy_takes_no_fresh_pages():
-    """Fresh pages cost more than the copy; one set of faults is that of its target."""
+    """Fresh pages would cost more than the copy; only the first write to the target may fault."""
     numbers, before = 2**24, _faults()
     machine.copying(numbers, repeats=8)
     assert _faults() - before < 4 * 4 * numbers / resource.getpagesize()
@@ -51,14 +51,14 @@ def test_passes_in_place_take_as_long_as_they_move_bytes(monkeypatch):
     def jit(f, donate_argnums):
         def call(x):
             assert x.nbytes == 4000
-            now[0] += 1000  # passes, the most in a call
+            now[0] += 1000  # the largest number of passes per call
             return f(x)
 
         return call
 
     monkeypatch.setattr(machine.jax, "jit", jit)
     monkeypatch.setattr(machine.time, "perf_counter", lambda: now[0])
-    assert machine.in_place(4000, repeats=1) == 8000  # each is read and written
+    assert machine.in_place(4000, repeats=1) == 8000  # each byte is read and written
 
 
 def test_pytorch_has_as_many_threads_as_xla(monkeypatch):
@@ -67,7 +67,7 @@ def test_pytorch_has_as_many_threads_as_xla(monkeypatch):
     monkeypatch.setattr(machine, "cores", lambda: 3)
     assert machine.pin_torch()
     assert threads == [3]
-    monkeypatch.setitem(sys.modules, "torch", None)  # not installed
+    monkeypatch.setitem(sys.modules, "torch", None)  # makes the import fail
     assert not machine.pin_torch()
 
 

@@ -1,4 +1,4 @@
-"""Checks the cost of a round of each rule, on the small world."""
+"""The benchmark of each learner's cost per round, on the small world."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What compiled programs send is counted right, and the scale model holds on small sizes."""
+"""The count of bytes that compiled programs exchange, and the scale model at small sizes."""
 
 import jax
 import jax.numpy as jnp
@@ -71,7 +71,7 @@ def finished(tmp_path_factory):
 
 
 def test_a_round_sends_the_same_few_numbers_whatever_the_size(finished):
-    """A maximum, a best item, its sum and probability: 4 of 4 bytes; of a tile 6 x 8 numbers."""
+    """A round sends four 4-byte numbers, and a tile of 8 rounds sends 6 x 8 numbers."""
     for size in ("512/2", "512/8", "2000/2"):
         assert finished[f"{size}/bytes_a_round"] == 4 * 4 + 6 * 8 * 4 / 8
     assert finished["512/1/bytes_a_round"] == 0
@@ -82,7 +82,7 @@ def test_memory_goes_with_the_rows_of_a_device(finished):
     rows = 2000 - 250
     assert memory["2000/1"] - memory["2000/8"] > rows * (16 + 128) * 4 / 2**20  # Theta and pending
     assert memory["512/8"] < memory["2000/8"]
-    for size in ("2000/8", "2000/1", "512/8"):  # none of which the line went through
+    for size in ("2000/8", "2000/1", "512/8"):  # the model was not fitted to these sizes
         assert finished[f"{size}/memory_over_model"] == pytest.approx(1, abs=0.1)
 
 

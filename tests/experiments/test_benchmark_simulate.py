@@ -16,7 +16,7 @@ FORMS = ["64x16/floor", "64x16/blocked", "64x16/scan", "grid/one_program", "grid
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory):
-    """The results, and what the command says."""
+    """Runs the benchmark; returns its results and what it printed."""
     directory = tmp_path_factory.mktemp("benchmark_simulate")
     small = ["sizes=[64x16]", "floats=1e6", "repeats=2", "with_torch=false", "with_encoder=false"]
     small += ["grid.items=32", "grid.width=8", "grid.rounds=128", "grid.seeds=2", "grid.steps=2"]
@@ -28,12 +28,12 @@ def printed(tmp_path_factory):
 
 
 def test_every_form_is_held_against_its_limits(printed):
-    """Of the blocked form by hand: 64 items, 16 wide; 128 rounds a block, 8 a tile."""
+    """The limits of the blocked form by hand: 64 items, width 16, 128 rounds a block, 8 a tile."""
     results, _ = printed
     for form in FORMS:
         assert (results[f"{form}/microseconds"] > 0).all()
     seconds = results["64x16/blocked/microseconds"] / 1e6
-    assert results["64x16/in_place"] == 10 * 4 * 64 * 16  # by the size of Theta in bytes
+    assert results["64x16/in_place"] == 10 * 4 * 64 * 16  # in place of Theta's bytes
     assert results["grid/in_place"] == 10 * 4 * 32 * 8
     moved, computed = 4 * 3 * 64 * 16 / 128, 2 * 64 * (2 * 16 + 128 + 8)
     memory = seconds * results["64x16/in_place"] / moved

@@ -1,4 +1,4 @@
-"""Time and memory against items, at small sizes."""
+"""The benchmark of time and memory by number of items, at small sizes."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def test_a_million_numbers_more_are_seen_in_memory_and_a_slope_in_time(tmp_path,
     assert "GB/s in a copy" in capsys.readouterr().out.splitlines()[0]
     found = read_results(tmp_path)
     peak = found["80000x128/peak_over_theta"]["mean"]
-    assert 2 < peak < 6  # two Thetas at least, and few more
+    assert 2 < peak < 6  # at least two copies of Theta, and only a few more
     assert found["80000x128/microseconds"]["mean"] > found["20000x128/microseconds"]["mean"]
     assert 0.3 < found["slope"]["mean"] < 2
     assert (tmp_path / "microseconds.png").is_file()

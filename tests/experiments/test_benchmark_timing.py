@@ -1,4 +1,4 @@
-"""Checks what each form must move and compute, and the ratio of its time to that."""
+"""The bytes and operations that each form requires, and measured time relative to them."""
 
 import jax
 import jax.numpy as jnp
@@ -40,7 +40,7 @@ def test_a_round_by_hand(form, expected):
 
 
 def test_the_blocked_form_multiplies_as_often_as_is_said():
-    """All but the Gram matrix of a block: B d per round."""
+    """The count leaves out the Gram matrix of a block, which costs B d per round."""
     items, width, T = 1000, 64, 256
     theta, stream = rounds.random_problem(items, width, T)
     learner, key = orag(tau=0.05, eta=1e-4), jax.random.key(0)
@@ -88,7 +88,7 @@ def test_forms_take_turns_and_are_held_against_their_limits(monkeypatch):
         times = iter(seconds)
         return call
 
-    least = Work(bytes=10, operations=60)  # a second of memory, two of arithmetic
+    least = Work(bytes=10, operations=60)  # one second of memory traffic, two of arithmetic
     forms = {
         "a": Form(form("a", [99, 8, 16]), least, rounds=2),
         "b": Form(form("b", [99, 3, 5]), least),
@@ -119,7 +119,7 @@ def test_the_limit_that_is_nearer_is_printed(capsys):
 
 
 def multiply_adds(jaxpr) -> int:
-    """Counts the multiply-adds of all products of a program, with the lengths of its loops."""
+    """Counts the multiply-adds of all products of a program, including repetitions by loops."""
     count = 0
     for equation in jaxpr.eqns:
         if equation.primitive.name == "dot_general":

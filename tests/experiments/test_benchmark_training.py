@@ -1,4 +1,4 @@
-"""The speed benchmark, end to end on one small block; with PyTorch where it is installed."""
+"""The benchmark of training speed, end to end on one small block, with PyTorch if installed."""
 
 import importlib.util
 
@@ -40,7 +40,7 @@ def test_every_form_is_timed_and_held_against_its_limits(results):
 
 
 def test_limits_are_of_the_tokens_that_are_computed(results):
-    """One layer, 2 queries of 16 tokens; with 4 candidates of ToolRefiner 20."""
+    """One layer and 2 queries of 16 tokens; with 4 candidates, ToolRefiner computes 20 tokens."""
 
     def seconds(form):
         return results[f"{form}/milliseconds"] / 1e3 / results[f"{form}/over_arithmetic"]
@@ -68,7 +68,7 @@ def test_the_refiner_is_compared_with_the_fastest_cross_encoder(results):
 
 @pytest.mark.parity
 def test_pytorch_computes_the_same_and_is_timed(results):
-    """Other logits or another step would have been refused before any time was taken."""
+    """The benchmark refuses to time a PyTorch network with other logits or another step."""
     if importlib.util.find_spec("torch") is None:
         assert not any(name.endswith("over_torch") for name in results)
         pytest.skip("torch is not installed")

@@ -1,4 +1,4 @@
-"""The experiment that holds every statement against runs of growing length, on the small world."""
+"""The experiment that compares every bound with runs of growing length, on the small world."""
 
 import numpy as np
 import pytest
@@ -64,7 +64,7 @@ def test_what_is_true_of_itself_stands_beside_it(finished):
             assert values == rounds
         if "best expert" in key:
             assert values == pytest.approx(rounds * np.log(2))
-            continue  # what another rule would lose: no limit to this one
+            continue  # bounds another learner's loss
         assert (results[f"{place}/measured"] <= values + 1e-3).all()
 
 
@@ -74,7 +74,7 @@ def test_a_bound_that_needs_no_run_falls_with_the_length_of_the_stream():
     found = bounds.ahead(task, OmegaConf.create({"epsilon": 0.1}), "few", [1, 1000])
     assert list(found) == ["few/Banditron ahead/T=40/bound", "few/Banditron ahead/T=40000/bound"]
     short, long = (values[0] for values in found.values())
-    assert 0.075 < long < 0.2 < short  # exploring alone costs 0.1 x 3/4 of the rounds
+    assert 0.075 < long < 0.2 < short  # exploration alone costs 0.1 x 3/4 of the rounds
 
 
 def test_horizons_begin_alike_and_repeat_whole_streams():

@@ -1,4 +1,4 @@
-"""Catalogues: descriptions by hand, a small library, NumPy, the authors' own lists."""
+"""Catalogues from descriptions, a small library and NumPy, and the authors' lists of tools."""
 
 import importlib
 import json
@@ -169,7 +169,7 @@ def authors(shared_data, library):
 
 
 def test_nearly_all_of_numpy_that_the_authors_crawled_is_found(shared_data):
-    """All but aliases, modules, objects to index, types of elements, and what has been removed."""
+    """Only aliases, modules, indexable objects, scalar types and removed names may be missing."""
     theirs, ours = (
         authors(shared_data, "numpy"),
         {tool.id for tool in build_catalogue("numpy").tools},
@@ -180,7 +180,7 @@ def test_nearly_all_of_numpy_that_the_authors_crawled_is_found(shared_data):
     unexplained = {
         name
         for name in missing
-        if callable(resolved(name)) and id(resolved(name)) not in here  # no alias
+        if callable(resolved(name)) and id(resolved(name)) not in here  # not an alias
     }
     assert unexplained == {"numpy.record", "numpy.linalg.LinAlgError"}
 
@@ -191,7 +191,7 @@ def resolved(name):
 
 
 def test_every_operation_that_the_authors_list_for_aws_is_found(shared_data):
-    """But for five helpers of boto3's clients, which are no operations of a service."""
+    """Five helpers of boto3's clients may be missing, since they are not service operations."""
     pytest.importorskip("botocore", reason="AWS's services: install jaxret[generation]")
     ours = {tool.id: tool for tool in build_catalogue("aws").tools}
     missing = {name.rsplit(".", 1)[1] for name in authors(shared_data, "aws") - set(ours)}
@@ -210,7 +210,7 @@ def test_most_of_pandas_that_the_authors_crawled_is_found(shared_data):
     assert len(theirs & ours) > 0.75 * len(theirs)
     assert {"pandas.Series.str.extract", "pandas.DataFrame.abs", "pandas.Series.abs"} <= ours
     assert "pandas.DatetimeIndex.abs" not in ours
-    assert "pandas.isnull" not in ours or "pandas.isna" not in ours  # one function
+    assert "pandas.isnull" not in ours or "pandas.isna" not in ours  # aliases of one function
 
 
 @pytest.mark.parametrize(("library", "module"), [("pandas", "pandas"), ("aws", "botocore")])

@@ -1,4 +1,4 @@
-"""A sweep's folders become one table and one figure, whether its runs are finished or not."""
+"""Collection of a sweep's folders, finished or not, into one table and one figure."""
 
 import csv
 import json
@@ -19,7 +19,7 @@ def begin(folder, number, **settings):
 
 @pytest.fixture
 def sweep(tmp_path):
-    """Two runs are finished, one goes on, one has just begun."""
+    """Makes a sweep of two finished runs, one that is in progress and one that has just begun."""
     for number, noise in enumerate((0.1, 0.02)):
         run = begin(tmp_path, number, noise=noise, seeds=[0, 1])
         accuracy = np.array([0.4, 0.6]) - noise

@@ -1,4 +1,4 @@
-"""Experiments as commands: wrong input ends in one line, in processes of their own."""
+"""Experiments as subprocesses: bad input ends with a one-line error."""
 
 import re
 import subprocess
@@ -24,13 +24,13 @@ def run(*words, module="experiments.orag"):
         pytest.param(
             ["+learners.greedy.policy=bold"],
             "learner 'greedy': unknown policy 'bold'; known: ",
-            marks=pytest.mark.slow,  # a start of JAX and Hydra each
+            marks=pytest.mark.slow,  # each starts JAX and Hydra
         ),
         pytest.param(["foo=1"], "Could not override 'foo'. ", marks=pytest.mark.slow),
     ],
 )
 def test_wrong_input_ends_in_one_line_and_status_2(tmp_path, words, line):
-    """Of names, of values, of what Hydra does not know."""
+    """Covers bad names, bad values and errors that Hydra raises."""
     ended = run(*words, f"hydra.run.dir={tmp_path}")
     assert ended.returncode == 2
     [said] = ended.stderr.splitlines()

@@ -1,4 +1,4 @@
-"""A second encoder: its tables, whose settings it runs with, and what is refused."""
+"""The comparison of two encoders: tables, borrowed settings and refusals."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def configure(world, directory, *overrides):
 
 
 def values(world, directory, rates):
-    """Each result, a value a seed."""
+    """Runs the experiment; returns each result, one value per seed."""
     changes = ("other.layers=1", f"learners.greedy.eta_over_tau=[{rates}]")
     compare_encoders.main(configure(world, directory, *changes))
     found = tracking.read_results(directory)
@@ -47,7 +47,7 @@ def test_each_seed_runs_with_the_setting_that_it_chose_and_with_the_one_of_the_o
         cost = both[f"greedy/{side}/online"] - both[f"greedy/{side}/borrowed"]
         np.testing.assert_allclose(both[f"greedy/{side}/cost"], cost, atol=1e-6)
     steps = [both[f"greedy/{side}/eta"] for side in SIDES]
-    assert np.any(steps[0] != steps[1])  # or nothing was borrowed
+    assert np.any(steps[0] != steps[1])  # otherwise the borrowed settings are not tested
 
 
 def test_an_encoder_is_not_held_against_itself(world, tmp_path):

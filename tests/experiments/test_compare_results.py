@@ -1,4 +1,4 @@
-"""Two sets of runs are compared number by number, and what differs is named."""
+"""The comparison of two sets of results, number by number, with the differences named."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Names of learners, encoders and environments; the name that a run gets from what it is."""
+"""Names of learners, encoders and environments in configs, and the names of run folders."""
 
 import inspect
 import shutil
@@ -38,12 +38,12 @@ def configure(*overrides, name="orag"):
 
 @pytest.fixture(scope="module")
 def everyone():
-    """A grid of every learner in the file."""
+    """Returns a grid for every learner in the file."""
     names = ",".join(NAMES["learner"])
     return {grid.name: grid for grid in learner_grids(configure(f"learner=[{names}]"))}
 
 
-#: one of each kind; what is slow repeats them with other parts
+#: one learner of each kind; the others are slow and combine the same parts
 KINDS = {"orag", "greedy", "mapped_replayed", "whitened", "reranked_greedy", "paper_adamw"}
 LEARNERS = [
     pytest.param(name, marks=() if name in KINDS else pytest.mark.slow) for name in NAMES["learner"]
@@ -52,7 +52,7 @@ LEARNERS = [
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_every_learner_of_the_file_runs(everyone, name):
-    """Three rounds, with the first setting of its grid."""
+    """Runs three rounds with the first setting of the learner's grid."""
     rng = np.random.default_rng(0)
     theta, queries = (rng.standard_normal((n, 6)).astype(np.float32) for n in (12, 3))
     theta, queries = (jnp.asarray(x / np.linalg.norm(x, axis=1)[:, None]) for x in (theta, queries))
@@ -137,7 +137,7 @@ def test_what_is_chosen_by_name_can_be_changed_by_name():
 
 
 def test_every_config_with_learners_names_some_that_can_be_made():
-    """Also with the settings that the config itself gives them."""
+    """Uses the settings that the config itself sets for the learners, too."""
     files = [path.stem for path in Path(CONFIGS).glob("*.yaml")]
     blocks = {name: table(name) for name in files if name not in TABLES.values()}
     blocks |= blocks.pop("variants")
@@ -160,7 +160,7 @@ def test_unknown_names_are_refused_in_one_sentence(override, message):
 
 @pytest.fixture(name="copied")
 def copied_data(world, tmp_path):
-    """A copy of the small data set, that can be changed."""
+    """Returns a copy of the small data set that a test may change."""
     shutil.copytree(world / "data", tmp_path / "data")
     return tmp_path / "data"
 

@@ -1,4 +1,4 @@
-"""Data sets side by side, on a folder with a small one and the tiny encoder's vectors."""
+"""The table of data sets, for two small ones encoded with the tiny encoder."""
 
 import json
 import shutil
@@ -31,7 +31,7 @@ def configure(world, directory, *more):
 
 @pytest.fixture(scope="module")
 def folder(world, tmp_path_factory):
-    """Two data sets: the small world, and one of three tools, one of which nobody asks for."""
+    """Writes two data sets: the small world, and three tools one of which is never a label."""
     folder = tmp_path_factory.mktemp("folder")
     shutil.copytree(world / "data", folder / "apibench-torchhub")
     (folder / "mine").mkdir()
@@ -47,7 +47,7 @@ def folder(world, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def table(world, folder, tmp_path_factory):
-    """The run's directory, its results and what it prints: of these two and no other."""
+    """Returns the run's directory, its results and what it printed for the two data sets."""
     directory = tmp_path_factory.mktemp("run")
     mine = "+datasets.mine={name: jsonl, path: mine, document: terse}"
     cfg = configure(world, directory, f"folder={folder}", "only=[torchhub,mine]", mine)
@@ -79,7 +79,7 @@ def test_a_data_set_is_described_as_by_hand(world, table):
 
 def test_the_table_is_markdown_with_a_row_a_data_set(world, table, capsys):
     cfg, directory, results = table
-    assert describe_data.main(cfg) == results  # it only reads
+    assert describe_data.main(cfg) == results  # a second run reads the saved results
     printed = capsys.readouterr().out
     assert "finished before" in printed
     rows = [line.strip("| ").split(" | ") for line in printed.splitlines() if line[:1] == "|"]

@@ -1,4 +1,4 @@
-"""The main job as several processes: the numbers of one, and one that is killed in the middle."""
+"""The main job as several processes: equal results, also after one process is killed."""
 
 import time
 
@@ -24,7 +24,7 @@ SMALL = [
 
 @pytest.fixture(scope="module")
 def command(world):
-    """The job in a folder."""
+    """Returns the command that runs the job in a folder."""
 
     def of(folder, *overrides):
         place = f"dataset.path={world / 'data'}", f"encoder.path={world / 'encoder'}"
@@ -36,7 +36,7 @@ def command(world):
 
 @pytest.fixture(scope="module")
 def finished(command, tmp_path_factory):
-    """The folder of the job as one process."""
+    """Runs the job as one process; returns its folder."""
     folder = tmp_path_factory.mktemp("one")
     together.run(command(folder), folder / "said", 1, devices=SEEDS)
     return folder
@@ -61,7 +61,7 @@ def test_several_processes_find_what_one_finds(finished, command, tmp_path, coun
     assert "results and figures" in first
     assert not any("results and figures" in said for said in others)
     assert (tmp_path / "run" / "accuracy.png").stat().st_size > 10_000
-    again = together.run(command(tmp_path / "run"), tmp_path / "said", 1)  # read, by one
+    again = together.run(command(tmp_path / "run"), tmp_path / "said", 1)  # only reads the results
     assert "finished before" in again[0]
 
 
@@ -84,4 +84,4 @@ def test_when_one_is_killed_all_end_and_the_same_command_goes_on(
 
     together.run(job, tmp_path / "said", 2)
     assert_same_steps(tmp_path / "run", finished)
-    assert {name: (steps / name).stat().st_mtime_ns for name in done} == done  # only read
+    assert {name: (steps / name).stat().st_mtime_ns for name in done} == done  # files are unchanged

@@ -1,4 +1,4 @@
-"""Field ablations and dilution: by hand, and end to end with a tiny encoder and a few tools."""
+"""Ablation and dilution of document fields: by hand, and end to end with a tiny encoder."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def finished(world, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def oracle(world):
-    """Queries, label sets, and (fields of the profile) -> documents' vectors, with NumPy."""
+    """Returns queries, label sets, and a function from profile fields to document vectors."""
     dataset = data.load("jsonl", world / "data")
     encoder = encoders.load_encoder("minilm", world / "encoder")
     queries = encoders.encode(encoder, dataset.queries, kind="query", cache=None, progress=False)
@@ -95,7 +95,7 @@ def test_errors_are_over_tools_and_p_values_are_corrected(finished):
     assert len(p) == 2 * (1 + 2 * len(FIELDS))
     for name, value in p.items():
         assert 0.005 <= value <= results[name.removesuffix("p") + "holm"] <= 1.0
-    assert results["bm25/gain/full/ndcg@10"] > 0  # profiles are written in the users' words
+    assert results["bm25/gain/full/ndcg@10"] > 0  # profiles contain the users' words
     assert results["bm25/gain/full/ndcg@10/p"] == 1 / 200
 
 

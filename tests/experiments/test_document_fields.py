@@ -1,4 +1,4 @@
-"""What documents hold: content and audit by hand, and the experiment end to end."""
+"""Content and audit of documents: by hand, and the experiment end to end."""
 
 import json
 
@@ -51,7 +51,7 @@ def test_coverage_and_audit_of_a_data_set_are_those_by_hand(finished):
     found = {name: results[f"other/{name}"] for name in ("name", "description", "method")}
     assert found == pytest.approx({"name": 2 / 3, "description": 1.0, "method": 1 / 3})
     assert results["other/limitations"] == results["other/guides_use"] == pytest.approx(1 / 3)
-    assert results["other/states_function"] == pytest.approx(2 / 3)  # 'Pay.' repeats the name
+    assert results["other/states_function"] == pytest.approx(2 / 3)  # 'Pay.' only repeats the name
     assert results["other/incomplete/original"] == pytest.approx(2 / 3)
     assert "other/incomplete/expanded" not in results
     forms = json.loads((directory / "fields.json").read_text())["other"]
@@ -152,8 +152,8 @@ def test_an_empty_document_is_named_by_its_place():
 
 def test_lengths_add_up_as_in_table_1():
     found = lengths(DOCUMENTS, words)
-    # "Name: a Description: One two. Framework: x", "Running text.", "Name: d", and the profile
-    # "Function: Does it. Tags: x y".
+    # The texts are "Name: a Description: One two. Framework: x", "Running text." and "Name: d"; the
+    # profile is "Function: Does it. Tags: x y".
     np.testing.assert_array_equal(found.original[[0, 2, 3]], [7, 2, 2])
     np.testing.assert_array_equal(found.profile, [0, 0, 0, 6])
     np.testing.assert_array_equal(found.original + found.profile, found.expanded)
@@ -220,7 +220,7 @@ def test_a_sample_takes_so_many_of_each_domain_and_all_of_a_small_one():
 
 
 def test_the_share_is_the_mean_over_domains_and_its_error_that_of_the_draw():
-    """Drawn again and again, the share spreads as the standard error says, on the average."""
+    """Over repeated samples, the mean standard error matches the spread of the share."""
     rng = np.random.default_rng(0)
     domains = ["web"] * 300 + ["code"] * 60
     complete = np.concatenate([rng.random(300) < 0.7, rng.random(60) < 0.4])

@@ -1,4 +1,4 @@
-"""From the config group ``encoder`` to an encoder, on one device and on several."""
+"""Encoders made from the config group ``encoder``, on one device and on several."""
 
 import jax
 import numpy as np
@@ -26,7 +26,7 @@ def config(folder, **more):
 def test_the_memory_is_said_before_weights_are_read(folder, capsys):
     found = encoder_of(config(folder))
     said = capsys.readouterr().out
-    assert "params" not in vars(found)  # nothing was read yet
+    assert "params" not in vars(found)  # the weights have not been read
     count = sum(leaf.size for leaf in jax.tree.leaves(found.params))
     assert f"qwen3_0_6b: {count:,} parameters in float32" in said
 

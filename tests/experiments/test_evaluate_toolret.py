@@ -1,4 +1,4 @@
-"""ToolRet's protocol, end to end on a small copy; trec_eval, through ir-measures, is the judge."""
+"""ToolRet's protocol, end to end on a small copy, against trec_eval through ir-measures."""
 
 import json
 import signal
@@ -41,7 +41,7 @@ def qrels_of(copy, task):
 
 
 def judged(path, qrels):
-    """nDCG@10, recall@10 and completeness@10 of every query, by trec_eval."""
+    """Computes nDCG@10, recall@10 and completeness@10 of every query with trec_eval."""
     values = {"ndcg@10": {}, "recall@10": {}}
     names = {nDCG @ 10: "ndcg@10", R @ 10: "recall@10"}
     scored = list(ir_measures.read_trec_run(str(path)))
@@ -52,7 +52,7 @@ def judged(path, qrels):
 
 
 def test_a_run_file_full_of_ties_is_measured_as_trec_eval_measures_it(copy, tmp_path):
-    """Equal scores stand in the file in the order of the rows, and trec_eval orders by id."""
+    """The file lists equal scores by index, whereas trec_eval orders them by id."""
     found = benchmark(copy, tasks=["mnms"])
     random, names = np.random.default_rng(1), found.dataset.tool_ids
     path = tmp_path / "ties.run"
@@ -110,7 +110,7 @@ def test_means_by_hand():
 
 @pytest.fixture
 def asked(world, copy, tmp_path):
-    """The world of a run that does not run."""
+    """Makes the `World` of a run without running it."""
     return toolret.World(configure(world, copy, tmp_path), None, benchmark(copy))
 
 
@@ -126,7 +126,7 @@ def asked(world, copy, tmp_path):
 def test_queries_are_joined_with_instructions_as_each_model_reads_them(
     asked, model, instructed, bare
 ):
-    rows = asked.rows["mnms"][:2]  # the first has no instruction of its own
+    rows = asked.rows["mnms"][:2]  # the first query has no instruction of its own
     texts = [asked.benchmark.queries[row] for row in rows]
     assert asked.texts(model, "with", rows)[1] == instructed.format(texts[1])
     expected = bare.format(texts[0])
@@ -137,10 +137,10 @@ def test_queries_are_joined_with_instructions_as_each_model_reads_them(
 
 @pytest.mark.slow
 def test_documents_are_encoded_as_they_are_and_without_a_prefix(world, copy, tmp_path):
-    """E5's ``passage:`` is not put before them, nor are line breaks taken out."""
+    """The experiment adds no ``passage:`` prefix of E5 and keeps line breaks."""
     evaluate_toolret.main(configure(world, copy, tmp_path, "methods=[e5_small]"))
     found = benchmark(copy, tasks=["mnms"])
-    minilm = load_encoder("minilm", world / "encoder")  # the same weights, and no prefixes
+    minilm = load_encoder("minilm", world / "encoder")  # the same weights without prefixes
     encoder = replace(minilm, spec=minilm.spec._replace(max_tokens=512))
     texts = [f"Instruct: \nquery: {query}" for query in found.queries]
     queries, documents = (
@@ -162,7 +162,7 @@ def test_a_pool_of_ones_own_category_is_a_smaller_one(world, copy, finished, tmp
     for task, category in TASKS.items():
         lines = (tmp_path / "rankings" / "bm25" / f"{task}-with.run").read_text().splitlines()
         assert {line.split()[2].split("_")[0] for line in lines} == {category}
-        assert len(lines) == QUERIES * 16  # the pool is smaller than the depth
+        assert len(lines) == QUERIES * 16  # fewer candidates than the depth
     name = "bm25/with/average/recall@10"
     assert narrow[name] != results[name]
 
@@ -199,7 +199,7 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(
     with pytest.raises(Interrupted):
         evaluate_toolret.main(cfg)
     assert evaluate_toolret.main(cfg) == finished[1]
-    assert len(searched) == 2 * 2 * len(TASKS)  # nothing twice
+    assert len(searched) == 2 * 2 * len(TASKS)  # no search is repeated
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Expansion end to end against a server, and the review of what it has written."""
+"""Document expansion end to end against a server, and the review page of its profiles."""
 
 import hashlib
 import http.client
@@ -18,8 +18,8 @@ from tests.experiments.processes import start
 from tests.fake_llm import Reply, serving
 
 TOOLS = 8
-BAD = {"tool-2": "no JSON", "tool-5": '{"function": "", "tags": []}'}  # the first model's answers
-HOPELESS = "tool-5"  # the second model's too
+BAD = {"tool-2": "no JSON", "tool-5": '{"function": "", "tags": []}'}  # answers of the first model
+HOPELESS = "tool-5"  # fails with the second model, too
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def key(monkeypatch):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A data set with an earlier profile, a tool of running text and one of JSON in a string."""
+    """Writes tools, one with an old profile, one with plain text and one with JSON as a string."""
     tools = [
         {"id": f"tool-{i}", "documentation": {"name": f"tool-{i}", "description": f"Does {i}."}}
         for i in range(TOOLS)
@@ -185,13 +185,13 @@ def test_a_run_that_was_killed_goes_on_and_asks_nothing_twice(folder):
             f"hydra.run.dir={folder / 'run'}",
         )
         with process:
-            end = time.monotonic() + 300  # a busy machine takes its time to start
+            end = time.monotonic() + 300  # a busy machine starts slowly
             while len(server.requests) < 6:
                 assert process.poll() is None, process.stdout.read()
                 assert time.monotonic() < end
                 time.sleep(0.02)
             process.kill()
-        unanswered = server.requests.pop()  # it was on its way
+        unanswered = server.requests.pop()  # was being answered when the process died
         killed_at = len(server.requests)
         assert not (folder / "run" / "expanded").exists()
         server._answer = answer
@@ -200,7 +200,7 @@ def test_a_run_that_was_killed_goes_on_and_asks_nothing_twice(folder):
     assert json.dumps(unanswered, sort_keys=True) in questions
     assert len(questions) == len(set(questions)) > killed_at >= 5
     assert results["expanded"] == 7
-    assert results["expand/prompt_tokens"] == 8 * 7  # of both processes
+    assert results["expand/prompt_tokens"] == 8 * 7  # counts both processes
 
 
 def test_a_finished_run_asks_again_only_for_what_had_no_answer(folder):
@@ -216,7 +216,7 @@ def test_a_finished_run_asks_again_only_for_what_had_no_answer(folder):
         assert len(server.requests) == asked
         server._answer = answer
         again = expand_documents.main(configure(folder, server, "again=true"))
-        assert len(server.requests) == asked + 2  # its profile and its verdict
+        assert len(server.requests) == asked + 2  # a profile and its verdict
     assert again["expanded"] == 7
 
 
@@ -276,7 +276,7 @@ def test_a_setting_out_of_its_range_is_refused_before_anything_is_asked(folder, 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
 def test_the_review_page_is_served_until_it_is_ended_and_sums_up(folder, end):
     if signal.getsignal(end) is signal.SIG_IGN:
-        pytest.skip(f"{end.name} is ignored here, as in a shell's background jobs")
+        pytest.skip(f"{end.name} is ignored, as in a shell's background jobs")
     sample = {"id": "a", "document": {"name": "a"}, "profile": profile("tool-1")}
     (folder / "sample.jsonl").write_text(json.dumps(sample) + "\n")
     process = start("experiments.review_documents", f"run={folder}", "reviewer=B", "open=false")

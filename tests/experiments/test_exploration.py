@@ -1,4 +1,4 @@
-"""The grid of temperatures and steps, end to end on a small world."""
+"""The grid of temperatures and step sizes, end to end on a small world."""
 
 import json
 
@@ -46,7 +46,7 @@ def test_a_step_of_nothing_is_static_retrieval_in_every_cell(finished):
 
 
 def test_drawing_without_learning_succeeds_as_often_as_p_says(world, finished):
-    """Eight passes over the queries, at a temperature where the 24 tools are drawn evenly."""
+    """Eight passes over the queries, at a temperature that makes the 24 tools equally likely."""
     _, results = finished
     lines = (world / "data" / "queries.jsonl").read_text().splitlines()
     labels = np.mean([len(json.loads(line)["labels"]) for line in lines])
@@ -71,7 +71,7 @@ def test_chosen_is_the_best_cell_by_the_validation_part_without_that_part(finish
 
 
 def test_regrets_of_cells_differ_by_their_losses(finished):
-    """One comparator for all: at tau = 5 without learning a round costs nearly log 24."""
+    """All cells share a comparator; at tau = 5 without learning, a round costs nearly log 24."""
     directory, results = finished
     rounds = results["rounds"] / results["cells"] / 2
     with np.load(directory / "steps" / "greedy.npz") as step:

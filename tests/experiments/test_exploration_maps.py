@@ -1,4 +1,4 @@
-"""Heat maps: one scale of colours, every number written, bright cells are good."""
+"""Heat maps of the exploration grid: one colour scale, a number in every cell, bright is good."""
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt

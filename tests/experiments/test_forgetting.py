@@ -1,4 +1,4 @@
-"""Rankings along a stream, end to end on a small world; the measures of forgetting by hand."""
+"""The forgetting experiment, end to end on a small world, and its measures by hand."""
 
 import sys
 
@@ -35,7 +35,7 @@ def configure(world, directory, *more):
 
 @pytest.fixture(scope="module")
 def finished(world):
-    """The picture has the first two coordinates: t-SNE itself is tested elsewhere."""
+    """Runs the experiment with the first two coordinates in place of t-SNE, which is slow."""
     cfg = configure(world, world / "forgetting")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(moves, "project", lambda vectors, seed: vectors[:, :2])
@@ -46,7 +46,7 @@ def finished(world):
 
 
 def ndcg(theta, queries, labels, k=10):
-    """By a sort of all scores, for queries with one label or more."""
+    """Computes nDCG from a full sort, for queries with one label or more."""
     values = []
     for query, right in zip(queries, labels, strict=True):
         best = np.argsort(-(theta @ query), kind="stable")[:k]
@@ -57,7 +57,7 @@ def ndcg(theta, queries, labels, k=10):
 
 
 def test_curves_of_static_retrieval_are_means_over_the_queries_that_arrived(finished):
-    """Computed again by NumPy: only the mix of queries changes."""
+    """Recomputed with NumPy; only the mix of queries changes along the stream."""
     directory, _, task, parts = finished
     static = ndcg(task.theta, task.queries, task.labels)
     with np.load(directory / "curves.npz") as curves:
@@ -77,7 +77,7 @@ def test_curves_of_static_retrieval_are_means_over_the_queries_that_arrived(fini
 def test_stopping_to_look_changes_nothing_of_what_is_learnt(
     finished, world, tmp_path, learner, protocol
 ):
-    """The stream run in one go ends with the rankings of the last point."""
+    """One uninterrupted run ends with the rankings of the experiment's last point."""
     _, results, task, parts = finished
     cfg = configure(world, tmp_path)
     grid = learner_grid(learner, plain(cfg.learners)[learner])
@@ -116,7 +116,7 @@ def test_what_is_learnt_less_what_is_lost_is_the_rise_of_accuracy(finished, lear
 
 
 def test_fates_of_queries_counted_by_hand():
-    """One seed; four queries at rounds 0, 1, 2, 4: two arrive in the third chunk."""
+    """One seed; the four queries arrive in rounds 0, 1, 2 and 4, two of them in the third chunk."""
     right = np.array(
         [
             [[0, 1, 1, 1], [1, 1, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]],
@@ -124,8 +124,8 @@ def test_fates_of_queries_counted_by_hand():
         bool,
     )
     rounds = np.array([0, 1, 2, 4])
-    # The first was right after it arrived and is wrong at the end; the second likewise, at the
-    # second point. The fourth was right by Theta_1 alone, before it arrived.
+    # The first query was right after it arrived and is wrong at the end; so is the second, from the
+    # second point on. The fourth was right only under Theta_1, before it arrived.
     curve = measures.forgotten(right, rounds)
     np.testing.assert_allclose(curve, [[0, 0, 0.5, 0.5]])
     found = measures.fates(right, rounds)
@@ -133,7 +133,7 @@ def test_fates_of_queries_counted_by_hand():
         "learnt": [0.0],
         "lost": [0.5],
         "forgotten": [0.5],
-        "drop": [1.0],  # of the first two; those of the last chunk had no time to be forgotten
+        "drop": [1.0],  # over the first two queries; the last chunk cannot be forgotten yet
     }
     np.testing.assert_allclose(
         measures.seen(right[:, :, None].astype(float), rounds)[0, :, 0], [1.0, 0.5, 0.25]
@@ -155,7 +155,7 @@ def test_moments_name_the_deepest_fall_and_not_the_last():
 
 def test_queries_are_put_in_the_order_in_which_they_come_first():
     streamed = np.array([True, False, True, True])
-    values = np.array([10.0, 20.0, 30.0])[None, None, None]  # of the queries 0, 2 and 3
+    values = np.array([10.0, 20.0, 30.0])[None, None, None]  # values of queries 0, 2 and 3
     order = np.array([[3, 0, 2, 0, 2, 3]])
     np.testing.assert_array_equal(
         follow.by_arrival(values, order, streamed)[0, 0, 0], [30.0, 10.0, 20.0]
@@ -194,7 +194,7 @@ def test_the_picture_has_tools_before_and_after_among_queries_of_the_stream(fini
 
 
 def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(finished, world, tmp_path):
-    """Stopped while a setting is chosen; without the picture and learners that change nothing."""
+    """The run stops while it chooses a setting; t-SNE and learners without updates are left out."""
     _, results, _, _ = finished
     alone = ["tsne.tools=0", "~learners.frozen", "~learners.mapped"]
     cfg = configure(world, tmp_path / "run", *alone)
@@ -209,7 +209,7 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(finished, 
 
 def test_a_run_is_stopped_while_a_learner_is_followed(world, tmp_path):
     cfg = configure(world, tmp_path, "tsne.tools=0", "~learners.frozen", "~learners.greedy")
-    with stopped_at(2):  # the first step is that of an empty stream
+    with stopped_at(2):  # the first point precedes the stream
         forgetting.main(cfg)
 
 

@@ -1,4 +1,4 @@
-"""From a catalogue to a data set; the judge and the statistics alone."""
+"""Generation of a data set from a catalogue; the judge and the statistics on their own."""
 
 import json
 import re
@@ -187,7 +187,7 @@ PAIRS = [("Plain words.", "do it"), ("do that", "A longer wish."), ("same", "sam
 
 
 def verdicts(pick, monkeypatch, pairs=PAIRS, **options):
-    """What is found with a judge: (first, second) -> A, B or tie, or another text."""
+    """Returns a function that judges pairs; the verdict of a pair is A, B, tie or invalid text."""
     monkeypatch.setenv("OPENAI_API_KEY", "any")
 
     def answer(messages, i):
@@ -217,7 +217,7 @@ def test_a_fair_judge_gives_wins_and_losses_in_both_orders(monkeypatch):
         return "tie" if len(a) == len(b) else "A" if len(a) > len(b) else "B"
 
     found, asked = verdicts(longer, monkeypatch)
-    assert asked == 2 * len(PAIRS) - 1  # (same, same) is one question in both orders
+    assert asked == 2 * len(PAIRS) - 1  # (same, same) is one prompt in both orders
     for criterion in CRITERIA:
         assert rates(found)[f"{criterion}/win"] == [1, 0, 0, 1]
         assert rates(found)[f"{criterion}/loss"] == [0, 1, 0, 0]

@@ -1,4 +1,4 @@
-"""That ``--help`` says what an experiment does and what each of its settings means."""
+"""The ``--help`` text: the purpose of each experiment and the meaning of its settings."""
 
 import itertools
 import re

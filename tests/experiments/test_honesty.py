@@ -1,9 +1,9 @@
-"""What is reported has chosen nothing, and what has chosen or is held out was never streamed.
+"""Separation of data in the experiments: reported results use no query that chose a setting.
 
-Each experiment runs in full on a small world, but no round is run and no query is ranked: what
-it streams is noted instead, seed by seed, and rankings are made up so that the last setting of a
-grid serves the first seed's validation part best, and every other part worst; for a second seed,
-with a validation part of its own, the first setting does.
+Each experiment runs in full on a small world, except that no round is run and no query is ranked:
+the tests record which queries are streamed for each seed and invent the rankings. For the first
+seed, the last setting of a grid ranks that seed's validation part best and every other part worst.
+The second seed has another validation part, for which the first setting is best.
 """
 
 from collections import defaultdict
@@ -26,18 +26,18 @@ from tests.experiments.honesty_cases import CASES, configure
 
 
 class Streams:
-    """Stands where rounds are run and queries ranked; keeps what each simulation asked for.
+    """Replaces streaming and ranking, and records what each simulation requested.
 
-    A simulation is named by its folder of checkpoints, within that of the run: ``STEP/NAME``. One
-    that has none is named by its learner, and numbered from 1.
+    A simulation is named by its checkpoint folder relative to that of the run, ``STEP/NAME``. One
+    without checkpoints is named by its learner and numbered from 1.
     """
 
     def __init__(self, patch, directory, validation):
-        self.streamed = defaultdict(set)  # simulation, seed -> queries
-        self.settings = defaultdict(list)  # simulation, seed -> all different, in order
-        self.ranked = defaultdict(set)  # learner, seed -> queries that are ranked for the report
-        self.reported = defaultdict(set)  # learner, seed -> settings that are ranked for it
-        self.tried = defaultdict(list)  # learner, seed -> settings, all different, in order
+        self.streamed = defaultdict(set)  # (simulation, seed) -> queries
+        self.settings = defaultdict(list)  # (simulation, seed) -> distinct settings, in order
+        self.ranked = defaultdict(set)  # (learner, seed) -> queries ranked for the report
+        self.reported = defaultdict(set)  # (learner, seed) -> settings whose rankings are reported
+        self.tried = defaultdict(list)  # (learner, seed) -> distinct settings, in order
         self._checkpoints = Path(directory) / "checkpoints"
         self._validation, self._nameless, self._chooses = validation, 0, False
         patch.setattr(simulate, "run_streams", self._of(simulate.run_streams, lambda path: path))
@@ -48,7 +48,7 @@ class Streams:
         patch.setattr(RunDirectory, "save_figure", lambda *figure: None)
 
     def of(self, pattern):
-        """The simulations and seeds that a pattern names."""
+        """Returns the (simulation, seed) pairs that match a pattern."""
         found = [key for key in self.streamed if fnmatch(key[0], pattern)]
         assert found, f"no simulation {pattern} in {list(self.streamed)}"
         return found
@@ -101,14 +101,14 @@ RANKED = ("recall", "ndcg", "completeness")
 
 
 def step(simulation, states, settings, order):
-    """No round is run: nothing is learnt, and nothing succeeds."""
+    """Returns the state unchanged and a trace of zeros in place of rounds."""
     kinds = dict.fromkeys(Trace._fields, np.float32) | {"item": np.int32}
     return states, Trace._make(np.zeros(order.shape, kind) for kind in kinds.values())
 
 
 @pytest.fixture(scope="module", params=CASES)
 def noted(request, world, tmp_path_factory):
-    """An experiment's case, the positions of its parts, and what its simulations asked for."""
+    """Returns a case, the positions of its parts, the recorded streams and the results."""
     case = CASES[request.param]
     cfg = configure(request.param, world, tmp_path_factory.mktemp("run"))
     task, seeds = task_of(cfg), range(cfg.seed, cfg.seed + cfg.seeds)
@@ -148,7 +148,7 @@ def test_what_is_reported_has_the_setting_that_validates_best_and_not_the_one_it
     for (name, seed), settings in found.reported.items():
         tried = found.tried[name, seed]
         assert settings == {tried[0 if seed else -1]}, (name, seed)
-    for key in case.held:  # mean of the last of .9, .8, .7 and of the first of .1, .2, .3
+    for key in case.held:  # mean of the last of .9, .8, .7 and the first of .1, .2, .3
         assert results[key] == pytest.approx(0.4)
 
 
@@ -168,7 +168,7 @@ def test_near_duplicates_and_new_queries_are_the_held_out_part_in_two(world, tmp
         task = task_of(cfg)
         parts = task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=[cfg.seed])
         near = near_duplicates.near(task.texts, parts.heldout[0], parts.training[0])
-    share = near.sum() / parts.heldout.sum()  # of the one seed
+    share = near.sum() / parts.heldout.sum()  # of the single seed
     assert 0 < share < 1
     for metric in ("recall@10", "ndcg@10"):
         whole, old, new = (

@@ -1,4 +1,4 @@
-"""Time and quality of methods, end to end on a small world."""
+"""The latency and quality benchmark of methods, end to end on a small world."""
 
 import time
 
@@ -74,7 +74,7 @@ def test_what_is_timed_ranks_as_what_is_tested_with_models_that_are_found_again(
 
 
 def test_a_run_that_is_stopped_resumes_and_ranks_the_same(world, finished, tmp_path):
-    """The signal comes while the learner streams, before anything is timed."""
+    """SIGTERM arrives while the learner streams, before anything is timed."""
     cfg = configure(world, tmp_path, "methods=[documents,greedy]")
     with stopped_at(2):
         latency.main(cfg)

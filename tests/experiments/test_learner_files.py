@@ -1,4 +1,4 @@
-"""Learners from files: what they may be, what is refused, and that a run knows their content."""
+"""Learners from user files: valid and invalid files, and the file's content as part of a run."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ greedy = one
 
 @pytest.fixture(autouse=True)
 def known(monkeypatch):
-    """What a test makes known to Hydra is forgotten after it."""
+    """Removes the learners that a test registered with Hydra."""
     repo = ConfigStore.instance().repo
     monkeypatch.setitem(repo, "learner", dict(repo["learner"]))
 
@@ -65,7 +65,7 @@ def test_a_runs_name_depends_on_the_content_of_the_file(file):
 def test_a_file_that_changes_under_a_run_is_refused(file):
     cfg = config("[my_learner.py:one]")
     file.write_text(LEARNERS + "# changed\n")
-    learner_files._maker.cache_clear()  # as in a process of its own
+    learner_files._maker.cache_clear()  # as in a fresh process
     with pytest.raises(ValueError, match=r"my_learner\.py has changed since the command began"):
         learner_grids(cfg)
 

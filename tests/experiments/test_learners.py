@@ -1,4 +1,4 @@
-"""Learners and environments from plain data."""
+"""Construction of learners and environments from plain data."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Limitations that a run has kept, counted by a reader's verdicts."""
+"""The count of limitations that a run kept, by a reader's verdicts."""
 
 import pytest
 

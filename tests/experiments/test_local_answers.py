@@ -1,4 +1,4 @@
-"""Answers that are kept in the repository, and found again by the client that would have asked."""
+"""Language-model answers packed into the repository, and their reuse by the client's cache."""
 
 import gzip
 import json
@@ -35,7 +35,7 @@ def test_answers_about_our_texts_alone_are_packed_and_serve_another_cache(tmp_pa
         before = len(server.requests)
         again = asked(server, second)
         assert again.ask_all(QUESTIONS, str, progress=False) == ["yes", "yes"]
-        assert len(server.requests) == before + 1  # theirs
+        assert len(server.requests) == before + 1  # "theirs" was not packed
     assert again.counts["cached"] == 1
     assert again.counts["cached_prompt_tokens"] == 7
     assert "theirs" not in gzip.decompress(file.read_bytes()).decode()

@@ -1,4 +1,4 @@
-"""The local server: started, found again, refused, dead, stopped. A script takes its place."""
+"""The local LLM server: start, reuse, refusal, crash and stop, with a script as the server."""
 
 import os
 import signal
@@ -51,7 +51,7 @@ def port():
 
 @pytest.fixture
 def serve(tmp_path, monkeypatch, port):
-    """Chooses what the server does; ends it in the end."""
+    """Returns a function that selects the fake server's behaviour, and stops the server later."""
     monkeypatch.setenv("JAXRET_CACHE", str(tmp_path))
     (tmp_path / "fake.py").write_text(SERVE)
     (tmp_path / "weights.gguf").write_bytes(b"weights")
@@ -83,7 +83,7 @@ def test_a_server_is_started_once_and_stopped(serve, port):
 
 
 def test_a_server_of_ones_own_takes_the_place_of_the_wheels(tmp_path, serve, port):
-    serve("dies")  # nobody asks the wheel's
+    serve("dies")  # the packaged server must not be used
     words = "said = dict(zip((word[2:] for word in sys.argv[3::2]), sys.argv[4::2]))\n"
     fake = SERVE.splitlines(keepends=True)
     (tmp_path / "own.py").write_text(
@@ -108,7 +108,7 @@ def test_a_program_that_is_not_there_is_one_line(tmp_path, serve, port):
 
 
 def test_a_server_that_was_killed_is_started_anew(serve, port, monkeypatch):
-    monkeypatch.setattr(server, "_wait_until_closed", lambda port: None)  # this script need not
+    monkeypatch.setattr(server, "_wait_until_closed", lambda port: None)  # not needed here
     start(port)
     pid = server.running(port)
     os.kill(pid, signal.SIGKILL)
@@ -127,7 +127,7 @@ def test_a_port_of_another_program_is_refused(serve, port):
 
 
 def test_a_port_that_is_still_held_is_waited_for(serve, port, monkeypatch):
-    """Bound, and nobody listens: as after a server whose connections are closing."""
+    """The port is bound without a listener, as after a server whose connections are closing."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", port))
         threading.Timer(0.5, held.close).start()

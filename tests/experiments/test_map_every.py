@@ -1,4 +1,4 @@
-"""Maps that move once in many rounds, on the small world."""
+"""Query maps that change only once in many rounds, on the small world."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Variants of a mixture, on the small world."""
+"""Variants of the mixture learner, on the small world."""
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ def configure(world, directory, *more):
 
 @pytest.fixture(scope="module")
 def problem():
-    """Rows, queries and labels."""
+    """Returns rows, queries and labels."""
     rng = np.random.default_rng(0)
     theta = rng.normal(size=(6, 8)).astype(np.float32)
     theta /= np.linalg.norm(theta, axis=1, keepdims=True)
@@ -35,7 +35,7 @@ def problem():
 
 
 def streamed(learner, problem):
-    """Returns the learner's state after the stream, and the tools that it showed."""
+    """Returns the learner's state after the stream and the tools shown."""
     theta, queries, labels = problem
 
     def one(state, line):
@@ -99,13 +99,13 @@ def test_stacked_and_drawn_experts_follow_an_expert_with_all_the_weight(problem)
 
 def test_an_expert_learns_from_no_tool_that_it_would_not_have_shown(problem):
     learner, (_, blend) = variants.own_choice(), variants.unchanged()
-    state, _ = streamed(learner, problem)  # after which experts disagree
+    state, _ = streamed(learner, problem)  # after this stream the experts disagree
     logits = quick_jit(jax.vmap(lambda query: variants.predicted(blend, state, query)))(problem[1])
     choices = np.asarray(logits).argmax(axis=2)  # [T, G]
     t = next(t for t, each in enumerate(choices) if len(set(each[1:].tolist())) > 1)
     choice = Choice(item=jnp.asarray(choices[t, 1]), propensity=jnp.float32(1))
     new = quick_jit(learner.update)(state, problem[1][t], choice, Feedback(jnp.float32(1)))
-    for g in range(1, choices.shape[1]):  # the first never moves
+    for g in range(1, choices.shape[1]):  # expert 0 never moves
         (_, before), (_, after) = (blend.expert(one, g) for one in (state, new))
         moved = (np.asarray(before.theta) != np.asarray(after.theta)).any()
         assert moved == (choices[t, g] == choices[t, 1])

@@ -1,4 +1,4 @@
-"""The experiment that looks into a mixture, on the small world."""
+"""The experiment on the weights of a mixture's experts, on the small world."""
 
 import numpy as np
 import pytest

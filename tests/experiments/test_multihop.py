@@ -1,4 +1,4 @@
-"""Tasks of several hops on a small world: with the data set's labels, and with a language model."""
+"""Multi-hop tasks on a small world, with hops from the labels and from a language model."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def finished(world):
 
 
 def test_static_retrieval_finds_what_the_documents_rank_first(world, finished):
-    """Computed again by NumPy: of a task's labels, those among the first five for its words."""
+    """Recomputed with NumPy as the share of a task's labels among its five best documents."""
     directory, results = finished
     task = task_of(configure(world, directory))
     scores = task.queries @ task.theta.T
@@ -86,7 +86,7 @@ def test_the_bits_of_hops_make_tasks_find_more(finished):
 
 
 def test_a_task_finds_what_its_hops_wanted_once_each_time_it_comes():
-    """Two tasks, of two hops and of three that want two tools; the second comes twice running."""
+    """Two tasks of two and three hops, both with two tools; the second comes twice in a row."""
     steps = [(("w", "a"), ("x", "b")), (("x", "c"), ("y", "b"), ("z", "c"))]
     queries = [
         Query(str(i), f"task {i}", tuple(dict.fromkeys(label for _, label in some)), steps=some)
@@ -115,7 +115,7 @@ def test_a_task_finds_what_its_hops_wanted_once_each_time_it_comes():
 
 @pytest.fixture(scope="module")
 def few(world):
-    """A folder with a dozen tasks of several tools, every second one with its answer."""
+    """Writes twelve tasks that need several tools; every second one has a reference answer."""
     bank = data.load("deskbank", part="multi")
     rows = [i for i, right in enumerate(bank.labels) if (right < TOOLS).all()][:12]
     (world / "few").mkdir()
@@ -130,7 +130,7 @@ def few(world):
 
 
 class Model:
-    """Plans in two questions, at first not in JSON; judges by the length of what it reads."""
+    """A fake model: plans two questions at the second attempt, and judges by length of the text."""
 
     def __init__(self, judge=lambda text: len(text) % 6 - 1):
         self.asked = {"plan": [], "judge": [], "answer": []}
@@ -161,7 +161,7 @@ def key():
 
 @pytest.fixture(scope="module")
 def talked(few, key):
-    """A judge that finds nothing useful, and whose word is the bit; end answers; own texts."""
+    """Runs custom prompts and end answers with a judge that rejects everything and sets the bit."""
     directory, model = few / "talked", Model(judge=lambda text: -1)
     more = [*ASKED, "learner=[frozen]", "bit=judge", "answers=true"]
     for name, text in {"plan": "sub_questions: $query", "answer": "$query $documents"}.items():
@@ -176,7 +176,7 @@ def talked(few, key):
 def test_hops_are_the_planners_sub_questions(talked):
     directory, results, model, requests = talked
     assert all(text.startswith("Mine, ") for text in model.asked["plan"] + model.asked["answer"])
-    assert len(model.asked["plan"]) == 24  # each of twelve twice: the first answer was no JSON
+    assert len(model.asked["plan"]) == 24  # two requests per task: the first answer is not JSON
     assert step(directory, "plans")["length"].tolist() == [2] * 12
     assert results["hops"] == 2
     focus = {re.search(r"Context: .* \| Focus: (.*)", text)[1] for text in model.asked["judge"]}
@@ -201,7 +201,7 @@ def test_end_answers_come_from_the_documents_of_all_hops_and_are_scored_where_on
     directory, results, *_ = talked
     lines = [json.loads(line) for line in (directory / "answers.jsonl").read_text().splitlines()]
     online = step(directory, "frozen")
-    assert len(lines) == 2 * online["order"].shape[1] / 2  # two seeds; two hops a task
+    assert len(lines) == 2 * online["order"].shape[1] / 2  # two seeds; two hops per task
     assert {line["answer"] for line in lines} == {"the reply, I think"}
     documents = [set(line["documents"]) for line in lines]
     assert max(map(len, documents)) > 5

@@ -1,4 +1,4 @@
-"""End answers of tasks of several hops: who is asked, and what counts as right."""
+"""End answers of multi-hop tasks: which tasks are asked, and which answers are right."""
 
 import json
 
@@ -58,7 +58,7 @@ def test_an_answer_is_right_if_it_agrees_with_one_way_to_say_it():
 
 
 class Run:
-    """Keeps nothing."""
+    """A run directory that stores nothing."""
 
     def result(self, name, ask):
         return {key: np.array(values) for key, values in ask().items()}

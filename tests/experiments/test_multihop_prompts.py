@@ -1,4 +1,4 @@
-"""What a planner, a judge and an answerer may say, and what is asked of them."""
+"""Prompts of the planner, the judge and the answerer, and the answers that are accepted."""
 
 import json
 import re
@@ -78,7 +78,7 @@ def test_questions_number_the_documents_as_verdicts_do_and_cut_them():
         ("Google", "Google Search", False, False),
         ("nothing", "no", False, False),  # whole words only
         ("", "yes", False, False),
-        ("anything", "The", False, False),  # nothing remains of the gold answer
+        ("anything", "The", False, False),  # normalisation leaves nothing of the gold answer
     ],
 )
 def test_answers_are_held_against_each_other_without_case_articles_and_punctuation(
@@ -114,7 +114,7 @@ def test_a_judge_of_one_document_at_a_time_picks_the_likeliest_and_asks_a_pair_o
         queries = np.array([0, 1, 0])
         items = np.array([[0, 1, 2], [4, 2, 3], [4, 0, 0]])
         picked, bits = both(queries, items)
-        assert picked.tolist() == [1, 1, 1]  # the first of equals; what has no answer counts as no
+        assert picked.tolist() == [1, 1, 1]  # ties go to the first; no answer counts as no
         assert bits.tolist() == [1, 0, 0]
         assert len(asked) == len(set(asked)) == 7
         again, _ = both(queries, items)
@@ -138,7 +138,7 @@ def test_an_index_outside_the_slate_is_asked_for_again_and_then_the_first_is_use
 
 
 def test_a_given_text_is_what_is_asked_and_its_answers_are_its_own(tmp_path):
-    """A cache keeps the answers of each text of a prompt apart."""
+    """The cache stores answers separately for each prompt text."""
     asked, file = [], tmp_path / "paper.txt"
 
     def answer(messages, i):

@@ -1,4 +1,4 @@
-"""Logs whose truth is known, and whether intervals cover it: on twelve tools, and as a command."""
+"""Coverage of intervals on logs with known values: on twelve tools, and as a command."""
 
 import numpy as np
 import pytest
@@ -48,9 +48,9 @@ def test_a_log_says_what_was_done():
         np.testing.assert_allclose(log.propensity, expected, rtol=1e-5)
         np.testing.assert_allclose(log.by_position[:, 0], log.propensity, rtol=1e-6)
         np.testing.assert_allclose(log.probabilities[t, log.item], log.propensity, rtol=1e-6)
-        counts = np.bincount(query, minlength=100)  # drawn with replacement, from all of them
+        counts = np.bincount(query, minlength=100)  # sampled uniformly with replacement
         assert counts.min() > 3
-        assert 3 < counts.std() < 6  # the root of 20
+        assert 3 < counts.std() < 6  # sqrt(20) = 4.5
     rewards = np.concatenate([log.reward for log, _ in made])
     value = 0.5 * TRUTH + 0.5 / 12
     assert rewards.mean() == pytest.approx(value, abs=4 * np.sqrt(value / len(rewards)))
@@ -66,7 +66,7 @@ def test_a_log_is_that_of_a_learner_that_learns_unless_it_must_not():
     stays = next(iter(worlds.logs(still, TASK, rounds=400, seeds=[0])))
     np.testing.assert_array_equal(best(stays.log), BEST[stays.query])
     assert (best(learns.log) != BEST[learns.query]).mean() > 0.1
-    # What it knew in each round can be worked out from its log alone.
+    # The learner's probabilities in each round can be reconstructed from the log alone.
     log = learns.log._replace(probabilities=None)
     with pytest.warns(UserWarning, match="too few"):
         found = jr.off_policy(log, jr.frozen(), logging=worlds.policy("a", spec))
@@ -76,7 +76,7 @@ def test_a_log_is_that_of_a_learner_that_learns_unless_it_must_not():
 
 
 def best(log):
-    """The tool that is most likely to be shown."""
+    """Returns the tool that is most likely to be shown."""
     assert log.probabilities is not None
     return log.probabilities.argmax(axis=1)
 
@@ -86,7 +86,7 @@ def small(directory, *more):
 
 
 def test_intervals_cover_the_value_and_nothing_else(tmp_path):
-    """Of a value that is not the policy's, not one log is covered."""
+    """The intervals never cover a value other than the policy's."""
     cfg, right = small(tmp_path, "logs=12", "rounds=600"), begun(jr.frozen())
     found = coverage.measured(
         cfg, EXPLORES, TASK, {"right": right, "wrong": right._replace(value=right.value / 4)}

@@ -1,4 +1,4 @@
-"""What a log chooses, and what it costs to have one: by hand on twelve tools, and as commands."""
+"""Policy selection from logs, and the cost of exploration: on twelve tools, and as commands."""
 
 import numpy as np
 import pytest
@@ -26,9 +26,9 @@ def test_a_long_log_of_all_tools_chooses_the_best_and_knows_what_the_others_lack
     found = selection.chosen_by_values(log, query, rules)
     assert found["chance"] == pytest.approx(gap / 2)
     for estimator in selection.selection_page.ESTIMATORS:
-        if estimator != "MIPS":  # which is off by what a tool is beyond its group
+        if estimator != "MIPS":  # biased, since it averages over groups of tools
             assert (found[f"{estimator}/right"], found[f"{estimator}/regret"]) == (1, 0)
-    # The same log with rewards turned round chooses the worst, and says what that costs.
+    # With the rewards inverted, the same log selects the worst policy and reports the loss.
     found = selection.chosen_by_values(log._replace(reward=1 - log.reward), query, rules)
     assert (found["IPS/right"], found["IPS/regret"]) == (0, pytest.approx(gap))
 
@@ -48,7 +48,7 @@ def test_select_is_judged_by_what_its_rules_have_become():
     with pytest.warns(UserWarning, match="too few effective rounds to judge frozen, greedy"):
         chosen = jr.select(log, [*rules.values()])
     truth = {name: worlds.judged(one, TASK).value for name, one in chosen.snapshots.items()}
-    assert truth["greedy"] > truth["frozen"] + 0.05  # half of the log has taught it
+    assert truth["greedy"] > truth["frozen"] + 0.05  # greedy has learned from half of the log
     assert chosen.best == "greedy"
     assert (found["right"], found["regret"]) == (1, 0)
     assert found["gain"] == pytest.approx(truth["greedy"] - truth["frozen"])
@@ -93,7 +93,7 @@ def test_exploration_as_a_command(world, tmp_path):
     assert found["greedy/0/cost"].tolist() == [0, 0]
     cost = found["greedy/0/accuracy"] - found["greedy/1/accuracy"]
     np.testing.assert_array_equal(found["greedy/1/cost"], cost)
-    assert found["greedy/1/accuracy"].mean() == pytest.approx(1 / 24, abs=0.04)  # any tool
+    assert found["greedy/1/accuracy"].mean() == pytest.approx(1 / 24, abs=0.04)  # random tools
     for judged in cfg.judged:
         assert found[f"greedy/0/{judged}/refused"].tolist() == [1, 1]
         assert f"greedy/0/{judged}/effective" not in found

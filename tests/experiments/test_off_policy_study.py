@@ -1,4 +1,4 @@
-"""Intervals hold as often as they say, on many logs, from nearly uniform to nearly greedy ones."""
+"""Coverage of intervals on many logs, from nearly uniform to nearly greedy ones."""
 
 import numpy as np
 import pytest
@@ -36,9 +36,10 @@ POLICIES = {"documents": (best(DOCUMENTS), DOCUMENTS), "learnt": (softmax(4 * LE
 
 
 def simulate_coverage(rewards, logging, policy, *, scores=None, rounds, logs, seed=0, alpha=0.05):
-    """Evaluates a policy on n logs; the truth is its value on the queries of a log, at each time.
+    """Evaluates a policy on many logs; the truth at each time is its value on the log's queries.
 
-    Queries are drawn evenly, tools from the logging policy [N, I], bits from the rewards [N, I].
+    Queries are sampled uniformly, tools from the logging policy [N, I], and bits from the rewards
+    [N, I].
     """
     rng, value = np.random.default_rng(seed), (policy * rewards).sum(axis=1)
     up_to = np.cumsum(logging, axis=1)
@@ -74,16 +75,16 @@ def study(logging, policy, **given):
 
 
 def test_logs_are_drawn_as_they_should_be():
-    """On policy, of bits that are nearly certain: everything is known without an estimator."""
+    """Evaluates on policy with nearly certain bits, so that everything has a closed form."""
     certain = np.zeros((3, 2))
     certain[:, 1] = [1.0, 1.0, 0.0]
     probabilities = np.array([[0.0, 1.0], [0.5, 0.5], [0.2, 0.8]])
     found = simulate_coverage(certain, probabilities, probabilities, rounds=400, logs=30)
     mean = (1.0 + 0.5 + 0.0) / 3
     assert found.truth.mean() == pytest.approx(mean, abs=0.01)
-    assert 0 < found.truth.std() < 0.05  # queries differ from log to log
+    assert 0 < found.truth.std() < 0.05  # queries differ between logs
     np.testing.assert_allclose(found.effective, 400)
-    noise = np.sqrt(0.25 / 3 / 400)  # of the coin at the second query, and nothing else
+    noise = np.sqrt(0.25 / 3 / 400)  # the choice at the second query is the only randomness
     assert (found.estimates["IPS"] - found.truth).std() == pytest.approx(noise, rel=0.4)
     assert found.bias("IPS") == pytest.approx(0, abs=4 * noise / np.sqrt(30))
     assert found.mse("IPS") == pytest.approx(noise**2, rel=0.8)
@@ -124,7 +125,7 @@ def test_an_interval_covers_at_all_times_or_not_at_all():
 
 
 def test_logs_from_elsewhere_are_held_against_a_truth_of_ones_own():
-    """Two logs that say 0.5, once with the truth inside of all bounds, once above them."""
+    """Both logs estimate 0.5; the truth is inside all bounds for one, and above for the other."""
     times = np.array([2, 10])
     sequence = ConfidenceSequence(times, np.array([0.1, 0.3]), np.array([0.9, 0.7]))
     values = {
@@ -150,7 +151,7 @@ def test_logs_from_elsewhere_are_held_against_a_truth_of_ones_own():
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("logging", LOGGING)
 def test_anytime_intervals_hold_at_all_times_together(logging, policy):
-    """In .93 of 200 logs at least, of 95 % intervals; estimates that claim no bias have none."""
+    """95 % intervals cover in at least 0.93 of 200 logs; unbiased estimates show no bias."""
     found = study(logging, policy, rounds=1_000, logs=200)
     for name in ("IPS", "DR", "clipped IPS"):
         assert found.coverage(name) >= 0.93, name
@@ -158,13 +159,13 @@ def test_anytime_intervals_hold_at_all_times_together(logging, policy):
         error = np.sqrt(found.mse(name) / 200)
         assert abs(found.bias(name)) < 4 * error
     assert found.bias("clipped IPS") < 4 * np.sqrt(found.mse("clipped IPS") / 200)
-    for name in ("SNIPS", "Switch-DR"):  # where the bootstrap fails, the warning comes
+    for name in ("SNIPS", "Switch-DR"):  # low coverage must come with a warning
         if found.coverage(name) < 0.9:
             assert found.warned > 0.9, (name, found.coverage(name))
 
 
 @pytest.mark.slow
 def test_intervals_for_five_per_cent_would_fail_were_they_for_a_tenth_of_it():
-    """That this test can fail: bounds at alpha = 0.9 do not hold in .93 of the logs."""
+    """Shows that the coverage test has power: bounds at alpha = 0.999 fail it."""
     found = study("warm", "documents", rounds=1_000, logs=100, alpha=0.999)
     assert found.coverage("IPS") < 0.93

@@ -1,4 +1,4 @@
-"""Logs of the Open Bandit Dataset: files made by hand, and the real ones where they are."""
+"""The Open Bandit Dataset, on files written by hand and, where available, on the real logs."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from tests.experiments.configs import config_of
 
 HEAD = ",timestamp,item_id,position,click,propensity_score,user_feature_0"
 P = {"random": np.full(3, 1 / 3), "bts": np.array([0.7, 0.2, 0.1])}
-RATES = np.array([0.2, 0.1, 0.4])  # of clicks, by item; at the second place half of it
+RATES = np.array([0.2, 0.1, 0.4])  # click rate per item; half of it at the second position
 
 
 def write(folder, policy, campaign, rounds=4_000):
@@ -65,12 +65,12 @@ def test_what_is_no_such_log_is_refused(tmp_path):
 
 
 def test_each_log_says_what_the_other_earned(folder):
-    """Within four errors, of which there are enough clicks here to be small; by hand for IPS."""
+    """Estimates lie within four standard errors of the truth; IPS is recomputed by hand."""
     both = {name: impressions.load(folder, name, "men") for name in P}
     for name, other in (("random", "bts"), ("bts", "random")):
         mine, aim = both[name], both[other]
         found = open_bandit.compared(mine, aim, 0.05)
-        value = (P[other] * RATES).sum() * 0.75  # half of the rounds at each place
+        value = (P[other] * RATES).sum() * 0.75  # half of the rounds at each position
         assert found["truth"] == pytest.approx(value, abs=4 * found["truth_error"])
         probabilities = aim.frequencies[mine.place, mine.log.item]
         terms = probabilities / P[name][mine.log.item] * mine.log.reward

@@ -60,7 +60,7 @@ def test_results_have_the_documented_names(small_run):
 
 
 def test_static_retrieval_is_the_ranking_of_the_documents(small_run):
-    """Ranks the same queries in NumPy."""
+    """Ranks the same queries with NumPy."""
     directory, results = small_run
     dataset = data.load("deskbank")
     encoder = encoders.load_encoder("minilm")
@@ -69,7 +69,7 @@ def test_static_retrieval_is_the_ranking_of_the_documents(small_run):
     theta = encoders.encode(encoder, texts, kind="document", cache=cache, progress=False)
     queries = encoders.encode(encoder, dataset.queries, kind="query", cache=cache, progress=False)
     with np.load(directory / "steps" / "frozen.npz") as step:
-        streamed = step["order"].ravel()  # each seed's own queries, as many of each
+        streamed = step["order"].ravel()  # an equal number of queries per seed
     scores = queries[streamed] @ theta.T
     right = np.take_along_axis(scores, dataset.labels[streamed], axis=1)
     ranks = (scores > right).sum(axis=1)
@@ -83,7 +83,7 @@ def test_one_reward_a_query_improves_retrieval(small_run):
     assert results["greedy/final/ndcg@10"] > results["frozen/final/ndcg@10"] + 0.01
     gain = results["greedy/heldout/ndcg@10"] - results["frozen/heldout/ndcg@10"]
     assert results["greedy/heldout/gain"] == pytest.approx(gain)
-    untouched = read_results(directory)["frozen/heldout/gain"]["values"]  # of each seed
+    untouched = read_results(directory)["frozen/heldout/gain"]["values"]  # one value per seed
     assert untouched == pytest.approx([0, 0], abs=1e-6)
 
 
@@ -94,7 +94,7 @@ def test_a_query_map_improves_queries_that_were_never_streamed(small_run):
 
 @pytest.mark.parametrize("learner", ["frozen", "greedy", "mapped_replayed"])
 def test_the_saved_embeddings_rank_as_the_final_ranking(small_run, task, learner):
-    """Compares the first seed; sums in another order may break a tie differently."""
+    """Compares the first seed; a different order of summation may break a tie differently."""
     directory, results = small_run
     saved = load_embeddings(directory / "embeddings" / learner)
     with np.load(directory / "steps" / f"{learner}.npz") as step:
@@ -187,7 +187,7 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_bits(tmp_path):
     first = cut / "checkpoints" / "greedy" / "heldout" / "0" / "checkpoints"
     while not first.parent.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
-    # The step is being compiled: the run stops at the end of the first of its many chunks.
+    # During compilation of a step, so the run stops after the first of its many chunks.
     stopped.send_signal(signal.SIGTERM)
     log, _ = stopped.communicate(timeout=600)
     assert stopped.returncode == 143, log
@@ -211,7 +211,7 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_bits(tmp_path):
 
 
 def test_a_question_is_complete_when_all_its_hops_succeed():
-    """Two seeds, two exposures of two questions with two hops each."""
+    """Two seeds and two exposures of two questions with two hops each."""
     questions = np.array([0, 0, 1, 1])
     order = np.array([[0, 1, 2, 3, 2, 3, 0, 1], [2, 3, 0, 1, 0, 1, 2, 3]])
     success = np.array([[1, 1, 0, 1, 1, 1, 1, 1], [0, 0, 0, 1, 1, 0, 1, 1]])

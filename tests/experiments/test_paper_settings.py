@@ -1,4 +1,4 @@
-"""The paper's own settings, end to end on DeskBank: 50 updates move scores by little."""
+"""The paper's own settings on DeskBank: scores change only slightly in 50 updates."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Anyone's learner beside the presets: paired differences, table, figure, one-line errors."""
+"""The race of a user's learner against presets: differences, table, figure and errors."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""RankGPT against servers that know the right tool, or say too little."""
+"""RankGPT against fake servers that know the right tool or give incomplete answers."""
 
 import json
 import re
@@ -40,7 +40,7 @@ def configure(world, directory, url, *more):
 
 
 def knowing(dataset):
-    """Answers with the passages of a query's right tools first, then the others as they come."""
+    """Returns a server's answer: passages of the right tools first, the others in given order."""
     texts = [" ".join(name_description(document).split()) for document in dataset.documents]
     right = {
         query: {texts[item] for item in labels if item >= 0}
@@ -62,7 +62,7 @@ def test_a_model_that_knows_puts_what_the_first_stage_has_on_top(world, tmp_path
         cfg = configure(world, tmp_path, server.url)
         found = rankgpt.main(cfg)
         asked = len(server.requests)
-        assert asked == QUERIES * 2  # windows of 8 over 12, by 4
+        assert asked == QUERIES * 2  # two windows of 8 cover 12 candidates
         again = rankgpt.main(configure(world, tmp_path, server.url, "again=true"))
         assert len(server.requests) == asked
     assert found["answers/whole"] == 1
@@ -73,13 +73,13 @@ def test_a_model_that_knows_puts_what_the_first_stage_has_on_top(world, tmp_path
     )
     kept = json.loads((tmp_path / "run" / "results.json").read_text())
     assert kept["gain/ndcg@10"]["n"] == QUERIES
-    # no order of the same twelve candidates has more of the right tools among the first ten
+    # Moving right tools up among the same twelve candidates cannot reduce recall@10.
     assert found["rankgpt/recall@10"] >= found["first/recall@10"]
     assert {k: x for k, x in again.items() if k != "seconds"} == {
         k: x for k, x in found.items() if k != "seconds"
     }
     assert "seconds" in found
-    assert "seconds" not in again  # nothing was asked
+    assert "seconds" not in again  # all answers came from the cache
 
 
 def test_what_is_wrong_with_answers_is_counted_and_the_order_stays(world, tmp_path):
@@ -97,7 +97,7 @@ def test_what_is_wrong_with_answers_is_counted_and_the_order_stays(world, tmp_pa
 
 @pytest.mark.slow
 def test_a_server_that_is_gone_costs_nothing_that_was_answered(world, tmp_path):
-    """With a wrong key everything stops; the next call asks for the rest alone."""
+    """A wrong key stops the run; the next call sends only the unanswered requests."""
     dataset = data.load("jsonl", world / "data")
     knows = knowing(dataset)
 

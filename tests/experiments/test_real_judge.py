@@ -1,4 +1,4 @@
-"""Asking for every pair: what goes out, what is kept, and what another day adds."""
+"""Judging every pair of query and tool: requests, saved verdicts and later additions."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ DOMAINS = {"weather": ("rain", "wind"), "travel": ("train", "plane", "boat")}
 
 @pytest.fixture
 def folder(tmp_path):
-    """Five tools in two domains, three queries each, and one query that needs two tools."""
+    """Writes five tools in two domains, with three queries each and one query for two tools."""
     tools, queries = [], []
     for domain, names in DOMAINS.items():
         for name in names:
@@ -52,7 +52,7 @@ def configure(folder, server, *more):
 
 
 def confident(messages, number):
-    """Says yes with the probability 0.75 where the tool is the query's, else with 0.125."""
+    """Says yes with probability 0.75 for the query's tool, otherwise with probability 0.125."""
     tool, query = messages[-1]["content"].split("User: ")
     fits = tool.split()[2] in query.split()
     return Reply("yes", first=(("yes", 0.6), ("no", 0.2)) if fits else (("No", 0.7), ("Yes", 0.1)))
@@ -73,7 +73,7 @@ def test_every_pair_of_the_domains_is_asked_once_tool_by_tool(folder):
     np.testing.assert_array_equal(again.yes, found.yes)
     assert len(server.requests) == 9 * 3
     beginnings = [text.split("User: ")[0] for text in said(server)]
-    assert len(dict.fromkeys(beginnings[:9])) == 1  # a tool's questions follow each other
+    assert len(dict.fromkeys(beginnings[:9])) == 1  # requests about one tool are consecutive
     assert "All about train." in beginnings[0]
     assert "User: number 1 of train\n" in said(server)[1]
     kept = table.load(folder / "table.npz")
@@ -92,9 +92,9 @@ def test_a_table_grows_by_domains_each_of_them_whole_before_the_next(folder):
         tool in DOMAINS["travel"] and not set(DOMAINS["weather"]) & set(text[-12:])
         for tool, text in words
     ]
-    assert first == [True] * 27 + [False] * 48  # the block of the first domain comes first
+    assert first == [True] * 27 + [False] * 48  # the first domain's block comes first
     tools = [tool for tool, _ in words[27:]]
-    assert tools == sorted(tools, key=found.tools.index)  # tool by tool
+    assert tools == sorted(tools, key=found.tools.index)  # grouped by tool
 
 
 def test_a_call_that_ends_early_is_gone_on_with_and_asks_nothing_twice(folder):
@@ -105,7 +105,7 @@ def test_a_call_that_ends_early_is_gone_on_with_and_asks_nothing_twice(folder):
         assert ask.main(configure(folder, server, "minutes=1e-9")).share == 0.0
         assert not server.requests
         first = ask.main(configure(folder, server))
-        assert np.isnan(first.yes).sum() == 2  # an error of the server costs its question alone
+        assert np.isnan(first.yes).sum() == 2  # a server error loses only its own request
         assert ask.main(configure(folder, server)).share == 1.0
     questions = said(server)
     assert sorted(questions.count(one) for one in set(questions)) == [1] * 25 + [2] * 2

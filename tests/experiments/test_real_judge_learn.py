@@ -1,4 +1,4 @@
-"""Errors of a judge by hand, verdicts as rewards of a learner, and one small run."""
+"""Error rates of a judge by hand, verdicts as rewards of a learner, and one small run."""
 
 from functools import partial
 
@@ -21,7 +21,7 @@ def test_errors_are_counted_by_tool():
 
 def test_errors_are_counted_by_the_rank_of_the_wrong_tool():
     scores = np.array([[9, 1, 2], [1, 9, 2], [3, 4, 0], [4, 3, 9]])
-    found = errors.by_rank(YES, RIGHT, scores, 2)  # wrong tools in order: 2 1, 2 0, 1 0, 0 1
+    found = errors.by_rank(YES, RIGHT, scores, 2)  # wrong tools by rank: 2 1, 2 0, 1 0, 0 1
     np.testing.assert_allclose(found, [3 / 4, 0 / 4, 2 / 4])
 
 
@@ -35,7 +35,7 @@ def test_probabilities_are_held_against_shares():
 def test_only_a_rule_that_wants_a_rate_is_told_it():
     noisy = {"preset": "debiased", "noise_rate": 0.1, "tau": [0.02]}
     assert learn.with_noise_rate(noisy, 0.3) == noisy | {"noise_rate": 0.3}
-    assert learn.with_noise_rate(noisy, 0.6) == noisy | {"noise_rate": 0.49}  # below a half
+    assert learn.with_noise_rate(noisy, 0.6) == noisy | {"noise_rate": 0.49}  # rates stay below 0.5
     for other in ({"preset": "mixture"}, {"estimator": "bandit_likelihood"}):
         assert learn.with_noise_rate(other, 0.3) == other
 
@@ -51,17 +51,17 @@ def test_the_threshold_makes_the_fewest_errors_of_both_kinds():
 
 @pytest.fixture(scope="module")
 def configured(world, tmp_path_factory):
-    """Settings of a small run, its task, and its table, which accepts tool 0 for every query."""
+    """Returns settings of a small run, its task, and a table that accepts tool 0 for all."""
     folder = tmp_path_factory.mktemp("judged")
     own = ["learner=[frozen,debiased]", "learners.debiased.tau=[0.02]"]
     own += ["learners.debiased.eta_over_tau=[0.01]"]
     make = partial(configure, "real_judge_learn", world, folder, *own)
     task = task_of(make())
     tools = task.ids[:6]
-    rows = np.flatnonzero(np.isin(task.labels[:, 0], range(6)))[::-1]  # in an order of its own
+    rows = np.flatnonzero(np.isin(task.labels[:, 0], range(6)))[::-1]  # not in the task's order
     yes = np.where(task.labels[rows, :1] == np.arange(6), 0.9, 0.2)
     yes[:, 0] = 0.8
-    yes[0, 5] = np.nan  # so the last tool is left out
+    yes[0, 5] = np.nan  # a missing verdict excludes tool 5
     queries = [task.query_ids[row] for row in rows]
     path = folder / "table.npz"
     table.empty({}, tools, queries)._replace(yes=yes).save(path)
@@ -93,7 +93,7 @@ def test_tools_after_a_missing_verdict_are_left_out(configured):
     assert table.joined(task, begun._replace(yes=whole)).task.ids == task.ids[:6]
     labels = [int(task.labels[task.query_ids.index(q), 0]) for q in begun.queries]
     part = whole.copy()
-    part[labels.index(4), 2] = np.nan  # a later tool's query, so the first four are whole
+    part[labels.index(4), 2] = np.nan  # queries of tools 0 to 3 are complete
     part[labels.index(0), 4:] = np.nan
     found = table.joined(task, begun._replace(yes=part))
     assert found.task.ids == task.ids[:4]

@@ -1,4 +1,4 @@
-"""A judge as a reranker: how often it recognises a tool, by hand, and one small run."""
+"""A judge as a reranker: its recognition rate by hand, and one small run."""
 
 from functools import partial
 
@@ -16,7 +16,7 @@ from tests.experiments.judged import configure
 
 
 def test_recognition_is_the_share_of_slates_on_which_the_right_tool_is_used():
-    logits = jnp.zeros((3, 4))  # every slate of two of four is as probable
+    logits = jnp.zeros((3, 4))  # all slates of two tools are equally likely
     verdicts = np.array([[0.9, 0.1, 0.2, 0.3], [0.5, 0.1, 0.7, 0.6], [0.2, 0.4, 0.6, 0.8]])
     found = recognition(
         jr.judging_reranker(verdicts),
@@ -26,7 +26,7 @@ def test_recognition_is_the_share_of_slates_on_which_the_right_tool_is_used():
         jax.random.key(0),
         4_000,
     )
-    # The right tool is believed in most; above one of three others; least.
+    # The right tool's verdict is the highest, above one of the three others, and the lowest.
     np.testing.assert_allclose(found, [1, 1 / 3, 0], atol=0.04)
 
 
@@ -60,7 +60,7 @@ def test_the_matched_reranker_recognises_as_often_and_the_judge_goes_by_its_verd
 
 @pytest.fixture(scope="module")
 def configured(world, tmp_path_factory):
-    """Settings of a small run with a judge that knows half of the tools and denies the others."""
+    """Returns settings of a small run whose judge recognises only half of the tools."""
     folder = tmp_path_factory.mktemp("judged")
     own = ["draws=64", "shown=3", "learner=[frozen,reranked]"]
     own += ["~learners.reranked_greedy", "~learners.reranked_paper"]

@@ -24,7 +24,7 @@ SMALL = [
 
 @pytest.fixture(scope="module")
 def stated():
-    """Every bound that the run computed."""
+    """Collects every bound that the run computes."""
     return []
 
 
@@ -62,7 +62,7 @@ def test_every_measured_regret_is_below_its_bounds(finished):
 
 
 def test_every_assumption_is_measured(finished, stated):
-    assert len(stated) == 14  # of two horizons: two bounds a curve, one of the debiased rule
+    assert len(stated) == 14  # 2 horizons x (3 curves x 2 bounds + 1 for the debiased learner)
     silent = {a.name for bound in stated for a in bound.assumptions if not a.is_measured}
     assert not silent
 
@@ -75,7 +75,7 @@ def test_noisy_bits_cost_regret(finished):
 def test_comparators_are_certified(finished):
     gaps = [value for name, value in finished.items() if name.endswith("/certificate")]
     assert len(gaps) == 8
-    assert np.max(gaps) < 0.05  # of the loss of a whole run
+    assert np.max(gaps) < 0.05  # relative to the loss of a run
 
 
 def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(finished, tmp_path):

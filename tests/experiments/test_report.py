@@ -1,4 +1,4 @@
-"""The report: what is run is shown, what is not says why, and the commands are the real ones."""
+"""The report: results of finished runs, reasons for missing ones, and valid commands."""
 
 import json
 import shlex
@@ -28,7 +28,7 @@ def configure(*overrides):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """One section run in an empty folder."""
+    """Runs one section in an empty folder."""
     folder = tmp_path_factory.mktemp("report")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -69,7 +69,7 @@ def test_what_cannot_be_run_says_why(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_every_section_names_commands_that_hydra_takes():
-    """The first of each, composed again from the words that a reader would type."""
+    """Composes the first command of each section from the words that a reader would type."""
     cfg = configure()
     for name, section in plain(cfg)["sections"].items():
         job = next(jobs.plan(cfg, section))
@@ -94,7 +94,7 @@ def test_what_is_not_known_is_refused(override, message):
 
 
 def test_a_curve_ends_where_the_first_seed_ends(tmp_path, monkeypatch):
-    """Success is NaN where a seed's stream has ended before another's."""
+    """Success is NaN after the end of the shorter seed's stream."""
     success = np.array([[1.0, 0.0, 1.0, 1.0], [0.0, 1.0, 1.0, np.nan]])
     np.savez(tmp_path / "curves.npz", **{"greedy/success": success})
     drawn = []

@@ -1,4 +1,4 @@
-"""ORAG with rerankers, end to end on a small world; selectors against the rerankers they wrap."""
+"""ORAG with rerankers, end to end on a small world, and selectors against plain rerankers."""
 
 import json
 from functools import partial
@@ -82,7 +82,7 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(world, fin
 
 @pytest.mark.slow
 def test_a_language_model_may_be_the_reranker(world, monkeypatch):
-    """One that always names the third passage; its answers are kept for the next run."""
+    """The fake model always names the third passage; the next run reuses its answers."""
     monkeypatch.setenv("OPENAI_API_KEY", "any")
     directory = world / "rankgpt"
     with serving(lambda messages, i: Reply("[3] > [1]")) as server:
@@ -135,7 +135,7 @@ def test_pairs_are_read_once_and_the_best_of_each_slate_is_picked(tmp_path):
     for _ in range(2):
         np.testing.assert_array_equal(choose(queries, items), expected)
     jax.effects_barrier()
-    assert read == [selectors.PAIRS]  # one batch, the first time
+    assert read == [selectors.PAIRS]  # one batch, scored only at the first call
     together = selectors.listwise(reranker, TEXTS)
     np.testing.assert_array_equal(together(queries, items), expected)
 

@@ -1,4 +1,4 @@
-"""Training and testing of retrievers, end to end: a tiny encoder, a few of DeskBank's tools."""
+"""Training and evaluation of retrievers, end to end with a tiny encoder on few DeskBank tools."""
 
 import json
 import shutil
@@ -48,7 +48,7 @@ def overrides(world, directory):
 
 def configure(world, directory, *more, name="evaluate_retrieval"):
     given = overrides(world, directory)
-    if name == "ablate_refiner":  # has one recipe
+    if name == "ablate_refiner":  # has a single recipe
         given = [x for x in given if not x.startswith("recipes") or ".refiner_tool2vec" in x]
     else:
         given += [f"recipe=[{','.join(TRAINED)}]", f"methods=[{','.join(METHODS)}]"]
@@ -112,7 +112,7 @@ def test_models_are_trained_once_and_found_again(world, finished, capsys):
 
 @pytest.mark.slow
 def test_the_training_part_can_be_ranked_too(world):
-    """Recall counted by hand, over queries that the split has in that part."""
+    """Counts recall by hand over the queries in the training part of the split."""
     cfg = configure(world, world / "trained_on", "methods=[documents]", "part=train")
     recall = evaluate_retrieval.main(cfg)["documents/recall@3"]
     dataset = data.load("jsonl", world / "data")
@@ -195,7 +195,7 @@ def start(world, directory, models):
     mine = [x for x in overrides(world, directory) if ".mlc" in x or not x.startswith("recipes")]
     mine = [x for x in mine if not x.startswith(("models=", "directory=", "seeds="))]
     mine += ["recipe=[mlc]", f"models={models}", "recipes.mlc.epochs=20"]
-    quickly = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # it compiles longer than it trains
+    quickly = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # compiling takes longer than training
     where = f"hydra.run.dir={directory}"
     return processes.start("experiments.train_retriever", where, *mine, **quickly)
 

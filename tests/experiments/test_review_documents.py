@@ -1,4 +1,4 @@
-"""The review page: its server over HTTP, and the page itself in a real browser."""
+"""The review page of expanded documents: its HTTP server, and the page in a real browser."""
 
 import http.client
 import json
@@ -55,7 +55,7 @@ def browser():
 
 
 def send(page, method, path, body=b"", **headers):
-    """Status and object of a reply."""
+    """Sends a request; returns the status and the JSON of the reply."""
     host, port = page.url.removeprefix("http://").rstrip("/").split(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=60)
     try:
@@ -181,8 +181,8 @@ def test_in_a_browser_the_page_works_by_keyboard_alone_and_resumes(sample, brows
         browser.press("P")
         browser.wait("document.body.innerText.includes('Answer the four questions first.')")
         browser.press("Y", "N", "Y", "Y", "Up", "Up", "Y", "T")
-        browser.type("yes, p is here")  # letters that are keys outside of the note
-        browser.press("Escape", "Return")  # as suggested
+        browser.type("yes, p is here")  # letters that are shortcut keys outside of the note
+        browser.press("Escape", "Return")  # accepts the suggestion
         browser.wait("document.body.innerText.includes('tool 2 of 3')")
         assert lines(sample) == [answer(note="yes, p is here") | {"reviewer": "A"}]
         browser.press("Right")

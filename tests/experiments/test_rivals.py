@@ -1,4 +1,4 @@
-"""The table of rivals, on the small world."""
+"""The experiment that compares learners with rival bandits, on the small world."""
 
 import numpy as np
 import pytest

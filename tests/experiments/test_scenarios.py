@@ -38,7 +38,7 @@ def configure(world, directory, *more):
 
 @pytest.fixture(scope="module")
 def finished(world, tmp_path_factory):
-    """All scenarios."""
+    """Runs all scenarios."""
     directory = tmp_path_factory.mktemp("runs") / "scenarios"
     cfg = configure(world, directory)
     suite.main(cfg)
@@ -83,12 +83,12 @@ def test_scenarios_change_what_they_are_about(finished):
     calm = np.load(directory / "steps" / "calm-greedy.npz")["success"]
     for name in finished[0].scenarios:
         success = np.load(directory / "steps" / f"{name}-greedy.npz")["success"]
-        assert (success != calm).any() == (name != "rewritten_keep"), name  # its rows stay
+        assert (success != calm).any() == (name != "rewritten_keep"), name  # rows are kept
     keep, reset = (
         np.load(directory / "steps" / f"rewritten_{how}-static.npz")["success"]
         for how in ("keep", "reset")
     )
-    np.testing.assert_array_equal(keep, reset)  # static retrieval has the documents of the moment
+    np.testing.assert_array_equal(keep, reset)  # static retrieval uses the current documents
 
 
 def test_where_several_are_shown_there_is_no_guard_and_more_are_right(finished):
@@ -107,7 +107,7 @@ def test_tables_have_a_row_a_rule_and_the_overview_a_row_a_scenario():
         "drift/frozen/worst": value(0.0, 0.0),
     }
     table = page.table(results, "delay", ["frozen", "greedy"]).splitlines()
-    assert len(table) == 3  # static retrieval has no results there
+    assert len(table) == 3  # static retrieval has no results for delay
     assert table[2].startswith("| `greedy` |  | 0.250 ± 0.013 | 1,234 |  |  | −0.100 ± 0.020 |")
     overview = page.overview(results, ["delay", "drift"], ["frozen", "greedy"]).splitlines()
     assert overview[0] == "| scenario | `greedy` |"
@@ -115,23 +115,23 @@ def test_tables_have_a_row_a_rule_and_the_overview_a_row_a_scenario():
 
 
 def test_measures_by_hand():
-    """Ten rounds, windows of two; the trouble begins in round 4."""
+    """Ten rounds and windows of two; the disturbance begins in round 4."""
     calm = np.array([[1, 0, 1, 1, 1, 1, 0, 1, 1, 1]])
     success = np.array([[1, 0, 1, 1, 0, 0, 0, 1, 1, 1]])
     static = np.array([[0, 1, 1, 0, 1, 1, 1, 0, 0, 0]])
     found = measures(success, calm, static, 4, Windows(2, 0.0))
     assert found["accuracy"] == 0.6
     assert found["calm"] == 0.8
-    np.testing.assert_allclose(found["lost"], 2 / (5 / 6))  # two successes, at five in six rounds
-    assert found["until"] == 2  # rounds 4 and 5 are worse, 6 and 7 are not
+    np.testing.assert_allclose(found["lost"], 2 / (5 / 6))  # two successes, at 5/6 a round
+    assert found["until"] == 2  # worse in rounds 4 and 5, not in 6 and 7
     assert found["back"] == 1
-    assert found["worst"] == -1  # rounds 4 and 5, and 5 and 6
-    assert found["loss"] == 2  # 1 behind, then 1, 1, 0 ahead, and three failures
+    assert found["worst"] == -1  # in windows 4-5 and 5-6
+    assert found["loss"] == 2  # the largest cumulative deficit against static, after round 6
     never = measures(0 * success, calm, static, 4, Windows(2, 0.0))
     assert (never["until"], never["back"]) == (6, 0)
     fine = measures(calm, calm, 0 * static, 4, Windows(20, 0.0))
     assert (fine["until"], fine["loss"], fine["lost"]) == (0, 0, 0)
-    np.testing.assert_allclose(fine["worst"], 0.8)  # fewer rounds than a window: all of them
+    np.testing.assert_allclose(fine["worst"], 0.8)  # the window is longer than the run
 
 
 def test_the_largest_loss_is_at_least_zero():

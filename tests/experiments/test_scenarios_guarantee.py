@@ -1,4 +1,4 @@
-"""The guard's promise against environments that want to break it, in 2,000 runs each."""
+"""The guard's guarantee against adversarial environments, in 2,000 runs each."""
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +33,7 @@ def test_no_environment_breaks_the_promise_more_often_than_it_allows(found, envi
 
 
 def test_it_is_broken_now_and_then_where_the_learner_harms_and_it_has_to_go(found):
-    """As often as no coin falls on static retrieval until the budget is lost."""
+    """The rate is the chance that no coin selects static retrieval before the budget is spent."""
     guard = guarantee.Guarded(0.3, 0.3, 1.0)
     chance = 0.7 ** (np.floor(guard.budget) + 1)
     error = np.sqrt(chance * (1 - chance) / 2_000)

@@ -1,4 +1,4 @@
-"""Bounds against optax itself: never exceeded, and attained by the sequence that proves them."""
+"""Bounds on the drift of scores under Adam, against optax and the sequence that attains them."""
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from jaxret.types import Stream
 
 
 def directions(gradients):
-    """Adam's directions by optax, for a sequence of scalars."""
+    """Computes Adam's directions with optax for a sequence of scalars."""
     adam = optax.scale_by_adam(eps=0.0)
     state, found = adam.init(jnp.zeros(())), []
     for gradient in gradients:
@@ -41,7 +41,7 @@ def test_no_sequence_exceeds_the_ratio_and_one_attains_it():
             gradients = rng.standard_normal(steps) * rng.choice([1e-3, 1.0, 30.0], steps)
             assert (np.abs(directions(gradients)) <= adam_ratio(steps) + 1e-9).all()
         s = np.arange(1, steps + 1)
-        worst = (0.9 / 0.999) ** (steps - s)  # w_s / u_s
+        worst = (0.9 / 0.999) ** (steps - s)  # the ratio w_s / u_s
         assert directions(worst)[-1] == pytest.approx(adam_ratio(steps)[-1], rel=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""A sweep whose points other processes run: the numbers of one process, and a sweep that is cut."""
+"""Sweeps in worker processes: the same results as one process, also after an interruption."""
 
 import os
 import shutil
@@ -32,9 +32,9 @@ SMALL = [
 ]
 
 
-@pytest.fixture(params=LAUNCHERS, scope="module")  # first of all: it skips
+@pytest.fixture(params=LAUNCHERS, scope="module")  # runs first, since it may skip
 def launcher(request):
-    """Words that choose it, where it is installed."""
+    """Returns the arguments that select a launcher; skips the test if it is not installed."""
     plugin, words = LAUNCHERS[request.param]
     try:
         metadata.version(plugin)
@@ -45,7 +45,7 @@ def launcher(request):
 
 @pytest.fixture(scope="module")
 def sweep(world):
-    """Starts the sweep in a folder, in a process group of its own; ends whatever is left of it."""
+    """Starts a sweep in its own process group, and kills the group at the end."""
 
     @contextmanager
     def of(folder, *words):
@@ -79,7 +79,7 @@ def sweep(world):
 
 @pytest.fixture(scope="module")
 def finished(sweep, tmp_path_factory):
-    """The folders of both points, one after the other in one process."""
+    """Runs both points in one process; returns their folders."""
     folder = tmp_path_factory.mktemp("in_turn")
     with sweep(folder) as process:
         assert process.wait(300) == 0, said(folder)
@@ -88,7 +88,7 @@ def finished(sweep, tmp_path_factory):
 
 
 def members(group):
-    """The processes of a group that have not ended."""
+    """Returns the processes of a group that have not ended."""
     found = subprocess.run(["ps", "-A", "-o", "pgid=,stat="], capture_output=True, text=True)
     lines = (line.split() for line in found.stdout.splitlines())
     return sum(int(own) == group and not stat.startswith("Z") for own, stat in lines)
@@ -104,7 +104,7 @@ def overrides(run):
 
 
 def times(run):
-    """When the files that hold results were written."""
+    """Returns when each result file was last written."""
     kept = [*run.glob("*.json"), *run.glob("*.npz"), *run.glob("*.png"), *run.glob("steps/[!.]*")]
     return {path: path.stat().st_mtime_ns for path in kept}
 
@@ -119,7 +119,7 @@ def wait(done, seconds, folder):
 def test_a_sweep_that_is_cut_goes_on_and_finds_what_one_process_finds(
     launcher, finished, sweep, tmp_path
 ):
-    """Its first point was finished before, the second is cut after its first step."""
+    """The first point was finished before; the second is interrupted after its first step."""
     old, cut = (tmp_path / run.name for run in finished)
     shutil.copytree(finished[0], old)
     before = times(old)
@@ -134,7 +134,7 @@ def test_a_sweep_that_is_cut_goes_on_and_finds_what_one_process_finds(
 
     with sweep(tmp_path, *launcher) as process:
         assert process.wait(300) == 0, said(tmp_path)
-        wait(lambda: not members(process.pid), 60, tmp_path)  # its helpers end after it
+        wait(lambda: not members(process.pid), 60, tmp_path)  # helpers end after the sweep
     assert [run.state for run in collect(tmp_path)] == ["finished"] * 2
     assert times(old) == before
     assert times(cut).items() >= done.items()

@@ -1,4 +1,4 @@
-"""Tables: folded where they do not fit, never cut."""
+"""Tables on a terminal: wide ones are folded, never cut."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def test_every_cell_is_whole_and_no_line_too_long(capsys, monkeypatch, width):
     text = "\n".join(lines)
     assert text.count("0.757 ±0.012") == len(ROWS) * len(COLUMNS)
     assert "…" not in text
-    assert max(map(len, lines)) <= max(width, 42)  # a name and one column, at least
+    assert max(map(len, lines)) <= max(width, 42)  # at least a name and one column
     assert text.count("a title") == 1
 
 

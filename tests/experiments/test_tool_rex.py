@@ -1,4 +1,4 @@
-"""Tool-Embed and Tool-Rank end to end: a tiny Qwen3 written by its command, trained, tested."""
+"""Tool-Embed and Tool-Rank end to end: a tiny Qwen3 is written, trained and evaluated."""
 
 import json
 
@@ -73,18 +73,18 @@ def losses(world, name):
 def test_a_tiny_qwen3_serves_as_encoder_and_as_reranker(written, tmp_path):
     results = evaluate_retrieval.main(configure(written, tmp_path))
     assert {name.split("/")[0] for name in results} == {"documents", "tool_embed", "tool_rank"}
-    for name in ("tool_embed", "tool_rank"):  # all parameters, a LoRA
+    for name in ("tool_embed", "tool_rank"):  # all parameters; a LoRA adapter
         found = losses(written, name)
         assert found[-1] < 0.97 * found[0], name
     (folder,) = (written / "rex").glob("tool_rank-*")
     size = sum(path.stat().st_size for path in (folder / "best").rglob("*") if path.is_file())
-    assert size < 0.5 * (written / "qwen3" / "model.safetensors").stat().st_size  # adapter alone
+    assert size < 0.5 * (written / "qwen3" / "model.safetensors").stat().st_size  # adapter only
     with (
         np.load(tmp_path / "steps" / "tool_embed-0-test.npz") as first,
         np.load(tmp_path / "steps" / "tool_rank-0-test.npz") as second,
     ):
         np.testing.assert_array_equal(np.sort(first["items"][:, :7]), np.sort(second["items"]))
-        assert (second["scores"] <= 0).all()  # logarithms of probabilities
+        assert (second["scores"] <= 0).all()  # log probabilities
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_the_papers_recipes_have_the_same_settings(name):
         return config_of("train_retriever", f"recipe=[{which}]").recipes[name]
 
     small, paper = recipe(name), recipe(f"{name}_paper")
-    assert set(small) == set(paper)  # one code reads both
+    assert set(small) == set(paper)  # one function reads both
     if name == "tool_embed":
         assert (paper.negatives, paper.lora, paper.epochs) == (5, None, 1)
     else:

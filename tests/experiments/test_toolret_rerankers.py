@@ -1,4 +1,4 @@
-"""Rerankers on ToolRet's lists: each against its own scores of the list that it was given."""
+"""Rerankers on ToolRet's candidate lists, against each model's own scores of the same list."""
 
 import shutil
 
@@ -29,14 +29,14 @@ def copy(tmp_path_factory):
 
 
 def first_list(directory, name):
-    """What the reranker was given: the unit of the same run."""
+    """Returns the first-stage list that the reranker received in the same run."""
     with np.load(directory / "steps" / f"{name}.npz") as unit:
         return Ranking(items=unit["items"], scores=unit["scores"])
 
 
 @pytest.mark.slow
 def test_a_cross_encoder_reads_instruction_and_query_and_sorts_the_list(world, copy, tmp_path):
-    """One whose weights are those of the encoder under a random head; scores by its own module."""
+    """Its weights are the encoder's with a random head; its own module gives expected scores."""
     folder, tensors = tmp_path / "model", load_file(world / "encoder" / "model.safetensors")
     shutil.copytree(world / "encoder", folder)
     random = np.random.default_rng(3)
@@ -103,7 +103,7 @@ def test_a_language_model_is_asked_about_every_tool_on_the_list(world, copy, tmp
 
 @pytest.mark.slow
 def test_what_a_reranker_scores_equally_is_ordered_by_id(world, copy, tmp_path, monkeypatch):
-    """Saturated scores are common, and `refine` keeps the order of the first stage."""
+    """Saturated scores are common, and `refine` would keep the order of the first stage."""
 
     def indifferent(_, name):
         return Reranker(

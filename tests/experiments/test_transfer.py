@@ -1,4 +1,4 @@
-"""Projections and transfer, end to end on a small configuration."""
+"""The experiment on projections and transfer, end to end on a small configuration."""
 
 import shutil
 from types import SimpleNamespace
@@ -41,7 +41,7 @@ def finished(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def loaded(finished):
-    """The task, and the parts of each seed."""
+    """Returns the task and the parts of each seed."""
     cfg = configure(finished[0])
     task = task_of(cfg)
     return task, task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=(0, 1))
@@ -52,7 +52,7 @@ def of_seed(parts, seed):
 
 
 def ndcg(scores, labels, k=10):
-    """By NumPy, query by query."""
+    """Computes nDCG with NumPy, query by query."""
     values = []
     for line, right in zip(scores, labels, strict=True):
         right = right[right >= 0]
@@ -62,7 +62,7 @@ def ndcg(scores, labels, k=10):
 
 
 def test_static_numbers_are_those_of_the_documents(finished, loaded):
-    """Computed again by NumPy."""
+    """Recomputed with NumPy."""
     _, results = finished
     task, parts = loaded
     scores = task.queries @ task.theta.T
@@ -107,7 +107,7 @@ def test_tools_that_come_later_are_never_shown_nor_needed_before(finished, loade
 
 
 def test_who_is_ranked_first_in_place_of_whom_is_counted(finished, loaded):
-    """Static shares, computed again by NumPy."""
+    """Recomputes the shares of static retrieval with NumPy."""
     _, results = finished
     task, parts = loaded
     first = (task.queries @ task.theta.T).argmax(axis=1)
@@ -133,7 +133,7 @@ def test_fewer_layers_are_another_encoder_with_a_cache_of_its_own(loaded, tmp_pa
 
 
 def test_rows_are_carried_to_an_encoder_of_another_width():
-    """Turned by 90 degrees into a plane of a space of three, and half as long there."""
+    """Turns the plane by 90 degrees into three dimensions, where learned changes halve."""
     there = SimpleNamespace(task=SimpleNamespace(theta=np.array([[0.0, 0.0, 1.0]])))
     rotation = np.array([[[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0]]])
     other = other_encoder.Other(there, rotation, np.array([0.5]), projections.none())
@@ -147,7 +147,7 @@ def test_rows_are_carried_to_an_encoder_of_another_width():
 
 
 def test_the_rotation_is_fitted_on_documents_and_streamed_queries_of_each_seed():
-    """The second encoder turns all vectors, but those of a seed's held-out queries at random."""
+    """The second encoder rotates all vectors except a seed's held-out queries, which are random."""
     generator = np.random.default_rng(0)
     theta, queries = generator.normal(size=(9, 5)), generator.normal(size=(30, 5))
     turn = np.linalg.qr(generator.normal(size=(5, 5)))[0]
@@ -180,7 +180,7 @@ def test_files_hold_curves_and_figures(finished):
 
 
 def test_an_encoder_is_carried_to_itself_without_loss(finished):
-    """The other encoder of these runs is the first one."""
+    """In these runs, the other encoder is the first encoder itself."""
     _, results = finished
     learnt, static = (results[f"{x}/heldout/ndcg@10"] for x in ("greedy/sphere", "frozen/none"))
     assert results["encoder/cosine"] == pytest.approx(1, abs=1e-4)
@@ -190,7 +190,7 @@ def test_an_encoder_is_carried_to_itself_without_loss(finished):
 
 
 def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(finished, tmp_path):
-    """One step is left to do; the signal comes in the first chunk of its first setting."""
+    """Only one step remains; SIGTERM arrives in the first chunk of the step's first setting."""
     steps = tmp_path / "steps"
     shutil.copytree(finished[0] / "steps", steps)
     left = steps / "greedy-sphere-unseen.npz"

@@ -1,4 +1,4 @@
-"""Orthogonal Procrustes against rotations that are known."""
+"""Orthogonal Procrustes alignment against known rotations."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""The search for settings, end to end on DeskBank, stopped and resumed."""
+"""The search for settings, end to end on DeskBank, interrupted and resumed."""
 
 import csv
 

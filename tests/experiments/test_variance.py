@@ -1,4 +1,4 @@
-"""Bias, variance and what they cost, end to end on twelve tools of DeskBank."""
+"""Bias, variance and their cost in regret, end to end on twelve tools of DeskBank."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def configure(directory, *more):
 
 @pytest.fixture(scope="module")
 def traces():
-    """Of each learner and rate, in the stream that is reported."""
+    """Returns the trace of each learner and noise rate in the reported stream."""
     return {}
 
 
@@ -68,7 +68,7 @@ def test_to_put_lying_bits_right_costs_variance(finished):
 
 
 def test_the_noise_rate_reaches_environment_and_estimator_as_data(finished, traces):
-    """Without noise the debiased rule is the paper's, bit by bit; the oracle hears no bits."""
+    """Without noise, the debiased rule equals the paper's exactly; the oracle ignores rewards."""
     _, results = finished
     assert len(traces) == 6
     for (_, rate), trace in traces.items():

@@ -1,4 +1,4 @@
-"""Moments against closed forms, and against many rounds of the real policy and environment."""
+"""Moments of the coefficients against closed forms and against many sampled rounds."""
 
 from functools import partial
 
@@ -55,7 +55,7 @@ def test_the_debiased_rule_has_no_bias_at_any_rate_and_the_papers_has_that_of_eq
 @pytest.mark.parametrize("rho", [0.0, 0.2])
 def test_the_variance_of_eq_4_is_its_closed_form(rho):
     label = 4
-    m = np.where(np.arange(5) == label, 1 - rho, rho)[HERE]  # chance of y = 1, by item
+    m = np.where(np.arange(5) == label, 1 - rho, rho)[HERE]  # P(y = 1) of each item
     _, _, variance = of(estimators.importance_weighted(), policies.softmax(), label, rho)
     assert variance == pytest.approx((m / P[HERE] - m**2).sum(), rel=1e-5)
     if rho == 0:

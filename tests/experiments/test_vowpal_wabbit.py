@@ -1,4 +1,4 @@
-"""The outside oracle: its examples, and a stream, with a stand-in and where it is installed."""
+"""Vowpal Wabbit as an external baseline: its examples, and streams with a fake and the real one."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ EYE = np.eye(3, dtype=np.float32)
 
 
 class Remembers:
-    """Shows the tool that was right most often; keeps what it was told."""
+    """A fake workspace: always ranks one tool first, and records the examples it receives."""
 
     def __init__(self):
         self.lessons, self.finished = [], False

@@ -1,4 +1,4 @@
-"""The grid starts, end to end on a small configuration."""
+"""The grid of warm starts, end to end on a small configuration."""
 
 import json
 import shutil
@@ -44,7 +44,7 @@ def read(directory, step):
 
 
 def shared_loss(directory, start):
-    """Losses at the setting of the base, which has no step of its own where it is the start's."""
+    """Returns losses at the base's setting, from the start's own step if both settings agree."""
     step = start.replace("/", "-")
     has_own = (directory / "steps" / f"orag-{step}-shared.npz").exists()
     return read(directory, f"{step}-{'shared' if has_own else 'own'}")["loss"].astype(np.float64)
@@ -75,7 +75,7 @@ def test_usage_is_parted_by_question(finished):
 
 
 def test_static_numbers_of_tool2vec_are_those_of_the_mean_queries(finished):
-    """Computed again by NumPy: unit means of the usage, documents where there is none."""
+    """Recomputed with NumPy: unit means of usage queries, and documents for unused tools."""
     directory, results = finished
     cfg = configure(directory)
     task = task_of(cfg)
@@ -92,7 +92,7 @@ def test_static_numbers_of_tool2vec_are_those_of_the_mean_queries(finished):
 
 
 def test_regret_differences_are_differences_of_losses(finished):
-    """All starts are counted against one comparator, at one setting."""
+    """All starts are measured against one comparator at one setting."""
     directory, results = finished
     base = shared_loss(directory, "document/full")
     for start in ("document/terse", "tool2vec", "mixture"):
@@ -103,7 +103,7 @@ def test_regret_differences_are_differences_of_losses(finished):
 
 
 def test_theorem_5_1_holds_from_every_start_where_its_assumptions_do(finished):
-    """Rows are free and the estimator is unbiased here: no regret exceeds its bound."""
+    """Rows are free and the estimator is unbiased, so no regret may exceed its bound."""
     directory, results = finished
     cfg = configure(directory)
     task = task_of(cfg)
@@ -129,20 +129,20 @@ def test_theorem_5_1_holds_from_every_start_where_its_assumptions_do(finished):
 def test_rounds_are_counted_until_the_difference_is_never_negative_again():
     below, above = np.full(10, -1.0), np.full(10, 1.0)
     assert from_start.rounds_until(np.concatenate([below, above])[None], window=1) == 10
-    # The window of 4 that ends in round 11 still sums to -2, that of round 12 to 0.
+    # The window of 4 that ends in round 11 still sums to -2; the one of round 12 sums to 0.
     assert from_start.rounds_until(np.concatenate([below, above])[None], window=4) == 11
     assert from_start.rounds_until(np.stack([above, above]), window=3) == 0
     assert from_start.rounds_until(np.concatenate([above, below])[None], window=1) is None
-    # Seeds are averaged first.
+    # Averages over seeds first.
     assert from_start.rounds_until(np.stack([below, 2 * above]), window=1) == 0
-    # A rise that does not last is not counted.
+    # Ignores a rise that does not last.
     assert (
         from_start.rounds_until(np.concatenate([below, above, below, above])[None], window=1) == 30
     )
 
 
 def test_a_start_that_is_worse_is_worth_negative_rounds():
-    """Untouched it is right every other round, and after 20 rounds of learning in all."""
+    """The start is right in every other round, and after 20 rounds of learning in all rounds."""
 
     def stub(static, success):
         success, static = (np.tile(x, (2, 1)).astype(float) for x in (success, static))
@@ -154,7 +154,7 @@ def test_a_start_that_is_worse_is_worth_negative_rounds():
     slow = np.concatenate([half[:20], full[:20]])
     worse, better = stub(half, slow), stub(full, full)
     found = from_start.leads(worse, better)
-    assert found["rounds_to_match"] == -22  # the last miss is round 19: in windows of 4 up to 22
+    assert found["rounds_to_match"] == -22  # last miss: round 19, in windows of 4 up to 22
     np.testing.assert_allclose(found["lead/first"], -0.5)
     np.testing.assert_allclose(found["lead/last"], 0.0)
     assert from_start.leads(better, worse)["rounds_to_match"] == 22
@@ -196,7 +196,7 @@ def test_wrong_settings_are_refused_before_any_work(tmp_path, override, message)
 
 
 def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(finished, tmp_path):
-    """One step is left to do; the signal comes in its first chunk."""
+    """Only one step remains; SIGTERM arrives in the first chunk of the step."""
     steps = tmp_path / "steps"
     shutil.copytree(finished[0] / "steps", steps)
     left = steps / "orag-mixture-own.npz"

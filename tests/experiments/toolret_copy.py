@@ -8,7 +8,7 @@ from jaxret import data
 from tests.experiments.configs import config_of
 
 TASKS = {"apibank": "web", "mnms": "web", "toolink": "code", "desk": "customized"}
-TOOLS, QUERIES = 48, 12  # tools in all, queries a task
+TOOLS, QUERIES = 48, 12  # tools in total, queries per task
 CATEGORY = [("web", "code", "customized")[row % 3] for row in range(TOOLS)]
 
 
@@ -18,7 +18,7 @@ def write(path, rows):
 
 
 def write_copy(root):
-    """Tools with ids whose order as strings is not that of the rows; 0 to 12 labels a query."""
+    """Writes tools whose ids sort differently from the rows; queries have 0 to 12 labels."""
     random = np.random.default_rng(0)
     bank = data.load("deskbank")
     ids = [f"{category}_tool_{row}" for row, category in enumerate(CATEGORY)]

@@ -1,4 +1,4 @@
-"""Questions and answers by hand; iterations against a server, healthy, failing, resumed."""
+"""Generated queries: prompts and answers by hand, and runs against healthy and failing servers."""
 
 import json
 from collections import Counter
@@ -245,7 +245,7 @@ def test_a_finished_run_is_read_from_its_files(tmp_path):
 
 
 def faults(stage, number, messages):
-    """Some questions go wrong: some once, some for good."""
+    """Makes some requests fail, either once or in every attempt."""
     again = len(messages) > 2
     if stage == "polish":
         return Reply("no JSON") if number % 5 == 1 else None
@@ -264,7 +264,7 @@ def test_one_bad_answer_loses_itself_alone_and_every_kind_is_counted(tmp_path):
     with serving(Writer(faults)) as server:
         first, second, third = run(server, tmp_path)
     assert [one.slot for one in first.accepted] == [0, 1, 3, 6, 7]
-    assert [one.slot for one in second.accepted] == [0, 1, 3, 7]  # 6 is near that of before
+    assert [one.slot for one in second.accepted] == [0, 1, 3, 7]  # 6 repeats an earlier query
     assert first.failures == {
         "write/not_json": 1,
         "write/invented": 3,
@@ -277,7 +277,7 @@ def test_one_bad_answer_loses_itself_alone_and_every_kind_is_counted(tmp_path):
     }
     assert (second.failures["near"], third.failures["near"]) == (1, 1)
     raw = [one for one in first.accepted if one.query == one.draft.instruction]
-    assert [one.slot for one in raw] == [1]  # what is not polished stays as it was written
+    assert [one.slot for one in raw] == [1]  # an unpolished query keeps its first text
 
 
 def test_near_duplicates_within_a_batch_are_one_query(tmp_path):
@@ -369,7 +369,7 @@ def test_parts_may_be_kept_from_sharing_a_set_of_tools(tmp_path, healthy):
     ]
     shares = {"validation": 0.2, "test": 0.2}
     parted = output.assign(copies, list(TOOLS), **shares, seed=1, by_tools=True)
-    assert len(set(parted[:20])) == 1  # the order of the tools does not matter
+    assert len(set(parted[:20])) == 1  # the order of the tools is irrelevant
     output.save(tmp_path, copies, parted, ROWS, by_tools=True)
     rows = jsonl.load(tmp_path)
     wrong = ["train", "test"] * 20

@@ -63,7 +63,7 @@ def test_each_round_replays_rounds_of_the_buffer_in_one_step():
         moved = [learn(INNER, plain, *past[ring[int(i)]]).theta - plain.theta for i in drawn]
         plain = plain._replace(theta=plain.theta + sum(moved))
         np.testing.assert_allclose(state.theta, plain.theta, rtol=1e-5)
-    assert state.t == 7 == state.extra[2]  # rounds, and rounds stored
+    assert state.t == 7 == state.extra[2]  # both count rounds
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_replaying_one_round_equals_its_update(query_map):
 def test_rounds_of_removed_tools_are_not_replayed():
     rule = with_experience_replay(INNER, per_round=4, capacity=4)
     query, choice, _ = rounds(1)[0]
-    state = learn(rule, compiled(rule.init)(THETA), query, choice, np.float32(1))  # tool 0
+    state = learn(rule, compiled(rule.init)(THETA), query, choice, np.float32(1))  # shows tool 0
     gone = state._replace(available=np.array([False, True, True]))
     other = choice._replace(item=np.int32(1))
     after = learn(rule, gone, query, other, np.float32(0))
@@ -133,7 +133,7 @@ def test_each_item_of_a_slate_is_stored_with_its_reward():
         choice = Choice(np.int32(items), np.float32([0.5, 0.4]))
         state = learn(rule, state, query, choice, np.float32([0.3, 1.0]))
     past, count = state.extra[1:]
-    assert (past.item.tolist(), count) == ([0, 2, 1], 4)  # the fourth replaced the first
+    assert (past.item.tolist(), count) == ([0, 2, 1], 4)  # the fourth round replaced the first
     np.testing.assert_allclose(past.reward, [1.0, 1.0, 0.3])
     four = Choice(item=np.arange(4) % 3, propensity=np.ones(4))
     with pytest.raises(ValueError, match="capacity must be >= 4, the items of a slate, got 3"):

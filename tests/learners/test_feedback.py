@@ -1,4 +1,4 @@
-"""Feedback: rewards in [0, 1], missing rewards, a reward for each item, and labels for oracles."""
+"""Feedback: rewards in [0, 1], missing rewards, rewards per item, and labels for oracles."""
 
 from functools import lru_cache, partial
 from itertools import combinations
@@ -34,7 +34,7 @@ def compiled_coefficients(estimator):
 
 
 def c_of(estimator, items, propensity, reward):
-    """Computes coefficients in float64, of one item or of a slate."""
+    """Computes coefficients in float64 for a single item or a slate."""
     choice = Choice(np.asarray(items), np.asarray(propensity, float))
     with jax.enable_x64(True):
         run = compiled_coefficients(estimator)
@@ -42,7 +42,7 @@ def c_of(estimator, items, propensity, reward):
 
 
 def finite_differences(loss, step=1e-6):
-    """Differentiates a function of the logits of the available items; 0 for the others."""
+    """Differentiates a function of the available items' logits; the others have derivative 0."""
     slope = np.zeros(len(LOGITS))
     for i in AVAILABLE:
         up, down = LOGITS.copy(), LOGITS.copy()
@@ -52,7 +52,7 @@ def finite_differences(loss, step=1e-6):
 
 
 def expected_loss(logits, item, mean):
-    """Computes the mean of -log P(y | item) over bits y with this mean."""
+    """Computes the mean of -log P(y | item) over bits y with the given mean."""
     p = np.exp(logits) / np.exp(logits).sum()
     return -mean * np.log(p[item]) - (1 - mean) * np.log(1 - p[item])
 
@@ -73,12 +73,12 @@ def test_rewards_zero_and_one_have_the_coefficients_of_a_bit(item):
     np.testing.assert_allclose(c_of(LIKELIHOOD, item, 0.9, 0.0), failure, rtol=1e-12)
 
 
-REWARDS = np.array([0.3, 0.7, 1.0, 0.0, 0.5])  # of each item, in every slate
+REWARDS = np.array([0.3, 0.7, 1.0, 0.0, 0.5])  # reward of each item, whatever the slate
 
 
 @pytest.mark.parametrize("k", [2, 3])
 def test_with_a_reward_for_each_item_of_a_slate_equation_4_is_unbiased(k):
-    """Draws slates of k uniformly: each item is in a slate with probability k / 4."""
+    """Slates of k are uniform: each item is in the slate with probability k / 4."""
     slates = list(combinations(AVAILABLE, k))
     mean = sum(
         c_of(WEIGHTED, slate, np.full(k, k / 4), REWARDS[list(slate)]) for slate in slates
@@ -129,7 +129,7 @@ WRAPPED = [
     BATCHES,
 ]
 PRESETS = {name: make() for name, make in registry.factories().items()}
-# The contract test of each bandit (learners/bandits/test_common.py) covers rounds without feedback.
+# The contract test of each bandit (learners/bandits/test_common.py) covers missing feedback.
 UNCHECKED = [rule for name, rule in PRESETS.items() if name not in bandits.__all__] + WRAPPED
 THETA = np.random.default_rng(5).normal(size=(5, 4)).astype(np.float32)
 
@@ -146,7 +146,7 @@ def make_rounds(n, seed=0):
 
 
 def learn_rounds(rule, rounds, observed):
-    """Returns the states [n + 1] before the first round and after each."""
+    """Returns the states [n + 1] before the first round and after each round."""
 
     @quick_jit
     def run(rounds, observed):
@@ -176,7 +176,7 @@ def test_a_round_without_feedback_changes_only_the_count(rule):
 
 
 def test_a_round_without_feedback_does_not_fill_a_batch():
-    """Two batches of three, with unobserved rounds before, within and after them."""
+    """Uses two batches of three, with unobserved rounds before, within and after them."""
     observed = np.isin(np.arange(16), [3, 4, 8, 9, 10, 12])
     sparse = jax.tree.map(lambda x: np.zeros((16, *x.shape[1:]), x.dtype), make_rounds(6))
     for whole, part in zip(jax.tree.leaves(sparse), jax.tree.leaves(make_rounds(6)), strict=True):
@@ -189,7 +189,7 @@ def test_a_round_without_feedback_does_not_fill_a_batch():
 
 
 def recording(rule):
-    """Returns the rule, and a list of the labels that each tracing of its update was given."""
+    """Returns a learner, and a list that receives the labels at each tracing of its update."""
     given = []
 
     def update(state, query, choice, feedback):
@@ -252,7 +252,7 @@ def test_only_estimators_with_bandit_false_are_given_the_target(problem):
             jax.eval_shape(run, state, Environment(), stream, jax.random.key(0))
             assert seen
             assert [target is None for target in seen] == [bandit] * len(seen)
-        seen.clear()  # even if the feedback has labels
+        seen.clear()  # now with labels in the feedback
         choice = Choice(item=jnp.asarray(0), propensity=jnp.asarray(0.5))
         feedback = Feedback(jnp.asarray(1.0), labels=jnp.array([2]))
         coefficients(estimator, jnp.zeros(3), choice, feedback, None)

@@ -1,4 +1,4 @@
-"""The guard: its guarantee by enumeration and simulation, its probabilities, its costs."""
+"""The guard: its guarantee by enumeration and simulation, its probabilities and its cost."""
 
 import itertools
 from functools import cache, partial
@@ -20,14 +20,14 @@ ITEMS = 4
 
 
 def contrarian() -> Learner:
-    """Makes a learner that shows the worst tool by the documents, and learns nothing."""
+    """Makes a learner that shows the tool ranked worst by the documents and never updates."""
     inner = jr.frozen()
     start = lambda theta, available=None: inner.init(-theta, available)  # noqa: E731
     return inner._replace(name="contrarian", init=start)
 
 
 def make_world(static: float, other: float, queries: int, seed: int = 0) -> jr.Task:
-    """Makes rounds in which the best or the worst tool by the documents is right at given rates."""
+    """Makes rounds in which the best or worst tool by the documents is right at given rates."""
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(queries, ITEMS))
     lot, order = rng.random(queries), np.argsort(-rows, axis=1)
@@ -37,7 +37,7 @@ def make_world(static: float, other: float, queries: int, seed: int = 0) -> jr.T
 
 
 def losses(run: jr.Run, static: jr.Run) -> np.ndarray:
-    """Computes L_t of each seed; both runs have the same queries in the same order."""
+    """Computes L_t of each seed; both runs stream the same queries in the same order."""
     ahead = static.trace.success - run.trace.success
     return np.cumsum(np.asarray(ahead, np.float64), axis=1)
 
@@ -61,10 +61,11 @@ def test_guarded_learners_satisfy_the_contract(learner):
 
 
 def walked(budget, delta, epsilon, bits, coins):
-    """Runs the guard for T rounds in which the learner and static retrieval differ.
+    """Runs the guard for T rounds in which the learner and static retrieval disagree.
 
-    ``bits [T, 2]`` are the rewards of static retrieval's tool and of the learner's, and ``coins
-    [T]`` tells whether the guard explores. Returns L_t [T], and whether the learner was stopped.
+    ``bits [T, 2]`` are the rewards of static retrieval's tool and of the learner's tool, and
+    ``coins [T]`` tells whether the guard explores. Returns L_t [T], and whether the learner was
+    stopped.
     """
     guard = jr.guarded(contrarian(), budget, delta=delta, epsilon=epsilon)
     theta, query = jnp.eye(2), jnp.asarray([1.0, 0.0])
@@ -96,7 +97,7 @@ SEQUENCES = {
 @pytest.mark.parametrize("bits", SEQUENCES.values(), ids=SEQUENCES)
 @pytest.mark.parametrize(("delta", "epsilon", "budget"), [(0.3, 0.3, 4.0), (0.5, 0.5, 2.0)])
 def test_more_than_the_budget_is_lost_with_probability_delta_at_most(bits, delta, epsilon, budget):
-    """Enumerates the sequences of coins, each with its probability, for an adversary's rewards."""
+    """Enumerates the sequences of coins, with probabilities, against adversarial rewards."""
     coins = np.array([*itertools.product([False, True], repeat=len(bits))])
     lost, stopped = jax.device_get(enumerated(budget, delta, epsilon)(bits, coins))
     heads = coins.sum(axis=1)
@@ -128,7 +129,7 @@ def guards():
 def test_with_binary_rewards_the_exponential_of_the_bound_is_a_martingale(
     guards, propensity, budget
 ):
-    """E exp(lambda [y(b) - y(i)] - f) = 1, with lambda computed from the first bound."""
+    """Checks E exp(lambda [y(b) - y(i)] - f) = 1, with lambda computed from the first bound."""
     guard, query = guards[budget], np.float32([1.0, 0.5, 0.0])
     state = compiled(guard.init)(np.eye(3, dtype=np.float32))
     rate = np.log(1 / 0.05) / float(state.extra.bound)
@@ -159,7 +160,7 @@ def test_tools_are_shown_with_the_exact_probabilities(inner):
     theta, query = rng.normal(size=(5, 4)), rng.normal(size=4)
     available = np.array([True, False, True, True, True])
     state = quick_jit(guard.init)(theta.astype(np.float32), available)
-    learnt = theta[[3, 1, 0, 4, 2]]  # other rows than the documents
+    learnt = theta[[3, 1, 0, 4, 2]]  # rows that differ from the documents
     state = state._replace(theta=learnt.astype(np.float32))
     z = np.where(available, learnt @ query / 0.2, -np.inf)
     own = np.exp(z - z.max()) / np.exp(z - z.max()).sum()
@@ -200,7 +201,7 @@ def test_a_harmful_learner_is_stopped_for_good():
     state = run.state(0)
     queries = jnp.asarray(task.queries[:9])
     np.testing.assert_allclose(guard.scores(state, queries), queries, rtol=1e-6)  # the documents
-    # The bound of the first seed, computed from its trace.
+    # Recomputes the bound of the first seed from its trace.
     rate = np.log(1 / 0.05) / 20
     price = -np.log((1 - 0.8 * np.exp(rate)) / 0.2) / rate
     shown = run.trace.item[0] != static.trace.item[0]
@@ -210,7 +211,7 @@ def test_a_harmful_learner_is_stopped_for_good():
 
 
 def test_a_stopped_learner_is_not_restarted_by_late_feedback():
-    """Late feedback on a success of the learner reduces the bound below the budget."""
+    """Late feedback on a success of the learner moves the bound back below the budget."""
     guard = jr.guarded(contrarian(), 40)
     state, query = guard.init(jnp.eye(3)), jnp.asarray([1.0, 0.5, 0.0])
     gone = state.extra._replace(bound=jnp.asarray(40.5), stopped=jnp.asarray(True))
@@ -262,7 +263,7 @@ def test_delayed_feedback_may_exceed_the_budget_by_the_delay(optimised):
     run = jr.simulate(guard, task, seeds=1000, environment=environment)
     most = losses(run, jr.simulate(jr.frozen(), task, seeds=1000)).max(axis=1)
     assert (most > 5 + late).mean() <= 0.3
-    assert (most > 5).mean() > 0.3  # the delay does matter
+    assert (most > 5).mean() > 0.3  # shows that the delay matters
 
 
 def test_changed_rows_change_for_static_retrieval_too():

@@ -1,4 +1,4 @@
-"""Tests of `check_learner` on valid and broken learners, and of updates worked by hand."""
+"""`check_learner` on valid and broken learners, and updates computed by hand."""
 
 import inspect
 import re
@@ -25,7 +25,7 @@ FREE = {"projection": projections.none()}
 
 
 def shared_map(*, tau: float, eta: float) -> Learner:
-    """Makes a learner that is not rank one: logits Theta A q, of which only A is learned."""
+    """Makes a learner that is not rank one: logits are Theta A q, and only A is updated."""
     estimator = estimators.importance_weighted()
 
     def init(theta, available=None):
@@ -72,7 +72,7 @@ def test_learners_satisfy_the_contract(rule):
 def test_the_size_and_key_of_the_problem_can_be_chosen():
     key = jax.random.key(1)
     check_learner(shared_map(tau=0.2, eta=0.01), items=13, width=5, rounds=31, key=key)
-    jax.random.uniform(key)  # the caller's key is not used up
+    jax.random.uniform(key)  # must not consume the caller's key
 
 
 ORAG = presets.orag(**STEPS, **FREE)
@@ -81,7 +81,7 @@ MAPPED_ORACLE = with_query_map(presets.full_information(**STEPS), rate=0.5)
 
 
 def altered(change, structure=ORAG.structure):
-    """Makes ORAG with one more change of the state; ``structure=None`` declares the change."""
+    """Makes ORAG with an additional change of the state, declared by ``structure=None``."""
 
     def update(state, query, choice, feedback):
         return change(ORAG.update(state, query, choice, feedback), feedback.observed)
@@ -98,7 +98,7 @@ def estimating(estimator):
 
 
 def with_labels_read(inner):
-    """Replaces the reward of a bandit by whether the labels contain the item."""
+    """Replaces a bandit's reward by whether the labels contain the item."""
 
     def update(state, query, choice, feedback):
         if feedback.labels is not None:
@@ -122,7 +122,7 @@ def blind_act(state, q, key):
 
 
 def halved(inner):
-    """Reports half of the probability with which an item is shown."""
+    """Halves the reported propensity."""
 
     def act(state, q, key):
         slate = inner.act(state, q, key)
@@ -132,7 +132,7 @@ def halved(inner):
 
 
 def jittered(inner):
-    """Reports propensities whose reciprocals are right on average only."""
+    """Reports propensities whose reciprocals are right only on average."""
 
     def act(state, q, key):
         slate = inner.act(state, q, key)
@@ -143,7 +143,7 @@ def jittered(inner):
 
 
 def even(inner):
-    """Declares that every item is shown with the same probability."""
+    """Declares that all available items are shown with equal probability."""
 
     def probabilities(state, q):
         return state.available / state.available.sum()
@@ -202,7 +202,7 @@ def start(rule, available=(True, True, True)):
 
 
 def told(*labels):
-    """Makes the feedback of an oracle, which does not read the reward."""
+    """Makes feedback for an oracle, which does not read the reward."""
     return Feedback(jnp.asarray(0.0), labels=jnp.array(labels))
 
 
@@ -242,9 +242,9 @@ def test_full_information_spreads_the_target_over_the_available_labels():
     before = start(rule, available=(True, True, False))
     state = rule.update(before, query, choice, told(0, 1, 2))
     info = measure(rule.logits(before, query), labels)
-    np.testing.assert_allclose(info.loss, np.log(2), rtol=1e-6)  # the absent label does not count
+    np.testing.assert_allclose(info.loss, np.log(2), rtol=1e-6)  # the unavailable label is ignored
     np.testing.assert_allclose(info.p_success, 1.0, rtol=1e-6)
-    np.testing.assert_array_equal(state.theta, before.theta)  # p = target = 1/2, 1/2, 0
+    np.testing.assert_array_equal(state.theta, before.theta)  # p = target = (1/2, 1/2, 0)
 
 
 def test_the_measures_of_a_round_without_labels_are_zero():
@@ -295,7 +295,7 @@ def test_tau_and_eta_may_be_swept_inside_one_program():
 
 
 def test_help_of_a_learner_explains_each_field():
-    """Requires more than two words besides references to code."""
+    """Requires more than two words in addition to references to code."""
     shown = inspect.getdoc(Learner).partition("Attributes:")[2]
     for field in Learner._fields:
         meaning = re.search(rf"^ *{field}: (.*\n(?:    .*\n)*)", shown + "\n", re.MULTILINE)

@@ -16,7 +16,7 @@ from jaxret.simulation.streams import exposures
 from jaxret.testing import check_learner, quick_jit
 from jaxret.types import Choice, Feedback
 
-CERTAIN = 1e6  # trust that turns calibration off
+CERTAIN = 1e6  # prior precision that disables calibration
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def task():
 
 
 def bayes(task, order, taus, *, alpha=0.0, beta=1.0, floor=1e-3, prior=None):
-    """Computes the tools shown, the losses and the last weights of frozen experts."""
+    """Computes the tools shown, the losses and the final weights of frozen experts."""
     experts = len(taus)
     prior = np.full(experts, 1 / experts) if prior is None else np.asarray(prior)
     weights, items, losses = prior.copy(), [], []
@@ -66,7 +66,7 @@ def test_weights_and_tools_are_those_of_bayes_rule(task, settings):
 
 
 def test_an_expert_learns_from_the_rewards_of_the_mixture_as_it_would_alone(task):
-    """Compares rows with those of a single learner that was given the same choices."""
+    """Compares rows with those of a single learner that receives the same choices."""
     alone = jr.greedy(tau=0.1, eta=0.05)
     experts = [jr.grid(jr.frozen, tau=[0.05]), jr.grid(jr.greedy, tau=[0.1, 0.3], eta=0.05)]
     learner = mixture(experts, alpha=0.0)
@@ -102,7 +102,7 @@ def test_an_expert_is_calibrated_by_the_rewards_of_its_choices(task):
     def posterior(line):
         logits = line[0] * predicted + line[1]
         loss = np.logaddexp(0, logits) - bits * logits
-        return loss.sum() + (line[0] - 1) ** 2 + line[1] ** 2  # precision 2, halved
+        return loss.sum() + (line[0] - 1) ** 2 + line[1] ** 2  # half of the precision 2
 
     best = minimize(posterior, [1.0, 0.0]).x
     found = run.states.extra.calibration.line[0, 0]
@@ -114,12 +114,12 @@ def test_an_expert_is_calibrated_by_the_rewards_of_its_choices(task):
     assert run.states.extra.losses[0, 0] < 0.7 * uncalibrated.states.extra.losses[0, 0]
     np.testing.assert_array_equal(
         uncalibrated.trace.item, run.trace.item
-    )  # one expert: the same order
+    )  # one expert keeps the order
 
 
 @pytest.mark.parametrize("line", [[[1.0, 0.0], [1.0, 0.0]], [[0.3, -1.5], [2.0, 1.0]]])
 def test_scores_rank_by_the_mixed_probabilities(task, line):
-    """Tests the first calibration, and one that changes which item is best."""
+    """Uses the initial calibration, and one that changes which item is best."""
     learner = mixture([jr.grid(jr.frozen, tau=[0.05, 1.0])], prior=[0.25, 0.75])
 
     @quick_jit
@@ -141,7 +141,7 @@ def test_scores_rank_by_the_mixed_probabilities(task, line):
 
 
 def test_an_expert_that_is_always_wrong_loses_its_weight(task):
-    """Mixes an expert that ranks the right tool last with one that ranks it first."""
+    """Mixes an expert that ranks the right tool last with an expert that ranks it first."""
 
     def backwards(*, tau: float = 0.1) -> jr.Learner:
         learner = jr.frozen(tau=tau)

@@ -1,4 +1,4 @@
-"""The presets by name: each can be made without arguments, and is listed with its line."""
+"""The presets: each has defaults for all arguments and an entry in the list of learners."""
 
 import inspect
 import json
@@ -8,7 +8,7 @@ import pytest
 from jaxret.learners import registry
 from jaxret.learners.rank_one import rule_of
 
-# The paper's have no projection; a bound of another wants a convex set.
+# The paper's presets have no projection; the bound of Gaptron requires a convex set.
 ELSEWHERE = {"frozen": "none", "paper_sgd": "none", "paper_adamw": "none", "gaptron": "ball"}
 
 

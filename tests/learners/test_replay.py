@@ -1,4 +1,4 @@
-"""The blocked form of experience replay and of steps per row equals the scan up to rounding."""
+"""Blocked replay and blocked preconditioned steps equal the scan up to rounding."""
 
 from functools import partial
 
@@ -35,7 +35,7 @@ ENVIRONMENT = Environment(
 STEPS = {"tau": 0.2, "eta": 0.02}
 GREEDY = presets.greedy(
     **STEPS, schedule=schedules.inverse_sqrt()
-)  # replayed rounds are a round later
+)  # the schedule counts replayed rounds one round later
 FREE = presets.orag(**STEPS, k=2, projection=projections.none())
 BY_ROW = with_preconditioner(GREEDY, preconditioners.by_row())
 MAPPED = with_query_map(BY_ROW, query_maps.mean_centred(rate=0.5), map_every=16)
@@ -71,7 +71,7 @@ def test_blocks_are_the_scan(problem, name):
 
 
 def test_a_run_cut_in_two_equals_the_whole(problem):
-    """Bit for bit where a block ends; elsewhere up to rounding."""
+    """Exact if the cut is at the end of a block, otherwise up to rounding."""
     rule = RULES["all of it"]
     with jax.enable_x64(True):
         catalogue, stream = problem(items=ITEMS)
@@ -96,7 +96,7 @@ def test_a_run_cut_in_two_equals_the_whole(problem):
 
 
 def test_a_ring_by_hand():
-    """C = 3 after two rounds; the middle three of the block are rounds."""
+    """C = 3 after two rounds; only the middle three rounds of the block are real."""
     replay = Replay(GREEDY.structure, per_round=50, capacity=3, seed=0)
     past, queries = jnp.array([[10.0], [11.0], [0.0]]), jnp.arange(5.0)[:, None]
     real, t = jnp.array([False, True, True, True, False]), jnp.array([7, 7, 8, 9, 10])
@@ -124,5 +124,5 @@ def test_which_learners_have_a_blocked_form():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["by row", "replayed", "all of it"])
 def test_they_satisfy_the_contract(name):
-    """Also on eight devices."""
+    """Includes a run on eight devices."""
     check_learner(RULES[name])

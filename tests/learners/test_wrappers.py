@@ -1,4 +1,4 @@
-"""Learners made of learners: exact exploration, what composes, and what is refused."""
+"""Learners that wrap others: exact exploration, valid compositions and refusals."""
 
 import jax
 import jax.numpy as jnp
@@ -68,7 +68,7 @@ def test_exploration_shows_tools_with_its_exact_probabilities(inner, inner_proba
 @pytest.mark.parametrize(
     "inner",
     [
-        GREEDY,  # these two have a blocked form, which is compared with the scan and the mesh
+        GREEDY,  # these two have blocked forms, to compare with the scan and the mesh
         presets.orag(**STEPS),
         presets.mapped_replayed(),
         presets.full_information(**STEPS),

@@ -1,4 +1,4 @@
-"""A client against a real HTTP server that fails in the ways that servers fail."""
+"""The chat client against a real HTTP server that fails in the ways that servers fail."""
 
 import json
 
@@ -47,7 +47,7 @@ def test_a_schema_goes_out_where_the_endpoint_writes_by_one(tmp_path):
             assert one.ask(HELLO, number, schema=schema) == 12
             assert one.ask_all([HELLO], number, schema=schema, progress=False) == [12]
         one.ask(HELLO, number)
-    plain, held = server.requests  # without a schema, both ask the same
+    plain, held = server.requests  # without a schema, both requests agree
     assert "response_format" not in plain
     assert held["response_format"]["json_schema"]["schema"] == schema
     with pytest.raises(ValueError, match=r"format must be one of .*, got yaml"):

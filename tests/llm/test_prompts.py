@@ -1,4 +1,4 @@
-"""Prompts as files: what is sent, and which files are refused."""
+"""Prompt files: the messages that they produce, and the files that are refused."""
 
 import pytest
 

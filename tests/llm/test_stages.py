@@ -1,4 +1,4 @@
-"""Answers that are checked, from a server that fails in the ways that servers and models fail."""
+"""Pipeline stages that check answers, against a server with failures of servers and models."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A task small enough to train every method on: words that name tools, a network of two blocks."""
+"""A task on which every method trains quickly: words name tools, and networks have two blocks."""
 
 import pytest
 
@@ -12,5 +12,5 @@ def task(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def parts(task):
-    """Training and validation."""
+    """Returns the training part and the validation part."""
     return task.split((0.75, 0.25), seed=0)

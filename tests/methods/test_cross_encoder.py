@@ -1,4 +1,4 @@
-"""Pairs against the tokenizer's own, scores against one pair at a time."""
+"""The cross-encoder: pairs against the tokenizer's own, and scores against single pairs."""
 
 import json
 
@@ -65,7 +65,7 @@ def test_query_and_document_are_cut_each_to_its_limit(tiny):
     reranker = ce.reranker(None, None, tiny, DOCUMENTS, query_limit=4, document_limit=3)
     assert reranker.read(["a b c d"])["ids"][0, :5].tolist() == [2, 4, 5, 3, 0]
     ids, mask = reranker.params[1]
-    assert ids[3, :4].tolist() == [18, 19, 3, 0]  # o p [SEP]
+    assert ids[3, :4].tolist() == [18, 19, 3, 0]  # tokens o p [SEP]
     assert mask.sum(axis=1).tolist() == [3, 3, 2, 3]
 
 

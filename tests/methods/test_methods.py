@@ -1,4 +1,4 @@
-"""Every method from Python in a few lines: fitted, saved, loaded again, ranking the same."""
+"""Every method in a few lines of Python: fitting, saving, loading, and the same ranking again."""
 
 from dataclasses import FrozenInstanceError, replace
 from functools import partial
@@ -50,12 +50,12 @@ FITS = {
     "cross_encoder": cross_encoder.fit,
     **{name: partial(encoder_tuning.fit, objective=name) for name in encoder_tuning.CONFIGS},
 }
-QUICK = ("refiner", "query2desc")  # a reranker, a retriever
+QUICK = ("refiner", "query2desc")  # a reranker and a retriever
 METHODS = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CONFIGS]
 
 
 def ranked(model, task, validation):
-    """What a retriever, or a reranker on Tool2Vec, ranks."""
+    """Ranks with a retriever, or with a reranker of Tool2Vec's candidates."""
     texts = list(validation.texts)
     if not isinstance(model, Reranker):
         return search(model, texts, 8, progress=False)
@@ -78,7 +78,7 @@ def trained_refiner(parts):
 def test_it_is_fitted_saved_and_loaded_and_ranks_the_same(method, parts, tmp_path, request):
     train, validation = parts
     more = {}
-    if method == "dpr":  # BM25 knows no word of one letter
+    if method == "dpr":  # BM25 ignores words of one letter
         more = {"first": dense("documents", train.theta, train.encoder)}
     if method == "refiner":
         fitted = request.getfixturevalue("trained_refiner")
@@ -127,7 +127,7 @@ def test_a_trained_classifier_knows_its_training_queries(parts):
     config = mlc.Config(epochs=100, validate=25, size=12, learning_rate=3e-3, head="random")
     found = ranked(mlc.fit(train, config, validation=train, hooks=QUIET), train, train)
     recall = evaluate_ranking(found.items, train.labels, (2,))["recall@2"]
-    assert np.mean(recall) > 0.8  # chance: 0.25
+    assert np.mean(recall) > 0.8  # 0.25 by chance
 
 
 @pytest.mark.slow
@@ -161,7 +161,7 @@ def test_rows_are_saved_and_loaded_for_texts_and_for_vectors(method, with_encode
 
 
 def test_refit_takes_the_number_of_steps_that_validates_best(parts):
-    """With a judge that knows the right tools, more steps find more of them."""
+    """With a judge that knows the right tools, more steps find more of these tools."""
     train, validation = parts
     documents = dense("documents", train.theta, train.encoder)
     first = search(documents, list(validation.texts), 8, progress=False)
@@ -181,7 +181,7 @@ def test_refit_takes_the_number_of_steps_that_validates_best(parts):
 def test_the_first_stages_score_is_added_with_the_weight_that_validates_best(
     parts, trained_refiner, tmp_path
 ):
-    """A first stage that knows the answer is given all the weight there is."""
+    """A first stage that knows the answer receives the largest weight."""
     train, validation = parts
     knowing = refiner.FirstStage(lambda task, k: oracle(task, k), "oracle")
     mixed = refiner.with_first(trained_refiner, (0.0, 100.0), validation=validation, first=knowing)

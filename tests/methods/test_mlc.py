@@ -82,7 +82,7 @@ def recall_at_3(queries, theta, labels):
 
 
 def test_the_best_step_is_chosen_on_the_validation_queries(parts, monkeypatch):
-    """Before training MLC ranks as Tool2Vec, whose recall is known without a network."""
+    """Before training, MLC ranks as Tool2Vec does, so its recall needs no network."""
     (train, validation), kept = parts, {}
     monkeypatch.setattr(common, "fitted", lambda *_, **given: kept.update(given) or given["start"])
     fit(train, Config(), validation=validation)

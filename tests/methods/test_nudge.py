@@ -1,4 +1,4 @@
-"""NUDGE against brute force over gamma, and numbers worked by hand."""
+"""NUDGE against brute force over gamma and against examples worked by hand."""
 
 import jax
 import numpy as np
@@ -7,11 +7,11 @@ import pytest
 from jaxret.methods.nudge import GRID, nudge_m, nudge_n
 
 I, D, N, V = 40, 8, 90, 60
-UNUSED, AWAY, NEAR = 39, 0, 1  # no training query; one that points away; one close by
+UNUSED, AWAY, NEAR = 39, 0, 1  # indices: no query; a query points away; a query is close
 
 
 def problem(seed):
-    """Documents, and queries in a corner of the space of their own: moving helps."""
+    """Makes documents whose queries lie in another direction, so that moving rows helps."""
     rng = np.random.default_rng(seed)
     theta = rng.normal(size=(I, D)) * rng.uniform(0.5, 2, (I, 1))
     usage = unit(theta) + 0.25 * rng.normal(size=(I, D))
@@ -37,7 +37,7 @@ def case(request):
 
 
 def run(nudge, *arguments):
-    """Embeddings and gamma in float64, compiled."""
+    """Computes embeddings and gamma with a compiled program in float64."""
     with jax.enable_x64(True):
         moved, gamma = jax.jit(nudge)(*arguments)
         return np.asarray(moved), float(gamma)
@@ -48,7 +48,7 @@ def unit(rows):
 
 
 def pulls(theta, queries, labels):
-    """The sum of each tool's queries, tool by tool."""
+    """Sums the queries of each tool, one tool at a time."""
     return np.stack([queries[(labels == i).any(axis=1)].sum(axis=0) for i in range(len(theta))])
 
 
@@ -77,7 +77,7 @@ def test_m_takes_the_smallest_gamma_with_the_most_first_places(case):
     def at(gamma):
         return hits(unit(theta) + gamma * towards, *validation)
 
-    best = at(gamma * (1 + 1e-9))  # at gamma itself a label is level with its rival
+    best = at(gamma * (1 + 1e-9))  # exactly at gamma, a label ties with another tool
     grid = {step: at(step) for step in np.linspace(0, 3, 3001)}
     assert best >= max(grid.values())
     assert best > at(0)
@@ -92,27 +92,28 @@ def test_m_stays_where_it_is_when_every_first_place_is_right_already():
 
 
 def on_the_circle(nudge, query, wanted):
-    """Two tools, (1, 0) and (0, 1); ``query`` used tool 0, and so should ``wanted``."""
+    """Moves tools (1, 0) and (0, 1); tool 0 is the label of ``query`` and of ``wanted``."""
     first = np.array([[0]])
     return run(nudge, np.eye(2), np.array([query]), first, np.array([wanted]), first)
 
 
 def test_m_worked_by_hand():
-    # Tool 0 scores 0.6 + 0.8 gamma, and tool 1, which stays, 0.8: level at gamma = 0.25.
+    # Tool 0 scores 0.6 + 0.8 gamma; tool 1 does not move and scores 0.8: a tie at gamma = 0.25.
     moved, gamma = on_the_circle(nudge_m, [0.0, 1.0], [0.6, 0.8])
     np.testing.assert_allclose(gamma, 0.25, rtol=1e-12)
     np.testing.assert_allclose(moved, [[1, 0.25], [0, 1]], rtol=1e-12)
 
 
 def test_m_leaves_a_label_that_can_never_win():
-    moved, gamma = on_the_circle(nudge_m, [0.0, -1.0], [0.0, 1.0])  # it moves away from the query
+    moved, gamma = on_the_circle(nudge_m, [0.0, -1.0], [0.0, 1.0])  # tool 0 moves away from it
     assert gamma == 0
     np.testing.assert_array_equal(moved, np.eye(2))
 
 
 def test_n_worked_by_hand():
-    # Turned by an angle a, tool 0 scores cos(53.13 - a degrees), which passes 0.8 at a = 16.26, so
-    # at gamma = 2 - 2 cos a = 0.08. Wanted is a little less than that, so 0.08 of the grid does it.
+    # Rotated by an angle a, tool 0 scores cos(53.13 - a degrees), which exceeds 0.8 from a = 16.26,
+    # so from gamma = 2 - 2 cos a = 0.08. The required score is slightly lower, so the grid's 0.08
+    # suffices.
     moved, gamma = on_the_circle(nudge_n, [0.0, 1.0], [0.6, 0.7999])
     np.testing.assert_allclose(gamma, 0.08, rtol=1e-12)
     np.testing.assert_allclose(moved, [[0.96, 0.28], [0, 1]], rtol=1e-12)
@@ -126,8 +127,8 @@ def test_n_keeps_rows_of_length_one_within_gamma(case):
     np.testing.assert_allclose(np.linalg.norm(moved, axis=1), 1, rtol=1e-12)
     assert ((step**2).sum(axis=1) <= gamma * (1 + 1e-12)).all()
     np.testing.assert_allclose(step[[UNUSED, AWAY]], 0, atol=1e-15)
-    assert ((step**2).sum(axis=1) > gamma * (1 - 1e-12)).any()  # some go as far as they may
-    np.testing.assert_allclose(moved[NEAR], unit(queries[-1:])[0], atol=1e-12)  # and one arrives
+    assert ((step**2).sum(axis=1) > gamma * (1 - 1e-12)).any()  # some rows use all of gamma
+    np.testing.assert_allclose(moved[NEAR], unit(queries[-1:])[0], atol=1e-12)  # reaches its query
 
 
 def test_n_goes_further_than_any_other_unit_row_within_gamma(case):
@@ -152,7 +153,7 @@ def test_n_takes_the_smallest_gamma_of_the_grid_with_the_most_first_places(case)
     counts = []
     for distance in GRID:
         rows = e.copy()
-        angle = np.arccos(1 - distance / 2)  # between unit vectors that far apart
+        angle = np.arccos(1 - distance / 2)  # angle between unit vectors at this distance
         for i in np.flatnonzero(turns):
             to = g[i] / np.linalg.norm(g[i])
             between = np.arccos(np.clip(e[i] @ to, -1, 1))

@@ -1,4 +1,4 @@
-"""What each objective puts into a batch, what its loss is, and that the loss falls."""
+"""Training objectives: the content of a batch, the loss, and its decrease in training."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ RNG = np.random.default_rng(0)
 ITEMS, TEXTS = 6, 48
 LABELS = np.stack([np.arange(TEXTS) % ITEMS, np.full(TEXTS, -1)], axis=1)
 LABELS[::3, 1] = (LABELS[::3, 0] + 1) % ITEMS
-#: A word for each label, and a few words that say nothing.
+#: One word for each label, and a few uninformative words.
 TOKENS = [
     [2, *(10 + label for label in row if label >= 0), *RNG.integers(4, 10, 3), 3] for row in LABELS
 ]
@@ -36,7 +36,7 @@ ONE_BLOCK = {
 
 
 def losses_of(objective, params, steps=40, rate=1e-2):
-    """The losses of a short training."""
+    """Returns the losses of a short training run."""
     optimizer = optax.adam(rate)
     state = start(params, optimizer, jax.random.key(1))
     step, found = jax.jit(train_step(objective.loss, optimizer)), []
@@ -47,7 +47,7 @@ def losses_of(objective, params, steps=40, rate=1e-2):
 
 
 def texts_of(batch):
-    """Its tokens without padding, as tuples."""
+    """Returns the tokens of each text without padding, as tuples."""
     return [tuple(ids[mask]) for ids, mask in zip(batch["ids"], batch["mask"], strict=True)]
 
 
@@ -71,7 +71,7 @@ def bag_of_words(params, ids, mask, key=None):
 
 
 def triplets():
-    """(query, a query with its first tool, one without)."""
+    """Returns triplets: a query, a query with its first tool, and a query without that tool."""
     found = []
     for anchor, (tool, _) in enumerate(LABELS):
         without = ~np.isin(LABELS, tool).any(axis=1)
@@ -121,7 +121,7 @@ def test_a_refiner_learns_which_candidates_are_right():
     assert found[-1] < 0.5 * found[0]
 
 
-#: Scores that are a function of the tool alone, so that the loss can be had by hand.
+#: Scores that depend only on the tool, so that the loss has a closed form.
 BY_TOOL = Module(None, lambda params, ids, mask, tools, there, key: tools @ params)
 WEIGHTS = jnp.asarray(RNG.standard_normal(5), jnp.float32)
 
@@ -135,7 +135,7 @@ def test_the_loss_of_refinement_is_over_the_candidates_that_are_there():
 
 
 def test_what_the_first_stage_thinks_is_added_to_the_logits_but_for_its_mean():
-    liked = RNG.standard_normal(ITEMS)  # here the same for every query
+    liked = RNG.standard_normal(ITEMS)  # equal for all queries
     prior = np.where(CANDIDATES < 0, -np.inf, liked[CANDIDATES])
     objective = refinement(BY_TOOL, TOKENS, LABELS, CANDIDATES, TOOLS, prior=prior, size=16)
     batch = objective.batches(0)
@@ -192,7 +192,7 @@ def test_labels_that_are_no_candidates_contribute_nothing():
 
 
 def shown(candidates, labels, **options):
-    """The candidates of one query as the refiner is trained on them."""
+    """Returns the candidates of one query as used in the training of the refiner."""
     objective = refinement(
         BY_TOOL, [[2, 3]], np.array([labels]), np.array([candidates]), TOOLS, size=1, **options
     )
@@ -204,12 +204,12 @@ def shown(candidates, labels, **options):
 @pytest.mark.parametrize(
     ("candidates", "labels", "expected"),
     [
-        ([0, 1, 2, 3], [5, -1], [0, 1, 2, 5]),  # in the place of the last
-        ([0, 1, 2, 5], [4, 5], [0, 1, 4, 5]),  # right ones stay where they are
+        ([0, 1, 2, 3], [5, -1], [0, 1, 2, 5]),  # replaces the last one
+        ([0, 1, 2, 5], [4, 5], [0, 1, 4, 5]),  # right tools keep their positions
         ([0, 1, 2, 3], [4, 5], [0, 1, 5, 4]),
         ([0, 1, 2, 3], [0, 3], [0, 1, 2, 3]),  # nothing is missing
-        ([0, 1, -1, -1], [5, -1], [0, 1, -1, 5]),  # an empty place first
-        ([3, 1], [0, 4, 5], [4, 0]),  # more right ones than places
+        ([0, 1, -1, -1], [5, -1], [0, 1, -1, 5]),  # empty positions first
+        ([3, 1], [0, 4, 5], [4, 0]),  # more right tools than positions
     ],
 )
 def test_missing_tools_take_the_last_wrong_places(candidates, labels, expected):
@@ -220,11 +220,11 @@ def test_candidates_stay_as_they_were_retrieved_if_nothing_else_is_said():
     candidates = np.array([[0, 1, 2, 3]])
     assert shown([0, 1, 2, 3], [5, -1]) == [0, 1, 2, 3]
     refinement(BY_TOOL, [[2, 3]], np.array([[5]]), candidates, TOOLS, size=1, inject_missing=True)
-    assert candidates.tolist() == [[0, 1, 2, 3]]  # not written over
+    assert candidates.tolist() == [[0, 1, 2, 3]]  # not modified
 
 
 def same_word(params, features, candidates, key=None):
-    """How well the words of a query fit each tool."""
+    """Scores how well the words of a query fit each tool."""
     words = (params["words"][features["ids"]] * features["mask"][..., None]).sum(axis=1)
     return jnp.take_along_axis(words, jnp.maximum(candidates, 0), axis=1)
 
@@ -233,11 +233,11 @@ def test_a_judge_learns_to_pick_the_right_one():
     objective = judgement(same_word, TOKENS, LABELS, CANDIDATES, size=TEXTS)
     found = losses_of(objective, {"words": jnp.zeros((24, ITEMS))})
     assert found[-1] < 0.5 * found[0]
-    assert found[0] < np.log(4) + 1e-5  # of at most four, one of which is missing in places
+    assert found[0] < np.log(4) + 1e-5  # at most four candidates
 
 
 def test_each_right_tool_is_an_example_among_wrong_ones():
-    texts = [[2, 4 + row // 20, 4 + row % 20, 3] for row in range(TEXTS)]  # each but once
+    texts = [[2, 4 + row // 20, 4 + row % 20, 3] for row in range(TEXTS)]  # distinct texts
     objective = judgement(same_word, texts, LABELS, CANDIDATES, size=(LABELS >= 0).sum())
     batch = objective.batches(0)
     rows = {tuple(text): row for row, text in enumerate(texts)}
@@ -298,7 +298,7 @@ def test_the_loss_of_matching_is_the_cross_entropy_of_the_right_document(mask_fa
     np.testing.assert_allclose(value, np.mean(values), rtol=1e-5)
 
 
-#: Each query is its own number and its first tool's word, each tool's document ends in its word.
+#: Queries are their own number and their first tool's word; documents end with the tool's word.
 HEADS = [[60 + query, 10 + LABELS[query, 0]] for query in range(TEXTS)]
 TAILS = [[4] * item + [20 + item] for item in range(ITEMS)]
 
@@ -325,7 +325,7 @@ def test_the_loss_is_the_surprise_at_the_right_one_of_two_answers():
     objective = verdicts(answer, HEADS, TAILS, PAIRS, size=8)
     batch = objective.batches(0)
     value, info = objective.loss(jnp.asarray(0.3), batch, None)
-    yes = 0.3 * batch["mask"].sum(axis=1) - 1  # the difference of the two logits
+    yes = 0.3 * batch["mask"].sum(axis=1) - 1  # difference of the two logits
     wrong = np.where(batch["answer"][:, 0] == 0, -yes, yes)
     np.testing.assert_allclose(value, np.log1p(np.exp(wrong)).mean(), rtol=1e-5)
     np.testing.assert_allclose(info["accuracy"], (wrong < 0).mean(), rtol=1e-6)

@@ -1,4 +1,4 @@
-"""ReFIT: the gradient is that of the divergence, which falls, and the second search finds more."""
+"""ReFIT: its gradient is that of the divergence, which decreases, and recall increases."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import search
 
 N, I, K, D = 6, 50, 12, 8
-TAU, SCALE = 0.2, 0.7  # SCALE: the reranker's temperature
+TAU, SCALE = 0.2, 0.7  # SCALE is the reranker's temperature
 
 
 def unit(rows):
@@ -29,7 +29,7 @@ def case():
 
 
 def divergence(query, theta, items, scores):
-    """KL of the reranker's distribution from the query's, over the candidates, in NumPy."""
+    """Computes KL(reranker || query) over the candidates with NumPy."""
     real = items >= 0
     wanted = softmax(scores[real] / SCALE)
     return rel_entr(wanted, softmax(theta[items[real]] @ query / TAU)).sum()
@@ -97,13 +97,13 @@ def test_what_stands_beside_absent_candidates_is_not_read(case):
     queries, theta, items, scores = case
     void = np.where(
         items < 0, -np.inf, scores - 1000
-    )  # as `refine` leaves them; a shift is nothing
+    )  # scores as `refine` returns them; a shift has no effect
     np.testing.assert_allclose(run((queries, theta, items, void)), run(case), rtol=1e-10)
 
 
 def test_the_second_search_finds_a_tool_that_the_first_one_missed():
-    # Tools on an arc, at 0, 10, .. 80 degrees, and a query at 20 degrees, which is near those at
-    # 10, 20 and 30. A reranker that prefers 30 turns the query towards the one at 40.
+    # Tools on an arc at 0, 10, .. 80 degrees, and a query at 20 degrees, nearest to tools at 10, 20
+    # and 30. A reranker that prefers 30 turns the query towards the tool at 40.
     angles = np.radians(np.arange(0, 90, 10))
     theta = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
     query = np.array([[np.cos(np.radians(20.1)), np.sin(np.radians(20.1))]], np.float32)

@@ -1,4 +1,4 @@
-"""Tool2Vec against means taken one tool at a time."""
+"""Tool2Vec against means computed one tool at a time."""
 
 import jax
 import numpy as np
@@ -18,14 +18,14 @@ def unit(rows):
 
 QUERIES = unit(RNG.standard_normal((N, WIDTH))).astype(np.float32)
 DOCUMENTS = unit(RNG.standard_normal((ITEMS, WIDTH))).astype(np.float32)
-#: Tools 0 .. 5 are used often, 6 and 7 once, 8 never.
+#: Tools 0 to 5 are used often, 6 and 7 once, and 8 never.
 LABELS = np.stack([RNG.permutation(6)[:3] for _ in range(N)])
 LABELS[::2, 1:] = -1
 LABELS[[3, 4], [2, 1]] = 6, 7
 
 
 def users(tool, without=None):
-    """The vectors of the queries that used a tool."""
+    """Returns the vectors of the queries that used a tool."""
     rows = [n for n in range(N) if tool in LABELS[n] and n != without]
     return QUERIES[rows].astype(np.float64)
 
@@ -78,7 +78,7 @@ def test_a_query_sees_its_own_tools_as_if_it_had_never_been_asked():
             if tool >= 0:
                 np.testing.assert_allclose(vector, never[tool], atol=1e-6)
     assert (LABELS[rows] == -1).any()
-    assert 6 in LABELS[3]  # which nobody else used
+    assert 6 in LABELS[3]  # the only query that uses tool 6
 
 
 def test_left_out_scores_are_those_of_means_without_the_query():
@@ -92,7 +92,7 @@ def test_left_out_scores_are_those_of_means_without_the_query():
     positions = np.arange(N)[:, None]
     scores = jax.jit(retriever.score)(retriever.params, retriever.read(positions))
     np.testing.assert_allclose(scores, expected, atol=1e-5)
-    np.testing.assert_allclose(scores[3, 6], QUERIES[3] @ DOCUMENTS[6], atol=1e-6)  # its only use
+    np.testing.assert_allclose(scores[3, 6], QUERIES[3] @ DOCUMENTS[6], atol=1e-6)  # its only query
     found = search(retriever, positions, 4, progress=False)
     np.testing.assert_array_equal(found.items, np.argsort(-expected, axis=1)[:, :4])
 

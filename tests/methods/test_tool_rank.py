@@ -1,4 +1,4 @@
-"""Prompts against the whole tokenised at once, scores against one pair at a time."""
+"""Tool-Rank: prompts against tokenising the whole text, and scores against single pairs."""
 
 import jax
 import jax.numpy as jnp
@@ -74,7 +74,7 @@ def tr_end():
 
 @pytest.fixture(scope="module")
 def one_by_one(model):
-    """Network, parameters, and the log probability of each candidate from one pair alone."""
+    """Returns network, parameters, and each candidate's log probability from a single pair."""
     asked = verdict(model.tokenizer, instruction="Find a tool.")
     network = model.network(asked)
     params = jax.tree.map(lambda x: 6 * x if x.ndim == 2 else x, model.params(asked))

@@ -31,7 +31,7 @@ def test_a_text_is_its_tokens_embedded_in_order_and_run(backbone):
     run = method(backbone, lambda b, ids, mask, at: b.run(b.embed(ids, at), mask, at))
     np.testing.assert_allclose(run(params, IDS, MASK, PLACES)[MASK], whole[MASK], atol=1e-5)
     moved = run(params, IDS, MASK, PLACES + 3)
-    if "position" in params:  # of each place; the others see distances alone
+    if "position" in params:  # absolute positions; the others use only distances
         assert np.abs(moved - whole)[MASK].max() > 1e-3
     else:
         np.testing.assert_allclose(moved[MASK], whole[MASK], atol=1e-5)
@@ -68,7 +68,7 @@ def test_the_others_take_what_is_injected_as_it_is(name):
 
 
 def slope(backbone, compute):
-    """(params, key) -> a scalar of the hidden states that are there, and its gradient."""
+    """Returns a function (params, key) -> (sum of the unmasked hidden states, gradient)."""
     network = backbone.network(compute)
 
     def loss(params, key):
@@ -78,7 +78,7 @@ def slope(backbone, compute):
 
 
 def distance(a, b):
-    """Between two trees, relative to the second."""
+    """Computes the distance between two trees, relative to the second."""
     both = [np.concatenate([np.ravel(x) for x in jax.tree.leaves(tree)]) for tree in (a, b)]
     return np.linalg.norm(both[0] - both[1]) / np.linalg.norm(both[1])
 
@@ -86,7 +86,7 @@ def distance(a, b):
 def test_bfloat16_is_near_and_keeps_parameters_and_gradients_in_float32(backbone):
     shapes = backbone.network(Compute(dtype="bfloat16")).shapes()
     assert {leaf.dtype for leaf in jax.tree.leaves(shapes)} == {jnp.dtype("float32")}
-    one, params = shallow(backbone, weights(shapes), 1)  # half the blocks, half the compilation
+    one, params = shallow(backbone, weights(shapes), 1)  # fewer blocks compile faster
     wide = slope(one, Compute())(params, None)
     short = slope(one, Compute(dtype="bfloat16"))(params, None)
     assert {leaf.dtype for leaf in jax.tree.leaves(short)} == {jnp.dtype("float32")}

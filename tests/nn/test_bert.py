@@ -13,7 +13,7 @@ from jaxret.nn.functional import functionalize
 JSON = {
     "vocab_size": 50,
     "hidden_size": 12,
-    "num_hidden_layers": 11,  # from eleven on, the alphabetical order of layers is wrong
+    "num_hidden_layers": 11,  # from eleven on, alphabetical order of layers is wrong
     "num_attention_heads": 3,
     "intermediate_size": 20,
     "max_position_embeddings": 9,
@@ -29,7 +29,7 @@ MASK = np.arange(7) < np.array([[7], [3], [1], [5]])
 
 @pytest.fixture(scope="module")
 def params():
-    """Random weights, so that every bias and scale matters."""
+    """Makes random weights, so that every bias and scale matters."""
 
     def draw(leaf):
         return (0.4 * RNG.standard_normal(leaf.shape)).astype(leaf.dtype)
@@ -43,7 +43,7 @@ def apply():
 
 
 def forward_by_hand(params, ids):
-    """Computes BERT for one text without padding, in float64, a head at a time."""
+    """Computes BERT for one text without padding, in float64, one head at a time."""
     p = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
     erf = np.vectorize(math.erf)
 

@@ -1,4 +1,4 @@
-"""The head on a backbone, by hand from the backbone's hidden states."""
+"""The classification head of a backbone, computed by hand from the backbone's hidden states."""
 
 import math
 
@@ -56,13 +56,13 @@ def test_logits_are_float32_and_dropout_needs_a_key():
 
 
 def test_dropout_reaches_the_pooled_vector():
-    """All but the head's dropout is taken out: a backbone of zeros has the vector b everywhere."""
+    """A backbone of zeros has the vector b everywhere, and only the head uses dropout."""
     network = classifier(BACKBONES["bert"], 1, pool="mean", compute=Compute(dropout=0.5))
     params = jax.tree.map(jnp.zeros_like, weights(network.shapes()))
     params["backbone"]["blocks"]["1"]["mlp_norm"]["bias"] = jnp.ones(12)
     params["head"]["kernel"] = jnp.ones((12, 1))
     apply = jax.jit(jax.vmap(lambda key: network.apply(params, IDS[:1], MASK[:1], key=key)[0, 0]))
-    kept = np.asarray(apply(jax.random.split(jax.random.key(0), 2000))) / 2  # of 12, each by half
+    kept = np.asarray(apply(jax.random.split(jax.random.key(0), 2000))) / 2  # 12 entries, each 1/2
     np.testing.assert_allclose(kept, np.round(kept), atol=1e-5)
     np.testing.assert_allclose(kept.mean(), 6, atol=5 * (3 / 2000) ** 0.5)
     np.testing.assert_allclose(kept.var(), 3, rtol=0.2)

@@ -1,4 +1,4 @@
-"""DeBERTa-V3 by hand: its distances, its padding, its gradients."""
+"""DeBERTa-V3 computed by hand: relative positions, padding and gradients."""
 
 import math
 from dataclasses import replace
@@ -42,7 +42,7 @@ POSITIONED = method(lambda e, ids, mask, at: e.run(e.embed(ids, at), mask, at))
 
 @pytest.fixture(scope="module")
 def params():
-    """Random weights, so that every bias and scale matters."""
+    """Makes random weights, so that every bias and scale matters."""
 
     def draw(leaf):
         return (0.4 * RNG.standard_normal(leaf.shape)).astype(leaf.dtype)
@@ -65,7 +65,7 @@ def assert_trees_close(a, b):
 
 
 def bucket(distance, buckets, farthest):
-    """The signed bucket of one distance, in float64."""
+    """Computes the signed bucket of one distance in float64."""
     middle = buckets // 2
     if abs(distance) <= middle:
         return distance
@@ -78,7 +78,7 @@ def row(distance, buckets, farthest):
 
 
 def forward_by_hand(params, ids):
-    """DeBERTa for one text without padding, in float64, a pair of tokens at a time."""
+    """Computes DeBERTa for one text without padding, in float64, one pair of tokens at a time."""
     p = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
     erf = np.vectorize(math.erf)
 
@@ -129,8 +129,8 @@ def test_published_distances_fall_into_their_published_buckets():
     for distance, number in buckets.items():
         assert rows[512 + distance] == 256 + number
         assert rows[512 - distance] == 256 - number
-    assert rows[0] == 0  # -512 is bucket -256, the first row
-    assert rows[-1] == 511  # 512 would be bucket 256, one beyond the last row
+    assert rows[0] == 0  # distance -512 has bucket -256, the first row
+    assert rows[-1] == 511  # distance 512 would have bucket 256, beyond the last row
 
 
 @pytest.mark.parametrize(("buckets", "farthest"), [(256, 512), (6, 12), (32, 100), (2, 9)])

@@ -1,4 +1,4 @@
-"""Which config.json describes a DeBERTa-V3 that is computed here, and the published sizes."""
+"""Configurations of DeBERTa-V3: supported and refused config.json files, and published sizes."""
 
 import json
 import math
@@ -19,7 +19,7 @@ JSON = {
     "hidden_act": "gelu",
     "max_position_embeddings": 12,
     "max_relative_positions": -1,
-    "position_buckets": 6,  # distances of 4 and more share rows
+    "position_buckets": 6,  # distances from 4 on share rows
     "relative_attention": True,
     "position_biased_input": False,
     "pos_att_type": "p2c|c2p",
@@ -86,5 +86,5 @@ def test_presets_have_the_published_numbers_of_parameters(size, backbone, words)
 
     embedded = count(shapes["word"])
     total = count(shapes) + (config.layers - 1) * count(shapes["blocks"]["0"])
-    head = config.hidden**2  # of pre-training, which the published numbers count
+    head = config.hidden**2  # pre-training head, counted in published sizes
     assert (round((total - embedded + head) / 1e6), round(embedded / 1e6)) == (backbone, words)

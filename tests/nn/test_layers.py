@@ -1,4 +1,4 @@
-"""The parts of the networks, each against an oracle of its own."""
+"""The layers of the networks, each against an independent oracle."""
 
 import jax
 import jax.numpy as jnp
@@ -61,7 +61,7 @@ def test_attention_with_dropout_is_right_on_average():
     weights /= weights.sum(axis=-1, keepdims=True)
     error = 5 * draws.std(axis=0) / n**0.5
     assert (np.abs(draws.mean(axis=0) - weights) <= error + 1e-7).all()
-    assert (error[..., :4] > 0).all()  # each weight is dropped at times
+    assert (error[..., :4] > 0).all()  # each weight is dropped sometimes
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -1,4 +1,4 @@
-"""LoRA on a BERT: identity, rank, gradients, several adapters at once, dropout."""
+"""LoRA on BERT: identity, rank, gradients, several adapters at once, and dropout."""
 
 import jax
 import jax.numpy as jnp
@@ -141,7 +141,7 @@ def test_an_adapter_of_another_network_is_refused(params):
 
 
 def one_layer():
-    """x W, as a network whose parameters are {'layer': {'kernel': W}}."""
+    """Computes x W, as a network whose parameters are {'layer': {'kernel': W}}."""
 
     class OneLayer(nnx.Module):
         def __init__(self, rngs):
@@ -164,7 +164,7 @@ def test_a_branch_equals_the_merged_matrix(params):
 
 def test_every_entry_is_dropped_independently():
     rate, x = 0.25, np.random.default_rng(0).normal(size=(500, 6)).astype(np.float32)
-    adapter = {"layer/kernel": {"a": jnp.eye(6), "b": jnp.eye(6)}}  # the branch gives its input
+    adapter = {"layer/kernel": {"a": jnp.eye(6), "b": jnp.eye(6)}}  # the branch is the identity
     params = {"layer": {"kernel": jnp.full((6, 6), 0.5)}}
     apply = lora.branched(one_layer(), alpha=12, rate=rate)
     got = jax.jit(apply)((adapter, params), x, key=jax.random.key(3)) - 0.5 * x.sum(
@@ -172,7 +172,7 @@ def test_every_entry_is_dropped_independently():
     )
     kept = np.abs(got) > 1e-4
     np.testing.assert_allclose(got, np.where(kept, 12 / 6 * x / (1 - rate), 0), atol=1e-5)
-    np.testing.assert_allclose(kept.mean(axis=0), 1 - rate, atol=0.08)  # 500 tokens
+    np.testing.assert_allclose(kept.mean(axis=0), 1 - rate, atol=0.08)  # over 500 tokens
     assert (
         len({tuple(row) for row in kept.tolist()}) > 30
     )  # of 64: inputs are dropped independently
@@ -189,7 +189,7 @@ def test_over_many_draws_dropout_changes_nothing_on_average():
     )
     want = x @ lora.merge(params, adapter, alpha=4)["layer"]["kernel"]
     error = np.abs(draws.mean(axis=0) - want) / (draws.std(axis=0) / np.sqrt(len(draws)))
-    assert error.max() < 4.5  # standard errors
+    assert error.max() < 4.5  # in standard errors
     assert draws.std(axis=0).min() > 0.01
 
 

@@ -1,4 +1,4 @@
-"""Qwen3 by hand, its paddings, its two answers, and the same on a mesh."""
+"""Qwen3 computed by hand, with left and right padding, both kinds of output, and a mesh."""
 
 import json
 from dataclasses import replace
@@ -27,7 +27,7 @@ JSON = {
     "num_hidden_layers": 2,
     "num_attention_heads": 16,
     "num_key_value_heads": 8,
-    "head_dim": 4,  # 16 heads of 4 are not 24
+    "head_dim": 4,  # 16 heads of width 4 differ from 24
     "intermediate_size": 32,
     "max_position_embeddings": 64,
     "rope_theta": 100.0,
@@ -53,14 +53,14 @@ def backbone(**changes):
 
 
 def forward_by_hand(params, ids):
-    """Qwen3 for one text without padding, in float64, a pair of tokens at a time."""
+    """Computes Qwen3 for one text without padding, in float64, one pair of tokens at a time."""
     p = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
 
     def norm(x, weights):
         return x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6) * weights["scale"]
 
     def turned(x, place):
-        """Two pairs, (0, 2) and (1, 3), as complex numbers."""
+        """Rotates the pairs (0, 2) and (1, 3) as complex numbers."""
         z = (x[:2] + 1j * x[2:]) * np.exp(1j * place * np.array([1.0, 100.0**-0.5]))
         return np.concatenate([z.real, z.imag])
 
@@ -115,7 +115,7 @@ def test_texts_and_rows_without_a_token_are_finite_and_so_are_gradients():
 
     def loss(params):
         hidden = NETWORK.apply(params, IDS[:2], mask)
-        return (hidden**2).sum(), hidden  # padding is counted too: the worst case
+        return (hidden**2).sum(), hidden  # includes padding, the worst case
 
     (_, hidden), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(PARAMS)
     assert np.isfinite(hidden).all()
@@ -131,9 +131,9 @@ def test_a_turned_product_depends_on_the_distance_alone():
 
     np.testing.assert_allclose(product(9, 4), product(1005, 1000), atol=1e-3)
     np.testing.assert_allclose(product(5, 0), product(9, 4), atol=1e-5)
-    assert abs(product(5, 0) - product(0, 5)) > 1e-2  # its sign counts
+    assert abs(product(5, 0) - product(0, 5)) > 1e-2  # the sign of the distance matters
     unit = turn(jnp.array([[[[1.0, 0.0]]]]), angles(jnp.array([[2]]), 2, 1e6))[0, 0, 0]
-    np.testing.assert_allclose(unit, [np.cos(2), np.sin(2)], atol=1e-6)  # two radians
+    np.testing.assert_allclose(unit, [np.cos(2), np.sin(2)], atol=1e-6)  # an angle of two radians
 
 
 def test_the_last_token_is_that_of_the_mask():
@@ -142,11 +142,11 @@ def test_the_last_token_is_that_of_the_mask():
     np.testing.assert_array_equal(last_pool(hidden, jnp.asarray(MASK))[:, 1], want)
 
 
-# ---- answers
+# ---- log probabilities of answers
 
 
 def published(folder, head=None):
-    """A checkpoint as HuggingFace names it, with PARAMS and, if given, an untied head [V, H]."""
+    """Returns a checkpoint with HuggingFace's names for PARAMS and, optionally, a head [V, H]."""
     (folder / "config.json").write_text(json.dumps(JSON | {"tie_word_embeddings": head is None}))
     names = {"query": "q", "key": "k", "value": "v", "out": "o"}
     tensors = {"model.embed_tokens.weight": PARAMS["word"]["embedding"]}
@@ -200,7 +200,7 @@ def test_words_that_no_decoder_can_say_are_refused():
 # ---- on a mesh
 
 
-@pytest.mark.parametrize("vocabulary", [40, 39])  # which 8 divides, and does not
+@pytest.mark.parametrize("vocabulary", [40, 39])  # divisible by 8, and not
 def test_eight_devices_compute_what_one_does(vocabulary):
     decoder = backbone(vocab_size=vocabulary)
     table = PARAMS["word"]["embedding"][:vocabulary]
@@ -261,7 +261,7 @@ def test_a_mesh_that_cannot_share_the_heads_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("size", "published_count"),  # of Qwen3-0.6B, 4B, 8B, which have 151936 words
+    ("size", "published_count"),  # Qwen3-0.6B, 4B, 8B, with 151936 tokens
     [("0.6B", 596_049_920), ("4B", 4_022_468_096), ("8B", 8_190_735_360)],
 )
 def test_presets_have_as_many_parameters_as_the_published_networks(size, published_count):

@@ -1,4 +1,4 @@
-"""ToolRefiner: what its logits depend on, and what they must not depend on."""
+"""ToolRefiner's network: the inputs on which its logits depend, and the irrelevant ones."""
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ def padded(length):
 
 @pytest.fixture(scope="module", params=NAMES)
 def networks(request):
-    """Parameters, and the compiled network for each kind of places."""
+    """Returns parameters, and the compiled network for each kind of positions."""
     made = {places: refiner(BACKBONES[request.param], 5, places=places) for places in PLACES}
     params = weights(made["shared"].shapes())
     return params, {places: jax.jit(network.apply) for places, network in made.items()}
@@ -88,7 +88,7 @@ def test_candidates_that_are_not_there_are_not_in_the_gradient(name):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("places", ["shared", "rank"])
 def test_a_query_is_its_tokens_then_its_tools_through_the_blocks(name, places):
-    """The sequence put together by hand, for one query without padding."""
+    """Assembles the sequence by hand for one query without padding."""
     network = refiner(BACKBONES[name], 5, places=places)
     params = weights(network.shapes())
     at = {"shared": [7, 7, 7], "rank": [7, 8, 9]}[places]
@@ -114,7 +114,7 @@ def test_both_starts_of_the_projection_lengthen_a_vector_equally_and_one_does_no
         for name in PROJECTIONS
     }
     for kernel in kernels.values():
-        lengths = np.linalg.norm(kernel[:64], axis=1)  # of what unit vectors become
+        lengths = np.linalg.norm(kernel[:64], axis=1)  # lengths of mapped unit vectors
         np.testing.assert_allclose(lengths, 0.2 * 64**0.5, rtol=0.5)
     turned = kernels["identity"] / kernels["identity"][0, 0]
     np.testing.assert_array_equal(turned, np.eye(200, 64))
@@ -129,7 +129,7 @@ def test_places_by_hand():
     words, tools = positions(mask, 3, "rank")
     np.testing.assert_array_equal(words, [[0, 1, 2, 3]] * 2)
     np.testing.assert_array_equal(tools, [[2, 3, 4], [4, 5, 6]])
-    words, tools = positions(mask, 3, "reference")  # the closing token, then tools, after padding
+    words, tools = positions(mask, 3, "reference")  # closing token, then tools, after padding
     np.testing.assert_array_equal(words, [[0, 3, 2, 3], [0, 1, 2, 3]])
     np.testing.assert_array_equal(tools, [[4, 5, 6]] * 2)
 

@@ -1,4 +1,4 @@
-"""One file or shards, and all that can be wrong with them."""
+"""Tensor files, single or sharded, and every way in which they may be invalid."""
 
 import json
 
@@ -21,7 +21,7 @@ SHARDS = {name: f"model-0000{2 if name in 'cd' else 1}-of-00002.safetensors" for
 
 @pytest.fixture
 def shards(tmp_path):
-    """A directory with TENSORS in two shards and their index."""
+    """Returns a directory with TENSORS in two shards and an index."""
     for file in set(SHARDS.values()):
         save_file({n: t for n, t in TENSORS.items() if SHARDS[n] == file}, tmp_path / file)
     index(tmp_path, {"metadata": {"total_size": 82}, "weight_map": SHARDS})
@@ -49,7 +49,7 @@ def test_shards_hold_what_one_file_does(shards, tmp_path_factory):
 
 def test_rows_of_a_tensor_larger_than_memory_are_read_alone(tmp_path):
     path, rows = tmp_path / "model.safetensors", 2**26
-    size = rows * 256 * 2  # 34 GB, of which the disk has the last row
+    size = rows * 256 * 2  # 34 GB, sparse except for the last row
     tensor = {"dtype": "BF16", "shape": [rows, 256], "data_offsets": [0, size]}
     header = json.dumps({"lm_head.weight": tensor}).encode()
     last = np.arange(256).astype(jnp.bfloat16)

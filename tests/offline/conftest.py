@@ -1,4 +1,4 @@
-"""Logs made by hand, and all logs that a small problem can have, each with its probability."""
+"""Logs made by hand, and all possible logs of a small problem with their probabilities."""
 
 import itertools
 
@@ -8,7 +8,7 @@ from jaxret.logs import Log
 
 
 def make_log(item, reward, propensity, *, slate=None, by_position=None, query=None, **more) -> Log:
-    """A log of arrays; of one tool a round unless there are slates."""
+    """Makes a log from arrays, with one tool per round unless slates are given."""
     item, reward = np.asarray(item), np.asarray(reward, np.float64)
     propensity = np.asarray(propensity, np.float64)
     rounds = len(item)
@@ -28,14 +28,14 @@ def make_log(item, reward, propensity, *, slate=None, by_position=None, query=No
 
 
 def all_logs(logging, rewards):
-    """Every log of T rounds: the tool and the bit of each, and the probability of all of it.
+    """Yields every log of T rounds with its probability.
 
     Args:
-      logging: probabilities [T, I] of the policy that logs.
+      logging: probabilities [T, I] of the logging policy.
       rewards: probability [T, I] that a tool works.
 
     Yields:
-      items [T], bits [T], probability.
+      items [T], bits [T], probability of the log.
     """
     rounds, tools = logging.shape
     outcomes = [*itertools.product(range(tools), (0, 1))]

@@ -1,4 +1,4 @@
-"""What each estimator is on average, by enumeration of every log that can be."""
+"""Expectations of off-policy estimators, by enumeration of every possible log."""
 
 import numpy as np
 import pytest
@@ -11,13 +11,13 @@ from tests.offline.conftest import all_logs, make_log
 LOGGING = np.array([[0.6, 0.3, 0.1], [0.2, 0.2, 0.6]])
 POLICY = np.array([[0.1, 0.4, 0.5], [0.0, 0.9, 0.1]])
 REWARDS = np.array([[0.2, 0.9, 0.5], [0.7, 0.4, 0.1]])
-MODEL = np.array([[0.5, 0.1, 0.8], [0.3, 0.3, 0.6]])  # wrong
+MODEL = np.array([[0.5, 0.1, 0.8], [0.3, 0.3, 0.6]])  # deliberately wrong
 VALUE = (POLICY * REWARDS).sum(axis=1).mean()
 T = np.arange(2)
 
 
 def average(estimate):
-    """The exact mean over all logs of ``estimate(weight, reward, model, expected, items)``."""
+    """Computes the mean over all logs of ``estimate(weight, reward, model, expected, items)``."""
     expected = (POLICY * MODEL).sum(axis=1)
     total = 0.0
     for items, bits, chance in all_logs(LOGGING, REWARDS):
@@ -45,7 +45,7 @@ def test_dr_is_unbiased_with_a_wrong_model_and_varies_less_with_a_right_one():
     right, value = REWARDS, (POLICY * REWARDS).sum(axis=1)
     dr = average(lambda w, y, m, e, a: squared(estimators.doubly_robust(w, y, right[T, a], value)))
     ips = average(lambda w, y, *_: squared(estimators.inverse_propensity(w, y)))
-    noise = (POLICY**2 / LOGGING * REWARDS * (1 - REWARDS)).sum() / 4  # all that is left
+    noise = (POLICY**2 / LOGGING * REWARDS * (1 - REWARDS)).sum() / 4  # the remaining variance
     assert dr == pytest.approx(noise, rel=1e-12)
     assert dr < 0.6 * ips
 
@@ -61,7 +61,7 @@ def test_clipped_ips_has_the_mean_of_its_formula_at_most_the_value(most):
 
 @pytest.mark.parametrize("most", [0.0, 1.0, 5.0])
 def test_switch_dr_has_the_mean_of_its_formula(most):
-    """Below s the truth, above it the model."""
+    """Uses rewards for weights up to s and the model for larger weights."""
     mean = average(lambda w, y, m, e, _: estimators.switch(w, y, m, e, most).mean())
     small = most >= POLICY / LOGGING
     by_hand = (POLICY * np.where(small, REWARDS, MODEL)).sum() / 2
@@ -76,7 +76,7 @@ def test_optimistic_shrinkage_has_the_mean_of_its_formula(scale):
     ratio = POLICY / LOGGING
     shrunk = LOGGING * scale * ratio / (ratio**2 + scale + 1e-300)
     by_hand = (POLICY * MODEL + shrunk * (REWARDS - MODEL)).sum() / 2
-    used = POLICY > 0  # 0 / 0 where the weight and the scale are 0
+    used = POLICY > 0  # 0 / 0 where weight and scale are 0
     assert used.sum() == 5
     if scale:
         assert average(estimate) == pytest.approx(by_hand, rel=1e-9)
@@ -98,7 +98,7 @@ def test_mips_is_unbiased_where_tools_of_a_group_earn_the_same():
 
     alike = REWARDS[:, [0, 1, 1]]
     assert estimate(alike, groups) == pytest.approx((POLICY * alike).sum() / 2, rel=1e-12)
-    # Elsewhere it takes the tools of a group as the log had them.
+    # Otherwise it averages a group's tools with the log's frequencies.
     share = LOGGING[:, 1:] / LOGGING[:, 1:].sum(axis=1, keepdims=True)
     inner = (share * REWARDS[:, 1:]).sum(axis=1)
     biased = (POLICY[:, 0] * REWARDS[:, 0] + POLICY[:, 1:].sum(axis=1) * inner).mean()
@@ -116,7 +116,7 @@ def test_snips_is_a_weighted_mean():
 
 
 def test_tuning_trades_the_variance_for_the_weight_that_is_left_out():
-    """One weight of 1000 in 1000 rounds: it is dropped; many of 20 that carry it all are kept."""
+    """A single weight of 1000 in 1000 rounds is dropped; many weights of 20 are kept."""
     n = 1000
     y, m, e = np.ones(n), np.full(n, 0.5), np.full(n, 0.6)
     w = np.ones(n)
@@ -131,7 +131,7 @@ def test_tuning_trades_the_variance_for_the_weight_that_is_left_out():
 
 
 def test_dr_is_unbiased_with_a_model_that_learns_from_the_rounds_before(monkeypatch):
-    """Three rounds in three blocks, 216 logs: the model that is fitted differs from log to log."""
+    """In 216 logs of three rounds in three blocks; the fitted model differs between logs."""
     monkeypatch.setattr(reward_model, "FIRST", 1)
     monkeypatch.setattr(reward_model, "GROWTH", 1.5)
     logging, policy, rewards = (np.concatenate([x, x[:1]]) for x in (LOGGING, POLICY, REWARDS))

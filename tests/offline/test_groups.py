@@ -1,4 +1,4 @@
-"""Groups are those that lie apart, and as many as were asked for."""
+"""Clustering of tools: groups are separated, and their number is the requested one."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def test_the_number_of_groups():
     assert groups_of_rows(rows).max() + 1 == 7
     assert sorted(groups_of_rows(rows, 49)) == [*range(49)]
     np.testing.assert_array_equal(groups_of_rows(rows, 1), 0)
-    alike = groups_of_rows(np.repeat(rows[:2], 20, axis=0), 5)  # more groups than rows that differ
+    alike = groups_of_rows(np.repeat(rows[:2], 20, axis=0), 5)  # more groups than distinct rows
     np.testing.assert_array_equal(alike == alike[0], np.arange(40) < 20)
     assert sorted(np.unique(alike)) == [0, 1]
     for wrong in (0, 50):

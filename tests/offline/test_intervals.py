@@ -1,4 +1,4 @@
-"""Bounds against quadrature and enumeration: what they promise holds on every path together."""
+"""Confidence sequences against quadrature and enumeration of all paths."""
 
 import itertools
 
@@ -9,14 +9,14 @@ from scipy import special, stats
 from jaxret.offline import intervals
 from jaxret.offline.intervals import RHO
 
-NODES, WEIGHTS = special.roots_legendre(2_000)  # NumPy takes a hundred times as long
-X = (NODES + 1) / 2  # on [0, 1]
+NODES, WEIGHTS = special.roots_legendre(2_000)  # NumPy's is 100 times slower
+X = (NODES + 1) / 2  # nodes on [0, 1]
 DENSITY = RHO**RHO * np.exp(-RHO * (1 - X)) * (1 - X) ** (RHO - 1)
 DENSITY /= special.gamma(RHO) * special.gammainc(RHO, RHO)
 
 
 def mixture(s, v):
-    """The integral itself: exp(l s - psi(l) v) over the truncated gamma density of 1 - l."""
+    """Computes the integral of exp(l s - psi(l) v) over the truncated gamma density of 1 - l."""
     s, v = np.asarray(s)[..., None], np.asarray(v)[..., None]
     integrand = np.exp(X * s + (np.log1p(-X) + X) * v) * DENSITY
     return integrand @ WEIGHTS / 2
@@ -34,7 +34,7 @@ def test_the_crossing_is_where_the_integral_says(variance, alpha):
 
 
 def paths(p, high, low, rounds):
-    """All paths of draws that are ``high`` with probability p and else ``low``."""
+    """Returns all paths of values that are ``high`` with probability p and otherwise ``low``."""
     bits = np.array([*itertools.product((0, 1), repeat=rounds)])
     chance = np.where(bits, p, 1 - p).prod(axis=1)
     return np.where(bits, high, low).astype(np.float64), chance
@@ -44,7 +44,7 @@ def paths(p, high, low, rounds):
     ("p", "high", "low"), [(0.05, 20.0, 0.0), (0.3, 3.0, 0.2), (0.5, 1.0, 0.0), (0.1, 8.0, -2.0)]
 )
 def test_the_mixture_is_a_supermartingale_on_every_path(p, high, low):
-    """Its exact mean over 2^10 paths is at most 1, and not far below."""
+    """Computes the exact mean over 2^10 paths, which is at most 1 and not much smaller."""
     least = max(0.0, -low)
     terms, chance = paths(p, high, low, 10)
     scale, mean = least + 1, p * high + (1 - p) * low
@@ -62,9 +62,10 @@ def test_the_mixture_is_a_supermartingale_on_every_path(p, high, low):
     [(0.5, 1.0, 0.0, 0.0, 0.1), (0.25, 4.0, 0.0, 0.1, 0.02), (0.9, 1.0, -6.0, 0.0, 0.3)],
 )
 def test_lower_bounds_fail_with_at_most_alpha_at_all_times_together(p, high, low, drift, often):
-    """Exactly, over 2^8 paths, where they may fail so often that they do.
+    """Computed exactly over 2^8 paths, with settings for which failures do occur.
 
-    With a drift every round has a mean of its own, and the bound is for the mean of those so far.
+    With a drift, the mean changes in every round, and the bound is for the mean of the rounds so
+    far.
     """
     terms, chance = paths(p, high, low, 8)
     factor = 1 + drift * np.arange(8)
@@ -77,11 +78,11 @@ def test_lower_bounds_fail_with_at_most_alpha_at_all_times_together(p, high, low
 
     assert often < failing(max(0.0, -low)) <= 0.8
     if low < 0:
-        assert failing(0.0) > 0.8  # terms below zero need their least
+        assert failing(0.0) > 0.8  # negative terms need the right minimum
 
 
 def test_the_variance_is_that_about_what_was_known_before():
-    """The bound by its formula, round by round; the guess is cut where its terms grow."""
+    """Recomputes the bound round by round; the guess is clipped where its terms grow."""
     terms, least, alpha = np.array([0.3, -0.5, 4.0, 9.0, 0.0, 0.2]), 0.5, 0.1
     scale, total, variance, bounds = 1.5, 0.0, 0.0, []
     for t, x in enumerate(terms):
@@ -119,7 +120,7 @@ def test_intervals_shrink_like_one_over_the_root_and_stay_in_range():
     assert width[0] > 0.9
     deviation = np.sqrt(10 * 0.4 - 0.16), np.sqrt(10 * 0.6 - 0.36)
     normal = 1.96 * np.array(sum(deviation)) / np.sqrt(times)
-    assert (width[1:] > normal[1:]).all()  # all times at once cost something
+    assert (width[1:] > normal[1:]).all()  # uniform validity in time widens intervals
     assert (width[2:] < 2.3 * normal[2:]).all()
 
 
@@ -145,7 +146,7 @@ def test_the_bootstrap_of_a_mean_is_nearly_normal():
 
 
 def test_the_bootstrap_of_a_ratio_knows_that_both_move():
-    """Weights of 0 or 4 and y = 1: the ratio is always 1, however the mean weight varies."""
+    """With weights of 0 or 4 and y = 1, the ratio is always 1 while the mean weight varies."""
     w = np.where(np.arange(400) % 4 == 0, 4.0, 0.0)
     assert intervals.bootstrap(w, w, alpha=0.1) == pytest.approx((1, 1))
     low, high = intervals.bootstrap(w, alpha=0.1)

@@ -1,9 +1,9 @@
-"""Estimators against those of obp 0.5.7, the pipeline of the Open Bandit Dataset, on one small log.
+"""Estimators against obp 0.5.7, the pipeline of the Open Bandit Dataset, on one small log.
 
-obp needs PyTorch and is not installed here. The numbers are what its estimators gave for `the log`
-below, which both draw from NumPy's generator in the same way: InverseProbabilityWeighting,
+obp needs PyTorch and is not installed. The numbers are the results of its estimators for the log
+made below, which was sampled from NumPy's generator in the same way: InverseProbabilityWeighting,
 SelfNormalizedInverseProbabilityWeighting, DoublyRobust, SwitchDoublyRobust,
-DoublyRobustWithShrinkage, and MarginalizedInverseProbabilityWeighting given the true groups.
+DoublyRobustWithShrinkage, and MarginalizedInverseProbabilityWeighting with the true groups.
 """
 
 import numpy as np
@@ -30,7 +30,7 @@ OF_OBP = {
 
 @pytest.fixture(scope="module")
 def terms():
-    """Of every estimator, from the library's own weights; the model is given, as it was to obp."""
+    """Computes every estimator's terms with our weights and the reward model that obp received."""
     rng = np.random.default_rng(0)
     logging, policy = rng.dirichlet(np.ones(TOOLS), N), rng.dirichlet(np.ones(TOOLS) / 2, N)
     model = rng.random((N, TOOLS))

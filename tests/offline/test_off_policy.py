@@ -1,4 +1,4 @@
-"""The whole way from a log to values: what is estimated, what gets an interval, what is refused."""
+"""Off-policy evaluation from a log to values: estimates, intervals and refusals."""
 
 import warnings
 
@@ -17,7 +17,7 @@ TRUTH = (TASK.labels[:, 0] == (TASK.queries @ TASK.theta.T).argmax(axis=1)).mean
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    """2,000 rounds of static retrieval that explores: the value of each policy is a sum."""
+    """Simulates 2,000 rounds of static retrieval with exploration, so values are closed sums."""
     folder = tmp_path_factory.mktemp("logs")
     jr.simulate(SERVED, TASK, exposures=20, log=folder)
     return jr.load_log(folder / "seed_0.jsonl", TASK)
@@ -44,7 +44,7 @@ def test_static_retrieval_is_known_from_the_log_of_what_explores(log):
     assert clipped.interval == "lower bound"
     assert TRUTH - 0.15 < clipped.low < TRUTH
     assert np.isnan(clipped.high)
-    chance = 0.5 + 0.5 / 12  # of the best tool in the log: the weights are 0 or its inverse
+    chance = 0.5 + 0.5 / 12  # of the best tool; a weight is 0 or 1 / chance
     assert found.effective == pytest.approx(2_000 * chance, rel=1e-5)
     assert found.mean_weight == pytest.approx((log.by_position > 0.5).mean() / chance, rel=1e-5)
     assert not found.few
@@ -89,7 +89,7 @@ def test_the_policy_that_served_has_the_value_that_it_had(log):
     mean = log.reward.mean()
     for name in ("IPS", "SNIPS", "clipped IPS"):
         assert found[name].estimate == pytest.approx(mean, rel=1e-5)
-    value = 0.5 * TRUTH + 0.5 / 12  # which the model knows better than the mean of these rounds
+    value = 0.5 * TRUTH + 0.5 / 12  # closer to the model than to the mean of these rounds
     assert found["DR"].estimate == pytest.approx(value, abs=0.01)
     assert found.mean_weight == pytest.approx(1, rel=1e-6)
     assert found.effective == pytest.approx(2_000, rel=1e-6)
@@ -100,7 +100,7 @@ def test_chances_may_be_given_as_numbers(log):
     found, learner = jr.off_policy(log, best), jr.off_policy(log, jr.frozen())
     assert found["IPS"].estimate == pytest.approx(learner["IPS"].estimate, rel=1e-6)
     assert found["SNIPS"].low == pytest.approx(learner["SNIPS"].low, rel=1e-6)
-    assert "DR" in found.values  # its model knows the tools alone
+    assert "DR" in found.values  # its model reads only the tools
     grouped = jr.off_policy(log, best, logging=SERVED, groups=np.arange(12) % 3)
     assert "MIPS, 3 groups" in grouped.values
     assert not any("MIPS" in name for name in jr.off_policy(log, best, logging=SERVED).values)
@@ -117,9 +117,7 @@ def test_a_log_without_support_is_refused_with_what_to_do(tmp_path):
         with pytest.raises(ValueError, match=sentence):
             jr.off_policy(log, policy)
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "error"
-        )  # probabilities of 0 are divided by on the way, and not a word of it
+        warnings.simplefilter("error")  # the division by probabilities of 0 must not warn
         with pytest.raises(ValueError, match=sentence):
             jr.off_policy(log, jr.frozen(), logging=jr.greedy())
     jr.simulate(jr.frozen(), TASK, log=tmp_path / "frozen")
@@ -144,7 +142,7 @@ def test_rounds_that_nobody_answered_are_left_out_and_said_so(log):
 
 
 def test_too_few_effective_rounds_are_said(log):
-    """Where weights are heavy; and where the heavy ones never came, so that all looks well."""
+    """Covers heavy weights that occur, and heavy weights that happen not to occur in the log."""
     away = jr.Snapshot(jr.frozen(), jr.frozen().init(-TASK.theta))
     with pytest.warns(UserWarning, match=r"frozen: \d+ effective rounds of 2,000 are too few"):
         found = jr.off_policy(log, away)
@@ -153,11 +151,11 @@ def test_too_few_effective_rounds_are_said(log):
     assert "effective (too few for a bootstrap)" in repr(found)
     n = 1_000
     unlucky = make_log(np.zeros(n, int), np.ones(n), np.full(n, 0.99))
-    probabilities = np.tile([0.5, 0.5], (n, 1))  # a weight of 50 in one of a hundred rounds
+    probabilities = np.tile([0.5, 0.5], (n, 1))  # a weight of 50 in one of 100 rounds
     with pytest.warns(UserWarning, match="too few"):
         found = jr.off_policy(unlucky, probabilities)
     assert found.effective == pytest.approx(n)
-    assert found["SNIPS"].high == found["SNIPS"].low == 1  # what the bootstrap believes
+    assert found["SNIPS"].high == found["SNIPS"].low == 1  # the bootstrap's interval
     assert found["IPS"].low < 0.5
     assert found["IPS"].high == 1
     with warnings.catch_warnings():
@@ -166,7 +164,7 @@ def test_too_few_effective_rounds_are_said(log):
 
 
 def test_slates_are_weighed_by_their_places(tmp_path):
-    """A learner that does not move; the value of another on its own slates, by simulation."""
+    """The learners never update; the value of the other is simulated on its own slates."""
     user = jr.Environment(reranker=jr.simulated_reranker(accuracy=0.7))
     served, other = jr.orag(tau=0.4, eta=0.0, k=2), jr.orag(tau=0.25, eta=0.0, k=2)
     given = {"exposures": 80, "environment": user}

@@ -1,4 +1,4 @@
-"""The model is the optimum of what it minimises, and a round's is made of the rounds before it."""
+"""The reward model minimises its loss, and each round uses a model of earlier rounds only."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The numbers of each round by their formulas, tool by tool, with the model of its block."""
+"""The numbers of each round by their formulas, tool by tool, with the reward model of its block."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ ROUNDS, TOOLS, H = 50, 5, 1.5
 RNG = np.random.default_rng(0)
 P = RNG.dirichlet(np.ones(TOOLS), ROUNDS)
 PI = RNG.dirichlet(np.ones(TOOLS), ROUNDS)
-PI[::3] = np.eye(TOOLS)[RNG.integers(TOOLS, size=len(PI[::3]))]  # certain in some rounds
+PI[::3] = np.eye(TOOLS)[RNG.integers(TOOLS, size=len(PI[::3]))]  # deterministic in some rounds
 SCORES = RNG.normal(size=(ROUNDS, TOOLS))
 ITEM = np.array([RNG.choice(TOOLS, p=p) for p in P])
 REWARD = RNG.integers(0, 2, ROUNDS).astype(float)

@@ -1,4 +1,4 @@
-"""The better learner is chosen where the log can tell, from what was learnt before it is judged."""
+"""Selection of the better learner from a log, on rounds after those it learned from."""
 
 import jax
 import numpy as np
@@ -22,7 +22,7 @@ def log(tmp_path_factory):
 
 
 def value(snapshot):
-    """Of bits that are turned in a tenth of the rounds."""
+    """Computes a policy's value when a tenth of the rewards is inverted."""
     scores = np.asarray(snapshot.learner.scores(snapshot.state, TASK.queries))
     return 0.1 + 0.8 * (scores.argmax(axis=1) == TASK.labels[:, 0]).mean()
 
@@ -49,7 +49,7 @@ def test_each_has_learnt_the_first_half_and_is_judged_on_the_second(log):
     jax.tree.map(np.testing.assert_array_equal, chosen.snapshots["greedy"].state, warm.state)
     alone = jr.off_policy(second._replace(version=np.zeros(2_400, int)), warm, logging=SERVED)
     assert chosen.values["greedy"]["DR"].estimate == pytest.approx(alone["DR"].estimate, abs=1e-4)
-    both = chosen.values["greedy"]["DR"]  # two learners: each interval has half of alpha
+    both = chosen.values["greedy"]["DR"]  # two learners: half of alpha for each interval
     assert both.low < alone["DR"].low < alone["DR"].high < both.high
     turned = log._replace(reward=np.r_[log.reward[:2_400], 1 - log.reward[2_400:]])
     other = jr.select(turned, LEARNERS, logging=SERVED)

@@ -1,4 +1,4 @@
-"""A policy is what its learner would show, in float64, and says where that is not known."""
+"""Target policies: the learner's probabilities in float64, and refusals where these are unknown."""
 
 import numpy as np
 import pytest

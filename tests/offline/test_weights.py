@@ -1,4 +1,4 @@
-"""Importance weights by enumeration of slates, and the rounds of which a log says nothing."""
+"""Importance weights by enumeration of slates, and rounds without support in the log."""
 
 import itertools
 
@@ -18,7 +18,7 @@ def places(p, slate):
 
 
 def slates_log(used):
-    """Every slate of two, once; ``used`` is the place of each."""
+    """Makes a log of all slates of two tools; ``used`` is the position of each tool used."""
     slate = np.array(SLATES)
     item = slate[np.arange(len(slate)), used]
     by_position = np.array([places(P, one) for one in SLATES])
@@ -34,7 +34,7 @@ def test_of_one_tool_it_is_the_ratio():
 
 
 def test_slates_are_unbiased_whoever_uses_them():
-    """The user looks at the whole slate: here, it takes the tool with the larger number."""
+    """The user looks at the whole slate and takes the tool with the larger index."""
     used = np.array([int(b > a) for a, b in SLATES])
     rewards = np.array([0.1, 0.6, 0.3, 0.9])
     log, chance = slates_log(used)
@@ -48,7 +48,7 @@ def test_slates_are_unbiased_whoever_uses_them():
 
 
 def test_a_cascade_needs_the_places_down_to_the_one_used():
-    """The user takes the first tool with some probability, whatever is below, or else the next."""
+    """The user takes the first tool with a probability of its own, otherwise the second."""
     takes, rewards = np.array([0.9, 0.2, 0.5, 0.7]), np.array([0.1, 0.6, 0.3, 0.9])
     mean, mean_weight, second = 0.0, 0.0, {}
     for place in (0, 1):
@@ -88,8 +88,9 @@ def test_what_was_certain_in_the_log_supports_only_what_is_certain_in_the_policy
     np.testing.assert_array_equal(
         importance_weights(known, probabilities)[1], [False, True, True, True]
     )
-    # The list below an index's first tool follows from it: certain, and another policy's would not
-    # be; nothing below matters where the policy never shows the first, or ends at the one used.
+    # An index lists its first tool's followers deterministically, which another policy would not,
+    # so the log lacks support. Followers do not matter if the policy never shows the first tool, or
+    # if the first tool is used.
     listed = make_log(
         [0, 0], [1, 1], [0.5, 0.5], slate=[[0, 1], [0, 1]], by_position=[[0.5, 1], [0.5, 1]]
     )

@@ -1,4 +1,4 @@
-"""Checks that the PyTorch side of the GPU benchmark computes what jaxret computes."""
+"""The PyTorch side of the GPU benchmark computes the same as jaxret."""
 
 import json
 
@@ -42,7 +42,7 @@ def test_networks_compute_what_pytorch_computes(kept):
 
 
 def test_its_rounds_are_those_of_the_scan(monkeypatch):
-    """PyTorch draws by the random numbers of the scan."""
+    """PyTorch samples with the random numbers of the scan."""
     problem = rounds.random_problem(40, 128, ROUNDS)
     state, trace = rounds.scan(problem).call()
     keys, _ = round_keys(jax.random.key(0), np.arange(ROUNDS))

@@ -1,4 +1,4 @@
-"""BERT against HuggingFace's PyTorch on the same weights, real and random, values and gradients."""
+"""BERT against HuggingFace's PyTorch on real and random weights: values and gradients."""
 
 import json
 from importlib.resources import files
@@ -21,18 +21,18 @@ pytestmark = pytest.mark.parity
 
 
 def queries_of(path, count):
-    """``count`` queries, spread over the whole file."""
+    """Returns ``count`` queries from all over the file."""
     rows = [json.loads(line)["query"] for line in path.read_text().splitlines()]
     return rows[:: len(rows) // count][:count]
 
 
 def torch_hidden(model, ids, mask):
-    """Hidden states with PyTorch's own attention kernels."""
+    """Computes hidden states with PyTorch's own attention kernels."""
     return model(input_ids=torch.tensor(ids).long(), attention_mask=torch.tensor(mask).long())[0]
 
 
 def torch_embed(model, ids, mask):
-    """Mean over the mask, then unit norm."""
+    """Computes the mean over the mask, scaled to unit norm."""
     weights = torch.tensor(mask)[..., None].float()
     pooled = (torch_hidden(model, ids, mask) * weights).sum(1) / weights.sum(1)
     return pooled / pooled.norm(dim=1, keepdim=True)
@@ -58,7 +58,7 @@ def test_unit_vectors_of_real_queries_equal_those_of_pytorch(encoder, model, sha
     got = encode(encoder, texts, kind="query", cache=None, progress=False)
     tokenizer = transformers.AutoTokenizer.from_pretrained(encoder.directory)
     with torch.no_grad():
-        for vector, text in zip(got, texts, strict=True):  # alone, so without padding
+        for vector, text in zip(got, texts, strict=True):  # one text, so no padding
             tokens = tokenizer([text], truncation=True, max_length=256, return_tensors="np")
             want = torch_embed(model, tokens["input_ids"], tokens["attention_mask"])[0]
             np.testing.assert_allclose(vector, want, atol=1e-6)
@@ -87,7 +87,7 @@ def random_model(kind):
     )
     model = kind(config).eval()
     for name, parameter in model.named_parameters():
-        if parameter.ndim == 1:  # PyTorch starts biases at 0 and scales at 1, which hides errors
+        if parameter.ndim == 1:  # PyTorch's biases of 0 and scales of 1 hide errors
             torch.nn.init.normal_(parameter, mean=float("LayerNorm.weight" in name), std=0.3)
     return model
 

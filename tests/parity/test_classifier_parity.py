@@ -1,4 +1,4 @@
-"""The context head against HuggingFace's sequence classifiers, on the same random weights."""
+"""The context head against HuggingFace's sequence classifiers on equal random weights."""
 
 import jax
 import numpy as np
@@ -58,14 +58,14 @@ def theirs(request):
         config = transformers.DebertaV2Config(**SIZES, **DEBERTA)
         model = transformers.DebertaV2ForSequenceClassification(config)
     for name, parameter in model.named_parameters():
-        if parameter.ndim == 1:  # PyTorch starts biases at 0 and scales at 1, which hides errors
+        if parameter.ndim == 1:  # PyTorch's biases of 0 and scales of 1 hide errors
             torch.nn.init.normal_(parameter, mean=float("LayerNorm.weight" in name), std=0.3)
     return model.eval()
 
 
 @pytest.fixture(scope="module")
 def ours(theirs, tmp_path_factory):
-    """Network, parameters and key table of what `save_pretrained` wrote."""
+    """Loads network, parameters and key table from the output of `save_pretrained`."""
     directory = tmp_path_factory.mktemp("classifier")
     theirs.save_pretrained(directory)
     backbone = read_backbone(directory / "config.json")

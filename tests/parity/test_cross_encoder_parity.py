@@ -1,4 +1,4 @@
-"""A cross-encoder's checkpoint against HuggingFace's, pairs of texts with their token types."""
+"""A cross-encoder's checkpoint against HuggingFace's, on pairs of texts with token types."""
 
 import jax
 import numpy as np

@@ -34,13 +34,13 @@ def random_model(kind, **changes):
     torch.manual_seed(0)
     model = kind(transformers.DebertaV2Config(**SIZES | changes)).eval()
     for name, parameter in model.named_parameters():
-        if parameter.ndim == 1:  # PyTorch starts biases at 0 and scales at 1, which hides errors
+        if parameter.ndim == 1:  # PyTorch's biases of 0 and scales of 1 hide errors
             torch.nn.init.normal_(parameter, mean=float("LayerNorm.weight" in name), std=0.3)
     return model
 
 
 def read(directory):
-    """Network and parameters of what `save_pretrained` wrote."""
+    """Loads network and parameters from the output of `save_pretrained`."""
     network = deberta(DebertaConfig.from_json(directory / "config.json"))
     tensors = load_safetensors(directory / "model.safetensors")
     return network, convert(tensors, KEYS, network.shapes(), prefix="deberta.")
@@ -49,7 +49,7 @@ def read(directory):
 def tokens(lengths):
     rng = np.random.default_rng(1)
     longest = max(lengths)
-    ids = rng.integers(1, 60, (len(lengths), longest)).astype(np.int32)  # 0 is PyTorch's padding
+    ids = rng.integers(1, 60, (len(lengths), longest)).astype(np.int32)  # 0 is the padding id
     return ids, np.arange(longest) < np.array(lengths)[:, None]
 
 

@@ -1,4 +1,4 @@
-"""Losses and their gradients against PyTorch, and the schedule against the reference's loop."""
+"""Losses and gradients against PyTorch, and the schedule against the reference's loop."""
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ MULTI_HOT = torch.tensor([[float(i in row) for i in range(7)] for row in LABELS.
 
 
 def compare(ours, theirs, *arrays):
-    """Values and gradients of two losses of the same float32 arrays."""
+    """Compares values and gradients of two losses on equal float32 arrays."""
     arrays = [np.asarray(x, np.float32) for x in arrays]
     tensors = [torch.tensor(x, requires_grad=True) for x in arrays]
     value, slopes = jax.jit(jax.value_and_grad(ours, argnums=tuple(range(len(arrays)))))(*arrays)
@@ -103,7 +103,7 @@ def test_the_reference_schedule_equals_its_training_loop(warmup, total):
         if step < warmup:
             optimizer.param_groups[0]["lr"] = 3e-5 * step / warmup
         else:
-            optimizer.step()  # PyTorch warns of schedules that move before their optimiser
+            optimizer.step()  # PyTorch warns if the schedule moves first
             cosine.step()
         want.append(optimizer.param_groups[0]["lr"])
     schedule = reference_warmup_cosine(3e-5, warmup=warmup, total=total)

@@ -1,4 +1,4 @@
-"""MPNet against HuggingFace's PyTorch on the same weights, real and random, and its gradients."""
+"""MPNet against HuggingFace's PyTorch on real and random weights: values and gradients."""
 
 import json
 from importlib.resources import files
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.parity
 
 
 def torch_hidden(model, ids, mask):
-    """Hidden states with PyTorch's own attention kernels."""
+    """Computes hidden states with PyTorch's own attention kernels."""
     return model(input_ids=torch.tensor(ids).long(), attention_mask=torch.tensor(mask).long())[0]
 
 
@@ -39,7 +39,7 @@ def test_values_and_gradients_of_a_random_network_equal_those_of_pytorch(tmp_pat
     )
     model = transformers.MPNetModel(config).eval()
     for name, parameter in model.named_parameters():
-        if parameter.ndim == 1:  # PyTorch starts biases at 0 and scales at 1, which hides errors
+        if parameter.ndim == 1:  # PyTorch's biases of 0 and scales of 1 hide errors
             torch.nn.init.normal_(parameter, mean=float("LayerNorm.weight" in name), std=0.3)
     model.save_pretrained(tmp_path)
     network = mpnet(MPNetConfig.from_json(tmp_path / "config.json"))
@@ -47,7 +47,7 @@ def test_values_and_gradients_of_a_random_network_equal_those_of_pytorch(tmp_pat
 
     rng = np.random.default_rng(1)
     mask = np.arange(150) < np.array([[150], [80], [9], [1]])
-    ids = np.where(mask, rng.integers(2, 60, mask.shape), 1).astype(np.int32)  # padded by 1
+    ids = np.where(mask, rng.integers(2, 60, mask.shape), 1).astype(np.int32)  # 1 is the padding id
     weights = rng.standard_normal((*mask.shape, 24)).astype(np.float32) * mask[..., None]
 
     def loss(params):
@@ -78,16 +78,16 @@ def test_each_distance_has_the_bucket_of_pytorch():
 
 def test_unit_vectors_of_real_texts_equal_those_of_pytorch():
     if not (folder := fetched_folder("mpnet")).is_dir():
-        pytest.skip(f"no {folder}: `python -m jaxret.encoders.fetch mpnet` brings it")
+        pytest.skip(f"no {folder}: `python -m jaxret.encoders.fetch mpnet` downloads it")
     encoder = load_encoder("mpnet")
     model = transformers.MPNetModel.from_pretrained(encoder.directory).eval()
     queries = files("jaxret") / "data" / "deskbank" / "queries.jsonl"
     rows = [json.loads(line)["query"] for line in queries.read_text().splitlines()]
-    texts = [*rows[:: len(rows) // 12][:12], " ".join(rows[:80])]  # the last far beyond 384 tokens
+    texts = [*rows[:: len(rows) // 12][:12], " ".join(rows[:80])]  # last: far beyond 384 tokens
     got = encode(encoder, texts, kind="query", cache=None, progress=False)
     tokenizer = transformers.AutoTokenizer.from_pretrained(encoder.directory)
     with torch.no_grad():
-        for vector, text in zip(got, texts, strict=True):  # alone, so without padding
+        for vector, text in zip(got, texts, strict=True):  # one text, so no padding
             tokens = tokenizer([text], truncation=True, max_length=384, return_tensors="np")
             mask = tokens["attention_mask"]
             pooled = torch_hidden(model, tokens["input_ids"], mask)[0].mean(0)

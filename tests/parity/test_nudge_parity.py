@@ -15,7 +15,7 @@ I, D = 60, 12
 
 
 def split(seed):
-    """Training and validation; tools without queries, and some whose queries point away."""
+    """Returns training and validation parts; some tools have no query or one that points away."""
     rng = np.random.default_rng(seed)
     theta = rng.normal(size=(I, D))
     usage = theta / np.linalg.norm(theta, axis=1, keepdims=True) + 0.25 * rng.normal(size=(I, D))
@@ -52,9 +52,9 @@ def test_embeddings_equal_those_of_the_package(ours, theirs, seed):
     with jax.enable_x64(True):
         arguments = theta, queries, padded(lists), val_queries, padded(val_lists)
         got, gamma = jax.tree.map(np.asarray, jax.jit(ours)(*arguments))
-    assert 0 < gamma < 1  # at large ones the package is less exact: it adds 1e-8 to denominators
+    assert 0 < gamma < 1  # for large gamma the package loses digits: it adds 1e-8 to denominators
     np.testing.assert_allclose(got, expected, atol=1e-6)
     unmoved = theta / np.linalg.norm(theta, axis=1, keepdims=True)
     moves = np.abs(expected - unmoved).max(axis=1) > 1e-6
     assert not moves[-6:].any()
-    assert moves[:4].any() == (ours is nudge_m)  # their queries point away
+    assert moves[:4].any() == (ours is nudge_m)  # tools whose queries point away

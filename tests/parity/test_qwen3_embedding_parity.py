@@ -1,4 +1,4 @@
-"""Embeddings and answers against PyTorch, used as Qwen3's makers and sentence-transformers do."""
+"""Embeddings and answer probabilities against PyTorch code of Qwen3 and sentence-transformers."""
 
 import jax
 import numpy as np
@@ -35,7 +35,7 @@ def tokenizer(folder, side):
 
 
 def last_token(hidden, mask):
-    """The rule of Qwen3-Embedding's model card: the last place if all rows end there."""
+    """Pools as Qwen3-Embedding's model card: the last position if all rows end at that position."""
     if mask[:, -1].all():
         return hidden[:, -1]
     return hidden[torch.arange(len(hidden)), mask.sum(dim=1) - 1]
@@ -52,7 +52,7 @@ def test_vectors_equal_those_of_huggingface(folder, side):
     got = encode(encoder, TEXTS, kind="document", cache=None, progress=False)
     np.testing.assert_allclose(got, want.numpy(), atol=1e-5)
     wrong = batch["input_ids"] != batch["input_ids"][0, -1 if side == "right" else 0]  # ids != pad
-    assert (wrong.sum(dim=1) == batch["attention_mask"].sum(dim=1) - 1).all()  # loses the closing
+    assert (wrong.sum(dim=1) == batch["attention_mask"].sum(dim=1) - 1).all()  # drops the closing
 
 
 def test_vectors_equal_those_of_sentence_transformers_last_token_pooling(folder):
@@ -87,7 +87,7 @@ def test_scores_equal_the_probabilities_from_all_of_huggingfaces_logits(folder):
 
 
 def test_a_lora_beside_the_matrices_equals_peft_by_hand(folder):
-    """W x + (alpha / r) B A x in PyTorch, on one map of queries."""
+    """Compares with W x + (alpha / r) B A x in PyTorch, on the query projection."""
     theirs = transformers.AutoModel.from_pretrained(folder).eval()
     encoder = load_encoder("qwen3_0_6b", folder)
     adapter = lora.init(jax.random.key(0), encoder.params, "blocks/1/query/kernel", rank=4)

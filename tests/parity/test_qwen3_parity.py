@@ -21,7 +21,7 @@ SIZES = {
     "num_hidden_layers": 3,
     "num_attention_heads": 6,
     "num_key_value_heads": 2,
-    "head_dim": 8,  # 6 heads of 8 are not 24
+    "head_dim": 8,  # 6 heads of width 8 differ from 24
     "intermediate_size": 36,
     "initializer_range": 0.3,
     "rope_parameters": {"rope_type": "default", "rope_theta": 1e4},
@@ -35,19 +35,19 @@ def random_model(kind, **changes):
     torch.manual_seed(0)
     model = kind(transformers.Qwen3Config(**SIZES | changes)).eval()
     for parameter in model.parameters():
-        if parameter.ndim == 1:  # PyTorch starts scales at 1, which hides errors
+        if parameter.ndim == 1:  # PyTorch's scales of 1 hide errors
             torch.nn.init.normal_(parameter, mean=1.0, std=0.3)
     return model
 
 
 def torch_out(model, mask, **more):
-    """Hidden states of a Qwen3Model, logits of a Qwen3ForCausalLM."""
+    """Returns hidden states of a Qwen3Model and logits of a Qwen3ForCausalLM."""
     inputs = {"input_ids": torch.tensor(IDS).long(), "attention_mask": torch.tensor(mask).long()}
     return model(**inputs, **more)[0]
 
 
 def read(directory):
-    """Network and parameters of what `save_pretrained` wrote."""
+    """Loads network and parameters from the output of `save_pretrained`."""
     backbone = read_backbone(directory / "config.json")
     return backbone.network(), backbone.load(directory)
 
@@ -71,7 +71,7 @@ def test_hidden_states_equal_those_of_pytorch(model, ours, side):
     mask = MASKS[side]
     got = apply(params, IDS, mask)
     counted = np.maximum(np.cumsum(mask, axis=1) - 1, 0)
-    with torch.no_grad():  # places by default, tokens as we count them
+    with torch.no_grad():  # default positions, then positions counted by us
         for positions in ({}, {"position_ids": torch.tensor(counted)}):
             want = torch_out(model, mask, **positions).numpy()
             np.testing.assert_allclose(got[mask], want[mask], atol=1e-5)
@@ -122,7 +122,7 @@ def test_weights_in_bfloat16_are_read_to_the_bit(tmp_path):
     model.save_pretrained(tmp_path)
     network, params = read(tmp_path)
     got = jax.jit(network.apply)(params, IDS, MASKS["right"])
-    # Read anew: `to` has rounded the model's wavelengths too, which no checkpoint holds.
+    # Reloads the model, since `to` also rounds its wavelengths, which no checkpoint stores.
     model = transformers.Qwen3Model.from_pretrained(tmp_path, dtype=torch.float32).eval()
     with torch.no_grad():
         want = torch_out(model, MASKS["right"]).numpy()

@@ -1,9 +1,8 @@
-"""One call that holds a new retriever to what every retriever promises.
+"""A conformance check for new retrievers, similar to `jaxret.testing.check_learner`.
 
     check_retriever(my_retriever(...), ["a few", "different texts"])
 
-It returns nothing, or raises an AssertionError whose sentence says which promise is broken. The
-companion of `jaxret.testing.check_learner`.
+The call raises an AssertionError that names the violated property, if there is one.
 """
 
 import jax
@@ -14,24 +13,24 @@ from jaxret.retrieval.retriever import Retriever, Texts, search
 from jaxret.runtime import sharding
 
 _DEVICES = 8
-_TOLERANCE = 1e-5  # of a score, relative to the largest
+_TOLERANCE = 1e-5  # relative to the largest score
 
 
 def check_retriever(retriever: Retriever, texts: Texts, *, k: int = 5) -> None:
     """Checks a retriever on a few queries.
 
-    Scores are [B, I] and finite, and those of a query do not depend on its company; `search` finds
-    the k best of them, and is compiled once for two calls; the catalogue can be put in another
-    order, and split over 8 devices (skipped in silence where there are fewer). Near-ties may change
-    places between programs, so lists are compared by their scores.
+    Scores must be finite and [B, I], and the scores of a query must not depend on the rest of the
+    batch. `search` must find the k best items and compile once for two calls, and must return the
+    same lists when the catalogue is split over 8 devices (skipped if there are fewer). The order of
+    near-ties may differ between programs, so lists are compared by their scores.
 
     Args:
-      retriever: under test.
+      retriever: the retriever under test.
       texts: at least two queries.
       k: items to retrieve, at most I.
 
     Raises:
-      AssertionError: which promise is broken.
+      AssertionError: a property is violated; the message names it.
     """
     scores = _scores(retriever, texts)
     whole = -np.sort(-scores, axis=1)[:, :k]
@@ -53,7 +52,7 @@ def check_retriever(retriever: Retriever, texts: Texts, *, k: int = 5) -> None:
 
 
 def _scores(retriever, texts):
-    """All scores, after the check that a query's own are its own."""
+    """Returns all scores, after checks of their shape and of independence from the batch."""
     score = jax.jit(retriever.score)
     together = np.asarray(score(retriever.params, retriever.read(texts)))
     if together.shape != (len(texts), retriever.items):

@@ -1,4 +1,4 @@
-"""BM25 against its formula, worked in NumPy from counts of words."""
+"""BM25 against its formula, evaluated in NumPy from counts of words."""
 
 import builtins
 import math
@@ -18,15 +18,15 @@ DOCUMENTS = [
     "",
     "Currency EUR to USD",
     "The weather_v2 API: über-fast",
-    "And it is not for the",  # nothing but stop words
+    "And it is not for the",  # only stop words
 ]
 QUERIES = [
     "Will the TRAIN be late?",
-    "weather forecast weather",  # a word twice
+    "weather forecast weather",  # a repeated word
     "über the sea",
     "is it not for the",
     "nothing known",
-    "x y z train",  # words of one letter are none
+    "x y z train",  # words of one letter are ignored
 ]
 STOP = {"for", "the", "or", "on", "to", "of", "and", "it", "is", "not", "will", "be", "a"}
 

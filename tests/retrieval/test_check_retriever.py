@@ -1,4 +1,4 @@
-"""The conformance check tells each broken promise."""
+"""The conformance check of retrievers reports each kind of violation."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +23,7 @@ def of_two(theta, queries):
 
 def over_the_catalogue(theta, queries):
     scores = queries @ theta.T
-    return scores - scores.mean(axis=1, keepdims=True)  # the mean of the rows that a device has
+    return scores - scores.mean(axis=1, keepdims=True)  # a mean over the rows of one device
 
 
 def logarithm(theta, queries):

@@ -1,4 +1,4 @@
-"""Dense retrieval with real weights, and with vectors in hand."""
+"""Dense retrieval with real weights, and with given query vectors."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_texts_find_the_tools_whose_vectors_are_nearest(encoder, tmp_path):
     np.testing.assert_array_equal(found.items, np.argsort(-scores, axis=1)[:, :3])
     np.testing.assert_allclose(found.scores, -np.sort(-scores, axis=1)[:, :3], atol=1e-6)
     assert found.items[:, 0].tolist() == [0, 2, 5]
-    assert list(tmp_path.rglob("*.npy"))  # the queries' vectors are kept
+    assert list(tmp_path.rglob("*.npy"))  # the query vectors are cached
     check_retriever(retriever, QUERIES, k=3)
 
 

@@ -1,4 +1,4 @@
-"""Answers by hand; and a server that knows the right order, or half of it."""
+"""RankGPT: parsing of answers by hand, and servers that know all or part of the right order."""
 
 import re
 
@@ -13,8 +13,8 @@ from tests.fake_llm import Reply, serving
     ("answer", "order", "counts"),
     [
         ("[2] > [1] > [3]", [1, 0, 2], (3, 0, 0)),
-        ("The best is 3, then 1.", [2, 0, 1], (2, 0, 0)),  # the rest as before
-        ("[2] > [2] > [9] > [0]", [1, 0, 2], (1, 1, 2)),  # twice, too large, too small
+        ("The best is 3, then 1.", [2, 0, 1], (2, 0, 0)),  # the rest keeps its order
+        ("[2] > [2] > [9] > [0]", [1, 0, 2], (1, 1, 2)),  # repeated, too large, too small
         ("[3] > [2] > [1] > [3]", [2, 1, 0], (3, 1, 0)),
         ("3", [2, 0, 1], (1, 0, 0)),
     ],
@@ -60,7 +60,7 @@ def test_passages_are_cut_and_numbered():
 
 
 def by_worth(messages, number):
-    """Orders passages by the number that each holds, the largest first."""
+    """Orders passages by the number that each contains, the largest first."""
     passages = [m["content"] for m in messages if m["content"].startswith("[")]
     worth = [int(re.search(r"worth (\d+)", p)[1]) for p in passages]
     order = sorted(range(len(worth)), key=lambda i: -worth[i])
@@ -78,9 +78,9 @@ def test_the_best_of_a_long_list_rises_to_its_top(ask):
     with serving(by_worth) as server:
         found = rankgpt.rank(ask(server), ["q", "p"], lists, size=4, step=2)
     rising, falling = found.orders.tolist()
-    assert rising[:2] == [6, 5]  # a window of 4 that moves by 2 carries two of them all the way
+    assert rising[:2] == [6, 5]  # windows of 4 with step 2 move two passages all the way up
     assert sorted(rising) == list(range(7))
-    assert falling == list(range(7))  # in order from the beginning
+    assert falling == list(range(7))  # already in order
     assert len(server.requests) == 6
     assert all(answer.whole for window in found.answers for answer in window)
 
@@ -99,7 +99,7 @@ def test_a_window_without_a_useful_answer_stays_as_it_was(ask):
         found = rankgpt.rank(ask(server), ["q", "p"], [["a", "b"], ["c", "d"]])
     assert found.orders.tolist() == [[0, 1], [1, 0]]
     assert [answer is None for answer in found.answers[0]] == [True, False]
-    assert len(server.requests) == 3  # two attempts, and one
+    assert len(server.requests) == 3  # two attempts for "q" and one for "p"
 
 
 def test_lists_that_cannot_be_put_in_order_together_are_refused():

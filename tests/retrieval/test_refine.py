@@ -1,4 +1,4 @@
-"""Second stages: candidates in the order of the reranker, absent ones last."""
+"""Second stages: candidates in the reranker's order, with absent ones last."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +11,7 @@ WORTH = jnp.array([0.1, 0.9, 0.5, 0.5, -2.0])
 
 
 def by_worth(worth=WORTH, *, traced=None):
-    """Scores of the tool, negated for texts that say 'not'."""
+    """Returns a reranker that scores tools by worth, negated for texts without "not"."""
 
     def score(params, features, candidates):
         if traced is not None:
@@ -47,7 +47,7 @@ def test_absent_candidates_stay_last_whatever_is_returned_for_them():
     found = refine(by_worth(), ["not this"], ranking([[0, 1, -1, -1]]), progress=False)
     assert found.items.tolist() == [[0, 1, -1, -1]]
     assert found.scores[0, 2:].tolist() == [-np.inf, -np.inf]
-    void = WORTH.at[-1].set(jnp.nan)  # read for candidate -1 only
+    void = WORTH.at[-1].set(jnp.nan)  # only candidate -1 reads the NaN
     found = refine(by_worth(void), ["this"], ranking([[0, 1, -1]]), progress=False)
     assert found.items.tolist() == [[1, 0, -1]]
 

@@ -1,4 +1,4 @@
-"""Run files: an exact round trip, one reading with trec_eval, and refusals by line."""
+"""Run files: an exact round trip, agreement with trec_eval, and errors that name the line."""
 
 import re
 
@@ -30,7 +30,7 @@ def test_a_ranking_comes_back_as_it_was(tmp_path):
     for got, expected in zip(found, RANKING, strict=True):
         assert got.dtype == expected.dtype
         np.testing.assert_array_equal(got, expected)
-    assert [entry.name for entry in path.parent.iterdir()] == ["run.txt"]  # no parts are left
+    assert [entry.name for entry in path.parent.iterdir()] == ["run.txt"]  # no partial files
     first, *_, last = path.read_text(encoding="utf-8").splitlines()
     assert first == "q1 Q0 查询天气 1 0.1 mine"
     assert last == "q3 Q0 c%20d 2 0.5 mine"
@@ -62,7 +62,7 @@ def test_a_search_scores_the_same_here_and_in_trec_eval(tmp_path):
         row[:count] = rng.choice(60, count, replace=False)
     tool_ids = [f"bank{i}.list postings {i % 7}" for i in range(60)]
     query_ids = [f"q{n}" for n in range(40)]
-    tool_ids.sort(key=str.encode, reverse=True)  # the order of trec_eval's ties is that of the rows
+    tool_ids.sort(key=str.encode, reverse=True)  # so that rows are in trec_eval's order of ties
     ranking = search(inner_product("d", theta), queries, 20, progress=False)
     save_run(tmp_path / "run.trec", ranking, query_ids, tool_ids, tag="dense")
     qrels = {

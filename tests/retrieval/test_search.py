@@ -1,4 +1,4 @@
-"""First stages: the same list on one device and on eight, ties as trec_eval has them."""
+"""First stages: equal lists on one device and on eight, with trec_eval's order of ties."""
 
 import re
 
@@ -12,10 +12,10 @@ from jaxret.retrieval.dense import inner_product
 from jaxret.retrieval.retriever import Retriever, best_items, search
 from jaxret.runtime import sharding
 
-I, D, N = 43, 4, 30  # 8 does not divide 43
+I, D, N = 43, 4, 30  # 43 is not divisible by 8
 TOOL_IDS = [f"tool{i * 37 % 101}" for i in range(I)]
 RNG = np.random.default_rng(0)
-# Small integers: scores are exact, and most of them are tied.
+# Small integers give exact scores with many ties.
 THETA = RNG.integers(-1, 2, (I, D)).astype(np.float32)
 QUERIES = RNG.integers(-1, 2, (N, D)).astype(np.float32)
 TIED = inner_product("tied", THETA)
@@ -26,7 +26,7 @@ def mesh_of(devices):
 
 
 def by_letters(name="letters", *, traced=None):
-    """Texts of 'a' and 'b': how many of either, against two columns of weights."""
+    """Returns a retriever that multiplies counts of 'a' and 'b' by two columns of weights."""
 
     def score(params, features):
         if traced is not None:
@@ -44,7 +44,7 @@ def by_letters(name="letters", *, traced=None):
 
 
 @pytest.mark.parametrize("devices", [0, 1, 2, 8])
-@pytest.mark.parametrize("k", [1, 10, I])  # 10 and I are more than one of eight devices holds
+@pytest.mark.parametrize("k", [1, 10, I])  # 10 and I exceed the rows of one of eight devices
 def test_of_tied_items_the_earlier_row_is_first_on_any_number_of_devices(devices, k):
     found = search(TIED, QUERIES, k, mesh=mesh_of(devices), chunk=8, progress=False)
     scores = QUERIES @ THETA.T
@@ -94,7 +94,7 @@ def test_a_program_is_compiled_once_for_all_chunks_calls_and_weights():
     trained = retriever._replace(params={"weights": -retriever.params["weights"]})
     found = search(trained, texts, 2, chunk=2, progress=False)
     assert traced == [(2, 2)]
-    assert found.items[0].tolist() == [1, 0]  # 0 and -1 and -2: with the new weights
+    assert found.items[0].tolist() == [1, 0]  # scores 0, -1 and -2 with the new weights
 
 
 def test_no_queries_give_an_empty_ranking():
@@ -109,7 +109,7 @@ COLLECTIVE = re.compile(
 
 
 def collectives(program):
-    """(name, shape) of everything that passes between devices in a compiled program."""
+    """Returns (name, shape) of everything that a compiled program sends between devices."""
     return [
         (name, tuple(int(n) for n in dims.split(",") if n))
         for shapes, name in COLLECTIVE.findall(program.as_text())
@@ -143,7 +143,7 @@ def test_devices_exchange_k_scores_and_items_each_and_nothing_else(params, featu
     )
     found = collectives(program.compile())
     assert [name for name, _ in found] == ["all-gather"] * 2  # scores and items
-    assert {int(np.prod(dims)) for _, dims in found} == {16 * 5 * 8}  # of 16 queries
+    assert {int(np.prod(dims)) for _, dims in found} == {16 * 5 * 8}  # for 16 queries
 
 
 def test_the_search_for_collectives_finds_a_silent_exchange_of_all_scores():

@@ -1,4 +1,4 @@
-"""Numbers worked by hand, derivatives, and averages over every possible round."""
+"""Estimators against hand computation, derivatives, and expectations over all possible rounds."""
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from jaxret.rules.estimators import Observation, expected_coefficients
 PROBS = np.array([0.5, 0.3, 0.2])
 TARGET = 1
 FULL_INFORMATION = np.array([0.5, -0.7, 0.2])  # p - 1[i* = 1]
-EPSILON_GREEDY = np.array([0.8, 0.1, 0.1])  # epsilon = 0.3; the model's p is another thing
+EPSILON_GREEDY = np.array([0.8, 0.1, 0.1])  # epsilon = 0.3; differs from the model's p
 
 
 def a_round(item, reward, propensity, labels=(TARGET,)):
@@ -28,7 +28,7 @@ def a_round(item, reward, propensity, labels=(TARGET,)):
 
 
 def average(estimator, pi, labels=(TARGET,), noise_rate=0.0):
-    """Sum over every item and both bits, weighted by their probabilities."""
+    """Computes the mean over every item and both bits."""
     mean = np.zeros(3)
     for item in range(3):
         for reward in (0, 1):
@@ -38,7 +38,7 @@ def average(estimator, pi, labels=(TARGET,), noise_rate=0.0):
     return mean
 
 
-# Item 1 was chosen with propensity 0.4 (the model's p is 0.3); coefficients after y = 1, y = 0.
+# Item 1 was chosen with propensity 0.4 (p is 0.3); coefficients for y = 1 and for y = 0.
 BY_HAND = [
     (estimators.importance_weighted(), [0.5, 0.3 - 2.5, 0.2], [0.5, 0.3, 0.2]),
     (
@@ -62,7 +62,7 @@ BY_HAND = [
     ("estimator", "after_success", "after_failure"), BY_HAND, ids=lambda x: getattr(x, "name", "")
 )
 def test_coefficients_are_those_worked_by_hand(estimator, after_success, after_failure):
-    soft = 0.25 * np.array(after_success) + 0.75 * np.array(after_failure)  # all are linear in y
+    soft = 0.25 * np.array(after_success) + 0.75 * np.array(after_failure)  # each is linear in y
     for reward, expected in ((1.0, after_success), (0.0, after_failure), (0.25, soft)):
         got = estimator.coefficients(a_round(1, reward, propensity=0.4))
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)

@@ -1,4 +1,4 @@
-"""Maps that move once per tile of rounds: against NumPy, in runs that are cut, and in blocks."""
+"""Query maps that change once per tile of rounds: against NumPy, in split runs, and in blocks."""
 
 from functools import cache, partial
 
@@ -32,7 +32,7 @@ HARD = Environment(
     noise_rate=0.1,
     arrives=jnp.asarray(ARRIVES),
     leaves=jnp.asarray(LEAVES),
-    censoring=Censoring(after_success=0.4, after_failure=0.6),  # whole tiles without an answer
+    censoring=Censoring(after_success=0.4, after_failure=0.6),  # silences whole tiles
 )
 SILENT = Environment(censoring=Censoring(after_success=1.0, after_failure=1.0))
 
@@ -119,7 +119,7 @@ BY_HAND = {"linear": LinearByHand, "mean_centred": CentredByHand, "low_rank": Lo
 
 
 def written_in_numpy(query_map, every, catalogue, stream, trace):
-    """Computes the last Theta and the logit sum of each round from a run's items and rewards."""
+    """Computes the final Theta and each round's sum of logits from a run's items and rewards."""
     theta, sums = np.asarray(catalogue.theta), []
     for t, query in enumerate(np.asarray(stream.order)):
         if t and t % every == 0:
@@ -194,14 +194,14 @@ def test_blocks_are_the_scan_for_other_projections(problem, projection):
 
 
 def part_of(stream, start, end):
-    """Streams some rounds, then -1, which ends a stream: all parts have one shape."""
+    """Streams a slice of rounds, padded with -1 (end of stream) to a fixed shape."""
     order = jnp.full(ROUNDS, -1).at[: end - start].set(stream.order[start:end])
     return stream._replace(order=order)
 
 
 @pytest.mark.parametrize("how", [scan_rounds, simulate_blocked])
 def test_a_run_can_be_cut_and_resumed_anywhere(problem, how):
-    """Bit for bit in the scan and where blocks end; elsewhere up to rounding."""
+    """Exact in the scan and at the end of blocks; elsewhere up to rounding."""
     with jax.enable_x64(True):
         catalogue, stream = problem(items=ITEMS)
         rule = tiled("mean_centred", 16)
@@ -245,7 +245,7 @@ def answer(rule, state, query, item, reward):
 
 
 def test_queries_are_mapped_by_the_tile_of_the_next_round(problem):
-    """Between two tiles, scores include the changes of the tile that has ended."""
+    """Between two tiles, scores include the changes of the finished tile."""
     catalogue, stream = problem(items=ITEMS)
     rule = tiled("linear", 2)
     state = rule.init(*catalogue)
@@ -274,7 +274,7 @@ def test_replayed_rewards_belong_to_the_tile_of_the_round_before_them(problem):
             rule_of(inner), state, stream.queries[t][None], one, jnp.ones(1), jnp.ones(1)
         )
         assert state.extra[0].number == 0
-        assert not state.extra[0].params.any()  # four rewards, all at the first map
+        assert not state.extra[0].params.any()  # four rewards within the first tile
     same(replayed.extra[0], state.extra, tolerance=1e-6)
 
 

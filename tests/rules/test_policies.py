@@ -1,4 +1,4 @@
-"""Frequencies of many draws (fixed seed) against enumerated probabilities."""
+"""Frequencies of many samples (fixed seed) against enumerated probabilities."""
 
 import itertools
 
@@ -16,20 +16,20 @@ P = P / P.sum()
 
 
 def many_slates(rule, logits=LOGITS):
-    """Items [n, k] and propensities [n, k] of n independent slates."""
+    """Samples items [n, k] and propensities [n, k] of n independent slates."""
     keys = jax.random.split(jax.random.key(7), DRAWS)
     slates = jax.jit(jax.vmap(lambda key: rule.show(key, logits, None)))(keys)
     return np.asarray(slates.items), np.asarray(slates.propensity, np.float64)
 
 
 def inclusion(items, n=5):
-    """How often each item stands in a slate, and the standard error of that."""
+    """Computes the share of slates that contain each item, and the standard error of this share."""
     inside = (items[:, :, None] == np.arange(n)).any(axis=1)
     return inside.mean(axis=0), inside.std(axis=0) / np.sqrt(len(items))
 
 
 def enumerated_inclusion(p, k):
-    """P(item among the first k) when items are drawn one after the other without replacement."""
+    """Computes P(item among the first k) for sequential sampling without replacement."""
     chance = np.zeros(len(p))
     for drawn in itertools.permutations(range(len(p)), k):
         left, together = 1.0, 1.0
@@ -47,7 +47,7 @@ def test_softmax_draws_items_as_often_as_their_probability_says(temperature):
     here = p > 0
     counts = np.bincount(items[:, 0], minlength=5)
     chi_square = ((counts - DRAWS * p)[here] ** 2 / (DRAWS * p[here])).sum()
-    assert chi_square < 16.27  # 3 degrees of freedom: exceeded once in a thousand seeds
+    assert chi_square < 16.27  # 99.9th percentile with 3 degrees of freedom
     assert counts[1] == 0
     np.testing.assert_allclose(propensity[:, 0], p[items[:, 0]], rtol=1e-5)
 
@@ -58,7 +58,7 @@ def test_softmax_slates_are_draws_without_replacement(k):
     got, error = inclusion(items)
     expected = enumerated_inclusion(P, k)
     assert (np.abs(got - expected) <= 4 * error).all()
-    assert (np.diff(np.sort(items, axis=1), axis=1) > 0).all()  # no item twice
+    assert (np.diff(np.sort(items, axis=1), axis=1) > 0).all()  # no item occurs twice
 
 
 @pytest.mark.parametrize("k", [2, 3])
@@ -68,7 +68,7 @@ def test_the_weight_of_a_slate_item_averages_to_one_for_every_item(k):
     error = weights.std(axis=0) / np.sqrt(DRAWS)
     here = P > 0
     assert (np.abs(weights.mean(axis=0) - 1)[here] <= 4 * error[here]).all()
-    assert (error[here] < 0.03).all()  # so that the line above says something
+    assert (error[here] < 0.03).all()  # so that the test above has power
 
 
 @pytest.mark.parametrize(("k", "expected"), [(1, [2]), (3, [2, 0, 3])])

@@ -1,4 +1,4 @@
-"""Preconditioners against a matrix inverse and a sum."""
+"""Preconditioners against a matrix inverse and an explicit sum."""
 
 import jax.numpy as jnp
 import numpy as np

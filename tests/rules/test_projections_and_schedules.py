@@ -31,7 +31,7 @@ def test_a_sphere_gives_every_row_its_radius_but_a_zero_row(radius):
 
 
 def test_only_the_sphere_voids_the_bounds():
-    inside = np.array([[0.6, 0.8], [-0.6, 0.8]])  # two points of each set; is their middle in it?
+    inside = np.array([[0.6, 0.8], [-0.6, 0.8]])  # their midpoint tests for convexity
     for projection in (projections.none(), projections.ball(), projections.sphere()):
         middle = jnp.asarray(inside.mean(axis=0, keepdims=True))
         stays = np.allclose(projections.project(projection, middle), middle)

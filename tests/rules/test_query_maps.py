@@ -1,4 +1,4 @@
-"""Maps of the query against autodiff and against means taken by hand."""
+"""Query maps against automatic differentiation and means computed by hand."""
 
 import jax
 import jax.numpy as jnp
@@ -34,13 +34,13 @@ def test_learners_with_a_query_map_keep_the_common_promises(rule):
 
 @pytest.fixture
 def problem():
-    """Theta_1 [7, 4] and queries [9, 4]."""
+    """Returns Theta_1 [7, 4] and queries [9, 4]."""
     keys = jax.random.split(jax.random.key(3), 2)
     return jax.random.normal(keys[0], (7, 4)), jax.random.normal(keys[1], (9, 4))
 
 
 def taught(rule, state, query, label):
-    """One update of a learner that is given the label."""
+    """Updates a learner once with the label of a query."""
     choice = Choice(item=jnp.asarray(0), propensity=jnp.asarray(1.0))
     return rule.update(state, query, choice, Feedback(jnp.asarray(0.0), labels=jnp.array([label])))
 
@@ -88,7 +88,7 @@ def test_rankings_and_logits_are_of_the_mapped_query(problem):
 
 
 def test_a_mean_centred_map_takes_out_the_mean_of_the_queries_before(problem):
-    """Nothing of the query itself: its answer must not depend on when it is asked."""
+    """The mean excludes the current query, so a result must not depend on when it is computed."""
     theta, queries = problem
     rule = with_query_map(TEACHER, query_maps.mean_centred(rate=1e-9, share=0.5, count=2.0))
     state = rule.init(theta)

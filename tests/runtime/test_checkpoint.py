@@ -32,7 +32,7 @@ def make_state(devices, items=16):
         theta=theta,
         key=jax.random.key(7),
         optimiser=optax.adam(1e-3).init({"theta": theta}),
-        losses=np.array([1 / 3, 1e-300]),  # neither float64 nor int64 may pass through 32 bits
+        losses=np.array([1 / 3, 1e-300]),  # no conversion to 32 bits may occur
         seen=np.array([2**40 + 1]),
     )
 
@@ -143,7 +143,7 @@ def test_a_signal_is_noted_and_the_old_handlers_return(number):
 
 
 def test_a_second_ctrl_c_ends_the_run_at_once():
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs of a script ignore it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in background jobs
     try:
         with interruptible():
             signal.raise_signal(signal.SIGINT)
@@ -155,7 +155,7 @@ def test_a_second_ctrl_c_ends_the_run_at_once():
 
 
 def walk(folder, interrupted=lambda: False, **options):
-    """Five chunks that each write their number down; the state, and the chunks that were run."""
+    """Runs five chunks that each record their number; returns the state and the chunks run."""
     ran = []
 
     def step(state, number):
@@ -169,7 +169,7 @@ def walk(folder, interrupted=lambda: False, **options):
 
 
 def asked_until(number):
-    """Says no until it is asked for the ``number``-th time, then yes for ever."""
+    """Returns a function that is true from its ``number``-th call on."""
     asked = itertools.count(1)
     return lambda: next(asked) >= number
 
@@ -191,7 +191,7 @@ def test_an_interruption_saves_the_chunk_it_came_in(tmp_path, chunk):
 
 
 def test_a_stop_comes_as_it_is_to_another_process():
-    """Launchers of sweeps send what a run has raised."""
+    """Launchers of sweeps pickle the exception that a run has raised."""
     stop = pickle.loads(pickle.dumps(Interrupted("runs/orag", 7)))
     assert str(stop) == "stopped at step 7, saved in runs/orag: the same command resumes"
     assert stop.code == 143
@@ -214,7 +214,7 @@ def test_a_run_that_dies_goes_on_from_the_last_save_that_was_due(tmp_path):
     assert walk(tmp_path) == (WALKED, [3, 4])  # the fourth chunk had not been saved
 
 
-# A walk of 12 chunks; the chunk that is told to linger gives the test time to send its signal.
+# Runs 12 chunks; the chunk that lingers gives the test time to send its signal.
 PROGRAM = """
 import sys, time
 import jax, jax.numpy as jnp, numpy as np

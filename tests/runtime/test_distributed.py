@@ -1,4 +1,4 @@
-"""Real processes that run one program: the numbers of one, and what happens when one dies."""
+"""Several real processes that run one program: the results of one process, and crashes."""
 
 import signal
 import time
@@ -12,7 +12,7 @@ from tests import together
 from tests.distributed import program
 
 PARTS = ("simulate", "alone", "mesh", "method")
-FORMS = [(2, 2), (4, 1)]  # processes, devices of each
+FORMS = [(2, 2), (4, 1)]  # processes, devices per process
 
 
 def start(folder, count, *parts, **how):
@@ -32,7 +32,7 @@ def assert_equal(found, expected):
 
 
 def test_two_processes_simulate_as_one_and_read_each_other(tmp_path):
-    """The quick one of these tests; the others start more."""
+    """The only quick test of this file, with two processes."""
     start(tmp_path, 2, "agree", "simulate", "save", seconds=300)
     assert_equal(read(tmp_path, "simulate"), program.simulate(tmp_path))
     assert_state(program.restore(tmp_path))
@@ -48,7 +48,7 @@ def assert_state(found):
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """(processes, devices of each) -> the folder with the numbers of all parts."""
+    """Returns a function (processes, devices per process) -> folder with all parts' results."""
 
     @cache
     def of(count, devices):
@@ -69,10 +69,10 @@ def test_seeds_side_by_side_give_the_same_bits(results, count, devices):
 @pytest.mark.parametrize(("count", "devices"), FORMS)
 @pytest.mark.parametrize("part", ["alone", "mesh"])
 def test_other_programs_show_the_same_items(results, part, count, devices):
-    """They differ in rounding alone.
+    """The programs differ only in rounding.
 
-    One seed is a copy in each process, on a mesh where one process needs none; a catalogue over
-    devices adds up their sums in another order.
+    A single seed is replicated over processes, on a mesh that one process does not need; a
+    catalogue over devices sums its parts in another order.
     """
     found, expected = (read(results(*form), part) for form in ((count, devices), (1, 4)))
     np.testing.assert_array_equal(found["item"], expected["item"])
@@ -85,7 +85,7 @@ def test_other_programs_show_the_same_items(results, part, count, devices):
 @pytest.mark.slow
 @pytest.mark.parametrize(("count", "devices"), FORMS)
 def test_a_method_is_trained_as_by_one(results, count, devices):
-    """The gradient is the mean of the devices' means: other roundings, in each of its steps."""
+    """The gradient is the mean of the devices' means, so each step rounds differently."""
     found, expected = (read(results(*form), "method") for form in ((count, devices), (1, 4)))
     np.testing.assert_array_equal(found["items"], expected["items"])
     for name, value in expected.items():
@@ -124,7 +124,7 @@ def test_when_one_dies_all_end_and_the_same_command_goes_on(tmp_path, count, vic
 
 @pytest.mark.slow
 def test_an_error_in_one_ends_all(tmp_path):
-    """Without waiting for a process that waits for the others."""
+    """The program ends without waiting for the process that waits for the others."""
     command = ["tests.distributed.program", str(tmp_path), "fail"]
     with together.started(command, tmp_path / "said", 2) as processes:
         while "ArithmeticError: here alone" not in processes.log(1).read_text():
@@ -152,7 +152,7 @@ def test_slurm_says_who_is_who_and_gives_each_its_own_gpu(tmp_path):
 
 
 def test_what_is_said_reaches_jax(monkeypatch):
-    """As arguments, or for what is not said as the environment has it."""
+    """Settings come from the arguments, and otherwise from the environment."""
     calls = []
     monkeypatch.setattr(
         distributed.jax.distributed, "initialize", lambda *a, **k: calls.append((a, k))
@@ -173,7 +173,7 @@ def test_what_is_said_reaches_jax(monkeypatch):
         ),
         (("127.0.0.1:99", 8, 5, 1), {"coordinator_bind_address": "127.0.0.1:99"} | beat),
     ]
-    assert distributed.HEARTBEAT <= 60  # all end within a minute
+    assert distributed.HEARTBEAT <= 60  # all processes end within a minute
 
 
 @pytest.mark.parametrize(
@@ -210,4 +210,4 @@ def test_one_process_needs_nothing_of_this():
     tree = {"a": np.arange(3)}
     assert distributed.fetch(tree)["a"] is tree["a"]
     distributed.wait()
-    distributed.end(1)  # nobody waits
+    distributed.end(1)  # no process waits

@@ -1,4 +1,4 @@
-"""Memory that is kept: after a few calls, a program touches no fresh pages."""
+"""Reuse of memory: after a few calls, a program causes no page faults."""
 
 import subprocess
 import sys
@@ -33,8 +33,8 @@ def page_faults(kept):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="only glibc can be told to keep memory")
+@pytest.mark.skipif(sys.platform != "linux", reason="only glibc has an option to keep freed memory")
 def test_a_program_finds_the_memory_of_its_last_call():
     pages = 6144 * 6144 * 4 // 4096
-    assert page_faults("freed") > 0.9 * pages  # or there would be nothing to keep
+    assert page_faults("freed") > 0.9 * pages  # otherwise the test would be void
     assert page_faults("kept") < 0.1 * pages

@@ -1,4 +1,4 @@
-"""Each operation on one device and split over eight, against NumPy on the whole."""
+"""Operations over items, on one device and split over eight, against NumPy on the whole array."""
 
 import jax
 import jax.numpy as jnp
@@ -12,12 +12,12 @@ ROWS, COPIED = P("item"), P()
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=64)
 X[[9, 40]] = X.max() + 1.0  # a tie for the largest, on two devices
-WEIGHTS = np.where(RNG.random(2048) < 0.5, RNG.random(2048), 0.0)  # some items are absent
+WEIGHTS = np.where(RNG.random(2048) < 0.5, RNG.random(2048), 0.0)  # 0 for absent items
 
 
 @pytest.fixture(params=[None, 1, 8], ids=["plain", "1 device", "8 devices"])
 def split(request):
-    """Runs ``fn(x, axis)`` on the whole of x, or on its rows split over a mesh."""
+    """Returns a function that runs ``fn(x, axis)`` on x, or on rows of x split over a mesh."""
     if request.param is None:
         return lambda fn, x, out=None: fn(jnp.asarray(x), None)
     mesh = sharding.make_mesh(item=request.param)
@@ -53,7 +53,7 @@ def test_entries_are_found_wherever_they_lie_and_negative_positions_give_zero(sp
     np.testing.assert_allclose(one, X[40], rtol=1e-6)
 
 
-@pytest.mark.parametrize("k", [1, 5, 20])  # 20 is more than one of eight devices holds
+@pytest.mark.parametrize("k", [1, 5, 20])  # 20 exceeds the rows of one of eight devices
 def test_the_k_largest_come_in_order_with_their_positions(split, k):
     values, items = split(lambda x, axis: over_items.top_k(x, k, axis), X)
     expected = np.argsort(-X, kind="stable")[:k]
@@ -76,7 +76,7 @@ def test_one_hot_counts_items_and_leaves_out_padding(split):
 
 def test_softmax_gives_absent_items_nothing(split):
     available = np.arange(64) % 8 != 1
-    available[8:16] = False  # one device has no items at all
+    available[8:16] = False  # one device has no available items
     expected = np.where(available, np.exp(X), 0)
     masked = over_items.masked(jnp.asarray(X), jnp.asarray(available))
     got = split(over_items.softmax, masked, ROWS)
@@ -103,7 +103,7 @@ def test_absent_items_are_not_drawn_even_at_the_ends(split, uniform):
 
 def test_no_number_lands_on_an_absent_item(split):
     weights = jnp.asarray(WEIGHTS, jnp.float32)
-    cumulative = jnp.cumsum(weights)  # its own rounding: numbers that fall exactly on an edge
+    cumulative = jnp.cumsum(weights)  # includes numbers exactly on an edge
     uniform = jnp.concatenate([cumulative / cumulative[-1], jnp.linspace(0, 1, 20_000)])
     draw = lambda x, axis: jax.vmap(lambda u: over_items.draw(x, u, axis))(uniform)  # noqa: E731
     assert (WEIGHTS[split(draw, weights)] > 0).all()

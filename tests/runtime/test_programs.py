@@ -1,4 +1,4 @@
-"""The cache of compiled programs, in processes of their own: this one says where its own lies."""
+"""The cache of compiled programs, in subprocesses, because the test process has its own cache."""
 
 import os
 import subprocess

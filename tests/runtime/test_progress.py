@@ -1,4 +1,4 @@
-"""Progress bars where nobody watches: few lines, and none overwritten."""
+"""Progress bars in logs without a terminal: few lines, and none overwritten."""
 
 import io
 

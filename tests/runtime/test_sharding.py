@@ -1,4 +1,4 @@
-"""Meshes, what lies where on them, and runs side by side."""
+"""Meshes, the placement of arrays on meshes, and parallel runs."""
 
 from typing import NamedTuple
 
@@ -63,7 +63,7 @@ def test_the_first_rule_found_in_a_path_says_where_a_leaf_goes():
         (r"mu/head/kernel$", P("data")),
         (r"head/kernel", P(None, "model")),
         (r"^params/.*bias", P("model")),
-        (r"head", P("data", "model")),  # too late for all of them
+        (r"head", P("data", "model")),  # never first
     ]
     specs = sharding.by_path(TREE, rules)
     assert specs["params"]["head"] == {"kernel": P(None, "model"), "bias": P("model")}

@@ -32,7 +32,7 @@ def test_decimated_indices_are_few_unique_and_hold_both_ends(n):
 
 
 def test_decimated_indices_are_evenly_spaced_in_the_logarithm():
-    rounds = decimate(1_000_000, most=61) + 1  # ten a decade
+    rounds = decimate(1_000_000, most=61) + 1  # ten per decade
     for decade in range(2, 6):
         assert ((rounds >= 10**decade) & (rounds < 10 ** (decade + 1))).sum() == 10
 
@@ -66,7 +66,7 @@ def test_a_resumed_run_repeats_no_step_and_mends_a_line_that_was_cut_off(tmp_pat
         before.log({"loss": 1.0 / step}, step)
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 4, "lo')
-    after = JsonlTracker(tmp_path)  # from the checkpoint of step 1
+    after = JsonlTracker(tmp_path)  # resumed from the checkpoint of step 1
     for step in (2, 3, 4, 5):
         after.log({"loss": 1.0 / step}, step)
     after.log({"recall": 0.5}, 3)
@@ -114,7 +114,7 @@ def test_wandb_is_offline_unless_told_otherwise_and_writes_its_file(tmp_path, pi
     tell_everything(WandbTracker(tmp_path / "run", name="a", config={"eta": 0.1}), picture)
     (record,) = (tmp_path / "run" / "wandb").glob("offline-run-*/run-*.wandb")
     names = (b"regret", b"step", b"recall@10", b"eta")
-    deadline = time.monotonic() + 30  # its own process writes the file, on a busy machine later
+    deadline = time.monotonic() + 30  # another process writes the file, possibly late
     while not all(name in record.read_bytes() for name in names) and time.monotonic() < deadline:
         time.sleep(0.1)
     content = record.read_bytes()
@@ -124,7 +124,7 @@ def test_wandb_is_offline_unless_told_otherwise_and_writes_its_file(tmp_path, pi
 
 
 def history(record):
-    """The lines of an offline run: a LevelDB log of protocol buffers, after a header of 7 bytes."""
+    """Reads an offline run's history: a LevelDB log of protocol buffers after 7 header bytes."""
     from wandb.proto import wandb_internal_pb2
 
     content, lines, part, at = record.read_bytes(), [], b"", 7
@@ -134,7 +134,7 @@ def history(record):
             continue
         size, kind = int.from_bytes(content[at + 4 : at + 6], "little"), content[at + 6]
         part, at = part + content[at + 7 : at + 7 + size], at + 7 + size
-        if kind in (1, 4):  # whole, or the last part
+        if kind in (1, 4):  # a full record, or the last part
             found, part = wandb_internal_pb2.Record.FromString(part), b""
             items = {x.key or x.nested_key[0]: x.value_json for x in found.history.item}
             if items:
@@ -145,7 +145,7 @@ def history(record):
 
 def test_a_resumed_offline_run_is_one_folder_with_each_step_once(tmp_path, monkeypatch):
     monkeypatch.delenv("WANDB_MODE", raising=False)
-    for steps in ((1, 2), (2, 3)):  # the second from the checkpoint of step 1
+    for steps in ((1, 2), (2, 3)):  # the second run resumes from step 1
         tracker = WandbTracker(tmp_path / "run", mode="offline")
         for step in steps:
             tracker.log({"loss": 1.0 / step}, step)

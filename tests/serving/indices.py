@@ -1,4 +1,4 @@
-"""Learners that serve, and an index that has been used for a while."""
+"""Learners that serve, and an index that has been used for some rounds."""
 
 import jax
 import numpy as np
@@ -27,7 +27,7 @@ def same(one, other):
 
 
 def lived(index, task, rounds=6):
-    """Some rounds of use, after which everything that a learner remembers has moved."""
+    """Uses an index for some rounds, after which every part of its state has changed."""
     for n in range(rounds):
         ticket = index.search(task.queries[n], k=3)
         index.feedback(ticket, worked=n % 2, item=ticket.ids[n % 3])

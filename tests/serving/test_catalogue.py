@@ -1,4 +1,4 @@
-"""Tools that come, go and change while an index learns."""
+"""Tools that are added, removed and described anew while an index learns."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -31,7 +31,7 @@ def test_late_answers_count_where_the_tool_is_still_there(task):
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_growing_keeps_all_that_is_learnt(small, name):
-    """Every array that had the old number of rows has its old entries in the corner."""
+    """Every array with the old number of rows keeps its entries and gains rows."""
     task, fresh = small(), small(items=40, seed=7).theta
     index = lived(jr.Index(LEARNERS[name], task), task)
     before = leaves(index)
@@ -42,7 +42,7 @@ def test_growing_keeps_all_that_is_learnt(small, name):
         corner = new[tuple(slice(0, n) for n in old.shape)]
         np.testing.assert_array_equal(corner, old)
         grown += old.shape != new.shape
-    assert grown >= 2  # theta and available at least
+    assert grown >= 2  # at least theta and available
     assert (len(index), len(index.ids)) == (32, 32)
     start = jr.Index(LEARNERS[name], task).learner.init(jnp.asarray(fresh[:20])).theta
     np.testing.assert_allclose(np.asarray(index.state.theta)[12:32], start, atol=1e-6)
@@ -51,7 +51,7 @@ def test_growing_keeps_all_that_is_learnt(small, name):
 
 
 def test_an_index_that_grew_does_what_one_that_was_large_does(small):
-    """Rows to spare change nothing: not what is shown, not what is learnt."""
+    """Spare rows change neither the tools shown nor the updates."""
     whole = small(items=20)
     part = jr.Task.from_arrays(
         whole.theta[:12], whole.queries, whole.labels % 12, ids=whole.ids[:12]
@@ -68,7 +68,7 @@ def test_an_index_that_grew_does_what_one_that_was_large_does(small):
 
 
 def test_a_tool_that_comes_back_starts_from_its_new_description(small):
-    """Nothing is left of what was learnt of the old tool, nor of its description."""
+    """Neither the learned row nor the old description remains."""
     task, learnt, new = small(), small(seed=7).theta, small(seed=9).theta[0]
     index = jr.Index(jr.greedy(**SETTINGS), task)
     index.state = index.state._replace(theta=jnp.asarray(learnt))
@@ -122,7 +122,7 @@ def test_tools_go_come_back_and_are_refused_by_name(task):
 
 @pytest.mark.parametrize("how", ["keep", "reset", "carry"])
 def test_a_new_description_keeps_resets_or_carries_what_was_learnt(small, how):
-    """Of rows that are not of length 1, too: what the projection did to them was not learnt."""
+    """Rows need not have length 1: a change made by the projection does not count as learned."""
     made = small()
     task = jr.Task.from_arrays(3 * made.theta, made.queries, made.labels, ids=made.ids)
     index = lived(jr.Index(jr.greedy(tau=0.1, eta=0.01), task), task, rounds=20)
@@ -140,7 +140,7 @@ def test_a_new_description_keeps_resets_or_carries_what_was_learnt(small, how):
     index.redescribe([task.ids[row]], [new], how="reset")
     np.testing.assert_allclose(np.asarray(index.state.theta)[row], new, atol=1e-6)
     other = small(seed=9).theta[1]
-    index.redescribe([task.ids[row]], [other], how="carry")  # nothing was learnt since the reset
+    index.redescribe([task.ids[row]], [other], how="carry")  # nothing was learned since the reset
     np.testing.assert_allclose(np.asarray(index.state.theta)[row], other, atol=1e-6)
 
 
@@ -157,4 +157,4 @@ def test_texts_are_searched_added_and_described(tmp_path):
     assert ticket.scores[ticket.ids.index("abc")] == pytest.approx(1.0, abs=1e-5)
     with pytest.raises(ValueError, match="is empty"):
         index.search("  ")
-    index.search(task.queries[0])  # vectors are welcome too
+    index.search(task.queries[0])  # vectors are valid queries, too

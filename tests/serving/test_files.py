@@ -1,4 +1,4 @@
-"""An index on disk: it goes on bit for bit, and says what it cannot read."""
+"""An index on disk: exact continuation after loading, and errors for unreadable files."""
 
 import json
 from dataclasses import replace
@@ -25,7 +25,7 @@ def test_a_saved_index_goes_on_bit_for_bit(task, tmp_path, name):
         lived(one, task)
     same(leaves(other), leaves(index))
     assert index.search(task.queries[0], k=12) == other.search(task.queries[0], k=12)
-    other.save(tmp_path / "index")  # in place of the first
+    other.save(tmp_path / "index")  # replaces the first index
     assert jr.Index.load(tmp_path / "index").ids == other.ids
     assert len(list((tmp_path / "index").iterdir())) == 2
 
@@ -60,7 +60,7 @@ def test_a_callable_encoder_must_be_given_again_and_is_held_to_the_width(task, t
 
 
 def test_presets_are_made_again_as_they_were_and_no_others(task, tmp_path):
-    """A preset whose parts were exchanged and renamed is a rule of one's own."""
+    """A preset whose parts were replaced and renamed counts as a custom learner."""
     ball = jr.orag(tau=0.3, eta=0.5, projection=jr.ball(radius=2.0))
     index = lived(jr.Index(ball, task), task)
     index.save(tmp_path / "ball")

@@ -1,4 +1,4 @@
-"""The live loop: probabilities by enumeration, tickets answered once."""
+"""The live loop of an index: probabilities by enumeration, and tickets with a single answer."""
 
 import math
 
@@ -23,7 +23,7 @@ from tests.serving.indices import SETTINGS, leaves, same
     ids=lambda learner: learner.name,
 )
 def test_propensities_are_those_of_the_enumeration(small, learner, k):
-    """Whatever may be chosen first is, once; the list that follows is written out."""
+    """Any item may come first, by the learner's probabilities; the rest follows by score."""
     task = small(items=6)
     index = jr.Index(learner, task)
     query = task.queries[0]

@@ -1,4 +1,4 @@
-"""An index writes down what it shows and hears, and goes on with that when it is loaded."""
+"""The log of an index: rounds and answers as they occur, and continuation after loading."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -49,13 +49,13 @@ def test_a_loaded_index_goes_on_with_its_log(task, tmp_path, monkeypatch):
     index = jr.Index(jr.orag(**SETTINGS), task, log="log.jsonl")
     waiting = index.search(task.queries[0])
     index.save("index")
-    monkeypatch.chdir("/")  # the log is found from anywhere
+    monkeypatch.chdir("/")  # the log is found from any directory
     other = jr.Index.load(tmp_path / "index")
     other.feedback(waiting, worked=True)
     other.search(task.queries[1])
     log = jr.load_log(tmp_path / "log.jsonl", task)
     np.testing.assert_array_equal(log.reward, [1, np.nan])
-    # Two that write to one log would spoil it: the first to notice stops, and changes nothing.
+    # A log has one writer: the index that notices a second one stops and changes nothing.
     before = leaves(index)
     with pytest.raises(ValueError, match="was written to by another: a log has one writer"):
         index.feedback(waiting, worked=True)

@@ -1,4 +1,4 @@
-"""A second call compiles nothing: numbers of learners and environments are data."""
+"""A second call compiles nothing, since numbers of learners and environments are data."""
 
 import inspect
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def programs(call: Callable[[], object]) -> int:
 
 @pytest.fixture(scope="module")
 def first(task):
-    """A first run, by the learner, settings and seeds that the others differ from."""
+    """Runs the simulation from which the other calls differ in learner, settings or seeds."""
     run = jr.simulate(jr.greedy(), task, exposures=2, seeds=2)
     jr.evaluate(run, task)
     return run
@@ -94,7 +94,7 @@ def test_the_numbers_of_every_preset_are_data(task, name):
     learner = factories()[name]()
     _, numbers = jr.traced(learner)
     if not numbers:
-        pytest.skip("it has no numbers")
+        pytest.skip("this learner has no numeric settings")
     jr.simulate(learner, task)
     parameters = inspect.signature(factories()[name]).parameters.values()
     first = next(one.name for one in parameters if isinstance(one.default, float))

@@ -1,4 +1,4 @@
-"""A run cut into blocks, into parts of a stream, and ended by what is no query."""
+"""Runs cut into blocks and into parts of a stream, and streams that end with -1."""
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +28,7 @@ EVERYTHING = Environment(
 
 @pytest.fixture(scope="module")
 def blocked(problem):
-    """A float32 blocked run of everything at once, as a function of state and order."""
+    """Returns a float32 blocked run with all effects, as a function of state and order."""
     catalogue, stream = problem(items=ITEMS)
 
     @jax.jit

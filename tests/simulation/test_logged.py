@@ -1,4 +1,4 @@
-"""A simulation's log holds its rounds, once, whether it was interrupted or not."""
+"""The log of a simulation contains each round once, whether or not the run was interrupted."""
 
 import json
 import signal
@@ -44,7 +44,7 @@ def test_each_seed_writes_its_rounds(tmp_path, learner, devices):
         )
         np.testing.assert_array_equal(np.float32(log.propensity), run.trace.propensity[place])
         np.testing.assert_array_equal(log.reward, run.trace.reward[place])
-        assert (log.reward != run.trace.success[place]).any()  # what was heard, not what was true
+        assert (log.reward != run.trace.success[place]).any()  # rewards, not successes
         np.testing.assert_array_equal(log.query, TASK.queries[run.order[place]])
         np.testing.assert_array_equal(log.version, np.arange(120))
         np.testing.assert_array_equal(log.round, np.arange(120))
@@ -52,7 +52,7 @@ def test_each_seed_writes_its_rounds(tmp_path, learner, devices):
 
 
 def test_slates_are_logged_with_the_chance_of_each_place(tmp_path):
-    """A learner that does not move, so that p is known: the softmax of the documents."""
+    """The learner does not change, so p is known: the softmax of the documents."""
     learner = jr.orag(tau=0.2, eta=0.0, k=3)
     environment = jr.Environment(reranker=jr.simulated_reranker(accuracy=0.5))
     given = {"exposures": 2, "seeds": 2, "environment": environment, "chunk": 50}
@@ -66,7 +66,7 @@ def test_slates_are_logged_with_the_chance_of_each_place(tmp_path):
     above = np.cumsum(p, axis=1) - p
     np.testing.assert_allclose(log.by_position, p / (1 - above), rtol=1e-4)
     np.testing.assert_array_equal(log.item, run.trace.item[1])
-    assert (log.slate == log.item[:, None]).sum() == 120  # the one used is on the slate, once
+    assert (log.slate == log.item[:, None]).sum() == 120  # the item used is on the slate once
     assert {*np.argmax(log.slate == log.item[:, None], axis=1)} == {0, 1, 2}
     np.testing.assert_array_equal(np.float32(log.propensity), run.trace.propensity[1])
     with pytest.raises(ValueError, match="slates are logged in the plain scan: leave devices=2"):
@@ -107,9 +107,9 @@ def test_a_log_that_was_interrupted_is_that_of_a_straight_run(tmp_path, learner,
     ahead = (tmp_path / "cut" / "seed_1.jsonl").read_bytes()
     simulate("cut", "states")
     assert files(tmp_path / "cut") == files(tmp_path / "straight")
-    simulate("cut")  # all of it is there, and is not written twice
+    simulate("cut")  # all rounds are logged, and none is written twice
     assert files(tmp_path / "cut") == files(tmp_path / "straight")
-    # The log may be ahead of the state, where the last checkpoint was lost, and not behind it.
+    # A log may be ahead of the state if the last checkpoint was lost, but not behind the state.
     (tmp_path / "straight" / "seed_1.jsonl").write_bytes(ahead[:-5])
     with pytest.warns(UserWarning, match="torn"):
         simulate("straight")
@@ -135,7 +135,7 @@ def test_the_log_of_another_run_is_refused(tmp_path):
 
 
 def test_what_the_world_does_is_in_the_log(tmp_path):
-    """Queries as they were asked, rounds that nobody answered, learners that lag behind."""
+    """Covers queries as asked, rounds without an answer, and delayed updates."""
     turning = jr.environments.drift.turning(TASK.queries, angle=1.0, rounds=60)
     silent = jr.environments.feedback.censored_by_success(after_success=0.5, after_failure=0.2)
     environment = jr.Environment(rotation=turning, censoring=silent)
@@ -156,7 +156,7 @@ def test_what_the_world_does_is_in_the_log(tmp_path):
         np.testing.assert_array_equal(log.version, -1)
         np.testing.assert_array_equal(log.item, run.trace.item[0])
         np.testing.assert_allclose(log.query, expected, atol=1e-6)
-    # Nothing is learnt in the first five rounds: probabilities follow from the documents.
+    # No update occurs in the first five rounds, so probabilities follow from the documents.
     z = np.exp(np.float64(log.query[:5]) @ np.float64(TASK.theta).T / SETTINGS["tau"])
     p = np.take_along_axis(z / z.sum(axis=1, keepdims=True), log.slate[:5], axis=1)
     np.testing.assert_allclose(log.by_position[:5], p / (1 - np.cumsum(p, axis=1) + p), rtol=1e-3)

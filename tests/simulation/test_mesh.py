@@ -1,4 +1,4 @@
-"""A catalogue split over devices: the same run, and only scalars are sent between devices."""
+"""A catalogue split over devices: the same run, with only scalars sent between devices."""
 
 import re
 from functools import cache, partial
@@ -46,7 +46,7 @@ def on_devices(n, rule, catalogue, stream, environment, **blocks):
 
 @pytest.fixture(scope="module")
 def undivided(problem):
-    """A function (x64, rule) -> a run on n devices, and the result of the plain blocked form."""
+    """Returns a function (x64, rule) -> (run on n devices, result of the plain blocked form)."""
 
     @cache
     def forms(x64, rule):
@@ -101,7 +101,7 @@ COLLECTIVE = re.compile(
 
 
 def elements_sent(program, devices):
-    """(name, elements a device contributes) of each collective in a compiled program."""
+    """Returns (name, elements sent per device) of each collective in a compiled program."""
     found = []
     for line in program.as_text().splitlines():
         if match := COLLECTIVE.search(line):
@@ -111,7 +111,7 @@ def elements_sent(program, devices):
     return found
 
 
-# The rounds of a tile are measured together.
+# The messages of a tile's rounds are measured together.
 @pytest.mark.parametrize(("rule", "tile"), [(ORAG, 1), (SLATES, TILE), (BANDITRON, TILE)])
 def test_a_round_sends_a_few_scalars_between_devices(problem, rule, tile):
     catalogue, stream = problem(items=8192, width=32)
@@ -122,7 +122,7 @@ def test_a_round_sends_a_few_scalars_between_devices(problem, rule, tile):
     )
     sent = elements_sent(program.compile(), devices=8)
     assert len(sent) >= 3  # a maximum, sums, the chosen entry
-    few = 8 * rule.structure.policy.k * tile  # a vector of the 1024 rows of a device is longer
+    few = 8 * rule.structure.policy.k * tile  # less than a vector of a device's 1024 rows
     assert max(count for _, count in sent) <= few, sent
 
 
@@ -137,7 +137,7 @@ def test_the_search_for_collectives_finds_a_gathered_catalogue():
         check_vma=False,
     )
     assert elements_sent(jax.jit(gathered).lower(rows).compile(), 8) == [("all-gather", 8 * 16)]
-    # A top-k over split rows makes the compiler gather without being told.
+    # A top-k over split rows forces the compiler to gather.
     ranked = jax.jit(lambda theta: lax.top_k(theta.sum(axis=1), 4))
     assert max(count for _, count in elements_sent(ranked.lower(rows).compile(), 8)) >= 8
 

@@ -10,7 +10,7 @@ GRID = {"tau": [0.05], "eta": [0.0, 0.02]}
 
 @pytest.fixture(scope="module")
 def masks():
-    """The first 9 and the last 6 of 12 queries."""
+    """Selects the first 9 and the last 6 of 12 queries."""
     found = np.zeros((2, 12), bool)
     found[0, :9], found[1, 6:] = True, True
     return found
@@ -77,7 +77,7 @@ def test_the_value_of_a_setting_is_its_ranking_and_its_success_on_the_queries_th
     values = swept.values(on=masks, metric="ndcg@2")
     for run, own in zip(swept.runs, values, strict=True):
         ranked = jr.evaluate(run, twelve, ["ndcg@2"], part=masks)["ndcg@2"].values
-        # All queries that are streamed validate.
+        # All streamed queries are validation queries.
         np.testing.assert_allclose(own, ranked + run.accuracy.values)
     apart = jr.sweep(jr.greedy, twelve, part=~masks, seeds=2, **GRID)
     ranked = jr.evaluate(apart.runs[0], twelve, ["ndcg@2"], part=masks)["ndcg@2"].values
@@ -94,7 +94,7 @@ def test_seeds_with_parts_of_their_own_choose_each_for_itself(swept, twelve, mas
     for seed in range(2):
         np.testing.assert_array_equal(best.states.theta[seed], swept.runs[seed].states.theta[seed])
         np.testing.assert_array_equal(best.trace.item[seed], swept.runs[seed].trace.item[seed])
-    assert swept.best(on=masks[0]) is swept.runs[0]  # together, by their mean
+    assert swept.best(on=masks[0]) is swept.runs[0]  # a shared part decides by the mean of seeds
     again = jr.simulate(best, twelve, part=masks, seeds=2)
     np.testing.assert_array_equal(again.states.theta, best.states.theta)
     assert again.learner_of(1).structure.eta == pytest.approx(0.02)

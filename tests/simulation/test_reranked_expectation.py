@@ -1,12 +1,12 @@
-"""Algorithm 2 in the mean: k items drawn without replacement, a reranker picks one of them.
+"""Algorithm 2 in expectation: a reranker picks one of k items sampled without replacement.
 
-With r the probability that the reranker picks the right item i* when it stands on the slate, and pi
-the probability that i* stood there given the noise of the others (Kool et al. 2019):
+Let r be the probability that the reranker picks the right item i* if the slate contains i*, and pi
+the probability that the slate contains i* given the noise of the other items (Kool et al. 2019):
 
-    divided by pi      E[c] = p - r 1[i*]                      unbiased for a reranker that knows it
-    divided by p       E[c] = p - r P(i* on the slate) / p_i* 1[i*]              as the paper has it
+    divided by pi      E[c] = p - r 1[i*]                            unbiased for an exact reranker
+    divided by p       E[c] = p - r P(i* on the slate) / p_i* 1[i*]  the paper's weight
 
-Slates are enumerated; what stays continuous, the threshold kappa, is integrated out.
+Slates are enumerated; the continuous threshold kappa is integrated numerically.
 """
 
 from itertools import combinations, permutations
@@ -26,7 +26,7 @@ DRAWS = 200_000
 
 
 def on_the_slate(k):
-    """P(i on the slate) for every i, by all ordered draws without replacement."""
+    """Computes P(i on the slate) for every i from all ordered samples without replacement."""
     chance = np.zeros(len(P))
     for slate in permutations(range(len(P)), k):
         left, probability = 1.0, 1.0
@@ -38,7 +38,7 @@ def on_the_slate(k):
 
 
 def below(x, item, k):
-    """P(kappa <= x): fewer than k of the others' perturbed log-probabilities exceed x."""
+    """Computes P(kappa <= x): fewer than k of the others' perturbed log-probabilities exceed x."""
     others = [i for i in range(len(P)) if i != item]
     over = {i: -np.expm1(-np.exp(np.log(P[i]) - x)) for i in others}
     total = np.zeros_like(x)
@@ -49,7 +49,7 @@ def below(x, item, k):
 
 
 def threshold(item, k):
-    """The distribution of kappa: a fine grid and its probabilities."""
+    """Returns the distribution of kappa as a fine grid with probabilities."""
     edges = np.linspace(-12, 25, 40_001)
     return (edges[1:] + edges[:-1]) / 2, np.diff(below(edges, item, k))
 
@@ -66,7 +66,7 @@ def test_the_conditional_propensity_averages_to_the_chance_of_standing_on_the_sl
 @pytest.mark.parametrize("accuracy", [1.0, 0.5])
 @pytest.mark.parametrize("k", [2, 3])
 def test_its_inverse_weight_averages_to_p_less_r(k, accuracy):
-    """Given kappa, i* is on the slate with probability pi, and then counts 1 / pi, r times."""
+    """Given kappa, i* is on the slate with probability pi and then has weight 1 / pi, r times."""
     r = accuracy + (1 - accuracy) / k
     kappa, weight = threshold(RIGHT, k)
     pi = -np.expm1(-np.exp(np.log(P[RIGHT]) - kappa))
@@ -82,11 +82,11 @@ def test_the_papers_weight_is_off_by_the_draw(accuracy):
     factor = r * on_the_slate(k)[RIGHT] / P[RIGHT]
     expected = P - factor * (np.arange(len(P)) == RIGHT)
     np.testing.assert_allclose(sampled(k, accuracy, "model"), expected, atol=0.03)
-    assert factor > 1.5 * r  # not a small thing
+    assert factor > 1.5 * r  # the bias is large
 
 
 def sampled(k, accuracy, divide_by):
-    """The mean coefficients of many rounds of the real policy, reranker and estimator."""
+    """Computes mean coefficients over many rounds of the real policy, reranker and estimator."""
     rule = policies.softmax(k=k)
     environment = Environment(reranker=simulated_reranker(accuracy=accuracy))
     estimator = estimators.importance_weighted(divide_by=divide_by)

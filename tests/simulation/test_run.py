@@ -1,4 +1,4 @@
-"""What a run says of itself: accuracy with its error, curves, states, a picture, a table."""
+"""The results of a run: accuracy with its error, curves, states, plots and tables."""
 
 import builtins
 
@@ -54,7 +54,7 @@ def test_a_plot_has_a_line_of_running_means_and_a_band(run):
     (ax,) = figure.axes
     (line,) = ax.get_lines()
     x, y = line.get_xdata(), line.get_ydata()
-    np.testing.assert_array_equal(x, np.arange(10, 181))  # from the first whole window on
+    np.testing.assert_array_equal(x, np.arange(10, 181))  # begins with the first whole window
     assert y[-1] == pytest.approx(run.trace.success[:, -10:].mean())
     assert y[0] == pytest.approx(run.trace.success[:, :10].mean())
     (longer,) = run.plot(window=1000).axes[0].get_lines()
@@ -72,7 +72,7 @@ def test_a_notebook_shows_a_figure_once(run, monkeypatch):
     plt.close("all")
     monkeypatch.setattr(matplotlib, "get_backend", lambda: "module://matplotlib_inline.backend")
     run.plot()
-    assert not plt.get_fignums()  # what is left open would be shown after the cell, once more
+    assert not plt.get_fignums()  # an open figure would appear again after the cell
 
 
 def test_runs_share_a_plot(run, task):

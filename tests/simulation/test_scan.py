@@ -1,4 +1,4 @@
-"""Halves of rounds, with a host between them, against the same rounds in one program."""
+"""Half rounds with host code in between equal the same rounds in one program."""
 
 import inspect
 import pkgutil

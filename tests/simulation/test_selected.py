@@ -1,4 +1,4 @@
-"""What picks from slates outside the program is asked in every round, and its pick counts."""
+"""Selectors outside the program: called in every round, and their choice is used."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ ORDERS = jr.stream_orders(TASK, 1, SEEDS)[:, :20]
 
 
 def played(pick):
-    """The trace of twenty rounds, cut into chunks of eight, and what was asked in each."""
+    """Returns the trace of twenty rounds in chunks of eight, and the selector's inputs."""
     asked = []
 
     def select(queries, items):

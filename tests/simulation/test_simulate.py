@@ -39,13 +39,13 @@ def scanned(learner, task, *, seeds, exposures=1, environment=None):
 
 
 def same(one, other):
-    """Compares bit for bit."""
+    """Compares exactly."""
     jax.tree.map(np.testing.assert_array_equal, one, other)
 
 
 @pytest.fixture(scope="module")
 def coming_and_going(small):
-    """13 tools: one is never available; others arrive late, leave, or leave and return."""
+    """Returns 13 tools: one is never available; others arrive late, leave, or leave and return."""
     task = small(items=13, available=np.arange(13) != 4)
     ids = np.arange(13)
     arrives = np.select([ids % 5 == 1, ids % 5 == 2], [40, 60], 0)
@@ -243,7 +243,7 @@ def test_an_interrupted_run_resumes_bit_for_bit(task, tmp_path, monkeypatch, cap
     resumed = simulate(tmp_path / "run")
     same(resumed.trace, straight.trace)
     same(resumed.states, straight.states)
-    again = simulate(tmp_path / "run")  # nothing is left to run
+    again = simulate(tmp_path / "run")  # no rounds remain
     same(again.states, straight.states)
 
 

@@ -28,7 +28,7 @@ def test_hops_keep_a_question_together_and_in_order():
     order = streams.hops(question, 1, seed=0)
     np.testing.assert_array_equal(np.sort(order), np.arange(10))
     seen = question[order]
-    assert np.count_nonzero(np.diff(seen)) == 3  # four questions, each in one piece
+    assert np.count_nonzero(np.diff(seen)) == 3  # four questions, each contiguous
     within = order[1:][np.diff(seen) == 0] - order[:-1][np.diff(seen) == 0]
     assert (within == 1).all()
 
@@ -73,7 +73,7 @@ def test_hops_update_after_every_sub_query():  # Algorithm 4
     state, trace = run(start)
     for hop in np.asarray(
         stream.order
-    ):  # hop i has label i; nothing is left until the question ends
+    ):  # hop i has label i; no update waits for the end of the question
         q = np.asarray(stream.queries)[hop]
         p = np.exp(theta @ q) / np.exp(theta @ q).sum()
         theta = theta - 0.5 * np.outer(p - np.eye(6)[hop], q)

@@ -1,4 +1,4 @@
-"""A grid is one program and every run of it the run by itself; it chooses where it may."""
+"""Sweeps: one program computes the runs of all settings, and unseen questions choose the best."""
 
 import jax
 import numpy as np
@@ -41,7 +41,7 @@ def test_the_best_setting_has_the_largest_mean_ndcg_where_it_was_not_streamed(gr
 
 
 def test_ties_go_to_the_smaller_eta(parts):
-    """Steps too small to change any ranking."""
+    """The steps are too small to change any ranking."""
     for etas in ([1e-9, 1e-10], [1e-10, 1e-9]):
         grid = jr.sweep(jr.greedy, parts[0], eta=etas)
         assert grid.best(on=parts[1]).settings == {"eta": 1e-10}
@@ -57,7 +57,7 @@ def test_questions_that_were_streamed_do_not_choose(grid, parts, small):
     train = parts[0]
     with pytest.raises(ValueError, match="belong to questions that were streamed"):
         grid.best(on=train)
-    whole = small(queries=120)  # the same questions, under another name and other numbers
+    whole = small(queries=120)  # the same questions with another name and indices
     here = [int((whole.queries == part.queries[0]).all(axis=1).argmax()) for part in parts[:2]]
     arrays = whole.theta, whole.queries[here], whole.labels[here]
     again = jr.Task.from_arrays(*arrays, ids=whole.ids, name="other")

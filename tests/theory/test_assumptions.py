@@ -1,4 +1,4 @@
-"""Assumptions on runs that break them in one place alone: one seed, one tool, one round."""
+"""Assumptions of bounds, on runs that violate them for one seed, one tool or one round."""
 
 from math import comb
 
@@ -39,7 +39,7 @@ TOOLS, ROUNDS, RHO = 30, 2000, 0.1
 
 
 def with_rewards(run, item, wrong):
-    """The run, had it chosen these tools, all of them wrongly, and some rewards said otherwise."""
+    """Replaces a run's tools, all of them wrong, and marks some of the rewards as flipped."""
     success = np.zeros(np.shape(item), np.float32)
     trace = run.trace._replace(item=item, success=success, reward=success + wrong)
     return run._replace(trace=trace)
@@ -54,7 +54,7 @@ def noise_holds(run, rate=RHO):
 
 @pytest.mark.parametrize("rho", [0.1, 0.4])
 def test_honest_noise_holds_in_two_hundred_draws(clean, rho):
-    """Of a learner that turns away from what fails: which tools come depends on the noise."""
+    """The learner avoids tools that fail, so the choice of tools depends on the noise."""
     rng = np.random.default_rng(0)
     weights = np.tile(1.0 / np.arange(1, TOOLS + 1), (200, 1))
     item, wrong = np.zeros((2, 200, ROUNDS), int)
@@ -70,7 +70,7 @@ def test_honest_noise_holds_in_two_hundred_draws(clean, rho):
 
 
 def test_honest_noise_holds_where_praise_alone_has_a_tool_chosen_again(clean):
-    """Each tool is tried ten times, or until it is praised, and then shown twenty times more."""
+    """Each tool is tried ten times; one that is rewarded is then shown 20 more times."""
     rng, item, wrong = np.random.default_rng(4), [], []
     for tool in range(300):
         rewards = rng.random(30) < RHO
@@ -78,7 +78,7 @@ def test_honest_noise_holds_where_praise_alone_has_a_tool_chosen_again(clean):
         item.append(np.full(tried, tool))
         wrong.append(rewards[:tried])
     item, wrong = np.concatenate(item), np.concatenate(wrong)
-    assert wrong[np.bincount(item)[item] < 20].sum() == 0  # nobody praised those shown rarely
+    assert wrong[np.bincount(item)[item] < 20].sum() == 0  # rarely shown tools have no reward
     assert noise_holds(with_rewards(clean, item, wrong)) == [True, True]
 
 
@@ -92,7 +92,7 @@ def test_one_tool_that_always_lies_is_found(clean, liar, times):
     assert noise_holds(with_rewards(clean, item, wrong)) == [True, True]
     wrong[:times] = True
     lied_to = with_rewards(clean, item, wrong)
-    assert noise_holds(lied_to) == [True, False]  # of all rounds the share still fits
+    assert noise_holds(lied_to) == [True, False]  # the overall share is still consistent
     found = assumptions.label_noise_by_tool(lied_to, RHO)
     assert f"{times} of {times} rewards of tool {liar} are wrong" in found.required
 
@@ -127,7 +127,7 @@ def test_the_least_p_is_that_of_the_binomial_test(clean):
     item, wrong = np.zeros(50, int), np.arange(50) % 5 == 0
     found = assumptions.label_noise_by_tool(with_rewards(clean, item, wrong), RHO)
     probabilities = np.array([comb(50, k) * RHO**k * (1 - RHO) ** (50 - k) for k in range(51)])
-    assert found.measured == pytest.approx(2 * 2 * probabilities[10:].sum())  # of two tests
+    assert found.measured == pytest.approx(2 * 2 * probabilities[10:].sum())  # for two tests
 
 
 def test_a_tool_that_came_late_voids_the_bounds(clean):

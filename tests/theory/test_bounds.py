@@ -1,4 +1,4 @@
-"""Regret and bounds of runs, against NumPy where that is short; refusals where none applies."""
+"""Regret and bounds of runs against NumPy, and refusals where no bound applies."""
 
 from dataclasses import replace
 from functools import partial
@@ -32,7 +32,7 @@ def run(six):
 
 
 def loss(theta, task, tau):
-    """Returns the loss of one Theta on every query, in float64."""
+    """Computes the loss of one Theta on every query in float64."""
     z = task.queries.astype(np.float64) @ np.asarray(theta, np.float64).T / tau
     return logsumexp(z, axis=1) - z[np.arange(len(task)), task.labels[:, 0]]
 
@@ -113,7 +113,7 @@ def test_wrong_verdicts_of_a_judge_must_be_spread_over_all_tools(six, liar):
     if liar is not None:
         verdicts = truth.copy()
         verdicts[:, liar] = 1 - truth[:, liar]
-    # one exposure: a second one would repeat the errors of the first
+    # Uses one exposure, since a second one would repeat the errors of the first.
     run = simulate(BALL, six, exposures=1, environment=jr.judged(verdicts))
     statement = jr.bounds(run)[0]
     assert statement.name == "Theorem B.2"
@@ -210,7 +210,7 @@ def test_a_custom_learner_has_regret_and_bounds_at_a_given_temperature(six, own)
     expected = in_ball(six, tau=tau, radius=float(radius))
     assert best.comparator.loss == pytest.approx(float(expected.loss), rel=1e-3)
     found = duality.dual(run, tau)
-    for u in (best.comparator.theta, 3 * six.theta):  # the second is no longer in the ball
+    for u in (best.comparator.theta, 3 * six.theta):  # the second one is outside of the ball
         statements = jr.bounds(run, u, tau=tau)
         assert [one.name for one in statements] == DUAL
         assert statements[0].measured == pytest.approx(jr.regret(run, u, tau=tau).final.mean)

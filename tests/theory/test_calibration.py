@@ -1,4 +1,4 @@
-"""The test by decile: likelihood ratios by hand, false alarms by chance, and what it finds."""
+"""The calibration test by decile: likelihood ratios by hand, false alarms, and power."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from jaxret.theory import calibration
 
 
 def adaptive(rng, rounds, off=0.0):
-    """Predictions that depend on the bits before; bits of that chance, in odds ``off`` higher."""
+    """Samples bits with log-odds ``off`` above predictions that depend on earlier bits."""
     predictions, bits, level = np.zeros(rounds), np.zeros(rounds), 0.0
     for t in range(rounds):
         level = np.clip(level + 0.3 * rng.normal() + 0.2 * (bits[t - 1] - 0.5), -3, 3)
@@ -37,7 +37,7 @@ def test_it_seldom_cries_wolf_and_finds_what_is_off():
         return min(one.p for one in calibration.by_decile(f[None], y[None]))
 
     honest = np.array([least(0.0) for _ in range(300)])
-    assert (honest <= 0.05).mean() <= 0.05  # by Markov far less
+    assert (honest <= 0.05).mean() <= 0.05  # far below 0.05, as Markov's inequality is loose
     assert np.median([least(1.5, rounds=2000) for _ in range(20)]) < 1e-3
 
 
@@ -69,7 +69,7 @@ def test_predictions_of_0_that_come_true_are_refuted_and_ties_are_one_decile():
 
 
 def test_a_mean_may_hide_what_is_wrong():
-    """All queries of a kind succeed, all others fail, and both are said to be even."""
+    """Half of the queries always succeed and half always fail, yet all predictions are 1/2."""
     y = np.tile([0.0, 1.0], 200)[None]
     assert calibration.as_predicted("name", np.full_like(y, 0.5), y).holds
 

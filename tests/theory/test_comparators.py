@@ -15,7 +15,7 @@ def gradient(theta, queries, labels, tau, counts):
 
 
 def solve(solver, *arrays):
-    """Jits and runs a solver in float64; NumPy in, NumPy out."""
+    """Compiles and runs a solver in float64, with NumPy inputs and outputs."""
     with jax.enable_x64(True):
         return jax.tree.map(np.asarray, jax.jit(solver)(*map(jnp.asarray, arrays)))
 

@@ -18,7 +18,7 @@ def make_data(items=6, width=4, queries=15, seed=0):
 
 
 def loss_and_gradient(theta, q, labels):
-    """In NumPy: the summed cross-entropy and (p - 1[label])^T q / tau."""
+    """Computes the summed cross-entropy and (p - 1[label])^T q / tau with NumPy."""
     z = q @ theta.T / TAU
     p = np.exp(z - z.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)
@@ -66,7 +66,7 @@ def test_the_gap_bounds_the_distance_to_the_minimum_also_when_cut_short():
 
 @pytest.mark.parametrize("radius", [0.4, 2.5])
 def test_the_certificate_is_that_of_its_own_ball(radius):
-    """``<G, Theta> + R sum_i ||G_i||``: without R it is too loose below 1, and untrue above."""
+    """``<G, Theta> + R sum_i ||G_i||``: without R it is too loose for R < 1 and invalid above."""
     q, labels, theta = make_data(seed=1)
     best = solve(q, labels, theta, radius=radius)
     assert best.converged

@@ -1,4 +1,4 @@
-"""The duality bound: in NumPy, at equality, and for learners that no theorem covers."""
+"""The duality bound: against NumPy, at equality, and refused for unsupported learners."""
 
 from dataclasses import replace
 
@@ -42,7 +42,7 @@ def simulate(learner, task):
 
 @pytest.fixture(scope="module", params=LEARNERS)
 def found(request, task):
-    """A run and its sums."""
+    """Returns a run and its sums."""
     run = simulate(LEARNERS[request.param], task)
     return run, duality.dual(run, TAU)
 

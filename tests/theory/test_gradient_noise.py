@@ -60,7 +60,7 @@ def test_means_of_squares_are_equal(orag):
 
 
 def test_the_mean_of_two_runs_rarely_exceeds_their_value(orag):
-    """Half of the means of two runs exceed the root of the variance, but few exceed the value."""
+    """Half of the means of two runs exceed sqrt(variance), but few exceed the bound."""
     _, statement = orag
     pairs, root = statement.estimate.values.reshape(-1, 2).mean(axis=1), root_of(statement)
     assert 0.2 < np.mean(pairs > root) < 0.8

@@ -1,4 +1,4 @@
-"""Bounds on wrong tools: steps of their proofs by enumeration, and runs that stay below them."""
+"""Bounds on wrong tools: steps of their proofs by enumeration, and runs below the bounds."""
 
 from dataclasses import replace
 from functools import partial
@@ -178,7 +178,7 @@ def least_over_balls(task, times, eta):
 
 
 def test_gaptrons_comparator_lies_in_the_ball(task):
-    """Outside the ball the bound would be smaller, but it is unproved there."""
+    """A comparator outside of the ball would give a smaller bound, which is not proved."""
     gamma, times = 0.3, 20
     eta = gamma / (2 * 4**2)
     found = statement(simulate(jr.gaptron(gamma=gamma, tau=1.0, eta=eta), task), "Gaptron")

@@ -1,4 +1,4 @@
-"""Bounds on the log loss of a mixture: runs below them, and values by enumeration of all paths."""
+"""Bounds on the log loss of a mixture: runs below them, and enumeration of all paths."""
 
 import itertools
 from dataclasses import replace
@@ -35,7 +35,7 @@ def bayes(task):
 
 
 def judge(task, errors):
-    """Makes an environment whose rewards err on a share of the pairs of query and tool."""
+    """Makes an environment whose rewards are wrong for a share of the (query, tool) pairs."""
     right = np.arange(6) == task.labels
     wrong = np.random.default_rng(0).random(right.shape) < errors
     return jr.judged(np.where(wrong, ~right, right).astype(np.float32))
@@ -68,7 +68,7 @@ def test_the_loss_is_within_its_bound_on_every_seed(task, bayes, shared):
 
 
 def test_without_a_share_the_loss_is_that_of_a_bayesian_mixture(bayes):
-    """-ln sum_g prior_g exp(-L_g), whatever the order."""
+    """-ln sum_g prior_g exp(-L_g), in any order of rounds."""
     losses = np.asarray(bayes.states.extra.losses, np.float64)
     expected = -np.log(0.25 * np.exp(-losses[:, 1:]).sum(axis=1))
     np.testing.assert_allclose(losses[:, 0], expected, rtol=1e-5)
@@ -129,7 +129,7 @@ def test_sure_errors_are_counted_and_bounded(bayes):
     for place, seed in enumerate(bayes.seeds):
         history = theory.history(bayes, seed)
         failed = bayes.trace.reward[place] == 0
-        # a failure costs ln 2 or more if its tool had a probability of 1/2 or more
+        # A failure costs at least ln 2 if its tool had a probability of at least 1/2.
         assert statement.estimate.values[place] == (history.mixed[failed] >= np.log(2)).sum()
     assert 0 < statement.measured <= statement.value
     assert statement.holds

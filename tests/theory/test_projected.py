@@ -1,4 +1,4 @@
-"""Theorem 5.1 with the cost of its projection, against enumeration of draws and of whole runs."""
+"""Theorem 5.1 with the cost of its projection, by enumeration of choices and of whole runs."""
 
 import itertools
 from dataclasses import replace
@@ -24,7 +24,7 @@ def unit(rows):
 
 
 def rows_after(theta, q, c, tau, eta, name):
-    """Computes the rows before and after the projection in NumPy."""
+    """Computes the rows before and after the projection with NumPy."""
     x = theta - eta / tau * np.outer(c, q)
     length = np.linalg.norm(x, axis=1, keepdims=True)
     factor = {"free": 1.0, "ball": 1 / np.maximum(length, 1), "sphere": 1 / length}[name]
@@ -62,7 +62,7 @@ def test_the_costs_of_a_round_are_those_of_enumeration(name):
 
 @pytest.mark.parametrize("name", PROJECTIONS)
 def test_it_bounds_the_expected_regret_of_every_short_run(name):
-    """Sums both sides over all 3^4 sequences of draws, with their probabilities."""
+    """Sums both sides over all 3^4 sequences of choices, weighted by their probabilities."""
     rng = np.random.default_rng(1)
     theta_1, u = unit(rng.normal(size=(2, 3, 3)))
     queries, labels = unit(rng.normal(size=(4, 3))), np.array([0, 2, 1, 2])
@@ -109,7 +109,7 @@ def stated(run, against):
 
 
 def test_the_value_is_that_of_duality_plus_the_distance_at_the_end(run, task):
-    """The two differ by a martingale; 64 seeds estimate its spread."""
+    """The two differ by a martingale, whose spread 64 seeds estimate."""
     (name, run), u = run, unit(task.theta + 0.3)
     statements = stated(run, u)
     ours = statements["Theorem 5.1, projection counted"]

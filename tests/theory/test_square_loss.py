@@ -1,4 +1,4 @@
-"""SquareCB's statements: the inequality of inverse gaps by enumeration, and worlds in its class."""
+"""Bounds of SquareCB: the inverse-gap inequality by enumeration, and runs inside its class."""
 
 from dataclasses import replace
 
@@ -28,14 +28,14 @@ def test_inverse_gaps_pay_for_regret_with_the_squared_error():
 
 
 def orthogonal(items=3, queries=30):
-    """Right tools have cosine 1 and wrong ones 0: f* is linear, with rows in the ball."""
+    """Makes a task where right tools have cosine 1 and others 0, so f* is linear in the ball."""
     theta = np.eye(items)
     labels = np.arange(queries) % items
     return jr.Task.from_arrays(theta, theta[labels], labels, name="orthogonal")
 
 
 def crossed(items=3, queries=30):
-    """Every query is the same to the rows, and its tool is not."""
+    """Makes a task where all queries look the same to the rows but have different tools."""
     task = orthogonal(items, queries)
     return jr.Task.from_arrays(task.theta, np.full_like(task.queries, items**-0.5), task.labels)
 
@@ -46,7 +46,7 @@ def statements(run):
 
 @pytest.mark.parametrize("make", [orthogonal, crossed])
 def test_bounds_hold_but_the_realizable_one_only_where_it_is(make):
-    """In the crossed world f* is not in the class, its bound fails, and no test refutes it."""
+    """In the crossed task, f* is outside the class: its bound fails, though no test rejects it."""
     learner = jr.squarecb(gamma=8.0, eta=0.2, start="zero")
     run = jr.simulate(learner, make(), exposures=40, seeds=6)
     found = statements(run)
@@ -96,7 +96,7 @@ def test_realizability_is_refuted_by_what_learning_cannot_explain_and_by_nothing
 
 
 def test_the_learner_is_still_learning_where_predictions_are_not_yet_chances():
-    """f* is in the class: the sharp test rejects, the one that allows for learning must not."""
+    """f* is in the class: the sharp test rejects, and the one that allows for learning must not."""
     learner = jr.squarecb(gamma=2.0, eta=0.02, start="zero")
     run = jr.simulate(learner, orthogonal(), exposures=40, seeds=6)
     assert min(one.p for one in square_loss.deciles(run)) < 1e-3
@@ -115,9 +115,10 @@ def test_noise_voids_both_and_other_learners_are_refused():
 
 
 def test_the_p_of_realizability_is_corrected_for_deciles_seeds_and_rounds():
-    """By hand, one decile a seed: sqrt(A + v) + sqrt(v) = |sum y - g| / sqrt(n), p = 3 e^(-2 v).
+    """By hand for one decile: sqrt(A + v) + sqrt(v) = |sum y - g| / sqrt(n), p = 3 e^(-2 v).
 
-    How many of the T rounds fall into a decile is not known beforehand, so p is multiplied by T.
+    The number of the T rounds that fall into a decile is not known beforehand, so p is multiplied
+    by T.
     """
     rounds, descent = 500, np.array([4.0, 9.0])
     linear = np.full((2, rounds), 0.25)
@@ -126,11 +127,11 @@ def test_the_p_of_realizability_is_corrected_for_deciles_seeds_and_rounds():
     found = square_loss.History(linear, bits, 0.0)
     by_seed = []
     for seed in range(2):
-        tested = bits[seed, 50:] - 0.25  # the first tenth makes the deciles
+        tested = bits[seed, 50:] - 0.25  # the first tenth defines the deciles
         gap = abs(tested.sum()) / np.sqrt(len(tested))
         assert (gap**2 > descent[seed]) == (seed == 0)
         v = ((gap**2 - descent[seed]) / (2 * gap)) ** 2
         by_seed.append(3 * np.exp(-2 * v))
-    expected = 2 * rounds * by_seed[0]  # two tests, the second of which is not exceeded
+    expected = 2 * rounds * by_seed[0]  # two tests; the second is not exceeded
     assert 1e-12 < expected < 0.5
     assert square_loss.realizability(found, descent) == pytest.approx(expected, rel=1e-9)

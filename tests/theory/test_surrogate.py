@@ -1,4 +1,4 @@
-"""Proposition B.1 on three queries and four tools, against sums written out pair by pair."""
+"""Proposition B.1 on three queries and four tools, against sums over all pairs."""
 
 import itertools
 import math
@@ -27,7 +27,7 @@ def test_the_excess_of_cross_entropy_is_an_expected_divergence():
 
 
 def test_the_posterior_alone_has_the_least_risk():
-    """Of all predictions for one query in steps of a tenth."""
+    """Compares with all predictions for one query on a grid of step 0.1."""
     steps = [x for x in itertools.product(range(11), repeat=3) if sum(x) <= 10]
     grid = np.array([(*x, 10 - sum(x)) for x in steps]) / 10
     risks = [cross_entropy_risk(ETA[1:2], p[None], np.ones(1)).risk for p in grid]
@@ -48,7 +48,7 @@ def test_the_error_goes_to_bayes_error_with_the_excess_risk():
 
     random = np.random.default_rng(0)
     certified = 0
-    for size in np.geomspace(2, 1e-3, 40):  # predictions that come nearer and nearer to eta
+    for size in np.geomspace(2, 1e-3, 40):  # predictions that approach eta
         p = (ETA + 1e-9) * np.exp(size * random.standard_normal(ETA.shape))
         p /= p.sum(axis=1, keepdims=True)
         found = top_one_error(ETA, p, SHARES)

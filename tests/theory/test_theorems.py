@@ -19,7 +19,7 @@ RULE = presets.orag(tau=TAU, eta=ETA, projection=projections.none())
 
 @pytest.fixture(scope="module")
 def closest(toy):
-    """The proximal comparator."""
+    """Computes the proximal comparator."""
     counts = np.full(len(toy.queries), 8.0, np.float32)
     find = jax.jit(partial(proximal, eta=ETA, tau=TAU))
     return find(toy.queries, toy.labels, toy.theta_1, counts=counts)
@@ -98,7 +98,7 @@ def test_the_bias_is_the_inner_product_with_the_bias_matrix(noisy):
     labels, order = np.asarray(noisy.stream.labels), np.asarray(noisy.stream.order)
     item, reward = np.asarray(noisy.trace.item), np.asarray(noisy.trace.reward)
     by_hand = np.zeros((3, order.shape[1]))
-    for s, t in np.ndindex(by_hand.shape):  # Algorithm 1, with the draws and the bits of the run
+    for s, t in np.ndindex(by_hand.shape):  # Algorithm 1, with the choices and bits of the run
         if t == 0:
             theta = np.asarray(noisy.theta_1, np.float64)
         q, right = queries[order[s, t]] / TAU, labels[order[s, t], 0]

@@ -1,4 +1,4 @@
-"""Batches: each example once, in an order that seed and position decide alone."""
+"""Batches: each example occurs once, in an order that depends only on seed and position."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ LENGTHS = np.random.default_rng(0).lognormal(3, 0.6, 2003).astype(int) + 2
 
 
 def rows_of(lengths=LENGTHS, size=16, seed=0):
-    """Batches that are nothing but the positions of their examples."""
+    """Makes batches that contain only the positions of their examples."""
     return shuffled(lengths, lambda rows: rows, size=size, seed=seed)
 
 
@@ -26,7 +26,7 @@ def test_every_example_comes_at_most_once_an_epoch():
         seen = np.concatenate(epoch(batches, number))
         assert len(set(seen)) == len(seen) == 2000
         left_out.append(set(range(2003)) - set(seen))
-    assert len(set.union(*left_out)) > 3  # not the same examples in every epoch
+    assert len(set.union(*left_out)) > 3  # epochs leave out different examples
 
 
 def test_epochs_and_seeds_differ_in_their_order():
@@ -40,7 +40,7 @@ def test_epochs_and_seeds_differ_in_their_order():
 def test_a_batch_depends_on_seed_and_position_alone():
     batches = rows_of()
     walked = [batches(16 * step) for step in range(400)]
-    for step in (399, 130, 0):  # an epoch that is long gone, too
+    for step in (399, 130, 0):  # also for a past epoch
         np.testing.assert_array_equal(rows_of()(16 * step), walked[step])
         np.testing.assert_array_equal(batches(16 * step), walked[step])
 

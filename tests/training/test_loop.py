@@ -1,4 +1,4 @@
-"""The loop on a linear regression, where every number can be had another way."""
+"""The training loop on a linear regression, where every number has a closed form."""
 
 import itertools
 from functools import cache, partial
@@ -53,12 +53,12 @@ def fitted(*, accumulate=1, steps=12, **options):
 
 @cache
 def alone(accumulate=1):
-    """The run on one device from beginning to end, with which others are compared."""
+    """Returns the uninterrupted run on one device, with which other runs are compared."""
     return fitted(accumulate=accumulate)
 
 
 def raw(tree):
-    """The leaves as NumPy arrays, keys as their bits."""
+    """Returns the leaves as NumPy arrays, keys as their bits."""
     leaves = jax.tree.leaves(tree)
     is_key = [jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in leaves]
     return [
@@ -86,7 +86,7 @@ def test_a_step_is_one_of_gradient_descent():
     length = np.sqrt((slope**2).sum() + (of_bias**2).sum())
     np.testing.assert_allclose(info["gradient_norm"], length, rtol=1e-5)
     assert (after.step, after.position) == (1, 16)
-    assert before.step == 0  # what went in is as it was
+    assert before.step == 0  # the input is unchanged
     assert_close(before.params, PARAMS, tolerance=0)
 
 
@@ -99,7 +99,7 @@ def test_parts_of_a_batch_make_the_same_step_as_the_whole(accumulate):
     assert_close(parts, whole)
     np.testing.assert_allclose(info["loss"], told["loss"], rtol=1e-5)
     np.testing.assert_allclose(info["gradient_norm"], told["gradient_norm"], rtol=1e-5)
-    assert info["largest"] < told["largest"]  # a mean over parts, as of any number
+    assert info["largest"] < told["largest"]  # a mean over parts, as for any metric
 
 
 def test_parts_that_are_not_equal_are_refused():
@@ -167,7 +167,7 @@ def test_a_batch_is_split_and_the_gradients_are_summed():
     program = jax.jit(train_step(loss, optimizer)).lower(state, batch).compile().as_text()
     assert "all-reduce" in program
     assert "f32[2,6]" in program
-    assert "f32[16,6]" not in program  # no device ever has the whole batch
+    assert "f32[16,6]" not in program  # no device receives the whole batch
     assert "all-gather" not in program
 
 
@@ -192,7 +192,7 @@ def test_an_interrupted_fit_goes_on_to_the_same_bits(tmp_path):
         fitted(resumable=partial(run_chunks, tmp_path, lambda: next(asked) == 2), validate=seen)
     assert len(validated) == 2
     again = fitted(resumable=partial(run_chunks, tmp_path, lambda: False), validate=seen)
-    assert len(validated) == 3  # the third chunk alone was left
+    assert len(validated) == 3  # only the third chunk remained
     assert again.state.position == 12 * 16
     assert jax.tree.structure(again) == jax.tree.structure(straight)
     for ours, theirs in zip(raw(again), raw(straight), strict=True):
@@ -214,13 +214,13 @@ def test_a_fit_is_resumed_on_another_number_of_devices(tmp_path):
 
 
 def counting(*, scores, steps, every=1, tracker=None):
-    """A fit whose one parameter counts the steps, with a score for each."""
+    """Fits a single parameter that counts the steps, with a given score after each step."""
     optimizer = optax.sgd(1.0)
 
     def upward(params, batch, key):
         return -params["w"] + batch["x"].mean(), {}
 
-    def at(position):  # not a number from the fifth example on
+    def at(position):  # NaN from the fifth example on
         return {"x": np.full((1, 1), np.nan if position >= 4 else 0.5, np.float32)}
 
     state = start({"w": jnp.zeros(())}, optimizer, jax.random.key(0))
@@ -260,7 +260,7 @@ def test_validation_comes_every_few_steps_and_after_the_last():
     (first, numbers), (last, _) = tracker.lines
     assert (first, last) == (2, 3)
     assert numbers == {
-        "toy/loss": 0.0,  # of 0.5 and -0.5
+        "toy/loss": 0.0,  # mean of 0.5 and -0.5
         "toy/gradient_norm": 1.0,
         "toy/score": 2.0,
         "toy/other": 7.0,
@@ -273,7 +273,7 @@ def test_a_loss_that_is_no_number_ends_the_fit_and_its_steps_are_named():
 
 
 def test_a_fit_leaves_what_it_started_from(tmp_path):
-    """Also where an optimiser keeps the parameters themselves, as averages of them do."""
+    """Covers an optimiser that stores the parameters themselves, such as an average."""
     average = optax.GradientTransformation(
         init=lambda params: params, update=lambda slope, kept, params: (slope, kept)
     )

@@ -1,4 +1,4 @@
-"""Losses against loops in NumPy, hand-worked numbers and finite differences."""
+"""Losses against loops in NumPy, numbers worked by hand and finite differences."""
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ def log_sigmoid(z):
 
 
 def bce_by_hand(logits, labels, candidates):
-    """Mean over the batch of the mean over a row's candidates."""
+    """Computes the mean over the batch of each row's mean over its candidates."""
     rows = []
     for row, right, tools in zip(logits, labels, candidates, strict=True):
         terms = [
@@ -103,7 +103,7 @@ NEAR = {
 
 
 def info_nce_by_hand(rivals, temperature):
-    """``rivals[b]`` are the vectors that query b has to tell from its document."""
+    """Computes InfoNCE; ``rivals[b]`` are the negative vectors of query b."""
     rows = []
     for q, document, others in zip(NEAR["queries"], NEAR["documents"], rivals, strict=True):
         scores = np.array([q @ document, *(q @ other for other in others)]) / temperature
@@ -122,9 +122,9 @@ def test_info_nce_in_the_batch_takes_all_but_documents_of_own_labels():
     d, n = NEAR["documents"], NEAR["negatives"]
     want = info_nce_by_hand(
         [
-            [d[2], n[0, 0], n[0, 1], n[2, 0]],  # labels 7 and 2: neither d[1], n[1, 0] nor n[2, 1]
-            [d[0], d[2], n[0, 0], n[0, 1], n[1, 0], n[2, 0]],  # label 2: not n[2, 1]
-            [d[0], d[1], n[0, 1], n[1, 0], n[2, 0], n[2, 1]],  # label 5: not n[0, 0]
+            [d[2], n[0, 0], n[0, 1], n[2, 0]],  # labels 7 and 2: without d[1], n[1, 0] and n[2, 1]
+            [d[0], d[2], n[0, 0], n[0, 1], n[1, 0], n[2, 0]],  # label 2: without n[2, 1]
+            [d[0], d[1], n[0, 1], n[1, 0], n[2, 0], n[2, 1]],  # label 5: without n[0, 0]
         ],
         0.5,
     )
@@ -133,7 +133,7 @@ def test_info_nce_in_the_batch_takes_all_but_documents_of_own_labels():
 
 def test_info_nce_knows_a_document_by_its_tool_where_the_labels_are_unknown():
     q, d = NEAR["queries"], NEAR["documents"]
-    unknown, tools = np.full((3, 1), -1), np.array([7, 7, 5])  # d[0] and d[1] are of one tool
+    unknown, tools = np.full((3, 1), -1), np.array([7, 7, 5])  # d[0] and d[1] have the same tool
     got = info_nce(q, d, unknown, tools, temperature=0.5)
     np.testing.assert_allclose(
         got, info_nce_by_hand([[d[2]], [d[2]], [d[0], d[1]]], 0.5), rtol=1e-6
@@ -177,7 +177,7 @@ EACH = {
     "info_nce": (contrast, MORE),
     "info_nce_given": (lambda x, w: contrast(x, w, in_batch=False), MORE),
 }
-ALL = {name: (jax.jit(loss), x) for name, (loss, x) in EACH.items()}  # a program, not twenty
+ALL = {name: (jax.jit(loss), x) for name, (loss, x) in EACH.items()}  # one program each, not twenty
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -202,7 +202,7 @@ def test_rows_of_weight_zero_change_nothing(name):
         assert leaf[0].any()
 
 
-@pytest.mark.parametrize("name", [n for n in ALL if n != "info_nce"])  # its rows see each other
+@pytest.mark.parametrize("name", [n for n in ALL if n != "info_nce"])  # its rows are dependent
 def test_weights_make_a_weighted_mean(name):
     loss, x = ALL[name]
     rows = [loss(x, jnp.zeros(4).at[i].set(1.0)) for i in range(4)]

@@ -1,4 +1,4 @@
-"""Pairs and triplets by the rules that they must keep; mining against a loop over sorted rows."""
+"""Pairs and triplets against the rules that define them; mining against sorted rows."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ LABELS = np.array([[3, -1], [0, 4], [1, -1]])
 
 
 def make(n, width=8, tools=30, copies=0):
-    """Random unit vectors with one to three tools; the last ``copies`` repeat the first texts."""
+    """Makes unit vectors with one to three tools each; the last ``copies`` repeat first texts."""
     labels = np.full((n, 3), -1)
     for row in labels:
         count = RNG.integers(1, 4)
@@ -52,7 +52,7 @@ def test_mining_equals_a_loop_over_sorted_neighbours(window, per_side, allow_sel
 
 
 def test_a_window_wider_than_the_data_takes_all_other_queries():
-    data = make(20, tools=15, copies=10)  # a copy has tools of its own
+    data = make(20, tools=15, copies=10)  # copies have their own tools
     got = query2query(*data, window=100, per_side=20)
     assert set(map(tuple, got.positions.tolist())) == set(by_hand(*data, 100, 20, False)[0])
 
@@ -67,7 +67,7 @@ def test_no_query_meets_its_own_text_unless_the_reference_is_asked_for():
 
 
 def test_copies_fill_the_positives_of_the_reference_only():
-    """One line for each tool of a question, as ToolBench has it."""
+    """ToolBench has one line for each tool of a question."""
     vectors = np.eye(4, dtype=np.float32)[[0, 0, 0, 1, 2, 3]]
     labels = np.array([[0], [0], [0], [0], [0], [1]])
     texts = ["a", "a", "a", "b", "c", "d"]
@@ -89,7 +89,7 @@ def test_anchors_without_a_side_give_nothing_and_are_counted():
 
 def test_a_limit_draws_among_the_triplets_of_each_anchor():
     data = make(600, tools=10)
-    settings = {"window": 8}  # some anchors have fewer than five of a side
+    settings = {"window": 8}  # some anchors lack five candidates of a kind
     whole = query2query(*data, **settings).positions
     few = query2query(*data, **settings, limit=4, seed=1).positions
     counts = np.bincount(whole[:, 0], minlength=600)

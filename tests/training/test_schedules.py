@@ -1,4 +1,4 @@
-"""The learning rates against optax, and against the reference's loop written out."""
+"""Learning rate schedules against optax and against the reference's loop."""
 
 import math
 
@@ -19,7 +19,7 @@ def rates(schedule, steps):
 def test_ours_rises_from_a_share_of_the_peak_and_falls_to_zero_after_the_last_step(warmup, total):
     got = rates(warmup_cosine(0.3, warmup=warmup, total=total), total + 3)
     theirs = optax.warmup_cosine_decay_schedule(0.3 / warmup, 0.3, warmup - 1, total)
-    if warmup > 1:  # optax wants at least one step of warm-up
+    if warmup > 1:  # optax needs at least one step of warm-up
         np.testing.assert_allclose(got, rates(theirs, total + 3), atol=1e-7)
     np.testing.assert_allclose(got[0], 0.3 / warmup, rtol=1e-6)
     np.testing.assert_allclose(got[warmup - 1], 0.3, rtol=1e-6)

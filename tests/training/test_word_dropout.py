@@ -1,4 +1,4 @@
-"""Which tokens of a query may go, how many of them do, and that a network reads what is left."""
+"""Word dropout: the tokens that may be removed, how many are, and the network's input."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from jaxret.nn.layers import last_pool
 from jaxret.training.word_dropout import drop, droppable, frame
 from tests.tiny import DECODER, weights
 
-#: Two tokens of a template, the words, and a closing one.
+#: Two template tokens, the words, and a closing token.
 QUERIES = [[1, 2, *range(10, 10 + n), 3] for n in (1, 4, 6)] + [[1, 2, 11, 10, 3]]
 DOCUMENTS = [[7, 20], [8, 21, 22]]
 PAIRS = np.array([[0, 0, 1], [1, 1, 0], [2, 0, 1], [3, 1, 0]])
@@ -24,8 +24,8 @@ LABELS = PAIRS[:, 1:2]
     [
         (QUERIES, (2, 1)),
         ([[1, 5], [6, 2]], (0, 0)),
-        ([[1, 5, 5], [1, 5]], (2, 0)),  # nothing is counted twice
-        ([[1, 2, 3]], (3, 0)),  # one text has no words of its own
+        ([[1, 5, 5], [1, 5]], (2, 0)),  # no token counts twice
+        ([[1, 2, 3]], (3, 0)),  # a single text is all frame
         ([[4], [4, 4]], (1, 0)),
     ],
 )
@@ -50,7 +50,7 @@ def test_a_share_between_none_and_most_is_left_out(most):
     gone = 1 - left[:, 5:205].mean(axis=1)
     assert gone.max() <= most + 0.15
     np.testing.assert_allclose(gone.mean(), most / 2, atol=0.03)
-    np.testing.assert_allclose(gone.std(), most / 12**0.5, atol=0.03)  # of an even draw
+    np.testing.assert_allclose(gone.std(), most / 12**0.5, atol=0.03)  # of a uniform distribution
     if most:
         assert gone.min() < 0.05
 
@@ -115,7 +115,7 @@ def test_only_the_query_loses_words_where_a_pair_is_judged():
             text, left = row[whole].tolist(), row[there].tolist()
             end = text.index(3)
             assert left[:2] == [1, 2]
-            assert left[left.index(3) :] == text[end:]  # the query's end and the document
+            assert left[left.index(3) :] == text[end:]  # the end of the query, and the document
             lost.add(len(text) - len(left))
     assert lost >= {0, 1, 2, 3}
 
@@ -125,7 +125,7 @@ def test_nothing_is_drawn_where_nothing_is_dropped():
         return params * jnp.stack([mask.sum(axis=1), ids.sum(axis=1)], axis=1)
 
     objective = matching(embed, QUERIES, DOCUMENTS, LABELS, PAIRS, size=4)
-    assert objective.loss(1.0, objective.batches(0), None)[0] > 0  # without a key
+    assert objective.loss(1.0, objective.batches(0), None)[0] > 0  # no key, no dropout
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.5, float("nan")])

@@ -1,4 +1,4 @@
-"""Small logs, and the states of a learner that learns from them in float64."""
+"""Small logs, and the states of a learner that learns from these logs in float64."""
 
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from jaxret.types import Choice, Feedback, State
 
 
 class Rounds(NamedTuple):
-    """T rounds with I tools of width d, all on the host."""
+    """T rounds with I tools of width d, as NumPy arrays."""
 
     theta: np.ndarray  # [I, d]
     queries: np.ndarray  # [T, d]
@@ -23,7 +23,7 @@ class Rounds(NamedTuple):
 
 
 def make_rounds(items=5, width=6, rounds=60, seed=0) -> Rounds:
-    """Draws unit vectors, and random rewards of tools that are chosen uniformly."""
+    """Samples unit vectors, and random rewards of tools that are chosen uniformly."""
     rng = np.random.default_rng(seed)
     theta, queries = rng.normal(size=(items, width)), rng.normal(size=(rounds, width))
     return Rounds(
@@ -39,10 +39,10 @@ def make_mabwiser_log() -> tuple[Rounds, np.ndarray]:
     """Makes the log from which mabwiser 2.7.4 learned, and four contexts that it then scored.
 
     mabwiser is not installed; the tests contain the numbers that it computed. All of its rules are
-    disjoint: for a shared regression, mabwiser was given a single arm, and as contexts the features
-    of the tool shown. Its LinUCB is Algorithm 1 of Li et al. (2010), with l2_lambda in place of the
-    ridge 1. It differs for tools that were never shown, whose inverse is l2_lambda I instead of
-    I / l2_lambda; here each tool was shown at least six times.
+    disjoint: for a shared regression, mabwiser received a single arm and, as contexts, the features
+    of the tool shown. Its LinUCB is Algorithm 1 of Li et al. (2010) with l2_lambda in place of the
+    ridge 1. The inverse of tools that were never shown is l2_lambda I instead of I / l2_lambda; in
+    this log, each tool was shown at least six times.
     """
     rng = np.random.default_rng(0)
     log = Rounds(
@@ -50,13 +50,13 @@ def make_mabwiser_log() -> tuple[Rounds, np.ndarray]:
         queries=rng.normal(size=(30, 3)),
         items=rng.integers(4, size=30),
         rewards=rng.integers(2, size=30).astype(float),
-        propensities=np.full(30, np.nan),  # not read by these rules
+        propensities=np.full(30, np.nan),  # these rules do not read propensities
     )
     return log, rng.normal(size=(4, 3))
 
 
 def learn(learner, rounds: Rounds) -> list[State]:
-    """Returns the states [T + 1] before the first round and after each, on the host."""
+    """Returns the states [T + 1] before the first round and after each, as NumPy arrays."""
     update = quick_jit(learner.update)
     states = [quick_jit(learner.init)(rounds.theta)]
     for query, item, propensity, reward in zip(*rounds[1:], strict=True):
@@ -67,13 +67,13 @@ def learn(learner, rounds: Rounds) -> list[State]:
 
 @pytest.fixture(scope="session")
 def rounds() -> Callable[..., Rounds]:
-    """A function that makes rounds."""
+    """Returns `make_rounds`."""
     return make_rounds
 
 
 @pytest.fixture(scope="session")
 def taught() -> Callable[..., list[State]]:
-    """A function that returns the states [T + 1] of a learner, in float64 on the host."""
+    """Returns a function that computes the states [T + 1] of a learner in float64."""
 
     def states(learner, rounds):
         with jax.enable_x64(True):
@@ -84,7 +84,7 @@ def taught() -> Callable[..., list[State]]:
 
 @pytest.fixture(scope="session")
 def compute() -> Callable:
-    """A function that calls another one as one program, in float64, and returns NumPy arrays."""
+    """Returns a function that compiles and calls another one in float64, with NumPy results."""
 
     def call(fn, *args):
         with jax.enable_x64(True):
@@ -95,7 +95,7 @@ def compute() -> Callable:
 
 @pytest.fixture
 def float64():
-    """A context in which everything is computed in float64."""
+    """Returns a context in which everything is computed in float64."""
 
     @contextmanager
     def on():

@@ -1,4 +1,4 @@
-"""Bootstrapped heads: each is `greedy` on weighted bits; probabilities are shares of heads."""
+"""Bootstrapped heads: each is `greedy` on weighted rewards; probabilities are shares of heads."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Tests of every bandit: the learner contract, its start, settings, an index, and a problem."""
+"""Tests that every bandit must pass: contract, start, settings, index and a small problem."""
 
 import inspect
 from functools import cache
@@ -16,7 +16,7 @@ from tests.learners.bandits.conftest import make_rounds
 
 NAMES = bandits.__all__
 DOCUMENTS, NEW = np.eye(4, 6, dtype=np.float32), np.eye(6, dtype=np.float32)[4]
-# Settings that solve the three tools of `distracted`.
+# Settings with which each bandit solves the three tools of `distracted`.
 SOLVES = {
     "banditron": {"epsilon": 0.05},
     "bootstrapped": {"tau": 0.3, "eta": 0.05},
@@ -32,7 +32,7 @@ SOLVES = {
     "squarecb": {"gamma": 30.0},
     "success_prior": {"tau": 0.3, "eta": 0.05},
 }
-REFUSED = [  # the value lies just outside the range, or at its open end
+REFUSED = [  # values just outside the range, or at its open end
     ("banditron", "epsilon", 1.5, "in [0, 1]"),
     ("bootstrapped", "heads", 0, ">= 1"),
     ("fastcb", "gamma", 0.0, "> 0"),
@@ -111,16 +111,16 @@ def simulated(name, *numbers):
 
 @cache
 def defaults(name):
-    """Returns the float settings of a bandit, and their default values."""
+    """Returns the names of a bandit's float settings with their default values."""
     parameters = inspect.signature(factories()[name]).parameters.values()
     return {p.name: p.default for p in parameters if isinstance(p.default, float)}
 
 
 def settings(name):
-    """Returns two settings: each default value times a power of its own, since ratios may matter.
+    """Scales each default value by powers of its own, so that ratios of settings differ, too.
 
     Returns:
-      for each number its two values.
+      two values for each float setting.
     """
     factors = np.array([0.7, 0.9])
     return [value * factors**n for n, value in enumerate(defaults(name).values(), start=1)]
@@ -160,7 +160,7 @@ def test_every_number_may_be_an_argument_of_the_program(name):
     _, expected, shown = simulated_alone(name)
     np.testing.assert_allclose(scores[1], expected, rtol=1e-3, atol=1e-5)
     np.testing.assert_array_equal(items[1], shown)
-    assert np.abs(np.subtract(*scores[..., AVAILABLE])).max() > 1e-6  # the numbers are read
+    assert np.abs(np.subtract(*scores[..., AVAILABLE])).max() > 1e-6  # the numbers take effect
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -175,7 +175,7 @@ def test_an_index_learns_grows_and_is_restored_from_its_folder(name, tmp_path):
     np.testing.assert_allclose(index.state.theta[index.names.index("new")], NEW)
     index.remove([late.ids[0]])
     before = index.state
-    index.feedback(late, worked=True)  # of a tool that was removed: nothing is learned
+    index.feedback(late, worked=True)  # feedback on a removed tool changes nothing
     jax.tree.map(np.testing.assert_array_equal, index.state, before._replace(t=before.t + 1))
     best = index.search(NEW, k=2)
     assert np.argmax(best.scores) == best.ids.index("new")

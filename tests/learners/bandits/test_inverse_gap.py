@@ -1,4 +1,4 @@
-"""Inverse-gap weighting against the papers and Vowpal Wabbit; descent of SquareCB and FastCB."""
+"""SquareCB and FastCB: probabilities against the papers and Vowpal Wabbit, and gradient steps."""
 
 from functools import partial
 
@@ -19,7 +19,7 @@ PLAIN, REWEIGHTED = (partial(inverse_gap, reweighted=reweighted) for reweighted 
 
 @pytest.fixture(scope="module")
 def weights(compute):
-    """A function that computes the probabilities of the tools."""
+    """Returns a function that computes the probabilities of the tools."""
 
     def of(means, gamma_over_k, reweighted=False, available=None):
         available = np.ones(len(means), bool) if available is None else available
@@ -49,7 +49,7 @@ def test_probabilities_are_those_of_the_papers(weights):
         for expected, reweighted in [(square, False), (fast, True)]:
             got = weights(means, 40.0, reweighted, AVAILABLE)
             np.testing.assert_allclose(got[AVAILABLE], expected, atol=1e-14)
-            assert got[1] == 0  # absent
+            assert got[1] == 0  # unavailable
             np.testing.assert_allclose(got.sum(), 1, atol=1e-14)
             assert got.max() >= 1 / 5
 
@@ -109,7 +109,7 @@ def log_loss(z, y):
     return -y * np.log(p) - (1 - y) * np.log(1 - p)
 
 
-LEARNERS = {  # learner, loss of theta_a q + b, eta, b at the start from the documents
+LEARNERS = {  # learner, loss of theta_a q + b, eta, initial b from the documents
     "squarecb": (lambda start: squarecb(gamma=GAMMA, eta=ETA, start=start), square_loss, ETA, 0.0),
     "fastcb": (
         lambda start: fastcb(gamma=GAMMA, eta=0.05, tau=TAU, centre=CENTRE, start=start),
@@ -125,7 +125,7 @@ LEARNERS = {  # learner, loss of theta_a q + b, eta, b at the start from the doc
 def test_rows_and_intercept_descend_on_the_loss(rounds, taught, name, start):
     make, loss, eta, first = LEARNERS[name]
     world, document = rounds(rounds=40), start == "document"
-    world.rewards[3] = 0.3  # a graded reward
+    world.rewards[3] = 0.3  # a fractional reward
     states = taught(make(start), world)
     theta, b, shortened = world.theta * document, first * document, 0
     for q, a, y in zip(world.queries, world.items, world.rewards, strict=True):
@@ -160,15 +160,16 @@ def test_learners_weight_the_inverse_gaps_of_their_scores(rounds, taught, comput
 
 # SQUARECB: Vowpal Wabbit 9.11.9, `--cb_explore_adf --squarecb --gamma_scale 20 --gamma_exponent 0
 # --cb_type mtr --cb_min_cost -1 --cb_max_cost 0`, for four queries after 40 random bits of five
-# tools; the costs are what `--cb_adf --cb_type mtr` predicted after the same bits (both `--sgd
-# --power_t 0 -l 0.1 --noconstant -q qt`, no importance weights).
+# tools. The costs are the predictions of `--cb_adf --cb_type mtr` after the same bits (both with
+# `--sgd --power_t 0 -l 0.1 --noconstant -q qt`, without importance weights).
 #
-# FASTCB: no release has it. The fork of one of its authors has, as `--squarecb --fast --sigmoid`
-# (github.com/canondetortugas/vowpal_wabbit, commit 5615f7c, cb_explore_adf_squarecb.cc): its loop
-# from the scores of a logistic model of costs to probabilities was compiled by itself, gamma 20.
-# Where the best cost is 0 that loop divides 0 by 0, and `inverse_gap` does not.
+# FASTCB: no release of Vowpal Wabbit contains it, but a fork by one of the authors does, as
+# `--squarecb --fast --sigmoid` (github.com/canondetortugas/vowpal_wabbit, commit 5615f7c,
+# cb_explore_adf_squarecb.cc). We compiled only the loop of that file from the scores of a logistic
+# cost model to probabilities, with gamma 20. Where the best cost is 0, the loop divides 0 by 0, and
+# `inverse_gap` does not.
 #
-# Both computed in 32 bits.
+# Both were computed in 32 bits.
 VW_GAMMA, TOOLS = 20.0, 5
 VW_SQUARECB = [  # costs, probabilities
     (
@@ -217,6 +218,6 @@ def fork_probabilities(theta):
 
 @pytest.mark.parametrize(("scores", "expected"), VW_FASTCB)
 def test_fastcb_has_the_probabilities_of_its_authors_fork(compute, scores, expected):
-    """Uses rows of one number, whose scores predict success; the fork predicts costs."""
+    """Uses rows of width 1, whose scores predict success, whereas the fork predicts costs."""
     got = compute(fork_probabilities, np.negative(scores)[:, None])
     np.testing.assert_allclose(got, expected, rtol=1e-6)

@@ -1,4 +1,4 @@
-"""A shared regression: closed forms, mabwiser, space-bandits, and frequencies of draws."""
+"""A shared linear regression: closed forms, mabwiser, space-bandits and sampling frequencies."""
 
 from functools import cache, partial
 from operator import itemgetter
@@ -142,7 +142,7 @@ def test_scores_and_mapped_queries_are_those_of_the_regression(
     learner = linear.linear_learner("one", base=base, start=start, ridge=0.9, acting=acting)
     states, x = taught(learner, world), shown(world, expected)
     prior = np.zeros(x.shape[1])
-    prior[6] = start == "document"  # the weight of the cosine
+    prior[6] = start == "document"  # weight of the cosine feature
     queries = world.queries[:3]
     both = lambda *args: (learner.scores(*args), map_queries(learner, *args))  # noqa: E731
     for t in (0, 9, 60):
@@ -150,7 +150,7 @@ def test_scores_and_mapped_queries_are_those_of_the_regression(
         scores, mapped = compute(both, states[t], queries)
         means = [by_hand(world.theta, query, expected) @ weights for query in queries]
         np.testing.assert_allclose(scores, means, atol=1e-11)
-        offsets = scores - mapped @ world.theta.T  # of the base: the same for every tool
+        offsets = scores - mapped @ world.theta.T  # the base's offset is equal for all tools
         bases = [np.dot(expected(query), weights[7:]) for query in queries]
         np.testing.assert_allclose(offsets, np.tile(np.array(bases)[:, None], 5), atol=1e-11)
     np.testing.assert_array_equal(states[-1].theta, world.theta)
@@ -170,7 +170,7 @@ def test_linucb_shows_the_best_upper_bound(rounds, taught):
             best = (x @ inverse @ b + bonus).argmax()
             other += best != (x @ inverse @ b).argmax()
             np.testing.assert_array_equal(probabilities(states[t], query), np.arange(5) == best)
-            mine = x[world.items[t]]  # of the tool of the log, whichever would be shown
+            mine = x[world.items[t]]  # the logged tool, not the learner's choice
             matrix, b = matrix + np.outer(mine, mine), b + world.rewards[t] * mine
     assert other >= 3  # rounds in which the bonus decides
 
@@ -203,7 +203,7 @@ def test_frequencies_of_lints_are_those_of_a_normal_distribution(rounds, taught,
 
 
 def test_frequencies_of_neural_linear_are_those_of_students_t(rounds, taught, compute):
-    """Since the variance of the noise is drawn too, w (x_0 - x_1) has Student's t distribution."""
+    """With a sampled noise variance, w (x_0 - x_1) has Student's t distribution."""
     world, ridge = rounds(items=2, rounds=4), 3.0
     learner = neural_linear(ridge=ridge, shape=1.1, rate=0.02)
     state = taught(learner, world)[-1]
@@ -217,7 +217,7 @@ def test_frequencies_of_neural_linear_are_those_of_students_t(rounds, taught, co
         chance = stats.t.cdf(away @ mean / width, df=2 * shape)
         normal.append(abs(stats.norm.cdf(away @ mean / width) - chance))
         np.testing.assert_allclose(share, chance, atol=4 * np.sqrt(chance * (1 - chance) / 1e4))
-    assert max(normal) > 0.01  # the normal distribution differs
+    assert max(normal) > 0.01  # the normal distribution does not fit
 
 
 def test_without_variance_lints_shows_the_best_mean(rounds, taught, compute):
@@ -229,7 +229,7 @@ def test_without_variance_lints_shows_the_best_mean(rounds, taught, compute):
     np.testing.assert_array_equal(slates.items[:, 0], np.argmax(scores, axis=1))
 
 
-# mabwiser's LinUCB (alpha 2, l2_lambda 0.8) on the features of each tool, and its LinTS.
+# LinUCB (alpha 2, l2_lambda 0.8) and LinTS of mabwiser on the features of each tool.
 LINUCB_ON_FEATURES = [
     [1.4241745854114134, 1.148958625897015, 0.9715904626723157, 0.9943460284230097],
     [1.489124245581741, 1.3990421981899077, 0.961160623423808, 1.3455471367397114],
@@ -274,10 +274,10 @@ def test_linucb_and_lints_have_the_posterior_of_mabwiser(taught, compute):
     np.testing.assert_allclose(variances, LINTS_VARIANCES, rtol=1e-11)
 
 
-# What one arm of `LinearBandits` (a0 6, b0 1.25, lambda_prior 0.8) of space-bandits 0.0.993 learnt
-# from the features of the tools shown. That package holds the code of Riquelme, Tucker and Snoek
-# (2018); it needs PyTorch and is not installed here. It appends a 1 to the features, which here is
-# the last number of every query.
+# Posterior of one arm of `LinearBandits` (a0 6, b0 1.25, lambda_prior 0.8) of space-bandits 0.0.993
+# on the features of the tools shown. That package contains the code of Riquelme, Tucker and Snoek
+# (2018); it needs PyTorch and is not installed. It appends a 1 to the features, which in this test
+# is the last number of every query.
 SPACE_RNG = np.random.default_rng(0)
 SPACE_QUERIES = np.column_stack([SPACE_RNG.normal(size=(30, 3))[:, :2], np.ones(30)])
 SPACE_LOG = Rounds(
@@ -285,7 +285,7 @@ SPACE_LOG = Rounds(
     items=SPACE_RNG.integers(4, size=30),
     rewards=SPACE_RNG.integers(2, size=30).astype(float),
     theta=SPACE_RNG.normal(size=(4, 3)),
-    propensities=np.full(30, np.nan),  # not read by the package
+    propensities=np.full(30, np.nan),  # the package does not read propensities
 )
 SPACE_MEAN = [
     0.005778953346762455,

@@ -1,4 +1,4 @@
-"""Ridge regressions a tool against inverted matrices, mabwiser, and Algorithm 1 of LinUCB."""
+"""A ridge regression per tool, against matrix inverses, mabwiser and Algorithm 1 of LinUCB."""
 
 import jax
 import numpy as np
@@ -16,7 +16,8 @@ from jaxret.rules import policies
 from tests.learners.bandits.conftest import make_mabwiser_log
 
 ALPHA, RIDGE, SCALE = 0.6, 0.7, 0.4
-# mabwiser's LinUCB (alpha 2, l2_lambda 0.8) and LinGreedy (epsilon 0) of its four contexts.
+# Scores of mabwiser's LinUCB (alpha 2, l2_lambda 0.8) and LinGreedy (epsilon 0) for its four
+# contexts.
 LINUCB = [
     [1.5093205721436909, 1.248908660471924, 0.7893181031619451, 1.7018852436198026],
     [1.7745232592738625, 1.92329712409539, 0.9886453050333157, 2.714150662096779],
@@ -44,7 +45,7 @@ def a_ridge(start, capacity=64):
 
 
 def direct(rounds, t, start):
-    """A_a^-1 [I, d, d] and W [I, d] of the first t rounds, by inverting each matrix anew."""
+    """Computes A_a^-1 [I, d, d] and W [I, d] of the first t rounds by inverting each matrix."""
     inverses, weights = [], []
     for a, document in enumerate(rounds.theta):
         mine = rounds.items[:t] == a
@@ -75,7 +76,7 @@ def test_means_and_variances_are_those_of_the_inverted_matrices(rounds, taught, 
 
 
 def test_a_round_that_leaves_the_ring_restores_the_variance_of_its_tool(rounds, taught, compute):
-    """With a capacity of 8 rounds, against covariances that are kept whole."""
+    """With a capacity of 8 rounds, against separately stored full covariances."""
     world = rounds()
     state = taught(a_ridge("document", capacity=8), world)[-1]
     covariance = np.stack([np.eye(6) / RIDGE] * 5)
@@ -124,7 +125,7 @@ def test_linucb_shows_what_algorithm_1_shows(rounds, taught):
             np.testing.assert_array_equal(
                 probabilities(states[t], query), np.arange(5) == upper.argmax()
             )
-            a = world.items[t]  # the tool of the log, whichever would be shown
+            a = world.items[t]  # the logged tool, not the learner's choice
             matrices[a] += np.outer(query, query)
             b[a] += world.rewards[t] * query
 

@@ -1,4 +1,4 @@
-"""Logistic UCB: its step against a minimiser and obp, its bonus against the sum."""
+"""Logistic UCB: its step against a minimiser and obp, and its bonus against the explicit sum."""
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ SETTINGS = {"alpha": ALPHA, "ridge": RIDGE, "tau": TAU, "centre": CENTRE}
 @pytest.mark.parametrize("start", ["document", "zero"])
 def test_its_step_minimises_what_chapelle_and_li_minimise(rounds, taught, start):
     world = rounds(rounds=25)
-    world.rewards[3] = 0.3  # a graded reward
+    world.rewards[3] = 0.3  # a fractional reward
     learner = logistic_ucb(**SETTINGS, start=start)
     states = taught(learner, world)
     document = start == "document"
@@ -43,7 +43,7 @@ def test_its_step_minimises_what_chapelle_and_li_minimise(rounds, taught, start)
 
 
 def test_it_shows_the_best_mean_with_its_bonus(rounds, float64):
-    """Tools whose Hessians differ as much as their means."""
+    """The Hessians of the tools differ as much as their means."""
     world, rng = rounds(items=30, rounds=20), np.random.default_rng(1)
     learner, h = logistic_ucb(**SETTINGS), 10 ** rng.uniform(-1, 2, size=(30, 6))
     best = []
@@ -74,10 +74,10 @@ def test_the_step_solves_its_equation(float64, logit, width, reward):
 
 
 # obp 0.5.7 is the pipeline of the Open Bandit Dataset, and its `MiniBatchLogisticRegression` is
-# Algorithm 3 of Chapelle and Li (2011). It is not installed here; the numbers are its means after
-# one bit each, from priors at OBP_THETA / tau of precision 0.8. It stops at a gradient of 1e-5. Its
-# increase of the precision is not compared: it takes the logit for one larger than it is. Its
-# LogisticUCB adds the same bonus, but to the probability.
+# Algorithm 3 of Chapelle and Li (2011). obp is not installed; the numbers are its means after one
+# bit each, from priors at OBP_THETA / tau of precision 0.8. It stops at a gradient of 1e-5. We do
+# not compare the increase of the precision, for which obp uses a logit that is too large by 1, nor
+# its LogisticUCB, which adds the same bonus to the probability.
 OBP_RNG = np.random.default_rng(0)
 OBP_THETA, OBP_QUERIES = OBP_RNG.normal(size=(6, 3)), OBP_RNG.normal(size=(6, 3))
 OBP_BITS = [0, 1, 1, 0, 1, 0]

@@ -1,4 +1,4 @@
-"""Banditron, Gaptron and SOBA against their papers, DOGMA's MATLAB code, and enumeration."""
+"""Banditron, Gaptron and SOBA against their papers, DOGMA's MATLAB code and enumeration."""
 
 from operator import itemgetter
 
@@ -42,7 +42,7 @@ def rounds_of(learner):
 
 @pytest.fixture(scope="module")
 def simulated():
-    """The states and traces of Banditron from zero, with the steps 0.5, 2^-12 and 2^-6."""
+    """Returns the states and traces of Banditron from zero, with steps 0.5, 2^-12 and 2^-6."""
     return jax.device_get(step_sizes(np.float32([0.5, 2.0**-12, 2.0**-6])))
 
 
@@ -122,9 +122,9 @@ def test_the_mean_step_of_gaptron_is_the_gradient_of_the_logistic_loss(compute, 
 
 @pytest.mark.parametrize("k", [3, 20])
 def test_the_surrogate_gap_pays_for_exploration(k):
-    """With eta = gamma ln 2 / (2 K^2), of the loss in base 2 and of queries of length 1:
+    """Checks Gaptron's inequality with eta = gamma ln 2 / (2 K^2), base-2 loss, unit queries.
 
-    mistakes expected + eta/2 E|g|^2 <= loss + gamma, whatever the model and the right tool.
+    E[mistakes] + eta/2 E|g|^2 <= loss + gamma holds for every model and every right tool.
     """
     gamma = 0.05
     eta = gamma * np.log(2) / (2 * k**2)
@@ -210,14 +210,14 @@ def test_soba_shows_the_best_tool_and_explores_uniformly(rounds, taught, compute
     np.testing.assert_allclose(probabilities, expected, atol=1e-12)
 
 
-# DOGMA is the library of Orabona, an author of SOBA. The numbers are what its
-# `banditron_multi_train.m` and `soba_diag_multi_train.m`, from
-# github.com/bahh723/separable-bandit-classification at commit b0bdee5, made of this stream under
-# Octave 7.3, with gamma 0.2, a 0.1, and `rand` replaced by `DRAWS`.
+# DOGMA is the library of Orabona, an author of SOBA. The numbers are the results of its
+# `banditron_multi_train.m` and `soba_diag_multi_train.m`
+# (github.com/bahh723/separable-bandit-classification, commit b0bdee5) on this stream under Octave
+# 7.3, with gamma 0.2, a 0.1, and `rand` replaced by `DRAWS`.
 #
-# That code differs from the algorithm of `soba` in successes of a tool that was shown by chance: it
-# leaves their m out of the sum that must not fall below 0. There are two such successes here, and
-# both sums decide every round alike, so that rows and A are the same.
+# That code differs from `soba` in successes of a tool that exploration showed: it leaves their m
+# out of the sum that must not fall below 0. This stream has two such successes, and both sums
+# decide every round alike, so rows and A agree.
 DOGMA_RNG = np.random.default_rng(9)
 TRUTH, CONTEXTS, DRAWS = (
     DOGMA_RNG.normal(size=(4, 3)),
@@ -246,7 +246,7 @@ SOBA_A = [
 
 
 def play(learner):
-    """Returns the last state, and the number of successes of tools that were not the best."""
+    """Returns the last state and the number of successes of tools that were not the best."""
     state = quick_jit(learner.init)(np.zeros((4, 3)))
     probabilities, update = quick_jit(learner.probabilities), quick_jit(learner.update)
     lucky = 0

@@ -1,4 +1,4 @@
-"""A prior of success per tool: its odds, and steps along the gradient of the likelihood."""
+"""A success prior per tool: its odds, and gradient steps on the likelihood."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def logits_of(theta, query, a, b):
 
 
 def loss(theta, query, a, b, item, y):
-    """-log P(y | item)."""
+    """Computes -log P(y | item)."""
     z = logits_of(theta, query, a, b)
     p = np.exp(z - np.logaddexp.reduce(z))[item]
     return -y * np.log(p) - (1 - y) * np.log(1 - p)
@@ -60,7 +60,7 @@ def test_rows_descend_on_the_likelihood_and_tools_count_their_rewards(
 
 
 def test_failures_lower_the_rank_of_a_tool_for_every_query(rounds, taught, compute):
-    """Tool 0 fails for queries that are orthogonal to the one for which it is ranked."""
+    """Tool 0 fails for queries that are orthogonal to the query for which it is ranked."""
     world = rounds(items=2, width=3, rounds=30)
     world.theta[:] = [[1, 0, 0], [0.9, 0.1, 0]]
     world.queries[:], world.items[:], world.rewards[:] = [0, 0, 1], 0, 0

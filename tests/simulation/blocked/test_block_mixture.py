@@ -47,7 +47,7 @@ RULES = {
 
 
 def environment_of(name):
-    return ENVIRONMENT if name == "replayed" else HARD  # whose draws need every answer
+    return ENVIRONMENT if name == "replayed" else HARD  # replay requires every answer
 
 
 def finish(how, rule, catalogue, stream, environment):
@@ -83,7 +83,7 @@ def test_blocks_are_the_scan(problem, name):
 
 
 def test_a_run_cut_in_two_equals_the_whole(problem):
-    """Bit for bit where a block of 16 rounds ends; elsewhere up to rounding."""
+    """Exact if the cut is at the end of a block of 16 rounds; otherwise up to rounding."""
     rule = RULES["rows and maps"]
     with jax.enable_x64(True):
         catalogue, stream = problem(items=ITEMS)
@@ -123,7 +123,7 @@ def test_which_mixtures_have_a_blocked_form():
         assert has_blocked_form(rule, HARD) == (name != "replayed")
     every_round = jr.grid(presets.mapped, tau=[0.2])
     refuses = (
-        mixture(),  # its maps move in every round
+        mixture(),  # its maps change in every round
         mixture([FROZEN, every_round]),
         mixture([FROZEN, jr.grid(presets.whitened, tau=[0.2])]),
         with_exploration(RULES["rows and maps"], 0.1),  # the mixture ignores the exploration
@@ -165,5 +165,5 @@ def test_over_devices_that_do_not_divide_the_catalogue_experts_keep_no_padding(p
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["drawn", "rows alone, of slates", "replayed"])
 def test_they_satisfy_the_contract(name):
-    """Also on eight devices."""
+    """Includes a run on eight devices."""
     check_learner(RULES[name])

@@ -1,4 +1,4 @@
-"""The algorithms written again in NumPy and fed with the same choices."""
+"""Scan and blocked form against the algorithms in NumPy, given the same choices."""
 
 from collections.abc import Callable
 from functools import partial
@@ -72,21 +72,21 @@ def certain(p, here, item):
 
 
 class Case(NamedTuple):
-    """One setting, and the same in NumPy."""
+    """A setting, with its estimator and policy in NumPy."""
 
     name: str
     learner: Learner
     environment: Environment
-    c: Callable  # the coefficients
+    c: Callable  # coefficients
     project: Callable
-    pi: Callable | None  # the propensities [T], where they follow from p [T, I]
+    pi: Callable | None  # propensities [T], if a function of p [T, I]
     eta: Callable = lambda t: ETA
 
 
 IDS = np.arange(ITEMS)
 COMES_AND_GOES = Environment(
     arrives=np.where(IDS % 4 == 1, 30, 0),
-    leaves=np.where(IDS % 4 == 2, 50, ROUNDS),  # nothing is left when the last block is filled up
+    leaves=np.where(IDS % 4 == 2, 50, ROUNDS),  # no items in the last block's padding
 )
 EVERYTHING = COMES_AND_GOES._replace(noise_rate=RHO, reranker=simulated_reranker(accuracy=0.8))
 NOISE, RERANKER = Environment(noise_rate=RHO), Environment(reranker=EVERYTHING.reranker)
@@ -136,7 +136,7 @@ CASES = [
 
 
 class Run(NamedTuple):
-    """One case run in float64, as NumPy arrays; ``scan`` and ``blocked`` are (state, trace)."""
+    """A case in float64 as NumPy arrays; ``scan`` and ``blocked`` are (state, trace)."""
 
     case: Case
     catalogue: Catalogue
@@ -156,7 +156,7 @@ def run(request, problem):
             key = jax.random.key(5)
             return jax.jit(lambda s: how(case.learner, s, case.environment, stream, key))(state)
 
-        blocks = partial(simulate_blocked, block=24, tile=8)  # 100 rounds are no multiple of 24
+        blocks = partial(simulate_blocked, block=24, tile=8)  # 100 is not a multiple of 24
         both = Run(case, catalogue, stream, scan=finish(scan_rounds), blocked=finish(blocks))
         return both._replace(
             **jax.tree.map(np.asarray, {k: v for k, v in both._asdict().items() if k != "case"})
@@ -164,7 +164,7 @@ def run(request, problem):
 
 
 def written_in_numpy(run):
-    """Theta at the end; p, what is there, what is right and the logits of each round, [T, I]."""
+    """Computes the final Theta, and p, availability, labels and logits of each round, [T, I]."""
     case, (_, trace), seen = run.case, run.scan, []
     theta = case.project(run.catalogue.theta)
     for t, query in enumerate(run.stream.order):
@@ -202,15 +202,15 @@ def test_the_scan_is_the_algorithm_written_in_numpy(run):
 
 
 def test_the_recorded_propensity_is_that_of_the_draw(run):
-    if run.case.pi is None:  # depends on the noise of the draw: tests/rules/test_policies.py
+    if run.case.pi is None:  # depends on the policy's noise: tests/rules/test_policies.py
         return
     _, (p, here, _, _) = written_in_numpy(run)
     trace = run.scan[1]
     expected = run.case.pi(p, here, trace.item)
     np.testing.assert_allclose(trace.propensity, expected, rtol=1e-9)
     if run.case.pi is from_p:
-        # The count of an item minus the sum of its p is a martingale: 40 of them stay within
-        # 4.5 standard deviations of 0, and one whole draw for the rarest.
+        # The count of an item minus the sum of its p is a martingale: 40 such differences lie
+        # within 4.5 standard deviations of 0, plus one whole sample for the rarest item.
         surplus = (np.eye(ITEMS)[trace.item] - p).sum(axis=0)
         assert (np.abs(surplus) <= 4.5 * np.sqrt((p * (1 - p)).sum(axis=0)) + 1).all()
 

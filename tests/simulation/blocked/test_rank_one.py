@@ -1,4 +1,4 @@
-"""The end of a block: pending steps are applied to all rows, some rows at a time or all at once."""
+"""The end of a block: pending updates are applied to all rows, in parts or at once."""
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ def block(items):
 
 
 def by_loop(theta, pending, u, factor, weights):
-    """The rows after the block and the sums over the rows before it, step by step in float64."""
+    """Computes the final rows and the sums over the initial rows, step by step in float64."""
     rows, sums = theta.astype(np.float64), np.zeros((B, D))
     for line in range(B):
         for item, row in enumerate(theta):
@@ -26,7 +26,7 @@ def by_loop(theta, pending, u, factor, weights):
     return rows * factor[:, None], sums
 
 
-@pytest.mark.parametrize("items", [12, 16, 23])  # one part; two; two, and some over
+@pytest.mark.parametrize("items", [12, 16, 23])  # one part; two; two and a remainder
 @pytest.mark.parametrize("projected", [True, False])
 def test_parts_of_rows_are_what_a_loop_gives(items, projected):
     theta, pending, u, factor = block(items)
