@@ -22,8 +22,8 @@ from jaxret.types import Params
 Config = bert.BertConfig | mpnet.MPNetConfig | deberta.DebertaConfig | qwen3.Qwen3Config
 
 
-@lru_cache  # building a network takes long, and `jit` caches programs by the network's functions
-def _network(module, config, compute) -> Module:
+@lru_cache(maxsize=32)  # tracing a constructor takes a second, and `jit` keys programs by function
+def _network(module: type[Network], config: Config, compute: Compute) -> Module:
     return functionalize(lambda rngs: module(config, compute, rngs=rngs))
 
 
@@ -91,11 +91,6 @@ class Backbone(NamedTuple):
         tensors = tensor_files.load_safetensors(path)
         shapes = self.shapes(dtype=dtype, mesh=mesh, rules=rules)
         return checkpoints.convert(tensors, self.keys, shapes, prefix=self.prefix)
-
-
-@lru_cache(maxsize=32)  # tracing the constructor takes a second
-def _network(module: type[Network], config: Config, compute: Compute) -> Module:
-    return functionalize(lambda rngs: module(config, compute, rngs=rngs))
 
 
 _KINDS = {  # model_type of config.json -> config, module, keys, prefix

@@ -52,10 +52,10 @@ def assert_same_steps(folder, expected):
     assert read_results(folder) == read_results(expected)
 
 
-@pytest.mark.parametrize("count", [2, 4])
-def test_several_processes_find_what_one_finds(finished, command, tmp_path, count):
+def test_several_processes_find_what_one_finds(finished, command, tmp_path):
+    """Four processes; two are compared after one of them was killed."""
     first, *others = together.run(
-        command(tmp_path / "run", "distributed=auto"), tmp_path / "said", count
+        command(tmp_path / "run", "distributed=auto"), tmp_path / "said", 4
     )
     assert_same_steps(tmp_path / "run", finished)
     assert "results and figures" in first
@@ -65,10 +65,8 @@ def test_several_processes_find_what_one_finds(finished, command, tmp_path, coun
     assert "finished before" in again[0]
 
 
-@pytest.mark.parametrize("victim", [0, 1])
-def test_when_one_is_killed_all_end_and_the_same_command_goes_on(
-    finished, command, tmp_path, victim
-):
+def test_when_one_is_killed_all_end_and_the_same_command_goes_on(finished, command, tmp_path):
+    """Kills the process that writes the results; `tests.runtime` kills others."""
     job = command(tmp_path / "run", "distributed=auto")
     with together.started(job, tmp_path / "said", 2) as processes:
         steps = tmp_path / "run" / "steps"
@@ -76,7 +74,7 @@ def test_when_one_is_killed_all_end_and_the_same_command_goes_on(
         while not (steps / "greedy.npz").exists() and time.monotonic() < until:
             assert all(one.poll() is None for one in processes), processes.said()
             time.sleep(0.02)
-        processes[victim].kill()
+        processes[0].kill()
         assert all(processes.end(60)), processes.said()
     assert not (tmp_path / "run" / "results.json").exists()
     done = {path.name: path.stat().st_mtime_ns for path in steps.iterdir()}

@@ -88,6 +88,16 @@ def test_rows_stay_on_their_devices(problem):
     assert state.available.sharding.shard_shape(state.available.shape) == (5,)
 
 
+def test_padding_is_never_chosen_and_changes_nothing(problem):
+    with jax.enable_x64(True):
+        catalogue, stream = problem(items=37)
+        _, expected = on_devices(0, ORAG, catalogue, stream, Environment())
+        state, trace = on_devices(8, ORAG, sharding.padded(catalogue, 8), stream, Environment())
+        np.testing.assert_array_equal(trace.item, expected.item)
+        np.testing.assert_allclose(trace.propensity, expected.propensity, rtol=1e-9)
+        np.testing.assert_array_equal(state.theta[37:], 0)
+
+
 def test_a_catalogue_that_does_not_divide_is_refused_with_the_way_out(problem):
     catalogue, stream = problem(items=37)
     with pytest.raises(ValueError, match=r"37 items .* 8 devices: pad .*padded\(catalogue, 8\)"):
