@@ -4,7 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from jaxret.methods.nudge import GRID, nudge_m, nudge_n
+import jaxret as jr
+from jaxret.methods.nudge import GRID, Config, fit, nudge_m, nudge_n
 
 I, D, N, V = 40, 8, 90, 60
 UNUSED, AWAY, NEAR = 39, 0, 1  # indices: no query; a query points away; a query is close
@@ -102,6 +103,16 @@ def test_m_worked_by_hand():
     moved, gamma = on_the_circle(nudge_m, [0.0, 1.0], [0.6, 0.8])
     np.testing.assert_allclose(gamma, 0.25, rtol=1e-12)
     np.testing.assert_allclose(moved, [[1, 0.25], [0, 1]], rtol=1e-12)
+
+
+def test_fit_chooses_gamma_on_the_validation_queries():
+    """On the training query tool 0 would have to move by 1 instead of 0.25."""
+    train, validation = (
+        jr.Task.from_arrays(np.eye(2), np.array([query]), np.array([0]))
+        for query in ([0.0, 1.0], [0.6, 0.8])
+    )
+    found = fit(train, Config(form="m"), validation=validation).search(np.eye(2), k=2)
+    np.testing.assert_allclose(found.scores, [[1.0, 0.0], [1.0, 0.25]], atol=1e-6)
 
 
 def test_m_leaves_a_label_that_can_never_win():
