@@ -30,80 +30,55 @@ from jaxret.runtime.validate import require
 _SLACK = 1e-6  # of a sum of probabilities, which may have been computed in float32
 
 
-class CrossEntropyRisk(NamedTuple):
-    """The cross-entropy risk of a prediction in nats; ``risk = least + divergence``."""
+class ExcessRisk(NamedTuple):
+    """The cross-entropy risk of a prediction in nats, and the error of its most probable tool.
+
+    ``risk = least_risk + divergence``, and ``error <= least_error + bound``.
+    """
 
     risk: float  # E[-log p_{I*}]
-    least: float  # E[H(eta)], the infimum over all predictions
+    least_risk: float  # E[H(eta)], the infimum over all predictions
     divergence: float  # E[KL(eta || p)], the excess risk
-
-
-class TopOneError(NamedTuple):
-    """How often the most probable tool is wrong."""
-
     error: float  # P(g(Q) != I*)
-    least: float  # 1 - E[max_i eta_i], the error of the Bayes rule
-    bound: float  # sqrt(2 E[KL(eta || p)]), at least ``error - least``
+    least_error: float  # 1 - E[max_i eta_i], the error of the Bayes rule
+    bound: float  # sqrt(2 E[KL(eta || p)])
     certified: Bool[np.ndarray, " Q"]  # KL < Delta^2 / 2: the first tool must be the best one
 
 
-def cross_entropy_risk(
+def excess_risk(
     posteriors: Float[np.ndarray, "Q I"],
     predictions: Float[np.ndarray, "Q I"],
     shares: Float[np.ndarray, " Q"],
-) -> CrossEntropyRisk:
-    """Decomposes the cross-entropy risk of a prediction (ORAG, Proposition B.1 (ii)).
+) -> ExcessRisk:
+    """Computes the risks and errors of Proposition B.1, and the bound of one by the other.
 
     Args:
       posteriors: eta(q), the probability of each tool to be right [Q, I].
-      predictions: p(q) [Q, I]; 0 where eta is positive makes the risk infinite.
+      predictions: p(q) [Q, I]; 0 where eta is positive makes the risk infinite. Of equally
+        probable tools the first is shown.
       shares: the probability of each query [Q].
 
     Returns:
-      the risk, its infimum, and the expected KL divergence, each computed on its own.
-
-    Raises:
-      ValueError: unless the arrays have these shapes and hold probabilities that sum to 1.
-    """
-    eta, p, weights = _probabilities(posteriors, predictions, shares)
-    with np.errstate(divide="ignore"):
-        risk = -(weights @ xlogy(eta, p).sum(axis=1))
-    return CrossEntropyRisk(
-        risk=float(risk),
-        least=float(weights @ entr(eta).sum(axis=1)),
-        divergence=float(weights @ rel_entr(eta, p).sum(axis=1)),
-    )
-
-
-def top_one_error(
-    posteriors: Float[np.ndarray, "Q I"],
-    predictions: Float[np.ndarray, "Q I"],
-    shares: Float[np.ndarray, " Q"],
-) -> TopOneError:
-    """Bounds the error of the most probable tool by the excess cross-entropy (B.1 (iii)).
-
-    Args:
-      posteriors: eta(q), the probability of each tool to be right [Q, I].
-      predictions: p(q) [Q, I]; of equal ones the first is shown.
-      shares: the probability of each query [Q].
-
-    Returns:
-      the error, the Bayes error, the bound on their difference, and the queries whose first tool
-      is certified.
+      the risk, its infimum and the divergence, each computed on its own; and the errors.
 
     Raises:
       ValueError: unless the arrays have these shapes and hold probabilities that sum to 1.
     """
     eta, p, weights = _probabilities(posteriors, predictions, shares)
     divergences = rel_entr(eta, p).sum(axis=1)
+    divergence = float(weights @ divergences)
+    with np.errstate(divide="ignore"):
+        risk = -float(weights @ xlogy(eta, p).sum(axis=1))
     shown = np.take_along_axis(eta, p.argmax(axis=1)[:, None], axis=1)[:, 0]
-    ordered = np.sort(eta, axis=1)
-    gap = ordered[:, -1] - ordered[:, -2]
-    return TopOneError(
+    second, first = np.sort(eta, axis=1)[:, -2:].T
+    return ExcessRisk(
+        risk=risk,
+        least_risk=float(weights @ entr(eta).sum(axis=1)),
+        divergence=divergence,
         error=float(1 - weights @ shown),
-        least=float(1 - weights @ ordered[:, -1]),
-        bound=float(np.sqrt(2 * max(weights @ divergences, 0.0))),
-        certified=divergences < gap**2 / 2,
+        least_error=float(1 - weights @ first),
+        bound=float(np.sqrt(2 * max(divergence, 0.0))),
+        certified=divergences < (first - second) ** 2 / 2,
     )
 
 

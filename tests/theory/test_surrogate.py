@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from jaxret.theory.surrogate import cross_entropy_risk, top_one_error
+from jaxret.theory.surrogate import excess_risk
 
 ETA = np.array([[0.5, 0.3, 0.2, 0.0], [0.1, 0.2, 0.3, 0.4], [0.0, 0.0, 1.0, 0.0]])
 SHARES = np.array([0.5, 0.3, 0.2])
@@ -20,17 +20,17 @@ def test_the_excess_of_cross_entropy_is_an_expected_divergence():
             risk -= joint * math.log(PREDICTED[q, i])
             least -= joint * math.log(ETA[q, i])
             divergence += joint * math.log(ETA[q, i] / PREDICTED[q, i])
-    found = cross_entropy_risk(ETA, PREDICTED, SHARES)
-    assert found == pytest.approx((risk, least, divergence), abs=1e-12)
-    assert found.risk - found.least == pytest.approx(found.divergence, abs=1e-12)
-    assert cross_entropy_risk(ETA, ETA, SHARES).divergence == 0
+    found = excess_risk(ETA, PREDICTED, SHARES)
+    assert found[:3] == pytest.approx((risk, least, divergence), abs=1e-12)
+    assert found.risk - found.least_risk == pytest.approx(found.divergence, abs=1e-12)
+    assert excess_risk(ETA, ETA, SHARES).divergence == 0
 
 
 def test_the_posterior_alone_has_the_least_risk():
     """Compares with all predictions for one query on a grid of step 0.1."""
     steps = [x for x in itertools.product(range(11), repeat=3) if sum(x) <= 10]
     grid = np.array([(*x, 10 - sum(x)) for x in steps]) / 10
-    risks = [cross_entropy_risk(ETA[1:2], p[None], np.ones(1)).risk for p in grid]
+    risks = [excess_risk(ETA[1:2], p[None], np.ones(1)).risk for p in grid]
     best = int(np.argmin(risks))
     np.testing.assert_allclose(grid[best], ETA[1])
     assert np.sum(np.isclose(risks, risks[best], atol=1e-9)) == 1
@@ -42,29 +42,34 @@ def test_the_error_goes_to_bayes_error_with_the_excess_risk():
         for q, i in itertools.product(range(3), range(4))
         if i != PREDICTED[q].argmax()
     )
-    found = top_one_error(ETA, PREDICTED, SHARES)
-    assert (found.error, found.least) == pytest.approx((wrong, 0.5 * 0.5 + 0.3 * 0.6))
-    assert 0 < found.error - found.least <= found.bound
+    found = excess_risk(ETA, PREDICTED, SHARES)
+    assert (found.error, found.least_error) == pytest.approx((wrong, 0.5 * 0.5 + 0.3 * 0.6))
+    assert 0 < found.error - found.least_error <= found.bound
 
     random = np.random.default_rng(0)
     certified = 0
     for size in np.geomspace(2, 1e-3, 40):  # predictions that approach eta
         p = (ETA + 1e-9) * np.exp(size * random.standard_normal(ETA.shape))
         p /= p.sum(axis=1, keepdims=True)
-        found = top_one_error(ETA, p, SHARES)
-        assert found.error - found.least <= found.bound
+        found = excess_risk(ETA, p, SHARES)
+        assert found.error - found.least_error <= found.bound
+        pairs = zip(ETA, p, strict=True)
+        far = [sum(e * math.log(e / x) for e, x in zip(*q, strict=True) if e) for q in pairs]
+        assert found.bound == pytest.approx(math.sqrt(2 * float(SHARES @ far)))
+        close = 2 * np.array(far) < np.array([0.2, 0.1, 1.0]) ** 2  # gaps between the first two
+        np.testing.assert_array_equal(found.certified, close)
         assert (p.argmax(axis=1) == ETA.argmax(axis=1))[found.certified].all()
         certified += int(found.certified.sum())
     assert 0 < certified < 3 * 40
     assert found.certified.all()
-    assert found.error == pytest.approx(found.least)
+    assert found.error == pytest.approx(found.least_error)
 
 
 def test_a_tool_that_is_right_and_has_no_probability_costs_infinitely_much():
     p = np.array([[1.0, 0.0, 0.0, 0.0]])
-    found = cross_entropy_risk(ETA[:1], p, np.ones(1))
+    found = excess_risk(ETA[:1], p, np.ones(1))
     assert (found.risk, found.divergence) == (math.inf, math.inf)
-    assert top_one_error(ETA[:1], p, np.ones(1)).certified.tolist() == [False]
+    assert found.certified.tolist() == [False]
 
 
 @pytest.mark.parametrize(
@@ -78,4 +83,4 @@ def test_a_tool_that_is_right_and_has_no_probability_costs_infinitely_much():
 def test_what_is_no_probability_is_refused(change, message):
     given = {"posteriors": ETA, "predictions": PREDICTED, "shares": SHARES}
     with pytest.raises(ValueError, match=message):
-        cross_entropy_risk(**given | change)
+        excess_risk(**given | change)
