@@ -31,7 +31,7 @@ from jaxret.rules.query_maps import QueryMap
 from jaxret.rules.schedules import Schedule
 from jaxret.runtime import over_items
 from jaxret.runtime.over_items import Axis
-from jaxret.runtime.validate import require
+from jaxret.runtime.validate import as_number, require
 from jaxret.types import Choice, Feedback, Slate, State
 
 TILE = 8  # rounds in a tile of the blocked form
@@ -128,6 +128,7 @@ def rank_one(
     Raises:
       ValueError: if a temperature or step size is out of its range.
     """
+    tau, eta = as_number(tau), as_number(eta)
     require("tau", tau, "> 0", lambda x: x > 0)
     require("eta", eta, ">= 0", lambda x: x >= 0)
     rule = Rule(

@@ -19,6 +19,7 @@ from jaxret.learners.learner import Learner
 from jaxret.rules import projections
 from jaxret.rules.projections import Projection
 from jaxret.runtime.memo import memoized
+from jaxret.runtime.validate import as_number
 
 P = ParamSpec("P")
 REGISTRY: dict[str, Callable[..., Learner]] = {}  # name -> factory, filled by `preset`
@@ -44,8 +45,12 @@ def preset(factory: Callable[P, Learner]) -> Callable[P, Learner]:
         facts = learner.facts._replace(origin=_origin(name, given))
         return learner._replace(facts=facts)
 
-    REGISTRY[name] = made
-    return made
+    @functools.wraps(factory)
+    def of_numbers(*args: P.args, **settings: P.kwargs) -> Learner:
+        return made(*map(as_number, args), **{key: as_number(x) for key, x in settings.items()})
+
+    REGISTRY[name] = of_numbers
+    return of_numbers
 
 
 def factories() -> dict[str, Callable[..., Learner]]:

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Any
 
+import jax
 import numpy as np
 from jax.core import Tracer
 from jax.typing import ArrayLike
@@ -28,6 +29,16 @@ def require(name: str, value, allowed: str, holds) -> None:
         return
     if not holds(value):
         raise ValueError(f"{name} must be {allowed}, got {value}")
+
+
+def as_number(value: Any) -> Any:
+    """Converts a NumPy or JAX scalar to a Python number, which can be hashed and stored as JSON.
+
+    Args:
+      value: any setting; a traced number, a larger array or any other value is returned unchanged.
+    """
+    scalar = isinstance(value, np.generic | np.ndarray | jax.Array) and np.ndim(value) == 0
+    return value.item() if scalar and not isinstance(value, Tracer) else value
 
 
 def from_registry(
