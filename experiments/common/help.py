@@ -23,25 +23,25 @@ TABLES = {
 SHARED = {
     "chunk": "rounds between two points where a run can stop",
     "cuts": "k of the ranking metrics",
-    "dataset": "whose name and content are part of the name of the run",
+    "dataset": "source of tools and queries; its name and content are part of the run's name",
     "document": "the template that makes a text of a tool (jaxret.data.templates)",
-    "eta_over_tau": "how far one unit of coefficient moves a row; a list is a grid",
+    "eta_over_tau": "step of a row per unit of coefficient; a list is a grid",
     "experiment": "the folder of its runs: runs/EXPERIMENT",
-    "exposures": "how often each query comes",
-    "heldout": "share of the queries, by question, that is never streamed",
+    "exposures": "number of times that each query is streamed",
+    "heldout": "share of the queries, split by question, that is never streamed",
     "k": "cut of the ranking metrics",
     "llm": "the language model: its name, endpoint, and the variable that holds the key",
-    "methods": "that are compared, a row each",
-    "models": "folder where trained models are kept and found again",
-    "projection": "of the rows after an update (jaxret.rules.projections)",
+    "methods": "methods to compare, one row of the table each",
+    "models": "folder in which trained models are saved and looked up",
+    "projection": "projection of the rows after an update (jaxret.rules.projections)",
     "recipes": "settings of the trained methods that differ from their block",
-    "repeats": "of each timing",
-    "rounds": "of each stream",
-    "schedule": "of the step size (jaxret.rules.schedules)",
-    "seeds": "how many, each with its own order and draws",
+    "repeats": "repetitions of each timing",
+    "rounds": "rounds of each stream",
+    "schedule": "schedule of the step size (jaxret.rules.schedules)",
+    "seeds": "number of seeds, each with its own order and samples",
     "tau": "temperature of the policy; a list is a grid",
     "tracking": "files, offline or online, as in base.yaml",
-    "validation": "share of the queries, by question, that choose settings",
+    "validation": "share of the queries, split by question, that chooses settings",
 }
 HOW = """\
 Settings: NAME=VALUE, or NAME.INNER=VALUE for an inner one. A list is one value; -m NAME=A,B runs
@@ -105,7 +105,7 @@ def explained(lines: Sequence[str]) -> list[str]:
 
 
 def _introduction(group: str) -> list[str]:
-    """What the settings of a group's blocks mean, as comments."""
+    """Returns the meaning of the settings in a group's blocks, as comments."""
     if group == "encoder":
         return [f"# encoder.{name}: {meaning}" for name, (_, meaning) in ENCODER.items()]
     lines = Path(CONFIGS, f"{TABLES[group]}.yaml").read_text().splitlines()
