@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import ConfigCompositionException
 
 from experiments.common import config
 from experiments.common.config import (
@@ -113,6 +114,15 @@ def test_a_sweep_changes_learners_and_lists_values():
     assert list(cfg.learners) == ["frozen", "orag", "clipped", "debiased", "greedy"]
     assert cfg.exposures == 1
     assert cfg.hydra.sweeper.params == {"environment.noise_rate": "0.0,0.1,0.2,0.3,0.4"}
+
+
+def test_the_small_configs_of_tests_are_those_that_hydra_composes():
+    overrides = ["learner=[greedy]", "learners.greedy.tau=[0.1]", "directory='a, b'", "~project"]
+    for chosen in ([*overrides, "seeds=1"], overrides):  # the second finds a copy of the first
+        with initialize_config_dir(config.CONFIGS, version_base="1.3"):
+            assert configure(*chosen) == compose("orag", chosen)
+    with pytest.raises(ConfigCompositionException, match=r"Could not override 'learners\.gredy"):
+        configure("learners.gredy.tau=[0.1]")
 
 
 def test_every_encoder_has_a_block_and_its_settings_can_be_changed():
