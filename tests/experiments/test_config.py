@@ -120,7 +120,8 @@ def test_the_small_configs_of_tests_are_those_that_hydra_composes():
     overrides = ["learner=[greedy]", "learners.greedy.tau=[0.1]", "directory='a, b'", "~project"]
     for chosen in ([*overrides, "seeds=1"], overrides):  # the second finds a copy of the first
         with initialize_config_dir(config.CONFIGS, version_base="1.3"):
-            assert configure(*chosen) == compose("orag", chosen)
+            expected = compose("orag", chosen)
+        assert configure(*chosen) == expected
     with pytest.raises(ConfigCompositionException, match=r"Could not override 'learners\.gredy"):
         configure("learners.gredy.tau=[0.1]")
 
