@@ -52,6 +52,7 @@ from scipy.special import gammainc, gammaln
 
 RHO = 5.0  # tightest for V about 50, and at most a fifth wider than the best rho up to V = 10^6
 RESAMPLES = 500
+CELLS = 2**17  # rounds resampled at a time: many short logs at once, with little memory
 
 
 class ConfidenceSequence(NamedTuple):
@@ -149,10 +150,13 @@ def bootstrap(
       both ends.
     """
     rng, n = np.random.default_rng(seed), len(above)
-    means = np.zeros((2, RESAMPLES))
-    for i in range(RESAMPLES):
-        rows = rng.integers(0, n, n)
-        means[:, i] = above[rows].mean(), 1.0 if below is None else below[rows].mean()
+    means, size = np.ones((2, RESAMPLES)), max(1, CELLS // n)
+    for first in range(0, RESAMPLES, size):
+        some = means[:, first : first + size]
+        rows = rng.integers(0, n, (some.shape[1], n))
+        for mean, terms in zip(some, (above, below), strict=True):
+            if terms is not None:
+                mean[:] = terms[rows].mean(axis=1)
     ratios = np.divide(means[0], means[1], out=np.zeros(RESAMPLES), where=means[1] > 0)
     low, high = np.quantile(ratios, [alpha / 2, 1 - alpha / 2])
     return float(low), float(high)
