@@ -21,19 +21,22 @@ def config_of(name: str, *overrides: str) -> DictConfig:
     """
     values = [line for line in overrides if _sets_a_value(line)]
     blocks = tuple(line for line in overrides if line not in values)
-    cfg = deepcopy(_composed(name, blocks))
+    cfg = deepcopy(_once(name, *blocks))
     try:
         for override in map(_parsed, values):
             OmegaConf.update(cfg, override.key_or_group, override.value(), merge=True)
     except OmegaConfBaseException:
-        return _composed.__wrapped__(name, overrides)
+        return composed(name, *overrides)
     return cfg
 
 
-@cache
-def _composed(name: str, overrides: tuple[str, ...]) -> DictConfig:
+def composed(name: str, *overrides: str) -> DictConfig:
+    """Composes ``configs/NAME.yaml`` anew, for blocks that change while the process runs."""
     with initialize_config_dir(CONFIGS, version_base="1.3"):
         return compose(name, list(overrides))
+
+
+_once = cache(composed)
 
 
 def _sets_a_value(line: str) -> bool:

@@ -6,7 +6,7 @@ from hydra.core.config_store import ConfigStore
 
 from experiments.common import learner_files
 from experiments.common.config import fingerprint, learner_grids, register_learner_files
-from tests.experiments.configs import config_of
+from tests.experiments.configs import composed
 
 LEARNERS = """
 import jaxret as jr
@@ -41,7 +41,7 @@ def file(tmp_path, monkeypatch):
 def config(learner, *overrides):
     words = [f"learner={learner}", *overrides]
     register_learner_files(words)
-    return config_of("orag", *words)
+    return composed("orag", *words)
 
 
 def test_a_learner_and_a_function_that_makes_one_stand_beside_those_of_the_table(file):
