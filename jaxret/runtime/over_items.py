@@ -46,13 +46,30 @@ def maximum(x: Float[Array, " I"], axis: Axis) -> Float[Array, ""]:
 def argmax(x: Float[Array, " I"], axis: Axis) -> Int[Array, ""]:
     """Finds the position of the largest entry over all items; ties go to the first.
 
-    Uses two reductions, since on CPU XLA compiles `jnp.argmax` to a loop that is several times
-    slower.
-
     Returns:
       The catalogue position [].
     """
-    return first(x == maximum(x, axis), axis)
+    local = lax.platform_dependent(x, cpu=_argmax_on_cpu, default=_argmax)
+    if axis is None:
+        return local
+    largest = lax.optimization_barrier(x[local])  # compared and sent: one number for both
+    position = item_ids(x.shape[0], axis)[local]
+    none = jnp.iinfo(jnp.int32).max
+    return lax.pmin(jnp.where(largest == lax.pmax(largest, axis), position, none), axis)
+
+
+def _argmax(x: Float[Array, " I"]) -> Int[Array, ""]:
+    """Compares entries in one reduction.
+
+    A second one could find no entry equal to the maximum: on a GPU XLA computes ``x`` for each
+    reduction anew, and may round it otherwise.
+    """
+    return lax.argmax(x, 0, jnp.int32)
+
+
+def _argmax_on_cpu(x: Float[Array, " I"]) -> Int[Array, ""]:
+    """Finds the maximum, then its position: several times as fast on CPU as one reduction."""
+    return first(x == x.max(), None)
 
 
 def first(mask: Bool[Array, " I"], axis: Axis) -> Int[Array, ""]:

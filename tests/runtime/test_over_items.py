@@ -1,5 +1,7 @@
 """Operations over items, on one device and split over eight, against NumPy on the whole array."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -107,3 +109,19 @@ def test_no_number_lands_on_an_absent_item(split):
     uniform = jnp.concatenate([cumulative / cumulative[-1], jnp.linspace(0, 1, 20_000)])
     draw = lambda x, axis: jax.vmap(lambda u: over_items.draw(x, u, axis))(uniform)  # noqa: E731
     assert (WEIGHTS[split(draw, weights)] > 0).all()
+
+
+def test_on_a_gpu_no_entry_is_compared_with_a_maximum_that_may_be_rounded_otherwise():
+    """XLA may compute the entries once for each of two reductions, with different roundings."""
+
+    def hlo(fn, platform):
+        x = jax.ShapeDtypeStruct((8,), jnp.float32)
+        return jax.jit(fn).trace(x).lower(lowering_platforms=(platform,)).as_text()
+
+    def best(x):
+        return over_items.argmax(x, None)
+
+    equality = r"compare +EQ, .*FLOAT : \(tensor<8xf32>"  # of whole arrays
+    assert re.search(equality, hlo(best, "cpu"))
+    assert not re.search(equality, hlo(best, "cuda") + hlo(best, "tpu"))
+    assert over_items._argmax(jnp.asarray(X)) == 9
