@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jax
 import pytest
 
 import jaxret as jr
@@ -147,11 +146,3 @@ def test_a_users_mistakes_are_noticed_by_the_types(tmp_path):
 def test_the_first_quarter_of_an_hour_is_typed():
     done = checked(TEN_LINES)
     assert done.returncode == 0, done.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not TEN_LINES.is_file(), reason=f"no {TEN_LINES}")
-def test_the_first_quarter_of_an_hour_goes_well():
-    done = subprocess.run([sys.executable, str(TEN_LINES)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert f"all there; jax {jax.__version__} jaxret {jr.__version__}" in done.stdout

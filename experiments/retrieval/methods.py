@@ -231,10 +231,12 @@ def check(cfg: DictConfig, names: Sequence[str]) -> None:
 
 
 def check_below(recipes: Mapping[str, Mapping[str, Any]], name: str) -> None:
-    """Refuses the recipe of a reranker whose first stage is unknown."""
+    """Refuses the recipe of a reranker whose first stage is unknown or has wrong settings."""
     known = [*UNTRAINED, *(one for one in recipes if recipes[one]["model"] in RETRIEVERS)]
     first, allowed = recipes[name]["first"], f"one of {', '.join(known)}"
     require(f"recipes.{name}.first", first, allowed, known.__contains__)
+    if first in recipes:
+        config_of(first, recipes[first])
 
 
 def _fitted(kinds: Mapping[str, Any], bench: Bench, name: str, seed: int, **more: Any) -> Any:

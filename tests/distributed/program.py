@@ -120,7 +120,7 @@ def state():
 
 
 def save(folder):
-    with Checkpointer(folder / "checkpoints") as checkpoints:
+    with Checkpointer(folder / "state") as checkpoints:
         checkpoints.save(3, state(), {"eta": 0.1})
     return {}
 
@@ -128,7 +128,7 @@ def save(folder):
 def restore(folder):
     """Restores a checkpoint that a different number of processes may have saved."""
     target = jax.tree.map(lambda x: np.zeros_like(x) if isinstance(x, np.ndarray) else x, state())
-    with Checkpointer(folder / "checkpoints") as checkpoints:
+    with Checkpointer(folder / "state") as checkpoints:
         saved = checkpoints.restore_latest(target)
     assert saved.step == 3
     assert saved.meta == {"eta": 0.1}
@@ -195,19 +195,21 @@ def chunks(folder):
         state["item"][:, 16 * number : 16 * (number + 1)] = trace.item
         return {"states": states, "item": state["item"]}
 
-    with interruptible() as interrupted:
-        last = run_chunks(
-            folder / "checkpoints",
-            interrupted,
-            chunks=len(parts),
-            start=lambda: {
-                "states": simulation.start(setting),
-                "item": np.zeros((SEEDS, 16 * len(parts)), np.int32),
-            },
-            step=step,
-            seconds=0 if stopped < 0 and distributed.leads() else 1e9,  # by process 0's clock
-        )
-    print("chunks", ran)
+    try:
+        with interruptible() as interrupted:
+            last = run_chunks(
+                folder / "checkpoints",
+                interrupted,
+                chunks=len(parts),
+                start=lambda: {
+                    "states": simulation.start(setting),
+                    "item": np.zeros((SEEDS, 16 * len(parts)), np.int32),
+                },
+                step=step,
+                seconds=0 if stopped < 0 and distributed.leads() else 1e9,  # by process 0's clock
+            )
+    finally:
+        print("chunks", ran)
     return {"item": last["item"], "theta": distributed.fetch(last["states"].theta)}
 
 

@@ -12,8 +12,11 @@ from importlib import metadata
 import jax
 import pytest
 
+from experiments import orag
 from experiments.collect import collect
+from experiments.common.config import fingerprint
 from jaxret.runtime.tracking import read_results
+from tests.experiments.configs import config_of, in_world
 from tests.experiments.processes import ROOT
 
 pytestmark = pytest.mark.slow
@@ -22,14 +25,15 @@ LAUNCHERS = {
     "submitit_local": ("hydra-submitit-launcher", []),
 }
 SMALL = [
-    "exposures=1,2",
+    "exposures=1",
     "seeds=2",
     "chunk=128",
     "learner=[frozen,greedy]",
     "learners.greedy.tau=[0.04]",
-    "learners.greedy.eta_over_tau=[0.1]",
     "tracking=files",
 ]
+# They differ in a number, so that they share all compiled programs.
+POINTS = [f"learners.greedy.eta_over_tau=[{x}]" for x in (0.1, 0.2)]
 
 
 @pytest.fixture(params=LAUNCHERS, scope="module")  # runs first, since it may skip
@@ -49,18 +53,27 @@ def sweep(world):
 
     @contextmanager
     def of(folder, *words):
-        place = [f"dataset.path={world / 'data'}", f"encoder.path={world / 'encoder'}"]
-        place += ["dataset=jsonl", f"cache={world / 'cache'}", f"hydra.sweep.dir={folder}"]
+        points = ",".join([POINTS[0], *(point.partition("=")[2] for point in POINTS[1:])])
+        job = [*SMALL, points, *in_world(world, "${hydra:runtime.output_dir}")]
         names = {
             "JAX_NUM_CPU_DEVICES": "1",
             "JAX_COMPILATION_CACHE_DIR": str(jax.config.values["jax_compilation_cache_dir"]),
-            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",  # as in this suite
             "PYTHONPATH": str(ROOT),
         }
         folder.mkdir(exist_ok=True)
         with (folder / "said.txt").open("a") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "experiments.orag", "-m", *SMALL, *place, *words],
+                [
+                    sys.executable,
+                    "-m",
+                    "experiments.orag",
+                    "-m",
+                    *job,
+                    f"hydra.sweep.dir={folder}",
+                    *words,
+                ],
                 cwd=ROOT,
                 env=os.environ | names,
                 stdout=log,
@@ -78,13 +91,15 @@ def sweep(world):
 
 
 @pytest.fixture(scope="module")
-def finished(sweep, tmp_path_factory):
-    """Runs both points in one process; returns their folders."""
-    folder = tmp_path_factory.mktemp("in_turn")
-    with sweep(folder) as process:
-        assert process.wait(300) == 0, said(folder)
-    once, twice = sorted(folder.glob("jsonl-*"), key=lambda run: "exposures=2" in overrides(run))
-    return once, twice
+def finished(world, tmp_path_factory):
+    """Runs both points in the test's own process; returns their folders, named as in a sweep."""
+    folders = []
+    for point in POINTS:
+        cfg = config_of("orag", *SMALL, point, *in_world(world, ""))
+        folders.append(tmp_path_factory.mktemp("runs") / f"jsonl-{fingerprint(_root_=cfg)}")
+        cfg.directory = str(folders[-1])
+        orag.main(cfg)
+    return folders
 
 
 def members(group):
@@ -97,10 +112,6 @@ def members(group):
 def said(folder):
     logs = [folder / "said.txt", *folder.glob(".submitit/*/*_log.*")]
     return "\n".join(f"--- {path.name}:\n{path.read_text()[-4000:]}" for path in logs)
-
-
-def overrides(run):
-    return (run / ".hydra" / "overrides.yaml").read_text()
 
 
 def times(run):

@@ -111,6 +111,8 @@ def test_wrong_settings_are_refused_by_name(written, tmp_path, override, message
     cfg = configure(written, tmp_path, override, "methods=[tool_rank]")
     with pytest.raises(ValueError, match=message):
         evaluate_retrieval.main(cfg)
+    began = (tmp_path / "settings.json").exists()
+    assert began == override.startswith("encoder.")  # only the files say how wide an encoder is
 
 
 @pytest.mark.parametrize("name", ["tool_embed", "tool_rank"])

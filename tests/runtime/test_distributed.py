@@ -1,5 +1,6 @@
 """Several real processes that run one program: the results of one process, and crashes."""
 
+import shutil
 import signal
 import time
 from functools import cache
@@ -11,13 +12,9 @@ from jaxret.runtime import distributed
 from tests import together
 from tests.distributed import program
 
-PARTS = ("simulate", "alone", "mesh", "method")
-FORMS = [(2, 2), (4, 1)]  # processes, devices per process
 
-
-def start(folder, count, *parts, **how):
-    command = ["tests.distributed.program", str(folder), *parts]
-    return together.run(command, folder / "said", count, **how)
+def command(folder, *parts):
+    return ["tests.distributed.program", str(folder), *parts]
 
 
 def read(folder, part):
@@ -31,13 +28,6 @@ def assert_equal(found, expected):
         np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
-def test_two_processes_simulate_as_one_and_read_each_other(tmp_path):
-    """The only quick test of this file, with two processes."""
-    start(tmp_path, 2, "agree", "simulate", "save", seconds=300)
-    assert_equal(read(tmp_path, "simulate"), program.simulate(tmp_path))
-    assert_state(program.restore(tmp_path))
-
-
 def assert_state(found):
     np.testing.assert_array_equal(found["theta"], np.arange(64).reshape(16, 4))
     np.testing.assert_array_equal(found["own"], np.arange(3))
@@ -47,34 +37,58 @@ def assert_state(found):
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    """Returns a function (processes, devices per process) -> folder with all parts' results."""
+def alone(tmp_path_factory):
+    """Returns a function that computes a part in the test's own process, once."""
+    return cache(lambda part: getattr(program, part)(tmp_path_factory.mktemp(part)))
 
-    @cache
-    def of(count, devices):
-        folder = tmp_path_factory.mktemp(f"{count}_processes")
-        start(folder, count, *PARTS, devices=devices)
-        return folder
 
-    return of
+def test_two_processes_simulate_as_one_and_read_each_other(tmp_path, alone):
+    """The only quick test of this file that starts processes."""
+    together.run(command(tmp_path, "agree", "simulate", "save"), tmp_path / "said", 2, seconds=300)
+    assert_equal(read(tmp_path, "simulate"), alone("simulate"))
+    assert_state(program.restore(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """Runs all programs in two processes of two devices each; returns their folder."""
+    folder = tmp_path_factory.mktemp("two")
+    job = command(folder, "save", "simulate", "alone", "mesh", "method")
+    together.run(job, folder / "said", 2, devices=2)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def four(two, tmp_path_factory):
+    """Runs four processes, and kills one of them in its fourth chunk; returns their folder."""
+    folder = tmp_path_factory.mktemp("four")
+    shutil.copytree(two / "state", folder / "state")
+    job = command(folder, "restore", "simulate", "chunks")
+    with together.started(job, folder / "said", 4, KILLED="2:3") as processes:
+        while processes[2].poll() is None:
+            assert all(one.poll() is None for one in processes), processes.said()
+            time.sleep(0.05)
+        status = processes.end(60)
+        assert status[2] == -signal.SIGKILL, processes.said()
+        assert all(status), processes.said()
+    return folder
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("count", "devices"), FORMS)
-def test_seeds_side_by_side_give_the_same_bits(results, count, devices):
-    assert_equal(read(results(count, devices), "simulate"), read(results(1, 4), "simulate"))
+@pytest.mark.parametrize("processes", ["two", "four"])
+def test_seeds_side_by_side_give_the_same_bits(processes, alone, request):
+    assert_equal(read(request.getfixturevalue(processes), "simulate"), alone("simulate"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("count", "devices"), FORMS)
 @pytest.mark.parametrize("part", ["alone", "mesh"])
-def test_other_programs_show_the_same_items(results, part, count, devices):
+def test_other_programs_show_the_same_items(two, alone, part):
     """The programs differ only in rounding.
 
     A single seed is replicated over processes, on a mesh that one process does not need; a
     catalogue over devices sums its parts in another order.
     """
-    found, expected = (read(results(*form), part) for form in ((count, devices), (1, 4)))
+    found, expected = read(two, part), alone(part)
     np.testing.assert_array_equal(found["item"], expected["item"])
     for name, value in expected.items():
         np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-4, err_msg=name)
@@ -83,72 +97,52 @@ def test_other_programs_show_the_same_items(results, part, count, devices):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("count", "devices"), FORMS)
-def test_a_method_is_trained_as_by_one(results, count, devices):
+def test_a_method_is_trained_as_by_one(two, alone):
     """The gradient is the mean of the devices' means, so each step rounds differently."""
-    found, expected = (read(results(*form), "method") for form in ((count, devices), (1, 4)))
+    found, expected = read(two, "method"), alone("method")
     np.testing.assert_array_equal(found["items"], expected["items"])
     for name, value in expected.items():
         np.testing.assert_allclose(found[name], value, rtol=1e-3, atol=1e-4, err_msg=name)
-    names = {path.name for path in (results(count, devices) / "saved").iterdir()}
+    names = {path.name for path in (two / "saved").iterdir()}
     assert names == {"params.safetensors", "model.json"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("readers", [1, 4])
-def test_a_checkpoint_of_two_processes_is_read_by_fewer_and_by_more(tmp_path, readers):
-    start(tmp_path, 2, "save", devices=2)
-    start(tmp_path, readers, "restore")
-    assert_state(read(tmp_path, "restore"))
+def test_a_checkpoint_of_two_processes_is_read_by_more(four):
+    """The quick test reads it with a single process."""
+    assert_state(read(four, "restore"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("count", "victim"), [(2, 0), (4, 2)])
-def test_when_one_dies_all_end_and_the_same_command_goes_on(tmp_path, count, victim):
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    start(whole, count, "chunks")
+def test_when_one_dies_or_is_stopped_all_end_and_the_same_command_goes_on(four, alone, capsys):
+    """One of four processes was killed; two go on and are stopped; one computes the rest."""
+    with together.started(command(four, "chunks"), four / "said", 2, STOPPED="1:5") as processes:
+        assert processes.end(300) == [143, 143], processes.said()
+        for i in range(2):
+            assert "chunks [3, 4, 5]\n" in processes.log(i).read_text(), processes.said()
+    assert [path.name for path in (four / "checkpoints").iterdir()] == ["6"]
 
-    command = ["tests.distributed.program", str(cut), "chunks"]
-    with together.started(command, cut / "said", count, KILLED=f"{victim}:3") as processes:
-        while processes[victim].poll() is None:
-            assert all(one.poll() is None for one in processes), processes.said()
-            time.sleep(0.05)
-        status = processes.end(60)
-        assert status[victim] == -signal.SIGKILL, processes.said()
-        assert all(status), processes.said()
-
-    said = start(cut, count, "chunks")
-    assert all("chunks [3, 4, 5, 6, 7]" in text for text in said), said
-    assert_equal(read(cut, "chunks"), read(whole, "chunks"))
+    expected = alone("chunks")
+    capsys.readouterr()
+    assert_equal(program.chunks(four), expected)
+    assert capsys.readouterr().out == "chunks [6, 7]\n"
 
 
 @pytest.mark.slow
 def test_an_error_in_one_ends_all(tmp_path):
-    """The program ends without waiting for the process that waits for the others."""
-    command = ["tests.distributed.program", str(tmp_path), "fail"]
-    with together.started(command, tmp_path / "said", 2) as processes:
+    """Includes SLURM's names of the processes.
+
+    The program ends without waiting for the process that waits for the others.
+    """
+    job, slurm = command(tmp_path, "who", "fail"), together.slurm(2)
+    with together.started(job, tmp_path / "said", 2, each=slurm) as processes:
         while "ArithmeticError: here alone" not in processes.log(1).read_text():
+            assert processes[0].poll() is None, processes.said()
             time.sleep(0.05)
         assert processes[1].wait(15) == 1  # gloo gives up after 30 s
         assert processes.end(60)[0], processes.said()
-
-
-@pytest.mark.slow
-def test_a_signal_to_one_stops_all_and_the_same_command_goes_on(tmp_path):
-    command = ["tests.distributed.program", str(tmp_path), "chunks"]
-    with together.started(command, tmp_path / "said", 2, STOPPED="1:3") as processes:
-        assert processes.end(300) == [143, 143], processes.said()
-    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["4"]
-
-    said = start(tmp_path, 2, "chunks")
-    assert all("chunks [4, 5, 6, 7]" in text for text in said), said
-    assert_equal(read(tmp_path, "chunks"), program.chunks(tmp_path / "alone"))
-
-
-@pytest.mark.slow
-def test_slurm_says_who_is_who_and_gives_each_its_own_gpu(tmp_path):
-    said = start(tmp_path, 2, "who", each=together.slurm(2))
-    assert [f"who {i} 2 2 {i}\n" in text for i, text in enumerate(said)] == [True, True], said
+        for i in range(2):  # each has a GPU of its own
+            assert f"who {i} 2 2 {i}\n" in processes.log(i).read_text(), processes.said()
 
 
 def test_what_is_said_reaches_jax(monkeypatch):

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -247,48 +246,54 @@ def test_an_interrupted_run_resumes_bit_for_bit(task, tmp_path, monkeypatch, cap
     same(again.states, straight.states)
 
 
+RERANKED = """
+import jaxret as jr
+from tests.problems import make_task
+
+def simulate(folder):
+    environment = jr.Environment(reranker=jr.simulated_reranker(accuracy=0.8))
+    options = {"exposures": 3, "environment": environment, "chunk": 64, "resume": folder}
+    return jr.simulate(jr.orag(tau=0.1, eta=0.02, k=3), make_task(), **options)
+"""
+STOPPED = """
+import signal, sys
+from jaxret.simulation.engine import Simulation
+
+step = Simulation.step
+def interrupting(*args):
+    signal.raise_signal(signal.SIGTERM)
+    return step(*args)
+Simulation.step = interrupting
+simulate(sys.argv[1])
+"""
+
+
 @pytest.mark.slow
-def test_another_process_resumes_with_its_own_reranker(tmp_path):
+def test_another_process_resumes_with_its_own_reranker(tmp_path, monkeypatch):
     """Runs are identified by their program, not by the address of a function."""
-    program = textwrap.dedent("""
-        import signal, sys
-        import jax
-        jax.config.update("jax_num_cpu_devices", 8)
-        import jaxret as jr
-        from jaxret.simulation.engine import Simulation
-        from tests.problems import make_task
-
-        kill, folder = sys.argv[1:]
-        step, steps = Simulation.step, []
-        def interrupting(*args):
-            steps.append(args)
-            if len(steps) == int(kill):
-                signal.raise_signal(signal.SIGTERM)
-            return step(*args)
-        Simulation.step = interrupting
-        environment = jr.Environment(reranker=jr.simulated_reranker(accuracy=0.8))
-        learner = jr.orag(tau=0.1, eta=0.02, k=3)
-        run = jr.simulate(learner, make_task(), exposures=3, environment=environment, chunk=64,
-                          resume=folder)
-        print(len(steps), run.states.theta.sum())
-    """)
-
-    def simulate(kill, folder):
-        return subprocess.run(
-            [sys.executable, "-c", program, str(kill), str(tmp_path / folder)],
-            capture_output=True,
-            text=True,
-            cwd=Path(__file__).parents[2],
-            env=os.environ | {"JAX_COMPILATION_CACHE_DIR": jax.config.jax_compilation_cache_dir},
-        )
-
-    killed = simulate(1, "cut")
+    names = {
+        "JAX_NUM_CPU_DEVICES": str(jax.device_count()),
+        "JAX_COMPILATION_CACHE_DIR": str(jax.config.values["jax_compilation_cache_dir"]),
+        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+    }
+    killed = subprocess.run(
+        [sys.executable, "-c", RERANKED + STOPPED, str(tmp_path / "cut")],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        env=os.environ | names,
+    )
     assert killed.returncode == 143, killed.stderr
     assert "orag: stopped at step 1" in killed.stderr
-    resumed, straight = simulate(0, "cut"), simulate(0, "straight")
-    assert resumed.stdout.split()[0] == "2", resumed.stderr
-    assert straight.stdout.split()[0] == "3", straight.stderr
-    assert resumed.stdout.split()[1] == straight.stdout.split()[1]
+    exec(RERANKED, here := {})
+    steps, step = [], Simulation.step
+    monkeypatch.setattr(Simulation, "step", lambda *args: (steps.append(args), step(*args))[1])
+    resumed = here["simulate"](tmp_path / "cut")
+    assert len(steps) == 2
+    straight = here["simulate"](None)
+    assert len(steps) == 2 + 3
+    same(resumed.trace, straight.trace)
+    same(resumed.states, straight.states)
 
 
 def test_a_folder_of_another_run_is_refused(task, small, tmp_path):
