@@ -1,6 +1,6 @@
 """Products of float32 matrices in float32, on accelerators too.
 
-By default XLA rounds the factors: to TF32, with 10 bits, on an NVIDIA GPU, and to bfloat16 on a TPU.
+By default XLA rounds the factors to TF32 (10 bits) on an NVIDIA GPU, and to bfloat16 on a TPU.
 The blocked simulation, which multiplies matrices, would then choose other items than the scan,
 which multiplies a matrix by a vector, and vectors of texts would differ from those of a CPU.
 The first use of jaxret therefore sets jax's own option, which holds for the whole process, unless
