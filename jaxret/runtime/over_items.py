@@ -52,10 +52,10 @@ def argmax(x: Float[Array, " I"], axis: Axis) -> Int[Array, ""]:
     local = lax.platform_dependent(x, cpu=_argmax_on_cpu, default=_argmax)
     if axis is None:
         return local
-    largest = lax.optimization_barrier(x[local])  # compared and sent: one number for both
+    # The maximum of a device is one number, which is compared and sent.
+    holds_it = x.max() == maximum(x, axis)
     position = item_ids(x.shape[0], axis)[local]
-    none = jnp.iinfo(jnp.int32).max
-    return lax.pmin(jnp.where(largest == lax.pmax(largest, axis), position, none), axis)
+    return lax.pmin(jnp.where(holds_it, position, jnp.iinfo(jnp.int32).max), axis)
 
 
 def _argmax(x: Float[Array, " I"]) -> Int[Array, ""]:
