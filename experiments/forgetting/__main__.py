@@ -46,25 +46,23 @@ validation part and without the held-out part.
     8.7 %, 8.6 %, 15.6 %; 70.5 % are learnt. The oracle's first ten had 1.000 on arrival.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
 from omegaconf import DictConfig
 
 import jaxret as jr
 from experiments.common import tsne
 from experiments.common.config import learner_grids
 from experiments.common.experiment import Found, Results, experiment
+from experiments.common.figures import curves_figure
 from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.forgetting import moves
 from experiments.forgetting.curves import fates, forgotten, moments, seen
 from experiments.forgetting.follow import by_arrival, follow, points
-from jaxret.evaluation import plots
 from jaxret.learners.learner import map_queries
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
@@ -156,9 +154,10 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     for curve, label in LABELS.items():
         at = heldout_rounds if curve == "heldout" else rounds
         shown = {grid.name: curves[f"{grid.name}/{curve}/ndcg@{cfg.k}"] for grid in grids}
-        figure(run, curve, f"nDCG@{cfg.k} of {label}", at, shown)
+        curves_figure(run, curve, ("round", f"nDCG@{cfg.k} of {label}"), at, shown)
     shown = {grid.name: curves[f"{grid.name}/forgotten"] for grid in grids}
-    figure(run, "forgotten", "queries forgotten, of those seen", rounds, shown)
+    labels = ("round", "queries forgotten, of those seen")
+    curves_figure(run, "forgotten", labels, rounds, shown)
     return results
 
 
@@ -181,25 +180,6 @@ def show(cfg: DictConfig, results: Found) -> None:
     for columns in TABLES:
         columns = [column.format(k=cfg.k) for column in columns]
         results_table(results, list(cfg.learners), columns, title)
-
-
-def figure(
-    run: RunDirectory,
-    name: str,
-    label: str,
-    rounds: Int[np.ndarray, " E"],
-    curves: Mapping[str, Float[np.ndarray, "S E"]],
-) -> None:
-    """Draws a curve of each learner, without the first point if it has no value."""
-    drawn, ax = plots.new_figure("round", label)
-    for learner, values in curves.items():
-        at = rounds[-values.shape[1] :]
-        line = plots.curve_with_band(ax, at, values, learner)
-        if learner == "frozen":
-            line.set_linestyle("--")
-        run.tracker.curve(f"{name}/{learner}", at, values.mean(axis=0))
-    plots.label_curves(ax)
-    run.save_figure(drawn, name)
 
 
 if __name__ == "__main__":

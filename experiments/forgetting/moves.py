@@ -105,5 +105,4 @@ def picture(
     ax.set(xticks=[], yticks=[])
     ax.margins(0.02)
     ax.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, handletextpad=0.1)
-    plots.save(figure, run.directory / "embeddings.png")
-    run.tracker.figure("embeddings", run.directory / "embeddings.png")
+    run.save_figure(figure, "embeddings")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from experiments.common.figures import curves_figure
 from experiments.common.run_directory import RunDirectory
 from jaxret.data.dataset import Dataset
 from jaxret.evaluation import plots
@@ -103,13 +104,8 @@ def figures(run: RunDirectory, shares: Mapping[str, Float[np.ndarray, "S V"]]) -
     window = max(1, visits // 10)
     ends = np.arange(window, visits + 1)
     for picture, (label, curves) in pictures.items():
-        drawn, ax = plots.new_figure(f"tasks (means of {window})", label)
-        for name, values in curves.items():
-            means = plots.running_mean(values, window)[:, window - 1 :]
-            line = plots.curve_with_band(ax, ends, means, name)
-            if name == "frozen":
-                line.set_linestyle("--")
-            run.tracker.curve(f"{picture}/{name}", ends, means.mean(axis=0))
-        plots.label_curves(ax)
-        plots.save(drawn, run.directory / f"{picture}.png")
-        run.tracker.figure(picture, run.directory / f"{picture}.png")
+        means = {
+            name: plots.running_mean(values, window)[:, window - 1 :]
+            for name, values in curves.items()
+        }
+        curves_figure(run, picture, (f"tasks (means of {window})", label), ends, means)
