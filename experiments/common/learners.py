@@ -41,17 +41,18 @@ def chosen(
     grid: LearnerGrid,
     task: Task,
     *,
-    on: Bool[np.ndarray, "S N"],
+    on: Bool[np.ndarray, "*S N"],
     metric: str,
     seeds: Sequence[int],
     **stream: Any,
 ) -> LearnerGrid:
-    """Chooses a setting of a grid for each seed; a single setting needs no stream.
+    """Chooses a setting of a grid by validation queries; a single setting needs no stream.
 
     Args:
       grid: grid of settings.
       task: task whose queries are streamed.
-      on: validation queries [S, N].
+      on: validation queries: those of each seed [S, N], or the same of all seeds [N], which then
+        have one setting.
       metric: metric of the ranking, which `jaxret.simulation.sweep.Sweep.best` adds to the success.
       seeds: S seeds.
       **stream: further arguments of `jr.sweep`.

@@ -20,6 +20,7 @@ from omegaconf import DictConfig
 
 from experiments import (
     evaluate_retrieval,
+    forgetting,
     latency,
     orag,
     paper_settings,
@@ -29,7 +30,6 @@ from experiments import (
 from experiments.common.config import plain
 from experiments.common.experiment import command
 from experiments.exploration import __main__ as exploration
-from experiments.forgetting import __main__ as forgetting
 from experiments.multihop import __main__ as multihop
 from experiments.regret import __main__ as regret
 from experiments.report import page

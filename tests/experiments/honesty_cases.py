@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments import compare_encoders, evaluate_retrieval, orag, rerank, rivals
+from experiments import compare_encoders, evaluate_retrieval, forgetting, orag, rerank, rivals
 from experiments.common.experiment import Experiment
-from experiments.forgetting import __main__ as forgetting
 from experiments.multihop import __main__ as multihop
 from experiments.transfer import __main__ as transfer
 from experiments.variance import __main__ as variance
