@@ -257,7 +257,7 @@ def seen(
 def forgotten(
     right: Bool[np.ndarray, "S E n"], rounds: Int[np.ndarray, " E"]
 ) -> Float[np.ndarray, "S E"]:
-    """Computes the share of arrived queries that were right once after arrival and now are wrong."""
+    """Computes the share of arrived queries that were right since arrival and now are wrong."""
     arrived = np.arange(right.shape[-1]) < rounds[:, None]
     ever = np.logical_or.accumulate(right & arrived, axis=1)
     return (ever & ~right).sum(axis=-1) / np.maximum(arrived.sum(axis=-1), 1)
