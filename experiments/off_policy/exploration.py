@@ -37,8 +37,7 @@ from experiments.common.config import plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
-from experiments.common.tables import cell
-from experiments.off_policy.tables import markdown
+from experiments.common.tables import cell, markdown
 from experiments.off_policy.worlds import learnt, policy, value
 from jaxret.offline.snapshots import with_probabilities
 from jaxret.runtime.progress import Progress
