@@ -8,7 +8,7 @@ from transformers import AutoTokenizer
 
 from experiments.document_fields import __main__ as document_fields
 from experiments.document_fields import audit
-from experiments.document_fields.content import coverage, lengths
+from experiments.document_fields.__main__ import coverage, lengths
 from jaxret import data, encoders
 from jaxret.data.templates import template
 from jaxret.documents import original
