@@ -20,7 +20,6 @@ Writes DIR/gpu.json after every measurement, and draws DIR/gpu.png after every p
     grid/<form>                             milliseconds per call
     encoders/<network>/<form>               microseconds per text; jax takes arrays of the host, as
                                             the library does, the other forms those of the device
-    encoders/<network>/<form>/rate          texts per second, and share of limits/bfloat16
     training/mlc/<form>/<precision>         milliseconds per step; weights are float32
 
 Forms are timed in turn on the host's clock, each call until its result is ready. A form that fails,
@@ -146,7 +145,6 @@ def encoders(settings: Settings, record: Record) -> None:
     """Times every BERT; one whose vectors differ from PyTorch's is missing."""
     rng = np.random.default_rng(0)
     lengths = rng.choice(settings.lengths, settings.texts) - rng.integers(0, 6, settings.texts)
-    peak = record.kept["results"].get("limits/bfloat16")
     for network in settings.berts:
         tokens = [rng.integers(1, network[-1], length).tolist() for length in lengths]
         work = list(batches(tokens, settings.batch_tokens))
@@ -156,13 +154,6 @@ def encoders(settings: Settings, record: Record) -> None:
             continue
         builds = {name: partial(Form, call, rounds=len(tokens)) for name, call in calls.items()}
         record.compare(group, builds, 1e6, settings.repeats)
-        operations = timing.reading(bert.BertConfig.from_json(config), lengths).operations
-        for name in calls:
-            if found := record.kept["results"].get(f"{group}/{name}"):
-                rate = 1e6 / found["median"]
-                share = rate * operations / len(tokens) / peak if peak else None
-                rates = {"texts_per_second": rate, "share": share}
-                record.keep("results", f"{group}/{name}/rate", rates)
 
 
 def training(settings: Settings, record: Record) -> None:
