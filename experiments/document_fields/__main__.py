@@ -43,7 +43,8 @@ from matplotlib.figure import Figure
 from omegaconf import DictConfig
 from tokenizers import Tokenizer
 
-from experiments.common.config import cache_folder, plain
+from experiments.common import asking
+from experiments.common.config import plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import encoder_of, read_dataset
 from experiments.common.run_directory import RunDirectory
@@ -65,7 +66,7 @@ from jaxret.documents import audit as by_rules
 from jaxret.documents.expansion import read_verdict
 from jaxret.documents.fields import KINDS
 from jaxret.evaluation import plots
-from jaxret.llm import Chat, Endpoint, Prompt, replace_prompts
+from jaxret.llm import Prompt, replace_prompts
 from jaxret.runtime.validate import require
 
 JUDGES = ("rules", "llm")
@@ -175,9 +176,7 @@ def judge_of(cfg: DictConfig) -> Judge:
         return lambda some, expanded: [
             by_rules(x if expanded else original(x)).complete for x in some
         ]
-    cache = cache_folder(cfg)
-    chat = Chat(Endpoint(**plain(cfg.llm)), cache / "llm")
-    prompt = prompt_of(cfg)
+    chat, prompt = asking.chat(cfg), prompt_of(cfg)
 
     def ask(some, expanded):
         questions = [audit.question(x, expanded=expanded, prompt=prompt) for x in some]

@@ -114,15 +114,7 @@ def measure(
     kind: str,
     environment: Environment,
 ) -> dict[str, np.ndarray]:
-    """Chooses a learner's settings in an environment, and streams what is reported.
-
-    Args:
-      cfg: configuration of the experiment.
-      run: keeps the result.
-      pairs: the task.
-      grid: the learner.
-      kind: names the environment.
-      environment: the environment.
+    """Chooses a learner's settings in an environment of a kind, and streams what is reported.
 
     Returns:
       ``online``, ``final`` and ``wrong`` of each seed [S].

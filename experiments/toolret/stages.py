@@ -31,6 +31,7 @@ from jaxret.retrieval.dense import inner_product
 from jaxret.retrieval.ranking import Ranking, in_trec_order
 from jaxret.retrieval.retriever import Reranker, refine
 from jaxret.runtime.files import existing
+from jaxret.training.config import require_one_of
 
 Stage: TypeAlias = Callable[[Request], Ranking]
 
@@ -178,17 +179,13 @@ def check(models: Mapping[str, Mapping[str, Any]], methods: list[str]) -> None:
         if name not in models:
             raise ValueError(f"unknown method {name!r}; known: {', '.join(models)}")
         model, where = models[name], f"models.{name}"
-        if (kind := model["model"]) not in STAGES:
-            known = ", ".join(STAGES)
-            raise ValueError(f"{where}.model must be one of {known}, got {kind!r}")
-        if kind in NEED_PATH and not model["path"]:
+        require_one_of(f"{where}.model", model["model"], STAGES)
+        if model["model"] in NEED_PATH and not model["path"]:
             raise ValueError(f"{where}.path must name a folder, got {model['path']!r}")
-        if "encoder" in model and model["encoder"] not in ENCODERS:
-            known = ", ".join(ENCODERS)
-            raise ValueError(f"{where}.encoder must be one of {known}, got {model['encoder']!r}")
-        if "weights" in model and model["weights"] not in tool_rank.RERANKERS:
-            known = ", ".join(tool_rank.RERANKERS)
-            raise ValueError(f"{where}.weights must be one of {known}, got {model['weights']!r}")
+        if "encoder" in model:
+            require_one_of(f"{where}.encoder", model["encoder"], ENCODERS)
+        if "weights" in model:
+            require_one_of(f"{where}.weights", model["weights"], tool_rank.RERANKERS)
         if "prompt" in model:
             tool_rank.read_prompt(model["prompt"])
         if "template" in model:
