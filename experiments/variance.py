@@ -70,21 +70,13 @@ MARKS = "osD^vP*X"  # marker per rate
 
 
 class Catalogue(NamedTuple):
-    """Some tools, and everything that is the same for every learner on them.
+    """Some tools, and everything that is the same for every learner on them."""
 
-    Attributes:
-      size: size of the catalogue, as the results name it.
-      task: the tools, and the queries with one label that they answer.
-      validation: the queries that choose settings [N].
-      sample: positions of the queries on which moments are taken [n].
-      comparator: losses of the comparator [N].
-    """
-
-    size: str
-    task: Task
-    validation: Bool[np.ndarray, " N"]
-    sample: Int[np.ndarray, " n"]
-    comparator: Float[np.ndarray, " N"]
+    size: str  # size of the catalogue, as the results name it
+    task: Task  # the tools, and the queries with one label that they answer
+    validation: Bool[np.ndarray, " N"]  # the queries that choose settings
+    sample: Int[np.ndarray, " n"]  # positions of the queries on which moments are taken
+    comparator: Float[np.ndarray, " N"]  # losses of the comparator
 
 
 class Moments(NamedTuple):

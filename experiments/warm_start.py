@@ -78,19 +78,12 @@ Setting = tuple[float, float]  # tau, eta
 
 @dataclass(frozen=True)
 class Starts:
-    """The task, parts and settings that all starts share.
-
-    Attributes:
-      cfg: settings of the experiment.
-      run: the run's directory.
-      task: the base.
-      parts: parts of its queries, masks [N].
-    """
+    """The task, parts and settings that all starts share."""
 
     cfg: DictConfig
     run: RunDirectory
-    task: Task
-    parts: Parts
+    task: Task  # the base
+    parts: Parts  # parts of its queries, masks [N]
 
     @property
     def stream(self) -> dict[str, Any]:

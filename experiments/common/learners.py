@@ -145,15 +145,6 @@ def _of_parts(name: str, spec: Mapping[str, Any]) -> Callable[..., Learner]:
         raise ValueError(
             f"learner {name!r} needs a preset, or exactly {', '.join(needed)}; see {wrong}"
         )
-    return rank_one_named(name)
-
-
-def rank_one_named(name: str) -> Callable[..., Learner]:
-    """Returns `rank_one` with its name given.
-
-    Args:
-      name: name of the learners that it makes.
-    """
 
     def make(*, policy, estimator, projection, schedule, tau, eta):
         parts = {"policy": policy, "estimator": estimator, "projection": projection}

@@ -67,18 +67,13 @@ class RunDirectory:
         path.write_text(json.dumps({"seconds": seconds}) + "\n")
 
     def resumable(self, folder: Path) -> Callable[..., Any]:
-        """Returns `run_chunks` for a folder, stopped by the signals that stop this run.
-
-        Args:
-          folder: folder of the checkpoints.
-        """
+        """Returns `run_chunks` for a folder of checkpoints, stopped by what stops this run."""
         return partial(run_chunks, folder, self.interrupted)
 
     def pause(self, done: int) -> None:
-        """Raises `Interrupted` if the run was asked to stop, for loops that save by themselves.
+        """Raises `Interrupted`, with the steps so far, if the run was asked to stop.
 
-        Args:
-          done: steps so far, for the message.
+        For loops that save by themselves.
         """
         if self.interrupted():
             raise Interrupted(self.directory, done)
@@ -100,12 +95,7 @@ class RunDirectory:
         return _read(path)
 
     def resume(self, step: str, simulation: str = "") -> Path:
-        """Returns the folder in which a simulation of a step is checkpointed (``resume=``).
-
-        Args:
-          step: its name, as `result` has it.
-          simulation: a name within the step.
-        """
+        """Returns the folder in which a simulation of a step is checkpointed (``resume=``)."""
         return self.directory / "checkpoints" / step / simulation
 
 

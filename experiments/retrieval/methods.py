@@ -57,8 +57,7 @@ def rank(bench: Bench, name: str, seed: int, part: str = "test") -> Ranking:
     Args:
       bench: data, parts and recipes.
       name: name of the method; ``NAME+first`` is the refiner NAME with the first stage's score
-          added,
-        ``NAME+once`` the online learner NAME after a stream that shows each query once.
+        added, ``NAME+once`` the online learner NAME after a stream that shows each query once.
       seed: seed of its training or stream.
       part: train, validation or test.
     """
@@ -197,9 +196,6 @@ def second_stage(bench: Bench, name: str, seed: int, read: Read | None = None) -
       name: name of a method that has one `before`.
       seed: seed of its training.
       read: texts -> vectors, in place of the first retriever's own function.
-
-    Returns:
-      (texts, ranking of the stage before, progress) -> ranking.
     """
     recipe = bench.recipes[name.partition("+")[0]]
     if recipe["model"] != "refit":

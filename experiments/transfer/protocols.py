@@ -20,15 +20,7 @@ Setting = Float[np.ndarray, "S n"]
 
 @dataclass(frozen=True)
 class Protocol:
-    """The task, parts and seeds that all learners share.
-
-    Attributes:
-      cfg: settings of the experiment.
-      run: the run's directory.
-      task: whose queries are streamed.
-      parts: parts of each seed.
-      seeds: S numbers.
-    """
+    """The task, parts and seeds that all learners share."""
 
     cfg: DictConfig
     run: RunDirectory
