@@ -304,7 +304,7 @@ def triples(
     n: int | None = None,
     seed: int = 0,
 ) -> Triples:
-    """Draws queries, and a right and a wrong tool for each.
+    """Draws queries, the same for both kinds of negatives, and a right and a wrong tool for each.
 
     Args:
       queries: unit vectors.
@@ -312,7 +312,7 @@ def triples(
       theta: the original documents' unit vectors; ``hard`` negatives are the best under them.
       negatives: one of `KINDS`.
       n: how many queries; None takes all, in order.
-      seed: seed of queries and tools; the queries are the same for both kinds of negatives.
+      seed: seed of queries and tools.
 
     Raises:
       ValueError: n is out of range, the kind unknown, or a query needs every tool.

@@ -143,7 +143,7 @@ def cell_of(
     """Measures one setting, on the validation queries and on the rest.
 
     Returns:
-      ``success``, ``loss`` and ``online`` (success of validation queries) [S], ``validation`` and
+      ``success``, ``loss`` and ``online`` (success of validation queries) [S]; ``validation`` and
       ``rest`` [S, 4].
     """
     success = np.asarray(run.trace.success, np.float64)
@@ -165,13 +165,9 @@ def cell_of(
 def grid(
     found: Mapping[str, np.ndarray], validation: np.ndarray, rounds: int, least: float
 ) -> Grid:
-    """Combines the measurements on the two parts of the queries.
+    """Combines the measurements of `cell_of` on the two parts of the queries.
 
-    Args:
-      found: results of `cell_of`, with a leading axis of settings; ``best``, the chosen setting.
-      validation: mask of the queries.
-      rounds: T.
-      least: loss of the comparator on the whole stream.
+    ``least`` is the loss of the comparator on the whole stream.
     """
     share = validation.mean()
     return Grid(

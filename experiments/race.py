@@ -176,14 +176,9 @@ def race(
     seeds: int,
     exposures: int,
 ) -> list[Line]:
-    """Runs all learners on the same streams.
+    """Runs all learners on the same streams, and compares the first of ``own`` with all others.
 
-    Args:
-      own: learners of the file, of which the first is compared with all others.
-      others: further learners to compare with.
-      tasks: tasks, each split by question, with four fifths for learning.
-      seeds: number of seeds of order and draws, at least 2.
-      exposures: number of times that each query is streamed.
+    Each task is split by question, with four fifths for learning.
     """
     lines = []
     for task in tasks:

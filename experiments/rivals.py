@@ -148,10 +148,7 @@ def against(
 ) -> dict[str, np.ndarray]:
     """Compares all learners with one: differences, intervals, and p after Holm over the table.
 
-    Args:
-      success: name of a learner -> whether each query succeeded [S, N], NaN if not streamed.
-      base: the learner that is subtracted.
-      task: task of the queries.
+    Success is NaN for queries that were not streamed.
     """
     found = corrected(
         [

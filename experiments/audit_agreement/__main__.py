@@ -133,13 +133,7 @@ def judge_probabilities(
 
 
 def question(document: Document, criterion: str, *, expanded: bool) -> Messages:
-    """Builds the question whether a document meets a criterion, answered by one of `WORDS`.
-
-    Args:
-      document: a dict or a string.
-      criterion: one of `CRITERIA`.
-      expanded: whether to show the tool profile, where the document has one.
-    """
+    """Builds the question whether a document meets a criterion, answered by one of `WORDS`."""
     text = as_json(document, expanded=expanded)
     return PROMPT.messages(document=text, criterion=CRITERIA[criterion])
 

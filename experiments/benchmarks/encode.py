@@ -38,24 +38,18 @@ from jaxret.encoders import TextEncoder, forward, load_encoder
 from jaxret.encoders.padding import FINE, batches
 from jaxret.nn.bert import BertConfig
 
+EACH = 160  # number of documents, and of queries
 
-def measure(*, n_texts: int = 320, repeats: int = 5) -> dict[str, np.ndarray]:
+
+def measure(repeats: int = 5) -> dict[str, np.ndarray]:
     """Times all forms; needs torch.
-
-    Args:
-      n_texts: how many texts, at most 336 (DeskBank has 168 documents).
-      repeats: counted rounds.
-
-    Returns:
-      the keys of the module's docstring, each [repeats].
 
     Raises:
       AssertionError: if the vectors of two forms differ by 1e-5.
-      ValueError: for a number of texts that DeskBank does not have.
     """
     machine.pin_torch()
     encoder = load_encoder("minilm")
-    tokens = [text.ids for text in encoder.tokenizer.encode_batch(_texts(n_texts))]
+    tokens = [text.ids for text in encoder.tokenizer.encode_batch(_texts())]
     work = {
         "jax": list(batches(tokens, batch_tokens=512)),
         "jax_fine": list(batches(tokens, batch_tokens=512, lengths=FINE)),
@@ -87,15 +81,10 @@ def measure(*, n_texts: int = 320, repeats: int = 5) -> dict[str, np.ndarray]:
     return {name: np.array(values) for name, values in found.items()}
 
 
-def _texts(count: int) -> list[str]:
-    dataset, half = deskbank.load(), count // 2
-    if not 0 < half <= len(dataset.documents):
-        raise ValueError(f"n_texts must lie in [2, {2 * len(dataset.documents)}], got {count}")
-    spread = len(dataset.queries) // half
-    return [
-        *(full(document) for document in dataset.documents[:half]),
-        *dataset.queries[::spread][:half],
-    ]
+def _texts() -> list[str]:
+    dataset = deskbank.load()
+    spread = len(dataset.queries) // EACH
+    return [*map(full, dataset.documents[:EACH]), *dataset.queries[::spread][:EACH]]
 
 
 _PRODUCT = 20 * 2 * 1024**3  # operations of `_product`

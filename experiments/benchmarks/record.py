@@ -71,13 +71,9 @@ class Record:
         print(f"{name}: {value}", flush=True)
 
     def compare(self, group: str, builds: Mapping[str, Build], scale: float, repeats: int) -> None:
-        """Builds forms and times in turn those that work; each is called twice before it counts.
+        """Builds forms and times in turn those that work, in units of which a second has ``scale``.
 
-        Args:
-          group: first part of the keys.
-          builds: name -> a function that returns the form.
-          scale: units per second.
-          repeats: counted calls of each form.
+        Each is called twice before it counts.
         """
         ready: dict[str, Form] = {}
 

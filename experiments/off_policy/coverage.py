@@ -120,13 +120,7 @@ def judge(name: str, spec: Mapping, world: jr.Task, apart: jr.Task, seed: int) -
 def measured(
     cfg: DictConfig, serves: jr.Learner, world: jr.Task, policies: Mapping[str, Judged]
 ) -> dict[str, np.ndarray]:
-    """Evaluates each judged policy on each log of one logging policy.
-
-    Args:
-      cfg: with ``logs``, ``rounds``, ``alpha`` and ``seed``.
-      serves: the logging policy.
-      world: its queries are drawn.
-      policies: the judged policies, by name.
+    """Evaluates each judged policy on each log that one policy writes of the queries of a task.
 
     Returns:
       ``<judged>/<measure>`` -> [n] of the n logs that were not refused; ``refused`` and ``earned``

@@ -121,14 +121,6 @@ def served(
 ) -> dict[str, np.ndarray]:
     """Simulates a rule with a log per seed, and evaluates the judged policies by each log.
 
-    Args:
-      cfg: with ``exposures``, ``seeds`` and ``seed``.
-      serves: the rule.
-      task: its queries are streamed.
-      folder: folder of the logs.
-      policies: the judged policies, by name.
-      truth: their values.
-
     Returns:
       measure -> [S]; of a refused log ``refused`` alone.
     """

@@ -107,12 +107,6 @@ def unseen(
 ) -> tuple[Results, Setting, dict[str, np.ndarray]]:
     """Streams only the training part, and ranks that and the held-out part.
 
-    Args:
-      protocol: task, parts and seeds.
-      step: name of the learner.
-      grid: the settings.
-      more: the last rows [S, I, d] -> more to keep.
-
     Returns:
       results; the setting of each seed, chosen on its validation part; and what ``more`` gave.
     """
