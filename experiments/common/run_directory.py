@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from omegaconf import DictConfig
 from experiments.common.config import TRACKING, settings
 from jaxret.evaluation import plots
 from jaxret.runtime import distributed, memory, sharding, tracking
-from jaxret.runtime.checkpoint import Interrupted, interruptible, run_chunks
+from jaxret.runtime.checkpoint import Interrupted, interruptible
 from jaxret.runtime.files import write_whole
 
 
@@ -65,10 +64,6 @@ class RunDirectory:
         before = json.loads(path.read_text()) if path.exists() else {"seconds": 0.0}
         seconds = before["seconds"] + time.perf_counter() - self._began
         path.write_text(json.dumps({"seconds": seconds}) + "\n")
-
-    def resumable(self, folder: Path) -> Callable[..., Any]:
-        """Returns `run_chunks` for a folder of checkpoints, stopped by what stops this run."""
-        return partial(run_chunks, folder, self.interrupted)
 
     def pause(self, done: int) -> None:
         """Raises `Interrupted`, with the steps so far, if the run was asked to stop.
