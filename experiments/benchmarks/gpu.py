@@ -41,7 +41,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from experiments.benchmarks import machine, rounds, timing
 from experiments.benchmarks.record import Build, Record
@@ -53,12 +52,10 @@ from jaxret.nn import bert
 from jaxret.nn.backbone import Backbone
 from jaxret.nn.classifier import classifier
 from jaxret.nn.layers import Compute
-from jaxret.training import loop
 
 PRECISIONS = {"float32": "F32_F32_F32", "tf32": "TF32_TF32_F32"}  # of matrix products in JAX
 COLOURS = {"float32": "tab:blue", "tf32": "tab:green"}
 PARITY = 1e-4  # largest difference of two encoders' unit vectors in float32
-RATE, DECAY = 1e-4, 0.01  # settings of AdamW
 #: Share of the remaining time that each part may use.
 SHARES = {"limits": 0.1, "simulation": 0.5, "grid": 0.4, "encoders": 0.6, "training": 0.9}
 
@@ -173,16 +170,7 @@ def training(settings: Settings, record: Record) -> None:
     batch = jax.tree.map(jnp.asarray, recipes["float32"].batches(0))
 
     def jax_step(dtype):
-        optimizer = optax.adamw(RATE, weight_decay=DECAY)
-        step = jax.jit(loop.train_step(recipes[dtype].loss, optimizer), donate_argnums=0)
-        state = loop.start(params, optimizer, jax.random.key(0))
-
-        def call():
-            nonlocal state
-            state, _ = jax.block_until_ready(step(state, batch))
-            return state
-
-        return Form(call)
+        return Form(timing.Training(recipes[dtype].loss, params, batch))
 
     dtypes = {precision: "float32", "bfloat16": "bfloat16"}
     builds: dict[str, Build] = {
@@ -198,7 +186,7 @@ def training(settings: Settings, record: Record) -> None:
         def twin(dtype, compiled=False):
             more = {"compiled": compiled, "bfloat16": dtype == "bfloat16"}
             one = copy.deepcopy(model)
-            return torch_twin.Twin(one, params, batch, rate=RATE, decay=DECAY, **more)
+            return torch_twin.Twin(one, params, batch, rate=timing.RATE, decay=timing.DECAY, **more)
 
         def torch_step(*kind):
             return Form(twin(*kind).training)
@@ -206,7 +194,9 @@ def training(settings: Settings, record: Record) -> None:
         def check():
             with jax.default_matmul_precision("float32"), torch_twin.tf32(False):
                 logits = np.asarray(jax.jit(exact.apply)(params, batch["ids"], batch["mask"]))
-                start, stepped = params["backbone"], jax_step("float32").call().params["backbone"]
+                step = timing.Training(recipes["float32"].loss, params, batch)
+                step()
+                start, stepped = params["backbone"], step.state.params["backbone"]
                 return twin("float32").check(_backbone(config), logits, start, stepped)
 
         if not record.attempt("training/mlc/check", check):

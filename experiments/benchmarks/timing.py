@@ -35,16 +35,21 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
-from jaxtyping import Float
+import optax
+from jaxtyping import Array, Float
 
 from experiments.common.tables import print_table
 from jaxret.learners.rank_one import TILE
 from jaxret.nn.bert import BertConfig
 from jaxret.simulation.blocked.simulate import BLOCK
+from jaxret.training import loop
+from jaxret.types import Params
 
 LIMITS = ("memory", "arithmetic")
 UNITS = {"microseconds": 1e6, "milliseconds": 1e3}
+RATE, DECAY = 1e-4, 0.01  # learning rate and weight decay of AdamW
 FEWEST = 3  # minimum repeats of `in_turn`, even if the time is over
 
 
@@ -65,6 +70,19 @@ class Form(NamedTuple):
     call: Callable[[], Any]  # returns when its result is ready
     work: Work = Work(0.0, 0.0)  # work of one round; `in_turn` does not need it
     rounds: int = 1  # per call
+
+
+class Training:
+    """Takes compiled steps of AdamW on one batch; the old state is donated."""
+
+    def __init__(self, loss: loop.Loss, params: Params, batch: Mapping[str, Array]):
+        optimizer = optax.adamw(RATE, weight_decay=DECAY)
+        self.step = jax.jit(loop.train_step(loss, optimizer), donate_argnums=0)
+        self.state = loop.start(params, optimizer, jax.random.key(0))
+        self.batch = batch
+
+    def __call__(self) -> None:
+        self.state, _ = jax.block_until_ready(self.step(self.state, self.batch))
 
 
 def simulation(form: str, items: int, width: int) -> Work:
