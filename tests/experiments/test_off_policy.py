@@ -108,9 +108,9 @@ def test_logs_of_what_never_explores_are_counted_as_refused(tmp_path):
     assert set(found) == {"refused", "earned"}
 
 
-def cell(serves, coverage, effective, warned):
+def cell(serves, covered, effective, warned):
     names = (*coverage.ANYTIME, *coverage.BOOTSTRAP)
-    values = {f"coverage/{name}": np.array(coverage, float) for name in names}
+    values = {f"coverage/{name}": np.array(covered, float) for name in names}
     more = {"effective": np.array(effective, float), "warned": np.array(warned, float)}
     return coverage.Cell(serves, "judged", values | more)
 
