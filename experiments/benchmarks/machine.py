@@ -87,7 +87,7 @@ def multiplying(side: int, repeats: int, dtype: DTypeLike = jnp.float32) -> floa
 def in_place(size: float, repeats: int = 7) -> float:
     """Measures the bandwidth of passes that update float32 numbers in place, in bytes per second.
 
-    An array of a small size, in bytes, stays in a cache.
+    ``size`` is that of the array in bytes; a small one stays in a cache.
     """
     x = jnp.ones(int(size) // 4, jnp.float32)
     passes = int(np.clip(PASSED // x.nbytes, 1, 1000))

@@ -71,9 +71,9 @@ class Record:
         print(f"{name}: {value}", flush=True)
 
     def compare(self, group: str, builds: Mapping[str, Build], scale: float, repeats: int) -> None:
-        """Builds forms and times in turn those that work, in units of which a second has ``scale``.
+        """Builds forms and times in turn those that work; each is called twice before it counts.
 
-        Each is called twice before it counts.
+        ``scale`` is the number of units of time in a second.
         """
         ready: dict[str, Form] = {}
 

@@ -100,7 +100,7 @@ def simulation(form: str, items: int, width: int) -> Work:
 def reading(config: BertConfig, lengths: Sequence[int], batches: int = 1) -> Work:
     """Returns the work of a forward pass, which reads the weights once for each batch.
 
-    Lengths are the tokens of each text, padding included where it is computed.
+    ``lengths`` are the tokens of each text, padding included where it is computed.
     """
     n, weights = np.asarray(lengths, np.float64), _weights(config)
     per_layer = float((weights * n + 2 * config.hidden * n**2).sum())
@@ -108,7 +108,7 @@ def reading(config: BertConfig, lengths: Sequence[int], batches: int = 1) -> Wor
 
 
 def step(config: BertConfig, lengths: Sequence[int], parameters: int) -> Work:
-    """Returns the work of a training step on texts of some lengths in tokens, padding included."""
+    """Returns the work of a training step; ``lengths`` are tokens of each text with padding."""
     return Work(4.0 * 8 * parameters, 3 * reading(config, lengths).operations)
 
 

@@ -66,9 +66,9 @@ class RunDirectory:
         path.write_text(json.dumps({"seconds": seconds}) + "\n")
 
     def pause(self, done: int) -> None:
-        """Raises `Interrupted`, with the steps so far, if the run was asked to stop.
+        """Raises `Interrupted` if the run was asked to stop, for loops that save by themselves.
 
-        For loops that save by themselves.
+        ``done``, the number of steps so far, is part of the message.
         """
         if self.interrupted():
             raise Interrupted(self.directory, done)

@@ -103,7 +103,7 @@ def right(task: jr.Task) -> Float[np.ndarray, "N I"]:
 
 
 def aim(policy: Judged, query: Int[np.ndarray, " T"]) -> Target:
-    """Returns a policy in the rounds of a log, whose queries are given."""
+    """Returns a policy in the rounds of a log; ``query`` is the query of each round."""
     return Target(
         probabilities=lambda part: policy.probabilities[query[part]],
         scores=lambda part: policy.scores[query[part]],

@@ -132,7 +132,7 @@ def parted(pairs: Pairs, share: float, seed: int) -> tuple[Pairs, Pairs]:
 
 
 def judge_environment(pairs: Pairs, kind: str, threshold: float) -> Environment:
-    """Makes the environment whose rewards are labels, hard, soft, or yes above the threshold."""
+    """Makes the environment that rewards by a kind of verdict: labels, hard, soft or threshold."""
     if kind == "labels":
         return Environment()
     if kind == "soft":
