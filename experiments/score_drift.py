@@ -22,6 +22,8 @@ from jaxtyping import Float
 
 from jaxret.runtime.validate import require
 
+DECAY = 0.01  # weight decay of AdamW per step
+
 
 def adam_ratio(steps: int, *, b1: float = 0.9, b2: float = 0.999) -> Float[np.ndarray, " steps"]:
     """Computes K_t for t = 1 .. steps, the bound on a coordinate of Adam's direction.
@@ -30,9 +32,6 @@ def adam_ratio(steps: int, *, b1: float = 0.9, b2: float = 0.999) -> Float[np.nd
       steps: number of steps, >= 1.
       b1: decay of the mean, in [0, 1).
       b2: decay of the mean of squares, in (b1^2, 1).
-
-    Returns:
-      [steps].
     """
     require("steps", steps, ">= 1", lambda n: n >= 1)
     require("b1", b1, "in [0, 1)", lambda x: 0 <= x < 1)
@@ -45,11 +44,7 @@ def adam_ratio(steps: int, *, b1: float = 0.9, b2: float = 0.999) -> Float[np.nd
 
 
 def adamw_score_drift(
-    learning_rates: Float[ArrayLike, " steps"],
-    query: Float[ArrayLike, " d"],
-    *,
-    longest: float,
-    decay: float = 0.01,
+    learning_rates: Float[ArrayLike, " steps"], query: Float[ArrayLike, " d"], *, longest: float
 ) -> float:
     """Bounds the change of ``theta . q`` by AdamW.
 
@@ -57,17 +52,14 @@ def adamw_score_drift(
       learning_rates: learning rate of each step, including the schedule.
       query: q.
       longest: bound of ``|theta|`` over the run, for the weight decay.
-      decay: weight decay per step.
     """
     rates, q = np.asarray(learning_rates, np.float64), np.asarray(query, np.float64)
     require("learning_rates", rates, ">= 0", lambda x: (x >= 0).all())
     directions = (rates * adam_ratio(len(rates))).sum() * np.abs(q).sum()
-    return float(directions + rates.sum() * decay * longest * np.linalg.norm(q))
+    return float(directions + rates.sum() * DECAY * longest * np.linalg.norm(q))
 
 
-def sgd_mean_score_drift(
-    steps: Float[ArrayLike, " T"], *, tau: float, share: float, highest: float = 1.0
-) -> float:
+def sgd_mean_score_drift(steps: Float[ArrayLike, " T"], *, tau: float, share: float) -> float:
     """Bounds the mean change of a score by Eq. (4) with items drawn from p, on unit vectors.
 
     Args:
@@ -75,10 +67,8 @@ def sgd_mean_score_drift(
       tau: temperature.
       share: share of the rounds in which the item is right; these are assumed to come first, when
         steps are largest.
-      highest: bound of p_i over the run.
     """
-    for name, value in {"share": share, "highest": highest}.items():
-        require(name, value, "in [0, 1]", lambda x: 0 <= x <= 1)
+    require("share", share, "in [0, 1]", lambda x: 0 <= x <= 1)
     sizes = np.sort(np.asarray(steps, np.float64))[::-1]
     of_label = sizes[: round(share * len(sizes))].sum()
-    return float((highest * sizes.sum() + of_label) / tau)
+    return float((sizes.sum() + of_label) / tau)

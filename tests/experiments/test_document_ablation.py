@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from experiments.document_ablation import __main__ as document_ablation
-from experiments.document_ablation.dilution import similarity, triples
+from experiments import document_ablation
+from experiments.document_ablation import similarity, triples
 from jaxret import data, encoders
 from jaxret.data.templates import PROFILE_FIELDS, template, with_profile
 from jaxret.runtime.tracking import read_results

@@ -4,7 +4,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 
-from experiments.exploration.maps import heatmaps
+from experiments.exploration import heatmaps
 
 mpl.use("Agg")
 

@@ -25,7 +25,7 @@ def test_a_long_log_of_all_tools_chooses_the_best_and_knows_what_the_others_lack
     log, query = next(iter(worlds.logs(UNIFORM, TASK, rounds=1_500, seeds=[0])))
     found = selection.chosen_by_values(log, query, rules)
     assert found["chance"] == pytest.approx(gap / 2)
-    for estimator in selection.selection_page.ESTIMATORS:
+    for estimator in selection.ESTIMATORS:
         if estimator != "MIPS":  # biased, since it averages over groups of tools
             assert (found[f"{estimator}/right"], found[f"{estimator}/regret"]) == (1, 0)
     # With the rewards inverted, the same log selects the worst policy and reports the loss.

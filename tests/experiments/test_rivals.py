@@ -38,7 +38,7 @@ def test_the_table_says_what_chance_would_not_give():
     for name, p in (("b", 0.04), ("c", 0.06)):
         values = {"gain": 0.1, "low": 0.05, "high": 0.15, "p": p}
         results |= {f"{name}/{key}": {"mean": x} for key, x in values.items()}
-    lines = rivals.markdown(results, ["a", "b", "c"], "a").splitlines()
+    lines = rivals.table(results, ["a", "b", "c"], "a").splitlines()
     assert lines[2] == "| `a` | 0.500 ±0.010 | 0.500 ±0.010 | 0.500 ±0.010 |  |"
     assert lines[3].endswith("| +0.100 (+0.050 to +0.150) |")
     assert lines[4].endswith("| +0.100 (+0.050 to +0.150) = |")

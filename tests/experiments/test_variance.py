@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import jaxret as jr
+from experiments import variance
 from experiments.common.loading import task_of
-from experiments.variance import __main__ as variance
-from experiments.variance import estimator_study
 from tests.experiments.configs import config_of
 from tests.experiments.processes import stopped_at
 
@@ -101,7 +100,7 @@ def test_gaps_lie_between_what_never_learns_and_what_is_told(finished):
 def test_a_part_of_the_catalogue_keeps_the_queries_that_it_answers(finished):
     cfg = configure(finished[0])
     task = task_of(cfg)
-    some = estimator_study.set_up(cfg, task, 12)
+    some = variance.set_up(cfg, task, 12)
     kept = [int(np.flatnonzero((task.theta == row).all(axis=1))[0]) for row in some.task.theta]
     assert len(set(kept)) == 12
     assert some.task.ids == tuple(task.ids[item] for item in kept)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from experiments.variance.moments import moments, over_queries
+from experiments.variance import moments, over_queries
 from jaxret.environments.environment import label_noise, respond
 from jaxret.learners.rank_one import coefficients, rank_one, rule_of
 from jaxret.rules import estimators, policies
