@@ -7,7 +7,7 @@
 All learners, retrievers and measurements take a `Task`. Its arrays are NumPy arrays on the host;
 parts of a task share its catalogue.
 
-Letters: I items (tools), d width, N queries, L labels a query (padded with -1).
+Letters: I items (tools), d width, N queries, L labels per query (padded with -1).
 """
 
 from collections.abc import Callable, Sequence

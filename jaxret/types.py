@@ -1,7 +1,7 @@
 """The data types of jaxret, and the letters of array shapes.
 
     I  items in the catalogue      d  embedding width         k  items shown in a round
-    T  rounds, t a round           N  different queries       L  labels a query, padded with -1
+    T  rounds, t a round           N  different queries       L  labels per query, padded with -1
     S  seeds                       B  rounds in a block       n  devices
 
 All types are NamedTuples of arrays, which pass through jit, vmap, scan, shard_map and orbax

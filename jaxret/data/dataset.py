@@ -6,7 +6,7 @@ Documents are stored as in the source: a dict of top-level fields under the sour
 (``name``, ``description``, ``parameters``, ...), or a string of running text.
 `jaxret.data.templates` renders either as the text that is encoded.
 
-Letters: I tools, N queries, L labels a query (padded with -1).
+Letters: I tools, N queries, L labels per query (padded with -1).
 """
 
 from collections.abc import Hashable, Iterable

@@ -277,7 +277,7 @@ def verdicts(
       pairs: query, right tool, wrong tools [P, 2 + m], padded with -1, from
         `jaxret.training.negatives`; a row gives up to 1 + m examples.
       drop_words: the largest share of a query's words that is dropped, anew in each batch. Ours.
-      size: examples a batch.
+      size: examples per batch.
       seed: seed of the order.
 
     Returns:

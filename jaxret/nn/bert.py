@@ -6,7 +6,7 @@
 with the exact (erf) GELU and scores divided by sqrt(H / heads). Devlin et al. 2019, in the layout
 of the HuggingFace checkpoints. The type is 0, and 1 in the second text of a pair.
 
-Letters: B texts, L tokens a text, H hidden width, V vocabulary.
+Letters: B texts, L tokens per text, H hidden width, V vocabulary.
 """
 
 from collections.abc import Mapping

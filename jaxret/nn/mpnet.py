@@ -8,7 +8,7 @@ blocks (Song et al. 2020; the buckets are T5's). Near distances have one bias ea
 share them, and distances of 128 and more have one in each direction. Parameters have the layout of
 the HuggingFace checkpoints, in whose table of positions the first two rows are unused.
 
-Letters: B texts, L tokens a text, H hidden width, e width of a head.
+Letters: B texts, L tokens per text, H hidden width, e width of a head.
 """
 
 from collections.abc import Mapping

@@ -8,7 +8,7 @@ HuggingFace checkpoints. The position of a token is the number of tokens before 
 which may be on either side. HuggingFace counts padding, too, unless it is given ``position_ids``:
 the result is the same up to rounding, since only differences of positions matter.
 
-Letters: B texts, L tokens a text, H hidden width, e width of a head.
+Letters: B texts, L tokens per text, H hidden width, e width of a head.
 """
 
 import json

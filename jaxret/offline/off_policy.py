@@ -113,7 +113,7 @@ def off_policy(
 ) -> OffPolicy:
     """Estimates the mean reward of a policy on the queries of a log.
 
-    The estimators are IPS, SNIPS and clipped IPS; for logs of one tool a round DR, Switch-DR and
+    The estimators are IPS, SNIPS and clipped IPS; for logs of one tool per round DR, Switch-DR and
     DRos; with ``logging`` also MIPS, and the interval of DR. IPS and DR have intervals that hold at
     all times at once, clipped IPS a lower bound that does, and SNIPS and Switch-DR a bootstrap;
     DRos and MIPS have an unknown bias and no interval. DR's interval uses a truncated model and
@@ -260,7 +260,7 @@ class Rounds(NamedTuple):
 
     weight: Float[np.ndarray, " T"]
     reward: Float[np.ndarray, " T"]
-    model: Float[np.ndarray, " T"]  # modelled reward of the used tool; one tool a round
+    model: Float[np.ndarray, " T"]  # modelled reward of the used tool; one tool per round
     expected: Float[np.ndarray, " T"]  # modelled reward, averaged over the policy
     second: Float[np.ndarray, " T"]  # E[w^2 | query] = sum_a pi^2 / p
     group_weight: Float[np.ndarray, " T"]  # this and all below: if the log has all probabilities

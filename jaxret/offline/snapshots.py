@@ -201,7 +201,8 @@ def with_probabilities(log: Log, served: Learner | Snapshot) -> Log:
     ``by_position`` is computed from them and differs from the log's by rounding.
 
     Args:
-      log: log of one tool a round, whose learner learned from each round before the next, or never.
+      log: log of one tool per round, whose learner learned from each round before the next, or
+        never.
       served: learner that wrote the log, in its state before the first of these rounds.
 
     Returns:

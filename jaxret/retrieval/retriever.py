@@ -162,7 +162,7 @@ def best_items(params: Params, features: Features, *, score, split, items, k, me
       score: score of the retriever.
       split: the PartitionSpecs of params and features, flattened: (tree, leaves).
       items: the number of items, I; rows beyond are padding and are never returned.
-      k: items a query.
+      k: items per query.
       mesh: the devices; None for one.
 
     Returns:

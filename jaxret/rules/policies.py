@@ -167,7 +167,7 @@ def exploring(policy: Policy, *, epsilon: float) -> Policy:
     The propensity is exact, ``(1 - epsilon) p_i + epsilon / available``.
 
     Args:
-      policy: policy of one item a round, with `Policy.probabilities`.
+      policy: policy of one item per round, with `Policy.probabilities`.
       epsilon: share of uniform draws, in [0, 1].
 
     Raises:
@@ -177,7 +177,7 @@ def exploring(policy: Policy, *, epsilon: float) -> Policy:
     if (inner := policy.probabilities) is None:
         raise ValueError(
             f"policy {policy.name!r} with k={policy.k} does not give the probability of each item: "
-            "exploration needs one item a round and `Policy.probabilities`"
+            "exploration needs one item per round and `Policy.probabilities`"
         )
 
     def probabilities(logits, axis=None):

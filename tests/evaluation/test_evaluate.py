@@ -52,7 +52,7 @@ def test_groups_of_queries_are_averaged_apart(run, task):
     for group, values in got.items():
         part = jr.evaluate(run, task.select(by == group), metrics=("recall@1",))
         np.testing.assert_allclose(values["recall@1"].values, part["recall@1"].values)
-    with pytest.raises(ValueError, match=r"by must be \[60\], a group a query, got \[3\]"):
+    with pytest.raises(ValueError, match=r"by must be \[60\], one group per query, got \[3\]"):
         jr.evaluate(run, task, by=[1, 2, 3])
 
 

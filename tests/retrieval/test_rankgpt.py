@@ -105,5 +105,5 @@ def test_a_window_without_a_useful_answer_stays_as_it_was(ask):
 def test_lists_that_cannot_be_put_in_order_together_are_refused():
     with pytest.raises(ValueError, match="their lengths must be all the same"):
         rankgpt.rank(None, ["q", "p"], [["a", "b"], ["c"]])
-    with pytest.raises(ValueError, match="lists must be 2, one a query"):
+    with pytest.raises(ValueError, match="lists must be 2, one per query"):
         rankgpt.rank(None, ["q", "p"], [["a", "b"]])

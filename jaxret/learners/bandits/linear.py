@@ -14,7 +14,7 @@ for the cosine and 0 for the rest; with 'zero' it is 0, and the documents serve 
     R    <- R - R u u^T / (v + sqrt(v))             u = R^T x,  v = 1 + |u|^2
 
 The update of R is Potter's square root (1963) of the Sherman-Morrison formula. It costs m^2
-products a round, R R^T stays positive semidefinite, and a draw of w is a product with R, so no
+products per round, R R^T stays positive semidefinite, and a draw of w is a product with R, so no
 matrix is ever decomposed. Mean, covariance and noise are conjugate; only `neural_linear` uses the
 noise. The regression predicts the reward of each tool separately, so queries with several right
 tools need no special case.
