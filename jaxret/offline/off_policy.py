@@ -70,13 +70,22 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class OffPolicy:
-    """Values of one policy by several estimators, which print as a table."""
+    """Values of one policy by several estimators, which print as a table.
+
+    Attributes:
+      name: name of the policy.
+      rounds: number of answered rounds.
+      logged: mean reward per round of the log's policy.
+      effective: effective sample size; expected if it is known, else observed.
+      mean_weight: mean importance weight; if it is far from 1, the propensities are wrong.
+      values: name of an estimator -> its `Value`.
+    """
 
     name: str
     rounds: int
-    logged: float  # mean reward per round of the log's policy
-    effective: float  # effective sample size: expected, or else observed
-    mean_weight: float  # expected to be 1; otherwise the propensities are wrong
+    logged: float
+    effective: float
+    mean_weight: float
     values: dict[str, Value]
 
     def __getitem__(self, estimator: str) -> Value:

@@ -33,7 +33,12 @@ CLOSE = 2e-3  # relative difference of float32 probabilities between two forms o
 
 
 class Snapshot(NamedTuple):
-    """A learner frozen in a state."""
+    """A learner frozen in a state, as a policy to evaluate or to serve.
+
+    Attributes:
+      learner: learner, which is not updated.
+      state: state in which the learner is frozen.
+    """
 
     learner: Learner
     state: State

@@ -1,6 +1,6 @@
 """Policies: from logits to the items shown, with propensities.
 
-    softmax         p_i, or p_i sharpened by a temperature of its own     ORAG Eq. (3)
+    softmax         drawn from p, or from p at another temperature        ORAG Eq. (3)
     greedy          the k best items                                      static retrieval
     epsilon_greedy  the k best, or with probability epsilon k random ones  Banditron
     exploring       any of these with k = 1, or with probability epsilon a random item

@@ -56,7 +56,8 @@ def simulate(
 ) -> Run:
     """Simulates a learner on a task's queries.
 
-    `jaxret.simulation.scan` defines a round. ``run.form`` names the form that was used.
+    Start reading in `jaxret.simulation.scan`, which defines a round. ``run.form`` names the form
+    that was used.
 
     Args:
       learner: a preset or any `Learner`; a run, whose learner is used with the settings that each

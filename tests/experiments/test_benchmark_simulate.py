@@ -28,7 +28,7 @@ def printed(tmp_path_factory):
 
 
 def test_every_form_is_held_against_its_limits(printed):
-    """The limits of the blocked form by hand: 64 items, width 16, 128-round blocks, 8-round tiles."""
+    """The limits of the blocked form by hand: 64 items, width 16, blocks of 128, tiles of 8."""
     results, _ = printed
     for form in FORMS:
         assert (results[f"{form}/microseconds"] > 0).all()
