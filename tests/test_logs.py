@@ -110,7 +110,7 @@ def test_a_log_has_one_writer_and_one_owner(tmp_path):
         LogWriter(path, {"learner": "orag"})
 
 
-def test_what_is_unknown_is_named_with_its_line(tmp_path):
+def test_unknown_tools_and_queries_are_named_with_their_line(tmp_path):
     path = written(tmp_path / "log.jsonl", 3)
     with pytest.raises(ValueError, match=r"log.jsonl, line 3: the catalogue has no tool 'maps'"):
         jr.load_log(path, IDS[:2])

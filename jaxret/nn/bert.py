@@ -151,5 +151,5 @@ class Bert(Network):
     ) -> Float[Array, "B L H"]:
         length, limit = x.shape[1], self.position.num_embeddings
         if length > limit:  # embeddings beyond the limit would be NaN
-            raise ValueError(f"a sequence may have {limit} places (max_positions), got {length}")
+            raise ValueError(f"a sequence may have {limit} positions (max_positions), got {length}")
         return run_blocks(self.blocks, x, mask, self.compute, key=key)

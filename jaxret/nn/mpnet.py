@@ -169,7 +169,7 @@ class MPNet(Network):
     ) -> Float[Array, "B L H"]:
         length, limit = x.shape[1], self.config.max_positions
         if length > limit:  # embeddings beyond the limit would be NaN
-            raise ValueError(f"a sequence may have {limit} places (max_positions), got {length}")
+            raise ValueError(f"a sequence may have {limit} positions (max_positions), got {length}")
         places = jnp.arange(length)[None] if positions is None else positions
         distances = places[:, None, :] - places[:, :, None]  # [1 or B, L, L]
         rows = jnp.asarray(buckets(FARTHEST))[jnp.clip(distances, -FARTHEST, FARTHEST) + FARTHEST]

@@ -154,7 +154,7 @@ def test_a_label_that_no_tool_has_is_refused(tmp_path):
         load("etom", tmp_path)
 
 
-def test_what_is_missing_or_broken_is_named(tmp_path):
+def test_missing_and_broken_files_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"'etom' needs path=: .*github\.com/snooow1029/ETOM"):
         load("etom")
     with pytest.raises(FileNotFoundError, match=r"mcp_registry\.json does not exist; expected"):

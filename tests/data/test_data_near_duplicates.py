@@ -18,7 +18,7 @@ def test_the_share_is_that_of_the_one_query_with_most_words_in_common():
 
 
 @pytest.mark.parametrize("template", [TEMPLATE, hops.TEMPLATE.replace("query", "question")])
-def test_of_a_sub_task_its_own_words_count(template):
+def test_only_the_words_of_the_sub_task_count(template):
     one, two = (template.format(question=q, step="1.2 Write the file") for q in ("a b c", "x y z"))
     other = template.format(question="a b c", step="3.4 Send it to Ann")
     assert near_duplicates.shared_words([one], [two]) == pytest.approx(1.0)

@@ -146,7 +146,7 @@ def test_an_overlap_is_found_in_whatever_order_the_parts_are_listed(order):
     assert overlap(dataset).tolist() == [split == "train" for split in order]
 
 
-def test_nothing_overlaps_where_nothing_is_divided():
+def test_undivided_queries_do_not_overlap():
     assert not overlap(dataset_of(("a", 0, None), ("a", 1, None))).any()
 
 
@@ -182,7 +182,7 @@ def test_no_ultratool_question_is_in_two_parts(shared_data):
     assert_apart(dataset, own_split(dataset))
 
 
-def test_both_ways_to_toollens_give_its_real_split(shared_data):
+def test_both_formats_of_toollens_have_its_own_split(shared_data):
     for path in ("raw/toollens", "toollens"):
         dataset = load("toollens", shared_data / path)
         found = own_split(dataset, validation=0.1)

@@ -30,7 +30,7 @@ def test_so_many_tools_are_available_in_each_round(pattern, counts):
     assert by_round(pattern, 6).sum(axis=1).tolist() == counts
 
 
-def test_those_who_leave_are_those_who_return():
+def test_the_tools_that_leave_are_the_tools_that_return():
     available = by_round(availability.away(9, 0.4, leaves=1, back=3), 4)
     gone = ~available[1]
     assert gone.sum() == 4

@@ -127,7 +127,7 @@ def test_a_reranker_sorts_the_lists_of_its_first_stage(task):
         jr.evaluate(reranker, task, first=first)
 
 
-def test_what_does_not_rank_is_named_in_a_line(task):
+def test_an_object_that_cannot_rank_is_named_in_one_line(task):
     lists = full_lists(task, task.theta)
     twice, outside = lists.copy(), lists.copy()
     twice[4, 1] = twice[4, 0]

@@ -33,9 +33,7 @@ def values(world, directory, rates):
 
 
 @pytest.mark.slow
-def test_each_seed_runs_with_the_setting_that_it_chose_and_with_the_one_of_the_other_side(
-    world, tmp_path
-):
+def test_each_seed_runs_with_its_own_setting_and_with_the_other_encoders(world, tmp_path):
     both = values(world, tmp_path / "both", "0.01,0.3")
     alone = {rate: values(world, tmp_path / str(rate), rate) for rate in (0.01, 0.3)}
     for side, other in (SIDES, SIDES[::-1]):

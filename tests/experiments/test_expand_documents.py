@@ -236,7 +236,7 @@ def test_a_dry_run_shows_the_first_prompt_and_sends_nothing(folder, capsys, monk
     assert "nothing was sent" in said
 
 
-def test_a_text_that_is_given_is_the_one_that_is_asked_and_in_the_provenance(folder):
+def test_a_users_prompt_is_sent_and_its_hash_is_in_the_provenance(folder):
     file, ours = folder / "mine.txt", expand_documents.OURS.expand.sha256
     file.write_text("Mine.\n---\n$document")
     with serving(answer) as server:

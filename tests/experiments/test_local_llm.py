@@ -156,7 +156,7 @@ def test_a_server_that_does_not_answer_in_time_is_stopped(serve, port, monkeypat
     assert server.running(port) is None
 
 
-def test_a_server_that_answers_nothing_is_not_handed_on(serve, port):
+def test_a_server_with_an_empty_answer_is_stopped(serve, port):
     serve("empty")
     with pytest.raises(server.ServerError, match=r"gave an empty answer"):
         start(port)
@@ -173,7 +173,7 @@ def test_the_command_says_how_the_model_is_asked(serve, port):
     assert command.act("status", settings) == f"no server of ours at port {port}"
 
 
-def test_what_goes_wrong_is_one_line(serve, port, monkeypatch, capsys):
+def test_an_error_of_the_server_is_one_line(serve, port, monkeypatch, capsys):
     serve("dies")
     monkeypatch.setattr(sys, "argv", ["local_llm", "start", "--port", str(port)])
     with pytest.raises(SystemExit, match="2"):

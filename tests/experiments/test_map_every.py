@@ -46,6 +46,6 @@ def test_the_tile_is_that_of_every_map():
         ("rules=[frozen]", "rules must be some of mapped, centred, mixture"),
     ],
 )
-def test_numbers_that_cannot_be_are_refused(world, tmp_path, override, message):
+def test_settings_outside_their_range_are_refused(world, tmp_path, override, message):
     with pytest.raises(ValueError, match=message):
         map_every.main(configure(world, tmp_path, override))

@@ -186,7 +186,7 @@ def test_hops_are_the_planners_sub_questions(talked):
 
 
 @pytest.mark.slow
-def test_the_judges_word_is_the_bit_and_the_labels_are_the_truth(talked):
+def test_rewards_are_the_judges_verdicts_and_success_is_by_labels(talked):
     directory, results, *_ = talked
     online = step(directory, "frozen")
     assert not online["reward"].any()

@@ -137,7 +137,7 @@ def test_an_index_outside_the_slate_is_asked_for_again_and_then_the_first_is_use
     assert (chat.counts["malformed"], chat.counts["unanswered"]) == (3, 1)
 
 
-def test_a_given_text_is_what_is_asked_and_its_answers_are_its_own(tmp_path):
+def test_a_users_prompt_is_sent_and_has_its_own_cache_entries(tmp_path):
     """The cache stores answers separately for each prompt text."""
     asked, file = [], tmp_path / "paper.txt"
 

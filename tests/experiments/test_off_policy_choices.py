@@ -41,7 +41,7 @@ def test_of_rules_that_a_log_cannot_tell_apart_any_may_be_chosen():
     assert found["IPS/regret"] == pytest.approx(found["chance"])
 
 
-def test_select_is_judged_by_what_its_rules_have_become():
+def test_select_is_judged_by_the_value_of_the_trained_learners():
     log, _ = next(iter(worlds.logs(UNIFORM, TASK, rounds=2_000, seeds=[0])))
     rules = {"frozen": jr.frozen(), "greedy": jr.greedy(eta=0.05)}
     found = selection.chosen_by_select(log, rules, TASK)

@@ -102,7 +102,7 @@ def test_a_file_is_all_it_takes(tmp_path, monkeypatch, capsys):
         (LEARNER, ["deskbnk"], "unknown data set 'deskbnk'"),
     ],
 )
-def test_what_cannot_race_is_said_in_one_line(
+def test_a_file_that_cannot_race_gives_a_one_line_error(
     content, arguments, message, tmp_path, monkeypatch, capsys
 ):
     if "act=None" not in (content or ""):

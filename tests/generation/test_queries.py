@@ -223,7 +223,7 @@ def test_examples_are_ours_at_first_and_then_also_what_was_accepted_before(healt
     assert shown[2] & theirs
 
 
-def test_texts_that_are_given_are_the_ones_that_are_asked(tmp_path):
+def test_prompts_of_the_user_replace_ours(tmp_path):
     (tmp_path / "write").write_text("You write: mine\n---\n$tools\n$examples")
     (tmp_path / "polish").write_text("You edit: mine\n---\nThe request: $instruction\n$functions")
     files = {name: tmp_path / name for name in ("write", "polish")}

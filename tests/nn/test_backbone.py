@@ -59,7 +59,7 @@ def test_bert_gives_what_is_injected_a_type_and_a_place():
 
 
 @pytest.mark.parametrize("name", ["deberta", "qwen3"])
-def test_the_others_take_what_is_injected_as_it_is(name):
+def test_backbones_without_position_embeddings_inject_vectors_unchanged(name):
     backbone = EVERY[name]
     params = weights(backbone.network().shapes())
     vectors = RNG.standard_normal((2, 3, 12)).astype(np.float32)

@@ -86,7 +86,7 @@ def test_tokens_of_the_padding_change_nothing(params, apply):
 
 
 def test_a_text_beyond_the_last_position_is_refused():
-    with pytest.raises(ValueError, match=r"may have 9 places \(max_positions\), got 10"):
+    with pytest.raises(ValueError, match=r"may have 9 positions \(max_positions\), got 10"):
         jax.eval_shape(
             bert(SHALLOW).apply, bert(SHALLOW).shapes(), jnp.ones((1, 10), int), jnp.ones((1, 10))
         )

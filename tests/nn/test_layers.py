@@ -96,6 +96,6 @@ def test_a_norm_is_exact_where_the_mean_is_large():
         ({"dropout": 1.0}, r"dropout must be in \[0, 1\), got 1.0"),
     ],
 )
-def test_computations_that_do_not_exist_are_refused(setting, message):
+def test_unknown_precisions_and_rates_are_refused(setting, message):
     with pytest.raises(ValueError, match=message):
         Compute(**setting)

@@ -94,7 +94,7 @@ def test_hidden_states_equal_a_forward_pass_by_hand_whatever_side_is_padded(appl
         np.testing.assert_allclose(got[text, there], want, atol=2e-5)
 
 
-def test_what_stands_in_the_padding_changes_nothing(apply):
+def test_tokens_of_the_padding_change_no_hidden_state(apply):
     other = np.where(MASK, IDS, (IDS + 7) % 40)
     np.testing.assert_array_equal(apply(PARAMS, IDS, MASK)[MASK], apply(PARAMS, other, MASK)[MASK])
 
@@ -122,7 +122,7 @@ def test_texts_and_rows_without_a_token_are_finite_and_so_are_gradients():
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
 
 
-def test_a_turned_product_depends_on_the_distance_alone():
+def test_rotary_products_depend_only_on_the_distance():
     q, k = (jnp.asarray(RNG.standard_normal((1, 1, 1, 8)), jnp.float32) for _ in range(2))
 
     def product(i, j):
@@ -189,7 +189,7 @@ def test_a_checkpoint_without_the_head_that_it_needs_is_refused(tmp_path):
         load_token_classifier(backbone(tied=False), tmp_path, [1, 2])
 
 
-def test_words_that_no_decoder_can_say_are_refused():
+def test_words_outside_the_vocabulary_and_other_backbones_are_refused():
     for words in ([], [3, 3], [0, 40]):
         with pytest.raises(ValueError, match=r"words must be different numbers in 0 \.\. 39"):
             token_classifier(backbone(), words)

@@ -22,7 +22,7 @@ def mixture(s, v):
     return integrand @ WEIGHTS / 2
 
 
-def test_the_density_is_one():
+def test_the_density_of_the_mixture_integrates_to_one():
     assert mixture(0.0, 0.0) == pytest.approx(1, rel=1e-8)
 
 

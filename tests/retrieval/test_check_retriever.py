@@ -39,7 +39,7 @@ def logarithm(theta, queries):
         ({"score": over_the_catalogue}, "8 devices and one disagree"),
     ],
 )
-def test_a_broken_promise_is_told(broken, sentence):
+def test_a_violated_property_is_named(broken, sentence):
     with pytest.raises(AssertionError, match=f"retriever 'mine': {sentence}"):
         check_retriever(GOOD._replace(**broken), QUERIES)
 

@@ -133,7 +133,7 @@ def test_missing_queries_and_rising_scores_are_refused_by_id(tmp_path):
         ({"ranking": RANKING._replace(scores=SCORES * np.float32(np.nan))}, "query 'q1' has no it"),
     ],
 )
-def test_what_cannot_be_read_again_is_not_written(tmp_path, change, message):
+def test_rankings_that_could_not_be_read_again_are_not_written(tmp_path, change, message):
     arguments = {"ranking": RANKING, "query_ids": QUERY_IDS, "tool_ids": TOOL_IDS, "tag": "mine"}
     with pytest.raises(ValueError, match=message):
         save_run(tmp_path / "run", **arguments | change)

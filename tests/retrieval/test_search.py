@@ -73,7 +73,7 @@ def test_a_negative_zero_is_tied_with_zero(devices):
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 30, 256])
-def test_chunks_change_nothing(chunk):
+def test_the_chunk_does_not_change_the_result(chunk):
     whole = search(TIED, QUERIES, 5, chunk=N, progress=False)
     found = search(TIED, QUERIES, 5, chunk=chunk, progress=False)
     np.testing.assert_array_equal(found.items, whole.items)

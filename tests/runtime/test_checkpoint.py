@@ -190,14 +190,14 @@ def test_an_interruption_saves_the_chunk_it_came_in(tmp_path, chunk):
     assert walk(tmp_path) == (WALKED, list(range(chunk, 5)))
 
 
-def test_a_stop_comes_as_it_is_to_another_process():
+def test_an_interruption_survives_pickling():
     """Launchers of sweeps pickle the exception that a run has raised."""
     stop = pickle.loads(pickle.dumps(Interrupted("runs/orag", 7)))
     assert str(stop) == "stopped at step 7, saved in runs/orag: the same command resumes"
     assert stop.code == 143
 
 
-def test_the_last_state_is_kept_if_asked_for(tmp_path):
+def test_the_last_state_is_kept_on_request(tmp_path):
     assert walk(tmp_path, keep=True) == (WALKED, [0, 1, 2, 3, 4])
     assert walk(tmp_path) == (WALKED, [])
 

@@ -48,7 +48,7 @@ def test_a_second_call_compiles_nothing(first, task, what, learner, settings):
     assert programs(lambda: jr.simulate(learner, task, exposures=2, **settings)) == 0, what
 
 
-def test_the_counter_counts(task):
+def test_the_counter_counts_a_compiled_program(task):
     assert programs(lambda: jr.simulate(jr.greedy(k=2), task, exposures=2, seeds=2)) > 0
 
 
