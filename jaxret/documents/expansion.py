@@ -145,7 +145,7 @@ def expand_documents(
       rules: the bounds of a profile.
       rounds: largest number of refinements.
       verdicts: how often a judge is asked that says neither true nor false.
-      confirm: the fields that the judge is asked about alone, from `CONFIRMABLE`.
+      confirm: the fields about which the judge is asked separately, from `CONFIRMABLE`.
       prompts: the texts of the questions.
 
     Returns:

@@ -173,7 +173,7 @@ def fit(
       config: configuration of the objective's class in `CONFIGS`; None: its defaults.
       objective: "query2query", "query2desc", "dpr" or "tool_embed".
       validation: the queries on which the best step is chosen.
-      first: for "dpr" alone, the stage whose best wrong tools are negatives; None: BM25.
+      first: only for "dpr": the stage whose best wrong tools are negatives; None: BM25.
       seed: seed of draws, order and dropout.
       name: shown in the progress bar and in errors; None: the objective.
       folder: where models are kept, found again and resumed; None keeps nothing.
@@ -373,7 +373,8 @@ def matching(
       in_batch: whether rows serve each other as negatives.
       mask_false: whether documents of a query's other tools are left out of its negatives. The
         references keep them, so that a query repels right tools.
-      drop_words: the largest share of a query's words that is dropped, anew in each batch. Ours.
+      drop_words: largest share of a query's words that is dropped, drawn again in each batch; not
+        in the paper.
       size: pairs per batch; a batch has 2 + m times as many texts.
       seed: seed of the order.
 

@@ -86,7 +86,7 @@ class Qwen3Config:
             if (actual := config.get(setting)) not in allowed:
                 raise ValueError(f"{name}: {setting} must be {allowed[0]!r}, got {actual!r}")
         if other := set(config.get("layer_types") or ()) - {"full_attention"}:
-            raise ValueError(f"{name}: layer_types must be 'full_attention' alone, got {other}")
+            raise ValueError(f"{name}: layer_types must be only 'full_attention', got {other}")
         if missing := sorted(set(_JSON_NAMES.values()) - set(config)):
             raise ValueError(f"{name}: no value for {missing}, which a Qwen3 config.json has")
         sizes = cls(**{own: config[published] for own, published in _JSON_NAMES.items()})
@@ -123,7 +123,7 @@ _COMPUTED = {
     "rope_type": ("default", None),
 }
 
-#: ``Qwen/Qwen3-Embedding-*``. The 8B has a head of its own.
+#: ``Qwen/Qwen3-Embedding-*``. The 8B has a separate head.
 PRESETS = {
     "0.6B": Qwen3Config(
         vocab_size=151669,

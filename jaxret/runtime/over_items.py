@@ -62,7 +62,7 @@ def _argmax(x: Float[Array, " I"]) -> Int[Array, ""]:
     """Compares entries in one reduction.
 
     A second one could find no entry equal to the maximum: on a GPU XLA computes ``x`` for each
-    reduction anew, and may round it otherwise.
+    reduction again, and may round it differently.
     """
     return lax.argmax(x, 0, jnp.int32)
 

@@ -485,5 +485,5 @@ def test_an_intervention_of_ones_own_runs_in_the_scan_between_updates(task):
 def test_one_effect_alone_delivers_the_answers(task):
     late = fixed_delay(1)
     environment = Environment(delay=late, effects=(late,))
-    with pytest.raises(ValueError, match=r"one effect alone can deliver .* got Delay, Delay"):
+    with pytest.raises(ValueError, match=r"only one effect can deliver .* got Delay, Delay"):
         jr.simulate(jr.greedy(), task, environment=environment)

@@ -287,7 +287,7 @@ def test_the_wavelength_is_read_where_either_version_of_transformers_writes_it()
     [
         ({"attention_bias": True}, "attention_bias must be False, got True"),
         ({"use_sliding_window": True}, "use_sliding_window must be False, got True"),
-        ({"layer_types": ["sliding_attention"]}, "layer_types must be 'full_attention' alone"),
+        ({"layer_types": ["sliding_attention"]}, "layer_types must be only 'full_attention'"),
         ({"rope_scaling": {"rope_type": "yarn"}}, "rope_type must be 'default', got 'yarn'"),
         ({"rope_scaling": {"type": "linear"}}, "rope_type must be 'default', got 'linear'"),
         ({"num_key_value_heads": 3}, "must divide num_attention_heads, got 3 and 16"),

@@ -132,7 +132,7 @@ def neural_linear(
 
     The variance of the draws is learnt, since mean, covariance and noise are conjugate. Departures
     from the paper: the network is the encoder, which is not trained further; one regression is
-    shared by all tools, since most tools are shown too seldom for one of their own; the noise
+    shared by all tools, since most tools are shown too rarely to have their own; the noise
     begins with mean 1/4, the largest variance of a bit, where the paper's begins at shape = rate =
     6. There is no guarantee. The probability of a tool has no closed form: the propensity is NaN.
 

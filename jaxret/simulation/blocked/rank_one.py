@@ -273,7 +273,7 @@ def learn(
       turn: the round.
       computed: second value that `logits` returned for the round.
       choice: the item that was used, and its propensity.
-      feedback: the reward and whether it was observed; labels for an oracle alone.
+      feedback: the reward and whether it was observed; labels only for an oracle.
       axis: the mesh axis of the items, inside shard_map; else None.
 
     Returns:
