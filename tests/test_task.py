@@ -19,7 +19,7 @@ def test_labels_come_as_numbers_as_rows_or_as_lists():
     assert jr.Task.from_arrays(EYE, EYE, np.array([0, 2, 1], np.uint8)).labels.shape == (3, 1)
 
 
-def test_arrays_are_of_one_kind_whatever_came_in():
+def test_arrays_are_converted_to_float32_and_int32():
     task = jr.Task.from_arrays(EYE.astype(np.float64), EYE.tolist(), [0, 1, 2], ids=[7, 8, 9])
     assert (task.theta.dtype, task.queries.dtype) == (np.float32, np.float32)
     assert (task.labels.dtype, task.groups.dtype) == (np.int32, np.int32)

@@ -46,7 +46,7 @@ def test_a_query_is_near_another_one_of_its_list_and_not_near_itself():
 
 
 @pytest.mark.parametrize("block", [1, 7, 512])
-def test_every_pair_is_compared_whatever_the_block(block, monkeypatch):
+def test_every_pair_is_compared_for_any_block_size(block, monkeypatch):
     monkeypatch.setattr(near_duplicates, "BLOCK", block)
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(list("abcdefgh"), rng.integers(1, 7))) for _ in range(30)]

@@ -141,7 +141,7 @@ def test_the_fix_that_the_refusal_names_works_and_leaves_test_alone():
 
 
 @pytest.mark.parametrize("order", [("train", "test"), ("test", "train")])
-def test_an_overlap_is_found_in_whatever_order_the_parts_are_listed(order):
+def test_an_overlap_is_found_for_any_order_of_the_parts(order):
     dataset = dataset_of(*(("how?", None, split) for split in order))
     assert overlap(dataset).tolist() == [split == "train" for split in order]
 

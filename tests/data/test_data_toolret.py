@@ -175,7 +175,7 @@ def test_graded_labels_are_refused_where_they_would_be_gains(folder):
 
 
 @pytest.mark.parametrize("write", [write_jsonl, write_parquet])
-def test_a_task_of_ones_own_has_the_category_of_its_rows(folder, write):
+def test_a_custom_task_has_the_category_of_its_rows(folder, write):
     rows = [query("d0", label("web_0")) | {"category": "customized"}]
     write(folder / "queries/desk", rows, "queries")
     assert benchmark(folder).tasks["desk"] == "customized"

@@ -89,7 +89,7 @@ def test_profiles_that_keep_the_rules_and_convince_the_judge_are_accepted():
         (json.dumps({"tool_profile": PROFILE}), "rules", "function is missing"),
     ],
 )
-def test_a_bad_answer_is_written_again_by_another_model_that_is_told_why(answer, kind, told):
+def test_a_rejected_answer_is_rewritten_by_another_model_given_the_reason(answer, kind, told):
     with serve(writer=answer, judge="true", editor=json.dumps(BETTER)) as server:
         stages = models(server)
         outcomes = run(stages)
@@ -140,7 +140,7 @@ def test_each_round_sees_all_that_was_tried_before():
     assert "tags must be 3 to 5, got 1" in again[1][-1]["content"]
 
 
-def test_an_endpoint_that_writes_by_a_schema_is_told_the_form_of_a_profile():
+def test_an_endpoint_that_supports_schemas_is_sent_the_schema_of_a_profile():
     with serve(writer=json.dumps(PROFILE), judge="true", editor="no") as server:
         run(models(server, format="schema"), DOCUMENTS[:1])
     writer, judge = server.requests

@@ -81,7 +81,7 @@ def test_other_text_stays_text(text):
 @pytest.mark.parametrize(
     "text", ['{"name": "cut", "descr', "{placeholder} is replaced", "{'name': open('x')}"]
 )
-def test_text_that_begins_like_an_object_and_is_none_is_told_apart(text):
+def test_text_that_only_begins_like_an_object_is_read_as_text(text):
     assert read(text) == ("broken", {"documentation": text})
 
 

@@ -39,7 +39,7 @@ def test_a_round_by_hand(form, expected):
     assert timing.simulation(form, items=1000, width=100) == expected
 
 
-def test_the_blocked_form_multiplies_as_often_as_is_said():
+def test_the_stated_number_of_operations_of_the_blocked_form_is_right():
     """The count leaves out the Gram matrix of a block, which costs B d per round."""
     items, width, T = 1000, 64, 256
     theta, stream = rounds.random_problem(items, width, T)
@@ -54,7 +54,7 @@ def test_the_blocked_form_multiplies_as_often_as_is_said():
     assert counted == pytest.approx(said + 2 * 128 * width, rel=0.01)
 
 
-def test_a_network_computes_what_is_said():
+def test_the_stated_number_of_operations_of_a_network_is_right():
     """Compares with XLA's count of all operations, 99% of which are matrix products here."""
     network, ids, mask = bert(CONFIG), jnp.zeros((3, 32), jnp.int32), jnp.ones((3, 32), bool)
     params = jax.eval_shape(network.init, jax.random.key(0))
@@ -76,7 +76,7 @@ def test_weights_are_read_once_a_batch_and_moved_eight_times_a_step():
     assert timing.step(CONFIG, [7, 9], parameters=1000).bytes == 32_000
 
 
-def test_forms_take_turns_and_are_held_against_their_limits(monkeypatch):
+def test_forms_are_timed_in_turn_and_compared_with_their_limits(monkeypatch):
     now, calls = [0.0], []
     monkeypatch.setattr(timing.time, "perf_counter", lambda: now[0])
 

@@ -174,7 +174,7 @@ def test_one_model_takes_the_place_of_all_where_it_is_named(folder):
 
 
 @pytest.mark.slow
-def test_a_run_that_was_killed_goes_on_and_asks_nothing_twice(folder):
+def test_a_run_that_was_killed_resumes_and_asks_nothing_twice(folder):
     def slow(messages, number):
         return answer(messages, number)._replace(delay=600.0 if number > 4 else 0.0)
 

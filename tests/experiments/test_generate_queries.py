@@ -77,7 +77,7 @@ def test_a_run_leaves_a_data_set_with_three_parts_and_says_what_it_took(finished
     assert json.loads((directory / "statistics.json").read_text())["queries"] == 35
 
 
-def test_the_judge_that_likes_long_queries_prefers_the_polished_ones(finished):
+def test_a_judge_that_prefers_long_queries_prefers_polished_ones(finished):
     _, results, _ = finished
     assert results["judge/overall/win"] == 1.0
     assert results["judge/naturalness/position"] == 0.0

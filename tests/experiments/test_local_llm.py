@@ -82,7 +82,7 @@ def test_a_server_is_started_once_and_stopped(serve, port):
     assert not server.stop(port)
 
 
-def test_a_server_of_ones_own_takes_the_place_of_the_wheels(tmp_path, serve, port):
+def test_a_users_server_program_replaces_that_of_the_wheel(tmp_path, serve, port):
     serve("dies")  # the packaged server must not be used
     words = "said = dict(zip((word[2:] for word in sys.argv[3::2]), sys.argv[4::2]))\n"
     fake = SERVE.splitlines(keepends=True)
@@ -94,7 +94,7 @@ def test_a_server_of_ones_own_takes_the_place_of_the_wheels(tmp_path, serve, por
     assert server.check(port) == "ready, qwen2.5-coder-1.5b-instruct-q4 with 2"
 
 
-def test_a_program_beside_the_caller_is_found_wherever_the_server_runs(tmp_path, monkeypatch):
+def test_a_relative_path_of_the_server_program_is_found_from_any_folder(tmp_path, monkeypatch):
     (tmp_path / "llama-server").write_text("")
     (tmp_path / "llama-server").chmod(0o755)
     monkeypatch.chdir(tmp_path)
@@ -107,7 +107,7 @@ def test_a_program_that_is_not_there_is_one_line(tmp_path, serve, port):
         server.start(server.Settings(port=port, program=f"{tmp_path}/absent --fast"))
 
 
-def test_a_server_that_was_killed_is_started_anew(serve, port, monkeypatch):
+def test_a_server_that_was_killed_is_started_again(serve, port, monkeypatch):
     monkeypatch.setattr(server, "_wait_until_closed", lambda port: None)  # not needed here
     start(port)
     pid = server.running(port)

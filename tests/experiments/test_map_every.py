@@ -20,7 +20,7 @@ def configure(world, directory, *more):
     return config_of("map_every", *small, *more)
 
 
-def test_every_tile_is_played_and_held_against_the_first(world, tmp_path):
+def test_every_tile_length_is_simulated_and_compared_with_the_first(world, tmp_path):
     map_every.main(configure(world, tmp_path))
     results = {k: np.array(x["values"]) for k, x in read_results(tmp_path).items()}
     assert set(results) == {f"centred {b}/{x}" for b in (1, 8) for x in ("online", "gain")}

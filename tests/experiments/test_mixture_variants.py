@@ -51,7 +51,7 @@ def streamed(learner, problem):
 
 
 @pytest.mark.slow
-def test_every_variant_is_played_and_held_against_the_first(world, tmp_path):
+def test_every_variant_is_simulated_and_compared_with_the_first(world, tmp_path):
     variants.main(configure(world, tmp_path))
     results = {k: np.array(x["values"]) for k, x in read_results(tmp_path).items()}
     names = [name.removesuffix("/online") for name in results if name.endswith("/online")]

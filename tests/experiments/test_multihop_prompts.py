@@ -18,7 +18,7 @@ from tests.fake_llm import Reply, serving
         'Sure:\n```json\n{"sub_questions": ["who?", "when?"]}\n```',
     ],
 )
-def test_a_plan_is_read_whatever_stands_around_it(answer):
+def test_a_plan_is_parsed_from_surrounding_text(answer):
     assert prompts.plan(answer, max_hops=2) == ["who?", "when?"]
 
 
@@ -81,9 +81,7 @@ def test_questions_number_the_documents_as_verdicts_do_and_cut_them():
         ("anything", "The", False, False),  # normalisation leaves nothing of the gold answer
     ],
 )
-def test_answers_are_held_against_each_other_without_case_articles_and_punctuation(
-    answer, gold, exact, contains
-):
+def test_answers_are_compared_without_case_articles_and_punctuation(answer, gold, exact, contains):
     assert prompts.exact(answer, gold) == exact
     assert prompts.contains(answer, gold) == contains
 

@@ -18,7 +18,7 @@ def frozen_at(theta):
     return worlds.judged(jr.Snapshot(learner, learner.init(theta)), TASK)
 
 
-def test_a_long_log_of_all_tools_chooses_the_best_and_knows_what_the_others_lack():
+def test_a_long_uniform_log_selects_the_best_rule_and_reports_the_regret_of_a_choice():
     rules = {"turned": frozen_at(-TASK.theta), "best": frozen_at(TASK.theta)}
     gap = rules["best"].value - rules["turned"].value
     assert gap > 0.3

@@ -95,7 +95,7 @@ def test_a_file_is_all_it_takes(tmp_path, monkeypatch, capsys):
             [],
             "two learners are called 'greedy': rename yours",
         ),
-        (LEARNER, ["--presets", ""], "nobody to race against: name --presets"),
+        (LEARNER, ["--presets", ""], "no learner to race against: name --presets"),
         (LEARNER, ["--seeds", "1"], "--seeds must be 2 or more"),
         (LEARNER, ["ultratool=nowhere"], "nowhere does not exist; expected there: UltraTool's"),
         (LEARNER, ["mine=nowhere"], "nowhere does not exist; expected there: a folder with tools"),
@@ -123,7 +123,7 @@ def test_a_file_that_cannot_race_gives_a_one_line_error(
     assert error.count("\n") == 1
 
 
-def test_a_learner_that_breaks_a_promise_does_not_race(tmp_path, capsys):
+def test_a_learner_that_violates_the_contract_does_not_race(tmp_path, capsys):
     file = tmp_path / "peeking.py"
     file.write_text("""
 import jaxret as jr

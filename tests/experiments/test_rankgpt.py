@@ -56,7 +56,7 @@ def knowing(dataset):
     return answer
 
 
-def test_a_model_that_knows_puts_what_the_first_stage_has_on_top(world, tmp_path):
+def test_a_model_that_knows_the_labels_ranks_retrieved_right_tools_first(world, tmp_path):
     dataset = data.load("jsonl", world / "data")
     with serving(knowing(dataset)) as server:
         cfg = configure(world, tmp_path, server.url)

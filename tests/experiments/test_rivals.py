@@ -32,7 +32,7 @@ def finished(world, tmp_path_factory):
     return {k: np.array(x["values"]) for k, x in read_results(directory).items()}
 
 
-def test_the_table_says_what_chance_would_not_give():
+def test_the_table_marks_differences_that_are_not_significant():
     one = {"mean": 0.5, "stderr": 0.01}
     results = {f"{name}/{key}": one for name in "abc" for key in ("online", "final", "heldout")}
     for name, p in (("b", 0.04), ("c", 0.06)):

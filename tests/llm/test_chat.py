@@ -27,7 +27,7 @@ def chat(server, cache=None, **settings):
     return Chat(Endpoint(model="m", base_url=server.url, **settings), cache)
 
 
-def test_a_question_goes_out_as_the_protocol_wants_it_and_its_cost_is_counted():
+def test_a_question_is_sent_by_the_protocol_and_its_tokens_are_counted():
     with serving(lambda messages, i: Reply("12")) as server:
         one = chat(server, temperature=0.5, max_tokens=9, format="json")
         assert one.ask(HELLO, number) == 12

@@ -122,7 +122,7 @@ def test_each_objective_trains_on_examples_of_its_own(objective, parts, monkeypa
 
 
 @pytest.mark.slow
-def test_a_trained_classifier_knows_its_training_queries(parts):
+def test_a_trained_classifier_ranks_its_training_queries_right(parts):
     train, _ = parts
     config = mlc.Config(epochs=100, validate=25, size=12, learning_rate=3e-3, head="random")
     found = ranked(mlc.fit(train, config, validation=train, hooks=QUIET), train, train)

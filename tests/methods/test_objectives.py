@@ -216,7 +216,7 @@ def test_missing_tools_take_the_last_wrong_places(candidates, labels, expected):
     assert shown(candidates, labels, inject_missing=True) == expected
 
 
-def test_candidates_stay_as_they_were_retrieved_if_nothing_else_is_said():
+def test_by_default_candidates_stay_as_they_were_retrieved():
     candidates = np.array([[0, 1, 2, 3]])
     assert shown([0, 1, 2, 3], [5, -1]) == [0, 1, 2, 3]
     refinement(BY_TOOL, [[2, 3]], np.array([[5]]), candidates, TOOLS, size=1, inject_missing=True)

@@ -97,5 +97,5 @@ def test_left_out_scores_are_those_of_means_without_the_query():
     np.testing.assert_array_equal(found.items, np.argsort(-expected, axis=1)[:, :4])
 
 
-def test_left_out_keeps_the_promises_of_retrievers():
+def test_left_out_satisfies_the_contract_of_retrievers():
     check_retriever(left_out(QUERIES, LABELS, DOCUMENTS), np.array([[3], [0], [11], [4]]))

@@ -127,7 +127,7 @@ def test_a_shallow_backbone_has_the_first_blocks(backbone):
             shallow(backbone, params, layers)
 
 
-def test_a_network_that_nobody_reads_is_refused(tmp_path):
+def test_an_unknown_architecture_is_refused(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"model_type": "roberta"}))
     with pytest.raises(ValueError, match=r"model_type must be one of .*'qwen3'\], got 'rob"):

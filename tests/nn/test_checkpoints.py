@@ -75,7 +75,7 @@ def test_tensors_get_our_names_and_matrices_are_transposed(prefix):
     assert up["kernel"].dtype == np.float32
 
 
-def test_all_that_does_not_fit_is_told_at_once():
+def test_all_mismatches_are_reported_at_once():
     tensors = TENSORS | {"norm.weight": np.ones(5), "head.weight": np.ones((2, 2))}
     del tensors["layer.10.dense.bias"]
     with pytest.raises(ValueError, match="3 tensors do not fit") as error:

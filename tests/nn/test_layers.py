@@ -65,7 +65,7 @@ def test_attention_with_dropout_is_right_on_average():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_linear_map_has_float32_parameters_whatever_it_is_computed_in(dtype):
+def test_a_linear_map_has_float32_parameters_for_any_compute_dtype(dtype):
     network = functionalize(lambda rngs: linear(64, 256, Compute(dtype=dtype), rngs))
     params = jax.jit(network.init)(jax.random.key(4))
     assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype("float32")}

@@ -87,7 +87,7 @@ def forward_by_hand(params, ids):
     return norm(x, p["norm"])
 
 
-def test_hidden_states_equal_a_forward_pass_by_hand_whatever_side_is_padded(apply):
+def test_hidden_states_equal_a_forward_pass_by_hand_for_padding_on_either_side(apply):
     got = apply(PARAMS, IDS, MASK)
     for text, there in enumerate(MASK):
         want = forward_by_hand(PARAMS, IDS[text, there])

@@ -141,7 +141,7 @@ def test_unanswered_rounds_are_left_out_with_a_warning(log):
         jr.off_policy(some._replace(reward=np.r_[1, np.full(1_999, np.nan)]), jr.frozen())
 
 
-def test_too_few_effective_rounds_are_said(log):
+def test_too_few_effective_rounds_give_a_warning(log):
     """Covers heavy weights that occur, and heavy weights that happen not to occur in the log."""
     away = jr.Snapshot(jr.frozen(), jr.frozen().init(-TASK.theta))
     with pytest.warns(UserWarning, match=r"frozen: \d+ effective rounds of 2,000 are too few"):

@@ -67,7 +67,7 @@ def test_without_probabilities_the_choice_is_not_sure(log):
     assert repr(chosen).endswith("greedy is best, as far as this log can tell")
 
 
-def test_a_snapshot_goes_on_from_where_it_is(log):
+def test_a_snapshot_continues_from_its_state(log):
     good = jr.select(log, LEARNERS, logging=SERVED).snapshots["greedy"]
     still = jr.Snapshot(jr.greedy(tau=0.3, eta=0.0)._replace(name="served"), good.state)
     chosen = jr.select(log, [jr.frozen(), still], logging=SERVED)

@@ -44,7 +44,7 @@ def test_a_violated_property_is_named(broken, sentence):
         check_retriever(GOOD._replace(**broken), QUERIES)
 
 
-def test_features_whose_shape_changes_from_call_to_call_are_told():
+def test_features_whose_shape_changes_between_calls_are_reported():
     calls = []
 
     def read(vectors):

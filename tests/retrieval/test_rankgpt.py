@@ -45,7 +45,7 @@ def test_windows_slide_from_the_end_to_the_start(n, parts):
     assert rankgpt.windows(n) == parts
 
 
-def test_windows_that_would_stand_still_are_refused():
+def test_windows_that_would_not_advance_are_refused():
     with pytest.raises(ValueError, match=r"step must be in \[1, 4\], got 5"):
         rankgpt.windows(9, size=4, step=5)
 

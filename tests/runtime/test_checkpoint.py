@@ -202,7 +202,7 @@ def test_the_last_state_is_kept_on_request(tmp_path):
     assert walk(tmp_path) == (WALKED, [])
 
 
-def test_a_run_that_dies_goes_on_from_the_last_save_that_was_due(tmp_path):
+def test_a_run_that_dies_resumes_from_the_last_save(tmp_path):
     def killed():
         if next(asked) == 4:
             raise MemoryError

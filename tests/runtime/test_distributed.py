@@ -114,7 +114,7 @@ def test_a_checkpoint_of_two_processes_is_read_by_more(four):
 
 
 @pytest.mark.slow
-def test_when_one_dies_or_is_stopped_all_end_and_the_same_command_goes_on(four, alone, capsys):
+def test_if_a_process_dies_or_is_stopped_all_end_and_the_same_command_resumes(four, alone, capsys):
     """One of four processes was killed; two go on and are stopped; one computes the rest."""
     with together.started(command(four, "chunks"), four / "said", 2, STOPPED="1:5") as processes:
         assert processes.end(300) == [143, 143], processes.said()

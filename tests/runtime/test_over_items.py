@@ -47,7 +47,7 @@ def test_items_are_numbered_through_over_the_devices(split):
     np.testing.assert_array_equal(ids, np.arange(64))
 
 
-def test_entries_are_found_wherever_they_lie_and_negative_positions_give_zero(split):
+def test_entries_are_taken_from_any_device_and_negative_positions_give_zero(split):
     index = np.array([0, 63, -1, 17])
     got = split(lambda x, axis: over_items.take(x, jnp.asarray(index), axis), X)
     np.testing.assert_allclose(got, [X[0], X[63], 0, X[17]], rtol=1e-6)

@@ -44,7 +44,7 @@ def test_a_learner_of_slates_logs_the_probability_of_each_position(task, tmp_pat
     assert np.isnan(jr.load_log(tmp_path / "unknown.jsonl", task).by_position).all()
 
 
-def test_a_loaded_index_goes_on_with_its_log(task, tmp_path, monkeypatch):
+def test_a_loaded_index_continues_its_log(task, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     index = jr.Index(jr.orag(**SETTINGS), task, log="log.jsonl")
     waiting = index.search(task.queries[0])

@@ -57,7 +57,7 @@ def test_evaluating_another_run_compiles_nothing(first, task):
     assert programs(lambda: jr.evaluate(other, task)) == 0
 
 
-def test_a_rule_of_ones_own_is_data_too(task):
+def test_the_numbers_of_a_custom_rule_are_data(task):
     def rule(tau):
         estimator = jr.estimators.clipped(floor=0.2)
         return jr.rank_one(

@@ -45,7 +45,7 @@ def equal(got, expected):
         np.testing.assert_array_equal(a, b)
 
 
-def test_a_run_cut_at_a_multiple_of_the_block_goes_on_bit_for_bit(blocked):
+def test_a_run_cut_at_a_multiple_of_the_block_continues_bit_for_bit(blocked):
     run, start, order = blocked
     whole = run(start, order[:96])
     middle, first = run(start, order[:48])

@@ -57,7 +57,7 @@ def test_a_window_wider_than_the_data_takes_all_other_queries():
     assert set(map(tuple, got.positions.tolist())) == set(by_hand(*data, 100, 20, False)[0])
 
 
-def test_no_query_meets_its_own_text_unless_the_reference_is_asked_for():
+def test_a_query_is_not_its_own_positive_except_in_the_reference():
     vectors, labels, texts = make(60, tools=8, copies=30)
     anchor, *others = query2query(vectors, labels, texts).positions.T
     text = np.array(texts)
