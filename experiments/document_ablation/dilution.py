@@ -8,7 +8,7 @@ the margin grows. The paper does not say how negatives are chosen, which matters
 selected for a high cosine, so part of their fall is regression to the mean; random ones have no
 such bias.
 
-Letters: N queries, n of them sampled, I tools, L labels per query, d width.
+Letters: N queries, n of them sampled, I tools, L labels a query, d width.
 """
 
 from typing import Literal, NamedTuple

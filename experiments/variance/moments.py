@@ -8,7 +8,7 @@ Both are exact sums, so they include draws that never occur in a stream: with p*
 of Eq. (4), 1 / p* - 1, is a billion, while in a stream of a million rounds the right item is hardly
 ever drawn and the estimate is biased in practice. Use float64 (`jax.enable_x64`) for such small p.
 
-One label per query. Letters: I items, d width, N queries.
+One label a query. Letters: I items, d width, N queries.
 """
 
 from functools import partial

@@ -95,7 +95,7 @@ def test_a_file_is_all_it_takes(tmp_path, monkeypatch, capsys):
             [],
             "two learners are called 'greedy': rename yours",
         ),
-        (LEARNER, ["--presets", ""], "no learner to race against: name --presets"),
+        (LEARNER, ["--presets", ""], "nobody to race against: name --presets"),
         (LEARNER, ["--seeds", "1"], "--seeds must be 2 or more"),
         (LEARNER, ["ultratool=nowhere"], "nowhere does not exist; expected there: UltraTool's"),
         (LEARNER, ["mine=nowhere"], "nowhere does not exist; expected there: a folder with tools"),

@@ -25,14 +25,14 @@ def test_errors_are_counted_by_the_rank_of_the_wrong_tool():
     np.testing.assert_allclose(found, [3 / 4, 0 / 4, 2 / 4])
 
 
-def test_predicted_probabilities_are_compared_with_observed_shares():
+def test_probabilities_are_held_against_shares():
     found = errors.calibration(YES, RIGHT, bins=2)
     np.testing.assert_array_equal(found.pairs, [7, 5])
     np.testing.assert_allclose(found.right, [1 / 7, 3 / 5])
     np.testing.assert_allclose(found.predicted, [1.4 / 7, 3.6 / 5])
 
 
-def test_only_a_rule_with_a_noise_rate_is_given_it():
+def test_only_a_rule_that_wants_a_rate_is_told_it():
     noisy = {"preset": "debiased", "noise_rate": 0.1, "tau": [0.02]}
     assert learn.with_noise_rate(noisy, 0.3) == noisy | {"noise_rate": 0.3}
     assert learn.with_noise_rate(noisy, 0.6) == noisy | {"noise_rate": 0.49}  # rates stay below 0.5
