@@ -123,7 +123,7 @@ _COMPUTED = {
     "rope_type": ("default", None),
 }
 
-#: ``Qwen/Qwen3-Embedding-*``. The 8B has a separate head.
+#: ``Qwen/Qwen3-Embedding-*``. The 8B has a head of its own.
 PRESETS = {
     "0.6B": Qwen3Config(
         vocab_size=151669,
