@@ -265,10 +265,11 @@ class Task:
         """Returns the queries in the form that a retriever or reranker reads.
 
         Args:
-          model: with ``reads = "vectors"`` where it reads vectors although there are texts.
+          model: retriever or reranker; its attribute ``reads`` is "vectors" if it reads vectors
+            even when there are texts.
 
         Returns:
-          the N texts; the vectors [N, d] where there are no texts or the model reads vectors.
+          the N texts; the vectors [N, d] if there are no texts or the model reads vectors.
         """
         if self.texts is None or getattr(model, "reads", "texts") == "vectors":
             return self.queries

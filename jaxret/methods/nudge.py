@@ -74,7 +74,7 @@ def fit(
       cache: folder for the vectors of new queries; None keeps nothing.
 
     Returns:
-      a retriever of texts, or of vectors where the task has no encoder.
+      a retriever of texts, or of vectors if the task has no encoder.
     """
     theta, _ = jax.jit(FORMS[config.form])(
         task.theta, task.queries, task.labels, validation.queries, validation.labels

@@ -112,7 +112,7 @@ def windows(n: int, *, size: int = 20, step: int = 10) -> list[tuple[int, int]]:
       the (start, end) of each window; the one that reaches the start is the last.
 
     Raises:
-      ValueError: where ``size`` or ``step`` is out of its range.
+      ValueError: if ``size`` or ``step`` is out of its range.
     """
     require("size", size, ">= 2", lambda x: x >= 2)
     require("step", step, f"in [1, {size}]", lambda x: 1 <= x <= size)

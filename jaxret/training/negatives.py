@@ -163,7 +163,7 @@ def query2desc(
     Args:
       labels: the tools of each query [n, L].
       items: the number of tools, I.
-      negatives: distinct wrong tools drawn per query, or all where there are fewer.
+      negatives: distinct wrong tools drawn per query, or all if there are fewer.
       seed: seed of the draws.
 
     Returns:
