@@ -13,7 +13,7 @@ by gradients proportional to w_s / u_s. A score ``theta . q`` then changes by at
 A step of SGD changes the score of item i by ``eta_t |c_i| |q_t . q| / tau``, whose mean for Eq. (4)
 is at most ``eta_t (p_i + 1[i = i_t*]) / tau`` on unit vectors, for items drawn as in Lemma 3.1.
 
-Letters: T rounds, B rounds per batch, I items, d width.
+Letters: T rounds, B rounds a batch, I items, d width.
 """
 
 import numpy as np

@@ -45,7 +45,7 @@ def test_no_sequence_exceeds_the_ratio_and_one_attains_it():
         assert directions(worst)[-1] == pytest.approx(adam_ratio(steps)[-1], rel=1e-6)
 
 
-def test_scores_move_by_adamw_at_most_as_far_as_the_bound():
+def test_adamw_moves_no_score_further():
     rng = np.random.default_rng(1)
     rates = 1e-3 / np.sqrt(np.arange(1, 41))
     query = rng.standard_normal(6)

@@ -1,7 +1,7 @@
 """The exact blocked form: the rounds of `jaxret.simulation.scan`, computed block by block.
 
 A stream is cut into blocks of B rounds. A block reads Theta two or three times, the scan three
-times per round. `jaxret.simulation.blocked.rank_one` has the kernel and derives why it is exact;
+times a round. `jaxret.simulation.blocked.rank_one` has the kernel and derives why it is exact;
 `jaxret.simulation.blocked.mixture` has the kernel of a mixture.
 
 On a mesh the same kernel runs inside shard_map with the rows of Theta split over the axis ``item``.
@@ -12,7 +12,7 @@ Round t uses the keys of the scan (`jaxret.simulation.scan.round_keys`), so a ru
 multiple of the block and resumed from its state continues bit for bit. With a query map or
 experience replay, blocks begin at multiples of B in t.
 
-Letters: I items, d width, B rounds per block, b rounds per tile, T rounds.
+Letters: I items, d width, B rounds a block, b rounds a tile, T rounds.
 """
 
 from typing import Any
@@ -42,7 +42,7 @@ from jaxret.simulation.blocked.rounds import run_block
 from jaxret.types import PRNGKey, State, Stream, Trace
 
 BLOCK = 128
-BLOCK_REPLAYED = 16  # with nine lines per round, the pending updates take about as much memory
+BLOCK_REPLAYED = 16  # with nine lines a round, the pending updates take about as much memory
 
 
 def has_blocked_form(learner: Learner, environment: Environment) -> bool:
