@@ -127,7 +127,7 @@ def test_the_same_question_on_two_sides_is_refused():
         own_split(dataset)
 
 
-def test_the_fix_that_the_refusal_names_works_and_leaves_test_alone():
+def test_the_remedy_named_in_the_error_works_and_keeps_the_test_part():
     rows = [(f"text {i}", None, "train") for i in range(30)]
     rows += [(f"text {i}\n", None, "val") for i in range(25, 35)]
     rows += [(f" text {i}", None, "test") for i in range(34, 40)]

@@ -128,7 +128,7 @@ def test_prompts_of_the_user_replace_ours(tmp_path):
     assert [one.profile for one in outcomes] == [PROFILE | {"limitation": "Short."}, PROFILE]
 
 
-def test_each_round_sees_all_that_was_tried_before():
+def test_each_refinement_is_given_all_earlier_attempts():
     poor = PROFILE | {"tags": ["one"]}
     with serve(writer=json.dumps(poor), judge="true", editor=json.dumps(poor)) as server:
         [outcome] = run(models(server), DOCUMENTS[:1], rounds=2)

@@ -144,7 +144,7 @@ TABLE_4 = {
 LIST = "name description category parameters responses method example_usage limitations"
 
 
-def test_the_table_and_the_list_of_the_paper_are_here_whole():
+def test_the_papers_table_and_list_of_fields_are_complete():
     assert {group.table: " ".join(group.listed) for group in GROUPS.values()} == TABLE_4
     assert list(GROUPS) == LIST.split()
 
@@ -208,7 +208,7 @@ def test_running_text_describes():
     assert canonical_fields("Tells the time.")["description"] == ["Tells the time."]
 
 
-def test_nothing_cannot_be_grouped():
+def test_an_empty_document_is_refused():
     with pytest.raises(ValueError, match="must hold something"):
         canonical_fields("")
 

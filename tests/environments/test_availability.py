@@ -26,7 +26,7 @@ def by_round(pattern, rounds):
     ],
     ids=["always", "later", "one_by_one", "leaving", "away"],
 )
-def test_so_many_tools_are_available_in_each_round(pattern, counts):
+def test_the_number_of_available_tools_in_each_round_is_right(pattern, counts):
     assert by_round(pattern, 6).sum(axis=1).tolist() == counts
 
 

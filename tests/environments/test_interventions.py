@@ -482,7 +482,7 @@ def test_a_custom_intervention_runs_in_the_scan_between_updates(task):
         jr.simulate(learner, task, environment=environment, devices=2)
 
 
-def test_one_effect_alone_delivers_the_answers(task):
+def test_two_effects_that_deliver_answers_are_refused(task):
     late = fixed_delay(1)
     environment = Environment(delay=late, effects=(late,))
     with pytest.raises(ValueError, match=r"only one effect can deliver .* got Delay, Delay"):

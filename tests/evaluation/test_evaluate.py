@@ -150,7 +150,7 @@ def test_an_object_that_cannot_rank_is_named_in_one_line(task):
         assert "\n" not in str(error.value)
 
 
-def test_what_cannot_be_ranked_is_refused(run, task, small):
+def test_wrong_arguments_of_evaluate_are_refused(run, task, small):
     other = small(items=13)
     renamed = small(ids=[f"other_{i}" for i in range(12)])
     for wrong in (other, renamed):
@@ -178,7 +178,7 @@ def test_an_estimate_says_how_far_to_trust_it():
         _ = three - jr.Estimate.of(0.1)
 
 
-def test_of_equal_scores_the_earlier_tool_is_shown_and_ranked_first(task):
+def test_among_equal_scores_the_earlier_tool_is_shown_and_ranked_first(task):
     twins = task.with_theta(np.repeat(task.theta[::2], 2, axis=0))  # rows 2 i and 2 i + 1 are equal
     run = jr.simulate(jr.frozen(tau=0.1), twins)
     best = (twins.queries @ twins.theta.T).argmax(axis=1)

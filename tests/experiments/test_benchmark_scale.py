@@ -45,7 +45,7 @@ def test_exchanges_are_counted_with_the_loops_around_them():
     ]
 
 
-def test_of_two_branches_the_one_that_sends_more_counts():
+def test_the_branch_that_sends_more_counts():
     def program(x):
         few, many = (lambda x: x + lax.psum(x[0], "item")), (lambda x: lax.psum(x, "item"))
         return lax.cond(x[0] > 0, few, many, x)

@@ -70,7 +70,7 @@ def test_the_stated_number_of_operations_of_a_network_is_right():
     assert counted(jax.grad(loss)) == pytest.approx(update.operations, rel=0.02)
 
 
-def test_weights_are_read_once_a_batch_and_moved_eight_times_a_step():
+def test_weights_are_read_once_per_batch_and_moved_eight_times_per_step():
     weights = 4 * 256 * 256 + 2 * 256 * 512
     assert timing.reading(CONFIG, [7, 9], batches=2).bytes == 2 * 4 * 2 * weights
     assert timing.step(CONFIG, [7, 9], parameters=1000).bytes == 32_000
@@ -101,13 +101,13 @@ def test_forms_are_timed_in_turn_and_compared_with_their_limits(monkeypatch):
         np.testing.assert_allclose(found[name], values, err_msg=name)
 
 
-def test_repeats_end_when_time_is_up_but_for_the_first_few():
+def test_repeats_end_when_time_is_up_but_not_before_a_minimum():
     calls = []
     found = timing.in_turn({"a": Form(lambda: calls.append(1), Work(1, 1))}, 9, until=0.0)
     assert len(found["a"]) == len(calls) - 1 == timing.FEWEST
 
 
-def test_the_limit_that_is_nearer_is_printed(capsys):
+def test_the_limit_that_binds_is_printed(capsys):
     values = {"a/us": [30, 40, 50], "a/over_memory": [3, 4, 5], "a/over_arithmetic": [2, 3, 4]}
     values |= {"b/us": [1], "b/over_memory": [1.5], "b/over_arithmetic": [9], "b_over_a": [7]}
     timing.show({name: {"values": x} for name, x in values.items()}, "us", "forms")

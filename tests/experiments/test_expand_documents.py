@@ -160,7 +160,7 @@ def test_the_data_set_is_read_as_it_is_and_failures_keep_their_document(folder, 
     }
 
 
-def test_one_model_takes_the_place_of_all_where_it_is_named(folder):
+def test_a_model_given_for_all_stages_replaces_their_own(folder):
     settings = ("llm.model=one", "llm.format=schema", "+stages.judge.max_tokens=8", "limit=1")
     with serving(answer) as server:
         expand_documents.main(configure(folder, server, *settings))

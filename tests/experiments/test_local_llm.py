@@ -163,7 +163,7 @@ def test_a_server_with_an_empty_answer_is_stopped(serve, port):
     assert not server.in_use(port)
 
 
-def test_the_command_says_how_the_model_is_asked(serve, port):
+def test_start_prints_the_arguments_for_an_experiment(serve, port):
     settings = server.Settings(port=port, slots=2, context=8192)
     said = command.act("start", settings)
     assert f"llm.base_url=http://127.0.0.1:{port}/v1" in said

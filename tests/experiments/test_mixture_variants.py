@@ -72,7 +72,7 @@ def test_equal_weights_stay_equal_and_one_cluster_is_no_cluster(problem):
     np.testing.assert_allclose(one.extra[1][0], whole.extra.log_weights, atol=1e-5)
 
 
-def test_weights_of_a_cluster_move_with_its_own_queries_alone(problem):
+def test_weights_of_a_cluster_change_only_with_its_own_queries(problem):
     theta, queries, labels = problem
     groups = np.array([0, 0, 0, 1, 1, 1])
     mine = groups[np.argmax(np.asarray(queries) @ np.asarray(theta).T, axis=1)] == 1

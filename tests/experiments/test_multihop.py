@@ -69,7 +69,7 @@ def test_static_retrieval_finds_what_the_documents_rank_first(world, finished):
     assert results["hops"] == pytest.approx(number.mean())
 
 
-def test_the_bits_of_hops_make_tasks_find_more(finished):
+def test_learning_from_hops_finds_more_documents_per_task(finished):
     directory, results = finished
     frozen, learnt = (
         {name: results[f"{x}/{name}"] for name in ("online/last", "final/found@5", "final/ndcg@5")}

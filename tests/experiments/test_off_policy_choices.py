@@ -33,7 +33,7 @@ def test_a_long_uniform_log_selects_the_best_rule_and_reports_the_regret_of_a_ch
     assert (found["IPS/right"], found["IPS/regret"]) == (0, pytest.approx(gap))
 
 
-def test_of_rules_that_a_log_cannot_tell_apart_any_may_be_chosen():
+def test_any_of_several_rules_with_equal_estimates_may_be_chosen():
     rules = {"turned": frozen_at(-TASK.theta), "best": frozen_at(TASK.theta)}
     log, query = next(iter(worlds.logs(UNIFORM, TASK, rounds=40, seeds=[0])))
     found = selection.chosen_by_values(log._replace(reward=0 * log.reward), query, rules)

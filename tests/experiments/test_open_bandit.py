@@ -89,7 +89,7 @@ def configure(directory, path, *more):
     return config_of("off_policy_open_bandit", *given, *more)
 
 
-def test_the_command_keeps_its_table(folder, tmp_path):
+def test_the_command_saves_its_results(folder, tmp_path):
     open_bandit.main(configure(tmp_path, folder))
     rows = (tmp_path / "open_bandit.md").read_text().splitlines()
     assert len(rows) == 2 + 2 * 2 * len(open_bandit.ESTIMATORS)

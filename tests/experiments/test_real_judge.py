@@ -122,7 +122,7 @@ def test_an_endpoint_that_dies_stops_the_run_and_its_answers_are_kept(folder):
     assert np.isfinite(table.load(folder / "table.npz").yes).sum() == 10
 
 
-def test_a_table_of_other_questions_is_not_added_to(folder):
+def test_a_table_with_other_questions_is_not_extended(folder):
     with serving(confident) as server:
         ask.main(configure(folder, server))
         with pytest.raises(ValueError, match=r"answers to other questions \(judge differ\)"):

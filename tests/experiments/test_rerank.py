@@ -140,7 +140,7 @@ def test_pairs_are_read_once_and_the_best_of_each_slate_is_picked(tmp_path):
     np.testing.assert_array_equal(together(queries, items), expected)
 
 
-def test_where_a_model_says_nothing_the_first_of_the_slate_is_used(monkeypatch, tmp_path):
+def test_without_an_answer_of_the_model_the_first_of_the_slate_is_used(monkeypatch, tmp_path):
     monkeypatch.setenv("OPENAI_API_KEY", "any")
 
     def answer(messages, i):

@@ -260,7 +260,7 @@ def faults(stage, number, messages):
     }.get(number % 8)
 
 
-def test_one_bad_answer_loses_itself_alone_and_every_kind_is_counted(tmp_path):
+def test_a_bad_answer_is_dropped_and_counted_by_its_kind(tmp_path):
     with serving(Writer(faults)) as server:
         first, second, third = run(server, tmp_path)
     assert [one.slot for one in first.accepted] == [0, 1, 3, 6, 7]

@@ -171,7 +171,7 @@ def test_equal_questions_at_once_do_not_get_in_each_others_way(tmp_path):
     assert len(list(tmp_path.iterdir())) == 4
 
 
-def test_one_bad_answer_loses_only_itself():
+def test_a_bad_answer_affects_no_other_question():
     questions = [[{"role": "user", "content": text}] for text in ("1", "two", "3")]
     with serving(lambda messages, i: Reply(messages[0]["content"])) as server:
         asked = chat(server, attempts=2)

@@ -30,7 +30,7 @@ def users(tool, without=None):
     return QUERIES[rows].astype(np.float64)
 
 
-def test_the_tools_here_are_of_every_kind():
+def test_the_test_data_have_tools_with_many_one_and_no_queries():
     assert [len(users(tool)) for tool in (6, 7, 8)] == [1, 1, 0]
     assert min(len(users(tool)) for tool in range(6)) > 1
 

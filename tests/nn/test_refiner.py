@@ -121,7 +121,7 @@ def test_both_initial_projections_scale_vectors_equally_and_identity_keeps_direc
     assert np.count_nonzero(kernels["normal"]) == 200 * 64
 
 
-def test_places_by_hand():
+def test_positions_are_those_by_hand():
     mask = jnp.asarray(np.arange(4) < np.array([[2], [4]]))
     words, tools = positions(mask, 3, "shared")
     np.testing.assert_array_equal(words, [[0, 1, 2, 3]] * 2)

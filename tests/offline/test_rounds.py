@@ -25,7 +25,7 @@ def worked_out(**log):
     return go_through(make_log(ITEM, REWARD, USED, **log), target, groups=GROUPS, truncation=H)
 
 
-def test_each_round_is_worked_out_tool_by_tool():
+def test_inputs_of_each_round_equal_a_loop_over_tools():
     found = worked_out(probabilities=P)
     seen = reward_model.features(SCORES, SCORES.shape)
     for part in reward_model.blocks(ROUNDS):

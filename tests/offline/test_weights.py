@@ -70,7 +70,7 @@ def test_a_cascade_needs_the_places_down_to_the_one_used():
     assert second[True] < 0.9 * second[False]
 
 
-def test_short_slates_end_where_they_end():
+def test_pads_of_short_slates_do_not_count():
     log = make_log(
         [1, 2], [1, 1], [0.4, 0.4], slate=[[1, -1], [2, 0]], by_position=[[0.4, 1.0], [0.4, 0.5]]
     )

@@ -75,7 +75,7 @@ def test_only_the_newest_two_are_kept(tmp_path):
     assert (saved.step, saved.state["t"]) == (4, 4)
 
 
-def test_nothing_saved_is_nothing_restored(tmp_path):
+def test_without_a_checkpoint_nothing_is_restored(tmp_path):
     with Checkpointer(tmp_path) as checkpoints:
         assert checkpoints.restore_latest({"t": np.array(0)}) is None
 

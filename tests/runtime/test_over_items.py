@@ -38,7 +38,7 @@ def test_sums_and_maxima_are_over_the_whole_catalogue(split):
     np.testing.assert_allclose(split(over_items.maximum, X), X.max(), rtol=1e-6)
 
 
-def test_of_equally_large_entries_the_first_is_best(split):
+def test_among_equal_entries_argmax_returns_the_first(split):
     assert split(over_items.argmax, X) == 9
 
 
@@ -103,7 +103,7 @@ def test_absent_items_are_not_drawn_even_at_the_ends(split, uniform):
     assert weights[got] > 0
 
 
-def test_no_number_lands_on_an_absent_item(split):
+def test_no_uniform_number_draws_an_absent_item(split):
     weights = jnp.asarray(WEIGHTS, jnp.float32)
     cumulative = jnp.cumsum(weights)  # includes numbers exactly on an edge
     uniform = jnp.concatenate([cumulative / cumulative[-1], jnp.linspace(0, 1, 20_000)])

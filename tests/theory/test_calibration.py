@@ -68,7 +68,7 @@ def test_successes_predicted_with_probability_0_refute_the_null_and_ties_are_one
     assert not calibration.as_predicted("name", f, y).holds
 
 
-def test_a_mean_may_hide_what_is_wrong():
+def test_errors_that_cancel_on_average_are_not_found():
     """Half of the queries always succeed and half always fail, yet all predictions are 1/2."""
     y = np.tile([0.0, 1.0], 200)[None]
     assert calibration.as_predicted("name", np.full_like(y, 0.5), y).holds

@@ -120,7 +120,7 @@ def test_only_the_query_loses_words_where_a_pair_is_judged():
     assert lost >= {0, 1, 2, 3}
 
 
-def test_nothing_is_drawn_where_nothing_is_dropped():
+def test_without_word_dropout_no_key_is_needed():
     def embed(params, ids, mask, key=None):
         return params * jnp.stack([mask.sum(axis=1), ids.sum(axis=1)], axis=1)
 
