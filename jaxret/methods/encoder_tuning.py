@@ -82,14 +82,14 @@ _RANGES: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Query2Query(EncoderConfig):
-    """Settings for small machines: fewer triplets per query than in the reference.
+    """Settings for small machines: fewer triplets a query than in the reference.
 
     Raises:
       ValueError: for a value out of its range, naming the field.
     """
 
     window: int = 100  # nearest training queries to choose triplets from
-    per_anchor: int | None = 1  # triplets per query; None: all of up to 25
+    per_anchor: int | None = 1  # triplets a query; None: all of up to 25
     allow_self: bool = False  # whether a query may be its own positive, as in the reference
     margin: float = 0.5  # margin of distances between unit vectors, which are at most 2
     unit: bool = True  # compares unit vectors, as retrieval does
@@ -105,7 +105,7 @@ class Query2Desc(EncoderConfig):
       ValueError: for a value out of its range, naming the field.
     """
 
-    negatives: int = 1  # drawn per query; each of its tools meets each of them
+    negatives: int = 1  # drawn a query; each of its tools meets each of them
     margin: float = 0.5  # margin of distances between unit vectors, which are at most 2
     unit: bool = True  # compares unit vectors, as retrieval does
     epochs: float = 0.1
@@ -173,7 +173,7 @@ def fit(
       config: configuration of the objective's class in `CONFIGS`; None: its defaults.
       objective: "query2query", "query2desc", "dpr" or "tool_embed".
       validation: the queries on which the best step is chosen.
-      first: only for "dpr": the stage whose best wrong tools are negatives; None: BM25.
+      first: for "dpr" alone, the stage whose best wrong tools are negatives; None: BM25.
       seed: seed of draws, order and dropout.
       name: shown in the progress bar and in errors; None: the objective.
       folder: where models are kept, found again and resumed; None keeps nothing.
@@ -318,7 +318,7 @@ def contrast(
       triplets: anchor, positive, negative [M, 3], from `jaxret.training.negatives`.
       margin: margin of the distances.
       unit: compares unit vectors, as retrieval does; the reference compares raw ones.
-      size: triplets per batch; a batch has 3 times as many texts.
+      size: triplets a batch; a batch has 3 times as many texts.
       seed: seed of the order.
 
     Returns:
@@ -373,9 +373,8 @@ def matching(
       in_batch: whether rows serve each other as negatives.
       mask_false: whether documents of a query's other tools are left out of its negatives. The
         references keep them, so that a query repels right tools.
-      drop_words: largest share of a query's words that is dropped, drawn again in each batch; not
-        in the paper.
-      size: pairs per batch; a batch has 2 + m times as many texts.
+      drop_words: the largest share of a query's words that is dropped, anew in each batch. Ours.
+      size: pairs a batch; a batch has 2 + m times as many texts.
       seed: seed of the order.
 
     Returns:
