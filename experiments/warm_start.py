@@ -29,7 +29,7 @@ and again at the setting of the base (shared), because regret depends on tau and
     regret   against one comparator for all, the proximal one of the base; ``saved`` is the
              difference from the base after a quarter, a half and the whole of the stream
     first_term   ||Theta_1 - U||^2 / (2 eta) of Theorem 5.1, U the start's own proximal
-             comparator. The theorem assumes unbiased rules, convex sets and one label a query:
+             comparator. The theorem assumes unbiased rules, convex sets and one label per query:
              if it is void (`describe` is printed) the term is a distance, not part of a bound.
 
 2 cores: DeskBank and UltraTool 1 min 40 s each, ToolLens 5 min, where all texts are encoded.

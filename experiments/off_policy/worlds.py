@@ -119,7 +119,7 @@ def logs(
     round.
 
     Args:
-      learner: shows one tool a round and knows its probabilities.
+      learner: shows one tool per round and knows its probabilities.
       task: its queries are drawn independently, with replacement.
       rounds: T.
       seeds: seeds of the queries and of the learner's draws.

@@ -191,7 +191,7 @@ def original(document: Document) -> dict[str, Any]:
 
 
 def profile(document: Document) -> dict[str, Any]:
-    """Returns the fields of the tool profile; an empty dict where the document has none.
+    """Returns the fields of the tool profile; an empty dict if the document has none.
 
     Args:
       document: a dict or a string.

@@ -88,15 +88,31 @@ class Environment(NamedTuple):
     counted from ``rotation``, draws with ``fold_in(respond key of the round, n)``. The numbers
     0 and 1 would collide with the two halves of that key, which noise and reranker use; they belong
     to rotation and drift, which do not draw.
+
+    Attributes:
+      noise_rate: probability with which a reward is inverted, in [0, 0.5], of all items or of each
+        item [I].
+      verdicts: a judge's rewards in [0, 1] of the stream's queries [N, I].
+      reranker: chooses the used item of each slate; None: the first item is used.
+      arrives: first round of each item [I].
+      leaves: first round without each item [I].
+      rotation: rotation of the queries.
+      drift: replacement of the right labels from one round on.
+      censoring: withholds the feedback of some rounds.
+      delay: delays feedback by some rounds.
+      poison: false rewards of an attacker.
+      restart: resets the learner to an earlier state.
+      rewriting: rewrites documents before one round.
+      effects: further effects, applied after those above.
     """
 
     SHARDED = ("arrives", "leaves")
 
-    noise_rate: float | Float[Array, ""] | Float[Array, " I"] | None = None  # in [0, 0.5]
-    verdicts: Float[Array, "N I"] | None = None  # in [0, 1], of the stream's queries
+    noise_rate: float | Float[Array, ""] | Float[Array, " I"] | None = None
+    verdicts: Float[Array, "N I"] | None = None
     reranker: SlateReranker | None = None
-    arrives: Int[Array, " I"] | None = None  # first round of each item
-    leaves: Int[Array, " I"] | None = None  # first round without it
+    arrives: Int[Array, " I"] | None = None
+    leaves: Int[Array, " I"] | None = None
     rotation: Rotation | None = None
     drift: Drift | None = None
     censoring: Censoring | None = None
@@ -104,14 +120,20 @@ class Environment(NamedTuple):
     poison: Poison | None = None
     restart: Restart | None = None
     rewriting: Rewriting | None = None
-    effects: tuple[Any, ...] = ()  # further effects, applied after those above
+    effects: tuple[Any, ...] = ()
 
 
 class Effect(NamedTuple):
-    """An effect that is present in an environment."""
+    """An effect that is present in an environment.
 
-    name: str  # the field, or ``effects[i]``
-    number: int  # number that keys its draws
+    Attributes:
+      name: name of the field, or ``effects[i]``.
+      number: number that is folded into the keys of the effect's draws.
+      effect: the effect.
+    """
+
+    name: str
+    number: int
     effect: Any
 
 

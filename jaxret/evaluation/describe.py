@@ -7,7 +7,7 @@ Online accuracy depends on these numbers: if static retrieval is accurate, littl
 if tools have few queries, there are few rewards to learn from; and if queries nearly repeat one
 another, memorising them is enough.
 
-Letters: I items, N queries, L labels a query (padded with -1).
+Letters: I items, N queries, L labels per query (padded with -1).
 """
 
 from typing import NamedTuple

@@ -7,7 +7,7 @@ coordinate by about the learning rate.
 AdamW keeps moments for every entry of Theta, so its update is not linear in the gradient and
 has no blocked form: the simulation uses the plain scan.
 
-Letters: I items, d width, B rounds a batch.
+Letters: I items, d width, B rounds per batch.
 """
 
 from typing import Any, NamedTuple

@@ -174,7 +174,7 @@ def mixture(
     prior: Sequence[float] | None = None,
     policy: Policy | None = None,
 ) -> Learner:
-    """Mixes experts by Bayes, from rewards alone.
+    """Mixes experts by Bayes' rule, using only rewards.
 
     Args:
       experts: learners with a softmax, grouped by kind (`grid`); each kind is one compiled

@@ -253,7 +253,7 @@ def judgement(
       labels: their tools [n, L], padded with -1.
       candidates: tools found by a first stage [n, N], best first, padded with -1; right ones are
         removed.
-      size: examples a batch; a batch has size x N pairs.
+      size: examples per batch; a batch has size x N pairs.
       seed: seed of the order.
 
     Returns:

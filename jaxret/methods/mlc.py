@@ -1,4 +1,4 @@
-"""MLC: tool retrieval as multi-label classification, one logit a tool (Tool2Vec, Section 4.2).
+"""MLC: tool retrieval as multi-label classification, one logit per tool (Tool2Vec, Section 4.2).
 
     retriever = fit(train, Config(epochs=3), validation=validation)
     ranking = search(retriever, texts, k=10)
@@ -205,7 +205,7 @@ def classification(
 ) -> Objective:
     """Makes the objective: classify a query's tokens (Tool2Vec, Section 4.2).
 
-    The paper describes one binary decision a tool (`losses.multi_label_bce`). Its code minimises
+    The paper describes one binary decision per tool (`losses.multi_label_bce`). Its code minimises
     the softmax cross-entropy of all right tools, which is the default here.
 
     Args:
@@ -213,7 +213,7 @@ def classification(
       tokens: the n queries.
       labels: their tools [n, L], padded with -1.
       loss: maps logits [B, I] and labels [B, L] to the mean loss.
-      size: queries a batch.
+      size: queries per batch.
       seed: seed of the order.
 
     Returns:

@@ -19,7 +19,7 @@ turning them would raise the objective.
 Either form is ``e'_i = a_i e_i + b_i g_i``, so validation needs the products of its queries with e
 and g once, rather than one catalogue for each gamma.
 
-Letters: N training queries, V validation queries, I tools, L labels a query, d width.
+Letters: N training queries, V validation queries, I tools, L labels per query, d width.
 """
 
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ def fit(
       cache: folder for the vectors of new queries; None keeps nothing.
 
     Returns:
-      a retriever of texts, or of vectors where the task has no encoder.
+      a retriever of texts, or of vectors if the task has no encoder.
     """
     theta, _ = jax.jit(FORMS[config.form])(
         task.theta, task.queries, task.labels, validation.queries, validation.labels

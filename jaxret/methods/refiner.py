@@ -251,7 +251,7 @@ def refinement(
         learns what the first stage does not know. Their mean over all candidates is subtracted: it
         changes no ranking, and the read-out's bias need not learn it. Ours.
       inject_missing: replaces the last candidates by right tools that were missed.
-      size: queries a batch.
+      size: queries per batch.
       seed: seed of the order.
 
     Returns:

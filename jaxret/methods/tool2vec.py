@@ -11,7 +11,7 @@ to length 1, and its evaluation code does not. We scale by default: on ToolLens 
 from 0.446 to 0.688 with frozen MiniLM (`experiments.evaluate_retrieval`). An encoder is tuned for
 Tool2Vec by the objective query2query of `jaxret.methods.encoder_tuning`.
 
-Letters: N queries, L labels a query, I tools, d width.
+Letters: N queries, L labels per query, I tools, d width.
 """
 
 from collections.abc import Callable
@@ -93,7 +93,7 @@ def embeddings(task: Task, config: Config = Config()) -> Float[np.ndarray, "I d"
       config: the settings.
 
     Returns:
-      one row a tool [I, d], on the host.
+      one row per tool [I, d], on the host.
     """
     make = jax.jit(tool2vec, static_argnames=("normalise", "mix"))
     arrays = (task.queries, task.labels, task.theta)

@@ -276,8 +276,9 @@ def verdicts(
       tails: the tokens of each tool from the document on, from `Verdict.tails`.
       pairs: query, right tool, wrong tools [P, 2 + m], padded with -1, from
         `jaxret.training.negatives`; a row gives up to 1 + m examples.
-      drop_words: the largest share of a query's words that is dropped, anew in each batch. Ours.
-      size: examples a batch.
+      drop_words: largest share of a query's words that is dropped, drawn again in each batch; not
+        in the paper.
+      size: examples per batch.
       seed: seed of the order.
 
     Returns:

@@ -6,7 +6,7 @@
 with the exact (erf) GELU and scores divided by sqrt(H / heads). Devlin et al. 2019, in the layout
 of the HuggingFace checkpoints. The type is 0, and 1 in the second text of a pair.
 
-Letters: B texts, L tokens a text, H hidden width, V vocabulary.
+Letters: B texts, L tokens per text, H hidden width, V vocabulary.
 """
 
 from collections.abc import Mapping
@@ -151,5 +151,5 @@ class Bert(Network):
     ) -> Float[Array, "B L H"]:
         length, limit = x.shape[1], self.position.num_embeddings
         if length > limit:  # embeddings beyond the limit would be NaN
-            raise ValueError(f"a sequence may have {limit} places (max_positions), got {length}")
+            raise ValueError(f"a sequence may have {limit} positions (max_positions), got {length}")
         return run_blocks(self.blocks, x, mask, self.compute, key=key)

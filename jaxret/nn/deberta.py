@@ -10,7 +10,7 @@ included. Near distances have one r each, farther ones share r on a logarithmic 
 beyond a maximum share one, so a text may have any length. Parameters have the layout of the
 HuggingFace checkpoints.
 
-Letters: B texts, L tokens a text, H hidden width, e width of a head, M rows of r.
+Letters: B texts, L tokens per text, H hidden width, e width of a head, M rows of r.
 """
 
 import json

@@ -8,7 +8,7 @@ blocks (Song et al. 2020; the buckets are T5's). Near distances have one bias ea
 share them, and distances of 128 and more have one in each direction. Parameters have the layout of
 the HuggingFace checkpoints, in whose table of positions the first two rows are unused.
 
-Letters: B texts, L tokens a text, H hidden width, e width of a head.
+Letters: B texts, L tokens per text, H hidden width, e width of a head.
 """
 
 from collections.abc import Mapping
@@ -169,7 +169,7 @@ class MPNet(Network):
     ) -> Float[Array, "B L H"]:
         length, limit = x.shape[1], self.config.max_positions
         if length > limit:  # embeddings beyond the limit would be NaN
-            raise ValueError(f"a sequence may have {limit} places (max_positions), got {length}")
+            raise ValueError(f"a sequence may have {limit} positions (max_positions), got {length}")
         places = jnp.arange(length)[None] if positions is None else positions
         distances = places[:, None, :] - places[:, :, None]  # [1 or B, L, L]
         rows = jnp.asarray(buckets(FARTHEST))[jnp.clip(distances, -FARTHEST, FARTHEST) + FARTHEST]

@@ -8,7 +8,7 @@ HuggingFace checkpoints. The position of a token is the number of tokens before 
 which may be on either side. HuggingFace counts padding, too, unless it is given ``position_ids``:
 the result is the same up to rounding, since only differences of positions matter.
 
-Letters: B texts, L tokens a text, H hidden width, e width of a head.
+Letters: B texts, L tokens per text, H hidden width, e width of a head.
 """
 
 import json
@@ -86,7 +86,7 @@ class Qwen3Config:
             if (actual := config.get(setting)) not in allowed:
                 raise ValueError(f"{name}: {setting} must be {allowed[0]!r}, got {actual!r}")
         if other := set(config.get("layer_types") or ()) - {"full_attention"}:
-            raise ValueError(f"{name}: layer_types must be 'full_attention' alone, got {other}")
+            raise ValueError(f"{name}: layer_types must be only 'full_attention', got {other}")
         if missing := sorted(set(_JSON_NAMES.values()) - set(config)):
             raise ValueError(f"{name}: no value for {missing}, which a Qwen3 config.json has")
         sizes = cls(**{own: config[published] for own, published in _JSON_NAMES.items()})

@@ -70,13 +70,22 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class OffPolicy:
-    """Values of one policy by several estimators, which print as a table."""
+    """Values of one policy by several estimators, which print as a table.
+
+    Attributes:
+      name: name of the policy.
+      rounds: number of answered rounds.
+      logged: mean reward per round of the log's policy.
+      effective: effective sample size; expected if it is known, else observed.
+      mean_weight: mean importance weight; if it is far from 1, the propensities are wrong.
+      values: name of an estimator -> its `Value`.
+    """
 
     name: str
     rounds: int
-    logged: float  # mean reward per round of the log's policy
-    effective: float  # effective sample size: expected, or else observed
-    mean_weight: float  # expected to be 1; otherwise the propensities are wrong
+    logged: float
+    effective: float
+    mean_weight: float
     values: dict[str, Value]
 
     def __getitem__(self, estimator: str) -> Value:
@@ -113,7 +122,7 @@ def off_policy(
 ) -> OffPolicy:
     """Estimates the mean reward of a policy on the queries of a log.
 
-    The estimators are IPS, SNIPS and clipped IPS; for logs of one tool a round DR, Switch-DR and
+    The estimators are IPS, SNIPS and clipped IPS; for logs of one tool per round DR, Switch-DR and
     DRos; with ``logging`` also MIPS, and the interval of DR. IPS and DR have intervals that hold at
     all times at once, clipped IPS a lower bound that does, and SNIPS and Switch-DR a bootstrap;
     DRos and MIPS have an unknown bias and no interval. DR's interval uses a truncated model and
@@ -260,7 +269,7 @@ class Rounds(NamedTuple):
 
     weight: Float[np.ndarray, " T"]
     reward: Float[np.ndarray, " T"]
-    model: Float[np.ndarray, " T"]  # modelled reward of the used tool; one tool a round
+    model: Float[np.ndarray, " T"]  # modelled reward of the used tool; one tool per round
     expected: Float[np.ndarray, " T"]  # modelled reward, averaged over the policy
     second: Float[np.ndarray, " T"]  # E[w^2 | query] = sum_a pi^2 / p
     group_weight: Float[np.ndarray, " T"]  # this and all below: if the log has all probabilities

@@ -39,7 +39,7 @@ def listwise(reranker: Reranker, texts: Sequence[str]) -> Selector:
 
 
 def pairwise(reranker: Reranker, texts: Sequence[str], items: int) -> Selector:
-    """Makes a selector of a reranker that scores each pair alone; each pair is scored once.
+    """Makes a selector of a reranker that scores each pair separately; each pair is scored once.
 
     Args:
       reranker: scores the items shown.

@@ -5,7 +5,7 @@ the environment, the streams and the seeds are data. Streams are cut into chunks
 Learners with a blocked form use it (`jaxret.simulation.blocked`), on a mesh if the catalogue is
 split over devices; all other learners use the plain scan.
 
-Letters: I items, d width, N queries, L labels, T rounds, R runs, c rounds a chunk, n numbers.
+Letters: I items, d width, N queries, L labels, T rounds, R runs, c rounds per chunk, n numbers.
 """
 
 import hashlib

@@ -201,7 +201,7 @@ def drawn_from_model(run: Evidence) -> Assumption:
     """
     name = "items drawn from p: |pi / p - 1|"
     if run.rule.policy.k != 1:
-        return Assumption(name, False, np.inf, f"one item a round, not {run.rule.policy.k}")
+        return Assumption(name, False, np.inf, f"one item per round, not {run.rule.policy.k}")
     logits = jnp.asarray(_PROBE)
     keys = jax.random.split(jax.random.key(0), 64)
     shown = jax.vmap(lambda key: run.rule.policy.show(key, logits, None))(keys)

@@ -33,7 +33,12 @@ from jaxret.theory.comparators import Comparator, losses
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Regret:
-    """The cumulative loss of a run minus that of one Theta."""
+    """The cumulative loss of a run minus that of one Theta.
+
+    Attributes:
+      curve: regret after each round [S, T].
+      comparator: Theta that is subtracted, and the accuracy of the search for it.
+    """
 
     curve: Float[np.ndarray, "S T"]
     comparator: Comparator

@@ -30,9 +30,9 @@ class TrainingConfig:
       ValueError: for a value out of its range, naming the field.
     """
 
-    limit: int = 64  # tokens a query is cut to
-    size: int = 32  # examples a batch
-    accumulate: int = 1  # parts a batch is cut into, for memory
+    limit: int = 64  # tokens to which texts are cut in training
+    size: int = 32  # examples per batch
+    accumulate: int = 1  # parts into which a batch is cut, to save memory
     epochs: float = 1
     learning_rate: float = 5e-5
     schedule: Literal["warmup_cosine", "reference"] = "warmup_cosine"

@@ -156,7 +156,7 @@ def test_a_method_that_misses_nothing_has_no_lengths_of_failures():
     assert not {"half", "half_chance", "missed/tokens"} & found.numbers.keys()
 
 
-def test_the_picture_holds_each_point_once_and_is_the_same_again(finished, folder, tmp_path):
+def test_the_t_sne_has_each_point_once_and_is_deterministic(finished, folder, tmp_path):
     directory, results = finished
     with np.load(directory / "steps" / "tsne.npz") as unit:
         points = unit["points"]

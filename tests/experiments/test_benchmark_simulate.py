@@ -27,8 +27,8 @@ def printed(tmp_path_factory):
     return {k: np.array(x["values"]) for k, x in read_results(directory).items()}, said.getvalue()
 
 
-def test_every_form_is_held_against_its_limits(printed):
-    """The limits of the blocked form by hand: 64 items, width 16, 128 rounds a block, 8 a tile."""
+def test_every_form_is_compared_with_its_limits(printed):
+    """The limits of the blocked form by hand: 64 items, width 16, blocks of 128, tiles of 8."""
     results, _ = printed
     for form in FORMS:
         assert (results[f"{form}/microseconds"] > 0).all()

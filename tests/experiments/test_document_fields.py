@@ -235,7 +235,7 @@ def test_the_share_is_the_mean_over_domains_and_its_error_that_of_the_draw():
     assert np.mean(errors) == pytest.approx(np.std(shares), rel=0.1)
 
 
-def test_whoever_judges_all_has_no_sampling_error_and_of_one_no_error_is_known():
+def test_judging_all_documents_has_no_sampling_error_and_judging_one_has_an_unknown_error():
     assert audit.incomplete([True, False], [0, 1], ["a", "a"]).stderr == 0.0
     assert audit.incomplete([True], [0], ["a", "a"]).stderr is None
     with pytest.raises(ValueError, match="no document of domain 'b' was judged"):

@@ -154,7 +154,7 @@ def test_documents_are_encoded_as_they_are_and_without_a_prefix(world, copy, tmp
     np.testing.assert_allclose(got.scores, best, atol=1e-6)
 
 
-def test_a_pool_of_ones_own_category_is_a_smaller_one(world, copy, finished, tmp_path):
+def test_a_pool_of_the_tasks_category_is_smaller(world, copy, finished, tmp_path):
     _, results = finished
     chosen = ["pool=category", "methods=[bm25]"]
     narrow = evaluate_toolret.main(configure(world, copy, tmp_path, *chosen))

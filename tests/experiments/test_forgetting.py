@@ -98,14 +98,14 @@ def test_learning_lifts_the_rankings_of_queries_seen_and_moves_rows_towards_them
     assert after - before > others
 
 
-def test_who_does_not_learn_forgets_nothing(finished):
+def test_a_learner_that_does_not_learn_forgets_nothing(finished):
     _, results, _, _ = finished
     for name in ("learnt", "lost", "forgotten", "drop", "moved", "gain/ndcg@10/fall"):
         assert results[f"frozen/{name}"] == pytest.approx(0.0, abs=1e-6)
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
-def test_what_is_learnt_less_what_is_lost_is_the_rise_of_accuracy(finished, learner):
+def test_learnt_minus_lost_is_the_rise_of_accuracy(finished, learner):
     directory, results, _, _ = finished
     with np.load(directory / "steps" / f"{learner}.npz") as step:
         accuracy = step["values"][:, :, 0].mean(axis=(0, 2))
@@ -113,7 +113,7 @@ def test_what_is_learnt_less_what_is_lost_is_the_rise_of_accuracy(finished, lear
     assert rise == pytest.approx(accuracy[-1] - accuracy[0], abs=1e-6)
 
 
-def test_fates_of_queries_counted_by_hand():
+def test_learnt_lost_and_forgotten_queries_are_counted_as_by_hand():
     """One seed; the four queries arrive in rounds 0, 1, 2 and 4, two of them in the third chunk."""
     right = np.array(
         [

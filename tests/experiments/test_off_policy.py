@@ -101,7 +101,7 @@ def test_intervals_cover_the_value_and_nothing_else(tmp_path):
     np.testing.assert_allclose(found["wrong/error/IPS"], error + 0.75 * right.value)
 
 
-def test_logs_of_what_never_explores_are_counted_as_refused(tmp_path):
+def test_logs_of_a_learner_that_never_explores_are_counted_as_refused(tmp_path):
     cfg = small(tmp_path, "logs=3", "rounds=50")
     found = coverage.measured(cfg, jr.frozen(), TASK, {"other": begun(jr.orag(tau=0.2))})
     assert found["refused"].tolist() == [1.0] * 3

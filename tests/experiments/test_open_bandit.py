@@ -50,7 +50,7 @@ def test_a_log_is_read_as_it_was_written(folder, tmp_path):
     np.testing.assert_allclose(even, 1 / 3)
 
 
-def test_what_is_no_such_log_is_refused(tmp_path):
+def test_files_that_are_no_open_bandit_log_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="a log of the Open Bandit Dataset"):
         open_bandit.load(tmp_path, "random", "men")
     (tmp_path / "random_men.csv").write_text("item_id,position\n1,1\n")
@@ -64,7 +64,7 @@ def test_what_is_no_such_log_is_refused(tmp_path):
         open_bandit.load(tmp_path, "random", "men")
 
 
-def test_each_log_says_what_the_other_earned(folder):
+def test_each_log_gives_the_true_value_of_the_others_policy(folder):
     """Estimates lie within four standard errors of the truth; IPS is recomputed by hand."""
     both = {name: open_bandit.load(folder, name, "men") for name in P}
     for name, other in (("random", "bts"), ("bts", "random")):
@@ -89,7 +89,7 @@ def configure(directory, path, *more):
     return config_of("off_policy_open_bandit", *given, *more)
 
 
-def test_the_command_keeps_its_table(folder, tmp_path):
+def test_the_command_saves_its_results(folder, tmp_path):
     open_bandit.main(configure(tmp_path, folder))
     rows = (tmp_path / "open_bandit.md").read_text().splitlines()
     assert len(rows) == 2 + 2 * 2 * len(open_bandit.ESTIMATORS)

@@ -78,7 +78,7 @@ def test_static_retrieval_is_the_ranking_of_the_documents(small_run):
     assert results["frozen/online/accuracy"] == pytest.approx((ranks == 0).mean(), abs=1e-3)
 
 
-def test_one_reward_a_query_improves_retrieval(small_run):
+def test_one_reward_per_query_improves_retrieval(small_run):
     directory, results = small_run
     assert results["greedy/final/ndcg@10"] > results["frozen/final/ndcg@10"] + 0.01
     gain = results["greedy/heldout/ndcg@10"] - results["frozen/heldout/ndcg@10"]

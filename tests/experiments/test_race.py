@@ -101,7 +101,7 @@ def test_a_file_is_all_it_takes(tmp_path, monkeypatch, capsys):
         (LEARNER, ["deskbnk"], "unknown data set 'deskbnk'"),
     ],
 )
-def test_what_cannot_race_is_said_in_one_line(
+def test_a_file_that_cannot_race_gives_a_one_line_error(
     content, arguments, message, tmp_path, monkeypatch, capsys
 ):
     if "act=None" not in (content or ""):
@@ -122,7 +122,7 @@ def test_what_cannot_race_is_said_in_one_line(
     assert error.count("\n") == 1
 
 
-def test_a_learner_that_breaks_a_promise_does_not_race(tmp_path, capsys):
+def test_a_learner_that_violates_the_contract_does_not_race(tmp_path, capsys):
     file = tmp_path / "peeking.py"
     file.write_text("""
 import jaxret as jr

@@ -101,7 +101,7 @@ def test_a_language_model_is_asked_about_every_tool_on_the_list(world, copy, tmp
 
 
 @pytest.mark.slow
-def test_what_a_reranker_scores_equally_is_ordered_by_id(world, copy, tmp_path, monkeypatch):
+def test_candidates_with_equal_scores_are_ordered_by_id(world, copy, tmp_path, monkeypatch):
     """Saturated scores are common, and `refine` would keep the order of the first stage."""
 
     def indifferent(_, name):

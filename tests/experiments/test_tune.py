@@ -56,7 +56,7 @@ def test_a_search_that_is_stopped_does_the_trials_that_are_left(tmp_path, monkey
         ("search.eta_over_tau=3", "search: eta_over_tau must be a list"),
     ],
 )
-def test_what_cannot_be_searched_is_refused_before_any_work(tmp_path, override, message):
+def test_malformed_searches_are_refused_before_any_work(tmp_path, override, message):
     with pytest.raises(ValueError, match=message):
         tune.main(configure(tmp_path / "run", override))
     assert not (tmp_path / "run").exists()

@@ -55,7 +55,7 @@ def test_bias_is_that_of_the_theory_at_the_first_and_the_last_embeddings(finishe
         assert paper == pytest.approx(0.2 * np.sqrt(12))  # Eq. (12): rho on every row
 
 
-def test_to_put_lying_bits_right_costs_variance(finished):
+def test_debiasing_noisy_bits_costs_variance(finished):
     _, results = finished
     told, paper, right = (
         results[f"{name}/12/0.2/variance"]
@@ -84,7 +84,7 @@ def test_the_noise_rate_reaches_environment_and_estimator_as_data(finished, trac
         assert values[0] == values[1]
 
 
-def test_gaps_lie_between_what_never_learns_and_what_is_told(finished):
+def test_gaps_are_shares_of_the_difference_between_frozen_and_the_oracle(finished):
     _, results = finished
     for metric, gap in variance.GAPS.items():
         metric = metric.format(k=10)

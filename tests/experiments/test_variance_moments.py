@@ -62,7 +62,7 @@ def test_the_variance_of_eq_4_is_its_closed_form(rho):
         assert variance == pytest.approx(1 / P[label] - 1, rel=1e-5)
 
 
-def test_what_needs_no_draw_has_no_variance_and_clipping_trades_it_for_bias():
+def test_full_information_has_no_variance_and_clipping_trades_variance_for_bias():
     assert of(estimators.full_information(), policies.softmax(), 4, 0.4)[2] < 1e-12
     _, _, exact = of(estimators.importance_weighted(), policies.softmax(), 4)
     _, bias, clipped = of(estimators.clipped(floor=0.5), policies.softmax(), 4)

@@ -86,7 +86,7 @@ def test_tokens_of_the_padding_change_nothing(params, apply):
 
 
 def test_a_text_beyond_the_last_position_is_refused():
-    with pytest.raises(ValueError, match=r"may have 9 places \(max_positions\), got 10"):
+    with pytest.raises(ValueError, match=r"may have 9 positions \(max_positions\), got 10"):
         jax.eval_shape(
             bert(SHALLOW).apply, bert(SHALLOW).shapes(), jnp.ones((1, 10), int), jnp.ones((1, 10))
         )
@@ -127,7 +127,7 @@ def test_parameters_are_plain_dicts_and_the_shapes_are_those_of_init():
     assert all(isinstance(step.key, str) for path, _ in paths for step in path)
 
 
-def test_weights_are_drawn_anew_with_each_key():
+def test_weights_differ_between_keys():
     init = jax.jit(bert(SHALLOW).init)
     first, second = init(jax.random.key(0)), init(jax.random.key(1))
     assert np.abs(first["word"]["embedding"] - second["word"]["embedding"]).max() > 0.01

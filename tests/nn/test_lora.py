@@ -128,7 +128,7 @@ def test_patterns_that_choose_no_matrices_are_refused(params):
     key = jax.random.key(0)
     with pytest.raises(ValueError, match=r"no parameter's path matches 'kernel'; there are .*norm"):
         lora.init(key, params, "kernel", rank=2)
-    with pytest.raises(ValueError, match=r"matrices alone, .*'blocks/0/query/bias': \(8,\)"):
+    with pytest.raises(ValueError, match=r"only matrices, .*'blocks/0/query/bias': \(8,\)"):
         lora.init(key, params, ".*/query/.*", rank=2)
     with pytest.raises(ValueError, match="rank must be >= 1, got 0"):
         lora.init(key, params, ATTENTION, rank=0)

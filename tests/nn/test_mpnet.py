@@ -87,7 +87,7 @@ def test_hidden_states_equal_a_forward_pass_by_hand_and_ignore_padding(params):
         np.testing.assert_allclose(got[text, :length], want, atol=1e-5)
 
 
-def test_tokens_stand_where_their_positions_say(params):
+def test_explicit_positions_place_the_tokens(params):
     backbone = Backbone(CONFIG, MPNet, KEYS, "mpnet.")
     run = method(backbone, lambda net, ids, mask, at: net.run(net.embed(ids, at), mask, at))
     places = RNG.permuted(np.tile(np.arange(32), (4, 1)), axis=1)[:, :25]
@@ -130,7 +130,7 @@ def test_a_network_that_is_computed_otherwise_is_refused(tmp_path, setting, valu
         MPNetConfig.from_json(path)
 
 
-def test_sizes_that_are_not_said_are_named():
+def test_missing_sizes_are_named():
     without = {name: value for name, value in JSON.items() if name != "vocab_size"}
     with pytest.raises(ValueError, match=r"no value for \['vocab_size'\]"):
         MPNetConfig.from_json(without)

@@ -87,14 +87,14 @@ def forward_by_hand(params, ids):
     return norm(x, p["norm"])
 
 
-def test_hidden_states_equal_a_forward_pass_by_hand_whatever_side_is_padded(apply):
+def test_hidden_states_equal_a_forward_pass_by_hand_for_padding_on_either_side(apply):
     got = apply(PARAMS, IDS, MASK)
     for text, there in enumerate(MASK):
         want = forward_by_hand(PARAMS, IDS[text, there])
         np.testing.assert_allclose(got[text, there], want, atol=2e-5)
 
 
-def test_what_stands_in_the_padding_changes_nothing(apply):
+def test_tokens_of_the_padding_change_no_hidden_state(apply):
     other = np.where(MASK, IDS, (IDS + 7) % 40)
     np.testing.assert_array_equal(apply(PARAMS, IDS, MASK)[MASK], apply(PARAMS, other, MASK)[MASK])
 
@@ -122,7 +122,7 @@ def test_texts_and_rows_without_a_token_are_finite_and_so_are_gradients():
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
 
 
-def test_a_turned_product_depends_on_the_distance_alone():
+def test_rotary_products_depend_only_on_the_distance():
     q, k = (jnp.asarray(RNG.standard_normal((1, 1, 1, 8)), jnp.float32) for _ in range(2))
 
     def product(i, j):
@@ -189,7 +189,7 @@ def test_a_checkpoint_without_the_head_that_it_needs_is_refused(tmp_path):
         load_token_classifier(backbone(tied=False), tmp_path, [1, 2])
 
 
-def test_words_that_no_decoder_can_say_are_refused():
+def test_words_outside_the_vocabulary_and_other_backbones_are_refused():
     for words in ([], [3, 3], [0, 40]):
         with pytest.raises(ValueError, match=r"words must be different numbers in 0 \.\. 39"):
             token_classifier(backbone(), words)
@@ -287,7 +287,7 @@ def test_the_wavelength_is_read_where_either_version_of_transformers_writes_it()
     [
         ({"attention_bias": True}, "attention_bias must be False, got True"),
         ({"use_sliding_window": True}, "use_sliding_window must be False, got True"),
-        ({"layer_types": ["sliding_attention"]}, "layer_types must be 'full_attention' alone"),
+        ({"layer_types": ["sliding_attention"]}, "layer_types must be only 'full_attention'"),
         ({"rope_scaling": {"rope_type": "yarn"}}, "rope_type must be 'default', got 'yarn'"),
         ({"rope_scaling": {"type": "linear"}}, "rope_type must be 'default', got 'linear'"),
         ({"num_key_value_heads": 3}, "must divide num_attention_heads, got 3 and 16"),

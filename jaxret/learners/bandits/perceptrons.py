@@ -1,6 +1,6 @@
 """Multiclass perceptrons with bandit feedback: Banditron, Gaptron, SOBA.
 
-All three assume one right tool a query. Banditron and Gaptron are rank one, have the blocked form
+All three assume one right tool per query. Banditron and Gaptron are rank one, have the blocked form
 and need no memory beside Theta; SOBA needs I d more numbers. All are feasible with 43,215 tools of
 width 1,536.
 

@@ -8,7 +8,7 @@ A round accesses the learner only through the functions of its kernel:
 The kernel of a rank-one learner is `jaxret.simulation.blocked.rank_one`, that of a mixture
 `jaxret.simulation.blocked.mixture`. Tiles of a few rounds keep the work of a round in cache.
 
-Letters: I items, d width, B rounds a block, b rounds a tile.
+Letters: I items, d width, B rounds per block, b rounds per tile.
 """
 
 from functools import partial
