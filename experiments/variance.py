@@ -6,7 +6,7 @@
 Runs every estimator, under label noise of rate rho, in a catalogue of a few tools and in the whole
 catalogue. Only queries with one label are used, as the theory assumes.
 
-    bias, variance   of the coefficients c against the gradient p - 1[i*] (`moments`), exact,
+    bias, variance   of the coefficients c against the gradient p - 1[i*], exact,
                      averaged over a sample of the streamed queries: at Theta_1 with one tau for
                      all, and (final) at the estimator's last embeddings and its tau.
                      ``variance_median`` is that of the median query, since few queries, whose right
@@ -35,7 +35,6 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
@@ -52,11 +51,11 @@ from experiments.common.tables import results_table
 from jaxret.evaluation import plots
 from jaxret.learners.learner import Learner
 from jaxret.learners.rank_one import Rule, rank_one, rule_of
-from jaxret.rules.estimators import expected_coefficients
 from jaxret.runtime import over_items
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import from_registry, require
 from jaxret.task import Task
+from jaxret.theory.checks import Moments, moments
 from jaxret.theory.comparators import proximal_losses
 from jaxret.theory.regret import cumulative_regret
 
@@ -77,14 +76,6 @@ class Catalogue(NamedTuple):
     validation: Bool[np.ndarray, " N"]  # the queries that choose settings
     sample: Int[np.ndarray, " n"]  # positions of the queries on which moments are taken
     comparator: Float[np.ndarray, " N"]  # losses of the comparator
-
-
-class Moments(NamedTuple):
-    """Moments for one query, or for N queries with a leading axis."""
-
-    mean: Float[Array, "*N I"]  # E[c]
-    bias: Float[Array, "*N"]
-    variance: Float[Array, "*N"]
 
 
 @experiment("variance")
@@ -337,20 +328,14 @@ def measure(make: Callable[..., Learner], task: Task, sample: Int[np.ndarray, " 
     return measured
 
 
-def moments(
+def of_round(
     rule: Rule,
     logits: Float[Array, " I"],
     label: Int[Array, ""],
     *,
     noise_rate: float | Float[Array, ""] = 0.0,
 ) -> Moments:
-    """Computes the moments of one round with one right item.
-
-        bias       || E[c] - (p - 1[i*]) ||        with the gradient of Lemma 3.1
-        variance   E || c - E[c] ||^2
-
-    over the item, with the policy's probabilities, and over the bit, wrong with probability rho;
-    4 I evaluations of the estimator. Use float64 (`jax.enable_x64`) for small probabilities.
+    """Computes the moments of one round with one right item, over the policy's probabilities.
 
     Args:
       rule: rule with the policy and the estimator.
@@ -367,24 +352,8 @@ def moments(
             f"policy {rule.policy.name!r} with k={rule.policy.k} has no probabilities: exact "
             "averages need a policy that shows one item with known probabilities"
         )
-    probs = over_items.softmax(logits, None)
-    average = partial(
-        expected_coefficients,
-        probs=probs,
-        target=label,
-        propensity=probabilities(logits),
-        noise_rate=noise_rate,
-    )
-    mean = average(rule.estimator)
-
-    def deviation(obs):
-        return (rule.estimator.coefficients(obs) - mean) ** 2
-
-    return Moments(
-        mean=mean,
-        bias=jnp.linalg.norm(mean - probs.at[label].add(-1.0)),
-        variance=average(rule.estimator._replace(coefficients=deviation)).sum(),
-    )
+    given = {"propensity": probabilities(logits), "noise_rate": noise_rate}
+    return moments(rule.estimator, over_items.softmax(logits, None), label, **given)
 
 
 def over_queries(
@@ -399,7 +368,7 @@ def over_queries(
 
     def one(query_and_label):
         query, label = query_and_label
-        return moments(rule, theta @ query / rule.tau, label, noise_rate=noise_rate)
+        return of_round(rule, theta @ query / rule.tau, label, noise_rate=noise_rate)
 
     return lax.map(one, (queries, labels))
 

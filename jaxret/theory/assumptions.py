@@ -374,6 +374,6 @@ def _probed(run, noise_rate):
 def _moments(estimator, logits, targets, noise_rate):
     """Returns p, and E[c] and E||c||^2 for each right item."""
     p = jax.nn.softmax(logits)
-    return p, *jax.vmap(lambda target: moments(estimator, p, target, noise_rate=noise_rate))(
-        targets
-    )
+    of = jax.vmap(lambda target: moments(estimator, p, target, noise_rate=noise_rate))
+    found = of(targets)
+    return p, found.mean, found.second
