@@ -138,9 +138,6 @@ def load_embeddings(folder: str | Path) -> Embeddings:
     Args:
       folder: with the files.
 
-    Returns:
-      the embeddings.
-
     Raises:
       FileNotFoundError: if the folder holds no embeddings.
       ValueError: if the numbers of ids and rows differ, or a file is damaged.

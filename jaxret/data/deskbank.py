@@ -25,9 +25,6 @@ def load(part: str = "single") -> Dataset:
     Args:
       part: "single" (2,016 queries of one tool), "multi" (336 of 2 to 5 tools) or "all".
 
-    Returns:
-      The data set.
-
     Raises:
       ValueError: if ``part`` is unknown.
     """

@@ -94,9 +94,6 @@ def fit(
       folder: where models are kept, found again and resumed; None keeps nothing.
       hooks: the observers.
 
-    Returns:
-      the reranker.
-
     Raises:
       ValueError: if the task has no texts, or no encoder with weights.
     """
@@ -253,9 +250,6 @@ def refinement(
       inject_missing: replaces the last candidates by right tools that were missed.
       size: queries a batch.
       seed: seed of the order.
-
-    Returns:
-      the objective.
 
     Raises:
       ValueError: for both ``prior`` and ``inject_missing``: injected tools have no prior.

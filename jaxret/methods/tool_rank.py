@@ -157,9 +157,6 @@ def fit(
       folder: where models are kept, found again and resumed; None keeps nothing.
       hooks: the observers.
 
-    Returns:
-      the reranker.
-
     Raises:
       ValueError: if the task has no texts or no documents, or neither vectors nor a first stage.
       FileNotFoundError: if the weights are not found.
@@ -215,9 +212,6 @@ def build(config: Config, params: Params, encoder: TextEncoder | None, name: str
       params: the network's parameters, and the documents' tokens and mask.
       encoder: not used.
       name: shown in the progress bar and in errors.
-
-    Returns:
-      the reranker.
 
     Raises:
       FileNotFoundError: if the checkpoint that training started from is not found.
@@ -279,9 +273,6 @@ def verdicts(
       drop_words: the largest share of a query's words that is dropped, anew in each batch. Ours.
       size: examples a batch.
       seed: seed of the order.
-
-    Returns:
-      the objective.
 
     Raises:
       ValueError: for a share of words outside 0 .. 1.
@@ -372,9 +363,6 @@ def read_prompt(path: str | Path | None, place: Place = "query") -> Prompt:
         ``$yes`` and ``$no``, the two answers; None: ours.
       place: position of the instruction, a key of `PLACES`.
 
-    Returns:
-      the prompt.
-
     Raises:
       FileNotFoundError: if there is no such file.
       ValueError: if a placeholder is missing or unknown.
@@ -405,9 +393,6 @@ def verdict(
         document, so that no token spans its beginning.
       query_limit: tokens that a query is cut to, >= 1.
       document_limit: tokens that a document is cut to, >= 1.
-
-    Returns:
-      the question.
 
     Raises:
       ValueError: for an unknown place, an empty instruction on a line of its own, a limit below 1,
@@ -485,9 +470,6 @@ def load_language_model(
       dtype: type of the parameters and the matrix products.
       mesh: devices with an axis ``model``, over which the parameters are split; None: one device.
 
-    Returns:
-      the checkpoint.
-
     Raises:
       ValueError: for an unknown name, or a checkpoint of another kind.
       FileNotFoundError: if the weights are not found.
@@ -522,9 +504,6 @@ def reranker(
       documents: the documents of the I tools.
       pairs: pairs that run through the model together.
       name: shown in the progress bar and in errors.
-
-    Returns:
-      the reranker.
     """
     ids, mask = pad(question.tails(documents), COARSE)
     table = (jnp.asarray(ids), jnp.asarray(mask))

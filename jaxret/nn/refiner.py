@@ -65,9 +65,6 @@ def refiner(
         random.
       compute: dtypes, checkpointing, dropout. The reference trains without dropout.
 
-    Returns:
-      The network as pure functions.
-
     Raises:
       ValueError: if ``places`` or ``projection`` is unknown.
     """

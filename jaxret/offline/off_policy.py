@@ -133,9 +133,6 @@ def off_policy(
       cascade: for slates, whether positions below the used tool have no effect.
       alpha: probability that an interval fails, in (0, 1).
 
-    Returns:
-      The value by each estimator.
-
     Raises:
       ValueError: if the log has no support for the policy or no propensities, or the policy has no
         probabilities.
@@ -202,9 +199,6 @@ def evaluate(
       groups: group of each tool [I], for MIPS; None: no MIPS.
       cascade: for slates, whether positions below the used tool have no effect.
       alpha: probability that an interval fails.
-
-    Returns:
-      The value by each estimator.
 
     Raises:
       ValueError: if the log has no support for the policy or no propensities.
@@ -284,9 +278,6 @@ def go_through(
       groups: group of each tool [I]; None: no group weights.
       cascade: for slates, whether positions below the used tool have no effect.
       truncation: h, > 0; no term of ``low`` and ``high`` is below -h.
-
-    Returns:
-      The inputs.
 
     Raises:
       ValueError: if the log has no support for the policy.

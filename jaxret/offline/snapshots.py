@@ -79,9 +79,6 @@ def target(log: Log, policy: PolicyLike) -> Target:
       log: log with the queries.
       policy: a snapshot, a learner in its first state, or probabilities [T, I].
 
-    Returns:
-      The functions.
-
     Raises:
       ValueError: if a learner has no probabilities, or the rows of an array are not probabilities.
     """

@@ -188,9 +188,6 @@ def plot(runs: Sequence[Run], curve: str = "success", *, window: int | None = No
       curve: one of `CURVES`.
       window: rounds in the running mean; None: a twentieth of the shortest stream.
 
-    Returns:
-      The figure.
-
     Raises:
       ValueError: if there is no run, the curve is unknown, or the window is below 1.
     """

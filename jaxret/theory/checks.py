@@ -55,9 +55,6 @@ def moments(
       probs: probabilities from which the item is drawn [I].
       target: the right item.
       noise_rate: probability that a bit is wrong.
-
-    Returns:
-      The moments.
     """
 
     def squared(obs):

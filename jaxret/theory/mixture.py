@@ -116,9 +116,6 @@ def against_switches(history: History, mixing: Blend, k: int) -> float:
       mixing: structure of the learner; beta = 1, and alpha > 0 unless k = 0.
       k: number of switches, 0 <= k < T.
 
-    Returns:
-      The bound.
-
     Raises:
       ValueError: if k, beta or alpha is out of its range.
     """

@@ -114,9 +114,6 @@ def comparator(run: Run, *, tau: float | None = None) -> Comparator:
       tau: temperature of the comparator, > 0, for a learner that is not rank one; None: the
         temperature of the learner's rule.
 
-    Returns:
-      The comparator.
-
     Raises:
       ValueError: if the learner has no softmax or temperature, queries, labels or tools changed, or
         a rule with eta = 0 does not project onto a ball.

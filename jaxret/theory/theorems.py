@@ -142,9 +142,6 @@ def describe(bound: Bound, quantity: str = "regret") -> str:
     Args:
       bound: bound; assumptions that fail or were not measured are marked.
       quantity: name of the bounded quantity.
-
-    Returns:
-      The text.
     """
     terms = " + ".join(f"{value:.4g} ({name})" for name, value in bound.terms.items())
     verdict = "" if bound.holds else "   void: an assumption fails"
@@ -194,9 +191,6 @@ def from_terms(name: str, terms: dict[str, Float[np.ndarray, " S"]], *assumed: A
       name: name of the statement.
       terms: terms of each seed [S], by name.
       *assumed: assumptions of the statement.
-
-    Returns:
-      The bound.
     """
     with np.errstate(all="ignore"):  # p* may underflow and give infinite bounds
         total = Estimate.of(np.sum(list(terms.values()), axis=0))

@@ -80,9 +80,6 @@ def from_plain(kind: type[C], values: Mapping[str, Any]) -> C:
       kind: the class of the config.
       values: fields by name; lists become tuples, and mappings become a `Lora`.
 
-    Returns:
-      the config.
-
     Raises:
       ValueError: for an unknown field or a value out of its range.
     """

@@ -65,9 +65,6 @@ def bandit(
       structure: further rows of the state, and the map of queries; None: ``theta`` holds all rows,
         and queries are not mapped.
 
-    Returns:
-      The learner.
-
     Raises:
       ValueError: if ``start`` is unknown.
     """
