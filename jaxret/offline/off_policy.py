@@ -236,7 +236,7 @@ def evaluate(
         values["Switch-DR"] = resampled(switch, switch)
         values["DRos"] = Value(float(shrunk.mean()))
         if bounded and groups is not None:
-            marginalised = estimators.marginalised(rounds.group_weight, y)
+            marginalised = estimators.inverse_propensity(rounds.group_weight, y)
             values[f"MIPS, {groups.max() + 1} groups"] = Value(float(marginalised.mean()))
     expected = log.rounds / rounds.second.mean()  # NaN where it is not known
     return OffPolicy(
