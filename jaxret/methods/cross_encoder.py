@@ -158,9 +158,6 @@ def build(config: Config, params: Params, encoder: TextEncoder, name: str) -> Re
 def read_published(directory: Path) -> tuple[Module, Params]:
     """Reads a HuggingFace sequence classifier with one logit, such as the MS MARCO cross-encoders.
 
-    Args:
-      directory: the checkpoint.
-
     Returns:
       the network and its parameters.
 

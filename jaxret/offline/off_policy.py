@@ -163,9 +163,6 @@ def off_policy(
 def answered_rounds(log: Log) -> Log:
     """Returns the answered rounds of a log, with a warning if some are unanswered.
 
-    Args:
-      log: any log.
-
     Raises:
       ValueError: if fewer than two rounds are answered.
     """

@@ -111,9 +111,6 @@ def target(log: Log, policy: PolicyLike) -> Target:
 def first_probabilities(learner: Learner) -> PerItem:
     """Returns the function for the probability that each tool is shown (first).
 
-    Args:
-      learner: any learner.
-
     Raises:
       ValueError: if the learner has no probabilities.
     """

@@ -92,19 +92,12 @@ class Run:
         return {name: np.asarray(getattr(self.trace, name)) for name in CURVES}
 
     def learner_of(self, seed: int) -> Learner:
-        """Returns the learner of one seed, with the setting that the seed chose.
-
-        Args:
-          seed: number of the seed.
-        """
+        """Returns the learner of one seed, with the setting that the seed chose."""
         learner = self.family(*self.numbers[self._position(seed)].tolist())
         return learner._replace(name=self.name)
 
     def state(self, seed: int) -> State:
         """Returns the last state of one seed.
-
-        Args:
-          seed: number of the seed.
 
         Raises:
           ValueError: if the seed was not simulated.

@@ -80,9 +80,6 @@ def dual(run: Run, tau: float, seen: tuple[Any, Any] | None = None) -> Dual:
 def watch(run: Run) -> Watch:
     """Makes the quantity that a rerun sums for `dual`, with queries not divided by tau.
 
-    Args:
-      run: run of a learner with a softmax.
-
     Returns:
       The quantity, which accumulates residuals [I, d] and has an entropy and a loss per round.
 

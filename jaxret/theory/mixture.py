@@ -56,9 +56,6 @@ class History(NamedTuple):
 def against_one_expert(run: Run) -> Measured:
     """Bounds the log loss of the mixture by the loss of the best expert of each seed.
 
-    Args:
-      run: run of a mixture.
-
     Raises:
       ValueError: if the learner is not a mixture.
     """
@@ -86,9 +83,6 @@ def against_one_expert(run: Run) -> Measured:
 
 def sure_errors(run: Run) -> Measured:
     """Bounds the number of rounds in which a tool with P_mix >= 1/2 failed.
-
-    Args:
-      run: run of a mixture.
 
     Raises:
       ValueError: if the learner is not a mixture.

@@ -176,9 +176,6 @@ def temperature(run: Run, tau: float | None) -> float:
 def start_of(run: Run) -> Task:
     """Returns the task of a run with Theta_1 projected and without absent tools.
 
-    Args:
-      run: run with constant queries, labels and tools.
-
     Raises:
       ValueError: if queries, labels or tools changed.
     """
