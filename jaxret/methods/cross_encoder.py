@@ -32,11 +32,11 @@ from jaxret.nn.functional import Module
 from jaxret.nn.tensor_files import load_safetensors
 from jaxret.retrieval.retriever import Reranker, Retriever
 from jaxret.retrieval.tokens import pair, reader
-from jaxret.runtime.validate import require
+from jaxret.runtime.validate import require, require_one_of
 from jaxret.task import Task
 from jaxret.training import losses
 from jaxret.training.batches import Tokens, shuffled
-from jaxret.training.config import TrainingConfig, require_one_of
+from jaxret.training.config import TrainingConfig
 from jaxret.training.loop import Objective
 from jaxret.training.store import Hooks
 from jaxret.types import Params

@@ -37,11 +37,11 @@ from jaxret.methods.tool2vec import tool2vec
 from jaxret.retrieval.bm25 import bm25
 from jaxret.retrieval.dense import dense
 from jaxret.retrieval.retriever import Retriever
-from jaxret.runtime.validate import require
+from jaxret.runtime.validate import require, require_one_of
 from jaxret.task import Task
 from jaxret.training import losses, negatives, word_dropout
 from jaxret.training.batches import Tokens, shuffled
-from jaxret.training.config import TrainingConfig, require_one_of
+from jaxret.training.config import TrainingConfig
 from jaxret.training.loop import Objective
 from jaxret.training.store import Hooks
 from jaxret.training.trainable import Lora, trainable

@@ -29,10 +29,11 @@ from jaxret.nn.functional import Module
 from jaxret.nn.layers import mean_pool
 from jaxret.retrieval.retriever import Retriever
 from jaxret.retrieval.tokens import reader
+from jaxret.runtime.validate import require_one_of
 from jaxret.task import Task
 from jaxret.training import losses
 from jaxret.training.batches import Tokens, shuffled
-from jaxret.training.config import TrainingConfig, require_one_of
+from jaxret.training.config import TrainingConfig
 from jaxret.training.loop import Objective
 from jaxret.training.store import Hooks
 from jaxret.types import Params, PRNGKey

@@ -60,11 +60,11 @@ from jaxret.nn.placement import memory_report
 from jaxret.nn.token_classifier import load_token_classifier, token_classifier
 from jaxret.retrieval.retriever import Reranker, Retriever
 from jaxret.retrieval.tokens import pair
-from jaxret.runtime.validate import require
+from jaxret.runtime.validate import require, require_one_of
 from jaxret.task import Task
 from jaxret.training import losses, negatives, word_dropout
 from jaxret.training.batches import Tokens, shuffled
-from jaxret.training.config import TrainingConfig, require_one_of
+from jaxret.training.config import TrainingConfig
 from jaxret.training.loop import Objective
 from jaxret.training.store import Hooks
 from jaxret.training.trainable import Lora, trainable

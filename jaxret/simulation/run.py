@@ -30,7 +30,7 @@ from jaxret.learners.learner import Learner, map_queries
 from jaxret.learners.mixture import blend_of, heaviest
 from jaxret.learners.rank_one import rule_of
 from jaxret.runtime import distributed
-from jaxret.runtime.validate import require
+from jaxret.runtime.validate import require, require_one_of
 from jaxret.task import Task
 from jaxret.types import State, Trace
 from jaxret.version import __version__
@@ -188,8 +188,7 @@ def plot(runs: Sequence[Run], curve: str = "success", *, window: int | None = No
 
     from jaxret.evaluation import plots
 
-    if curve not in CURVES:
-        raise ValueError(f"curve must be one of {', '.join(CURVES)}, got {curve!r}")
+    require_one_of("curve", curve, CURVES)
     require("runs", runs, "one run or more", len)
     shortest = min(run.order.shape[1] for run in runs)
     width = max(1, shortest // 20) if window is None else window
