@@ -41,7 +41,7 @@ from jaxret.runtime.validate import require
 from jaxret.simulation.run import Run
 from jaxret.theory.assumptions import Assumption, at_most
 from jaxret.theory.rerun import require_constant
-from jaxret.theory.theorems import Bound, Measured
+from jaxret.theory.theorems import Measured, from_terms
 from jaxret.types import Choice, Feedback
 
 
@@ -63,21 +63,14 @@ def against_one_expert(run: Run) -> Measured:
     prior, rounds = np.asarray(mixing.prior), run.order.shape[1]
     start = -np.log(prior) / mixing.beta
     share = -(rounds - 1) * np.log1p(-mixing.alpha * (1 - prior)) / mixing.beta
-    total = losses[:, 1:] + start + share
-    best = total.argmin(axis=1)
-    each = np.arange(len(losses))
-    value = Estimate.of(total[each, best])
-    bound = Bound(
-        name="mixture against its best expert",
-        value=value.mean,
-        stderr=value.error,
-        terms={
-            "best expert": float(losses[each, 1 + best].mean()),
-            "prior": float(start[best].mean()),
-            "share": float(share[best].mean()),
-        },
-        assumptions=(at_most("power of the likelihood: beta", float(mixing.beta), 1.0),),
-    )
+    best = (losses[:, 1:] + start + share).argmin(axis=1)
+    terms = {
+        "best expert": losses[np.arange(len(losses)), 1 + best],
+        "prior": start[best],
+        "share": share[best],
+    }
+    power = at_most("power of the likelihood: beta", float(mixing.beta), 1.0)
+    bound = from_terms("mixture against its best expert", terms, power)
     return Measured(bound, Estimate.of(losses[:, 0]))
 
 
@@ -89,16 +82,10 @@ def sure_errors(run: Run) -> Measured:
     """
     _mixing(run.learner)
     wrong = np.asarray(run.states.extra.sure, np.float64)[:, 1]
-    value = Estimate.of(_losses(run)[:, 0] / np.log(2))
     rewards = np.asarray(run.trace.reward)
     between = float(np.minimum(rewards, 1 - rewards).max(initial=0.0))
-    bound = Bound(
-        name="sure errors of the mixture",
-        value=value.mean,
-        stderr=value.error,
-        terms={"loss of the mixture / ln 2": value.mean},
-        assumptions=(_bits(between),),
-    )
+    terms = {"loss of the mixture / ln 2": _losses(run)[:, 0] / np.log(2)}
+    bound = from_terms("sure errors of the mixture", terms, _bits(between))
     return Measured(bound, Estimate.of(wrong))
 
 
