@@ -144,12 +144,6 @@ class Embeddings:
 def load_embeddings(folder: str | Path) -> Embeddings:
     """Reads embeddings that `Run.save` or `Embeddings.save` wrote.
 
-    Args:
-      folder: with the files.
-
-    Returns:
-      the embeddings.
-
     Raises:
       FileNotFoundError: if the folder holds no embeddings.
       ValueError: if the numbers of ids and rows differ, or a file is damaged.

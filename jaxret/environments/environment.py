@@ -253,13 +253,7 @@ def available_at(
     Returns:
       [I].
     """
-    arrives, leaves = environment.arrives, environment.leaves
-    arrived = True if arrives is None else arrives <= t
-    not_left = True if leaves is None else t < leaves
-    if arrives is None or leaves is None:
-        available = available & arrived & not_left
-    else:
-        available = available & jnp.where(leaves < arrives, arrived | not_left, arrived & not_left)
+    available = available & _by_times(environment, t, t)
     for one in effects_with(environment, "available_at"):
         available = available & one.effect.available_at(t, available)
     return available
@@ -278,18 +272,22 @@ def always_available(
     Returns:
       [I].
     """
-    arrives, leaves = environment.arrives, environment.leaves
-    arrived = True if arrives is None else arrives <= 0
-    not_left = True if leaves is None else rounds <= leaves
-    if arrives is None or leaves is None:
-        available = available & arrived & not_left
-    else:
-        available = available & jnp.where(leaves < arrives, arrived | not_left, arrived & not_left)
+    available = available & _by_times(environment, 0, rounds - 1)
     if effects_with(environment, "available_at"):
         return lax.fori_loop(
             0, rounds, lambda t, always: available_at(environment, t, always), available
         )
     return available
+
+
+def _by_times(environment: Environment, first: Any, last: Any) -> Any:
+    """Returns which items have arrived by round ``first`` and not left by round ``last``."""
+    arrives, leaves = environment.arrives, environment.leaves
+    arrived = True if arrives is None else arrives <= first
+    not_left = True if leaves is None else last < leaves
+    if arrives is None or leaves is None:
+        return arrived & not_left
+    return jnp.where(leaves < arrives, arrived | not_left, arrived & not_left)
 
 
 def queries_at(
@@ -420,20 +418,12 @@ def effects_with(environment: Environment, *methods: str) -> list[Effect]:
 
 
 def intervenes(environment: Environment) -> bool:
-    """Returns whether an effect intervenes on the learner, which only the plain scan supports.
-
-    Args:
-      environment: any environment.
-    """
+    """Returns whether an effect intervenes on the learner, which only the plain scan supports."""
     return bool(effects_with(environment, "deliver", "change"))
 
 
 def tools_change(environment: Environment) -> bool:
-    """Returns whether the available tools change over time.
-
-    Args:
-      environment: any environment.
-    """
+    """Returns whether the available tools change over time."""
     times = environment.arrives, environment.leaves
     return any(time is not None for time in times) or bool(
         effects_with(environment, "available_at")

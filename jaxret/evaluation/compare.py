@@ -94,9 +94,6 @@ def compare(
       resamples: B, >= 100.
       seed: seed of the resamples.
 
-    Returns:
-      The comparison.
-
     Raises:
       ValueError: if runs cannot be paired, a ranking metric comes without ``on``, or something
         other than a run comes without ``on``.
@@ -145,9 +142,6 @@ def compare_paired(
       confidence: confidence level of the interval, in (0, 1).
       resamples: B, >= 100.
       seed: seed of the resamples.
-
-    Returns:
-      The comparison.
 
     Raises:
       ValueError: if the confidence or the number of resamples is out of its range.

@@ -53,9 +53,6 @@ def describe(task: Task) -> Description:
 
     Args:
       task: a whole task, or the part on which results are reported.
-
-    Returns:
-      The description.
     """
     queries_of = np.bincount(task.labels[task.labels >= 0], minlength=len(task.ids))
     ranked = {}

@@ -16,14 +16,13 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from jaxret.learners.learner import Facts, Learner, where_observed
+from jaxret.learners.learner import Facts, Learner, acting_by, first_state, where_observed
 from jaxret.learners.rank_one import coefficients, masked_logits, scores_by_rows
 from jaxret.rules import estimators, policies, schedules
 from jaxret.rules.estimators import Estimator
 from jaxret.rules.policies import Policy
 from jaxret.rules.schedules import Schedule
 from jaxret.runtime.validate import require
-from jaxret.types import State
 
 
 class OpenBatch(NamedTuple):
@@ -81,18 +80,10 @@ def adamw(
             count=jnp.zeros((), jnp.int32),
             optimiser=transform.init(theta),
         )
-        available = jnp.ones(len(theta), bool) if available is None else available
-        return State(theta=theta, available=available, t=jnp.zeros((), jnp.int32), extra=open_batch)
+        return first_state(theta, available, open_batch)
 
     def logits(state, query):
         return masked_logits(state, query, tau)
-
-    def act(state, query, key):
-        return policy.show(key, logits(state, query), None)
-
-    def probabilities(state, query):
-        assert policy.probabilities is not None
-        return policy.probabilities(logits(state, query))
 
     def update(state, query, choice, feedback):
         c = coefficients(estimator, logits(state, query), choice, feedback, None)
@@ -113,6 +104,7 @@ def adamw(
         extra = state.extra._replace(optimiser=optimiser)
         return state._replace(theta=state.theta + move * available, extra=extra)
 
+    act, probabilities = acting_by(policy, logits)
     return Learner(
         name="adamw",
         init=init,
@@ -120,6 +112,6 @@ def adamw(
         update=update,
         scores=scores_by_rows,
         logits=logits,
-        probabilities=None if policy.probabilities is None else probabilities,
+        probabilities=probabilities,
         facts=Facts(oracle=not estimator.bandit),
     )

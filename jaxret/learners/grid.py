@@ -144,9 +144,6 @@ def traced(learner: Learner) -> tuple[Family, tuple[float, ...]]:
     The numbers of a preset are its settings with a decimal default (tau, eta, rate, ..); the
     numbers of any other rank-one learner are tau and eta. Any other learner is a separate family,
     without numbers.
-
-    Args:
-      learner: any learner.
     """
     if learner.facts.origin is not None:
         return _preset_family(learner)

@@ -153,11 +153,7 @@ def with_experience_replay(
 
 
 def without_buffer(state: State) -> State:
-    """Returns the state of the inner learner.
-
-    Args:
-      state: state of a learner with experience replay.
-    """
+    """Returns the state of the inner learner."""
     return state._replace(extra=state.extra[0])
 
 

@@ -29,10 +29,11 @@ from jaxret.nn.functional import Module
 from jaxret.nn.layers import mean_pool
 from jaxret.retrieval.retriever import Retriever
 from jaxret.retrieval.tokens import reader
+from jaxret.runtime.validate import require_one_of
 from jaxret.task import Task
 from jaxret.training import losses
 from jaxret.training.batches import Tokens, shuffled
-from jaxret.training.config import TrainingConfig, require_one_of
+from jaxret.training.config import TrainingConfig
 from jaxret.training.loop import Objective
 from jaxret.training.store import Hooks
 from jaxret.types import Params, PRNGKey
@@ -84,9 +85,6 @@ def fit(
       name: shown in the progress bar and in errors.
       folder: where models are kept, found again and resumed; None keeps nothing.
       hooks: the observers.
-
-    Returns:
-      the retriever.
 
     Raises:
       ValueError: if the task has no texts, or no encoder with weights.
@@ -141,9 +139,6 @@ def start(
       length: the approximate length of queries' pooled vectors, by which the first logits are
         divided so that their softmax is neither flat nor one-hot: 4.6 for MiniLM.
 
-    Returns:
-      the parameters.
-
     Raises:
       ValueError: if the vectors have another width than the head.
     """
@@ -169,9 +164,6 @@ def build(config: Config, params: Params, encoder: TextEncoder, name: str = "mlc
       params: parameters of the network, from `start` or after training.
       encoder: the encoder that the classifier is trained from.
       name: shown in the progress bar and in errors.
-
-    Returns:
-      the retriever.
     """
     items = params["head"]["kernel"].shape[1]
     network = classifier(encoder.backbone, items, pool=config.pool, compute=config.compute)
@@ -215,9 +207,6 @@ def classification(
       loss: maps logits [B, I] and labels [B, L] to the mean loss.
       size: queries per batch.
       seed: seed of the order.
-
-    Returns:
-      the objective.
     """
 
     def collate(rows):

@@ -34,9 +34,8 @@ from jaxtyping import Array, Float, Int
 from jaxret.methods.tool2vec import unit_rows, usage
 from jaxret.retrieval.dense import dense
 from jaxret.retrieval.retriever import Retriever
-from jaxret.runtime.validate import require
+from jaxret.runtime.validate import require, require_one_of
 from jaxret.task import Task
-from jaxret.training.config import require_one_of
 
 GRID = tuple(0.02 * step for step in range(25))  # values of gamma, for NUDGE-N
 _BATCH = 16  # validation queries at a time: 16 x L x I numbers

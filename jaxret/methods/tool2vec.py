@@ -78,9 +78,6 @@ def build(config: Any, params: Params, encoder: Encoder | None, name: str) -> Re
       params: the tools' vectors [I, d].
       encoder: encoder of the queries; None where they are vectors.
       name: shown in the progress bar and in errors.
-
-    Returns:
-      the retriever.
     """
     return dense(name, params, encoder)._replace(config=config)
 
@@ -247,9 +244,6 @@ def tool2vec_stage(task: Task, leave_out: bool) -> FirstStage:
       task: the training queries, their tools and the documents.
       leave_out: whether each training query is left out of the means of its tools when the first
         stage ranks for that query.
-
-    Returns:
-      the first stage.
     """
 
     def rank(part: Task, k: int) -> Ranking:

@@ -120,9 +120,6 @@ def confidence_sequence(
       times: times of the bounds, in rounds [m].
       alpha: probability that a bound fails at any time.
       least: b, >= 0: no term of either side is below ``-least``.
-
-    Returns:
-      the bounds.
     """
     bounds = [lower_bounds(x, times, alpha=alpha / 2, least=least) for x in (low, high)]
     return ConfidenceSequence(times, np.clip(bounds[0], 0, 1), np.clip(1 - bounds[1], 0, 1))
@@ -145,9 +142,6 @@ def bootstrap(
       below: terms of the denominator [T]; None: the mean of ``above``.
       alpha: probability that the interval fails.
       seed: seed of the resamples.
-
-    Returns:
-      both ends.
     """
     rng, n = np.random.default_rng(seed), len(above)
     means, size = np.ones((2, RESAMPLES)), max(1, CELLS // n)

@@ -142,9 +142,6 @@ def off_policy(
       cascade: for slates, whether positions below the used tool have no effect.
       alpha: probability that an interval fails, in (0, 1).
 
-    Returns:
-      The value by each estimator.
-
     Raises:
       ValueError: if the log has no support for the policy or no propensities, or the policy has no
         probabilities.
@@ -174,9 +171,6 @@ def off_policy(
 
 def answered_rounds(log: Log) -> Log:
     """Returns the answered rounds of a log, with a warning if some are unanswered.
-
-    Args:
-      log: any log.
 
     Raises:
       ValueError: if fewer than two rounds are answered.
@@ -211,9 +205,6 @@ def evaluate(
       groups: group of each tool [I], for MIPS; None: no MIPS.
       cascade: for slates, whether positions below the used tool have no effect.
       alpha: probability that an interval fails.
-
-    Returns:
-      The value by each estimator.
 
     Raises:
       ValueError: if the log has no support for the policy or no propensities.
@@ -251,7 +242,7 @@ def evaluate(
         values["Switch-DR"] = resampled(switch, switch)
         values["DRos"] = Value(float(shrunk.mean()))
         if bounded and groups is not None:
-            marginalised = estimators.marginalised(rounds.group_weight, y)
+            marginalised = estimators.inverse_propensity(rounds.group_weight, y)
             values[f"MIPS, {groups.max() + 1} groups"] = Value(float(marginalised.mean()))
     expected = log.rounds / rounds.second.mean()  # NaN where it is not known
     return OffPolicy(
@@ -293,9 +284,6 @@ def go_through(
       groups: group of each tool [I]; None: no group weights.
       cascade: for slates, whether positions below the used tool have no effect.
       truncation: h, > 0; no term of ``low`` and ``high`` is below -h.
-
-    Returns:
-      The inputs.
 
     Raises:
       ValueError: if the log has no support for the policy.

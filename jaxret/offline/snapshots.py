@@ -84,9 +84,6 @@ def target(log: Log, policy: PolicyLike) -> Target:
       log: log with the queries.
       policy: a snapshot, a learner in its first state, or probabilities [T, I].
 
-    Returns:
-      The functions.
-
     Raises:
       ValueError: if a learner has no probabilities, or the rows of an array are not probabilities.
     """
@@ -118,9 +115,6 @@ def target(log: Log, policy: PolicyLike) -> Target:
 
 def first_probabilities(learner: Learner) -> PerItem:
     """Returns the function for the probability that each tool is shown (first).
-
-    Args:
-      learner: any learner.
 
     Raises:
       ValueError: if the learner has no probabilities.

@@ -31,9 +31,6 @@ def bm25(documents: Sequence[str], *, name: str = "bm25") -> Retriever:
       documents: one text per tool.
       name: shown in the progress bar and in errors.
 
-    Returns:
-      the retriever.
-
     Raises:
       ValueError: if no document contains a word.
       ImportError: if ``bm25s`` is not installed.

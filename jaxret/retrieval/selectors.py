@@ -25,9 +25,6 @@ def listwise(reranker: Reranker, texts: Sequence[str]) -> Selector:
     Args:
       reranker: scores the items shown.
       texts: the N queries.
-
-    Returns:
-      the selector.
     """
 
     def select(queries, items):
@@ -84,9 +81,6 @@ def by_language_model(
       documents: the I documents.
       words: that each document is cut to.
       prompt: the text of the questions.
-
-    Returns:
-      the selector.
     """
 
     def select(queries, items):

@@ -97,9 +97,6 @@ class Data(NamedTuple):
 def split_environment(environment: Environment) -> tuple[tuple[Any, ...], Hashable]:
     """Splits an environment into arrays, which are data, and a static rest.
 
-    Args:
-      environment: any environment.
-
     Returns:
       The arrays and numbers, and the static rest for `join_environment`.
     """
@@ -196,9 +193,6 @@ class Simulation:
 
     def setting(self, *numbers: float) -> Float[np.ndarray, "R n"]:
         """Repeats the numbers of a setting for every run.
-
-        Args:
-          *numbers: n numbers.
 
         Returns:
           [R, n].

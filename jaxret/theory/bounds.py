@@ -111,9 +111,6 @@ def bounds(
       tau: temperature of the comparator, > 0, for a learner that is not rank one; None: the
         temperature of the learner's rule; ignored for a mixture and for SquareCB.
 
-    Returns:
-      The statements.
-
     Raises:
       ValueError: if the learner has no softmax, ``tau`` is missing for a learner without a rule or
         given for one with a rule, eta is 0, queries, labels or tools changed, the rounds cannot

@@ -69,9 +69,6 @@ def moments(
       target: the right item.
       propensity: probabilities from which the item is drawn [I]; None: p.
       noise_rate: probability that a bit is wrong.
-
-    Returns:
-      The moments.
     """
     average = partial(
         expected_coefficients,

@@ -49,9 +49,6 @@ def shuffled(
       size: examples per batch, B.
       seed: seed of the permutations.
 
-    Returns:
-      the batches.
-
     Raises:
       ValueError: for a size outside 1 .. n.
     """

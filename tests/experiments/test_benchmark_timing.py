@@ -9,7 +9,7 @@ from experiments.benchmarks import rounds, timing
 from experiments.benchmarks.timing import Form, Work
 from jaxret.environments.environment import Environment
 from jaxret.learners.presets import orag
-from jaxret.nn.bert import BertConfig, bert
+from jaxret.nn.bert import Bert, BertConfig
 from jaxret.simulation.blocked.simulate import simulate_blocked
 
 CONFIG = BertConfig(
@@ -56,7 +56,11 @@ def test_the_stated_number_of_operations_of_the_blocked_form_is_right():
 
 def test_the_stated_number_of_operations_of_a_network_is_right():
     """Compares with XLA's count of all operations, 99% of which are matrix products here."""
-    network, ids, mask = bert(CONFIG), jnp.zeros((3, 32), jnp.int32), jnp.ones((3, 32), bool)
+    network, ids, mask = (
+        Bert.functions(CONFIG),
+        jnp.zeros((3, 32), jnp.int32),
+        jnp.ones((3, 32), bool),
+    )
     params = jax.eval_shape(network.init, jax.random.key(0))
 
     def loss(params):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxret.nn.backbone import Backbone
-from jaxret.nn.mpnet import KEYS, MPNet, MPNetConfig, buckets, mpnet
+from jaxret.nn.mpnet import KEYS, MPNet, MPNetConfig, buckets
 from tests.tiny import method, weights
 
 JSON = {
@@ -25,7 +25,7 @@ JSON = {
     "layer_norm_eps": 1e-5,
 }
 CONFIG = MPNetConfig.from_json(JSON)
-NETWORK = mpnet(CONFIG)
+NETWORK = MPNet.functions(CONFIG)
 RNG = np.random.default_rng(0)
 IDS = RNG.integers(0, 50, (4, 25)).astype(np.int32)
 MASK = np.arange(25) < np.array([[25], [3], [1], [18]])

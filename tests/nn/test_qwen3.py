@@ -18,6 +18,7 @@ from jaxret.nn.placement import device_bytes, memory_report, placed
 from jaxret.nn.token_classifier import load_token_classifier, token_classifier
 from jaxret.runtime import sharding
 from tests.meshes import abstract_mesh
+from tests.nn.published import QWEN3
 from tests.tiny import BACKBONES, weights
 
 JSON = {
@@ -35,7 +36,7 @@ JSON = {
     "tie_word_embeddings": True,
 }
 CONFIG = qwen3.Qwen3Config.from_json(JSON)
-NETWORK = qwen3.qwen3(CONFIG)
+NETWORK = qwen3.Qwen3.functions(CONFIG)
 PARAMS = weights(NETWORK.shapes())
 RNG = np.random.default_rng(0)
 IDS = RNG.integers(0, 40, (5, 7)).astype(np.int32)
@@ -239,10 +240,12 @@ def test_memory_is_what_the_shards_really_take_and_is_known_before(tmp_path):
 
 
 def test_a_preset_says_what_a_device_will_need_without_allocating_it():
-    config = replace(qwen3.PRESETS["8B"], layers=1)
+    config = replace(QWEN3["8B"], layers=1)
     mesh = abstract_mesh(model=8)
     rules = qwen3.tensor_parallel(config, mesh)
-    shapes = placed(qwen3.qwen3(config).shapes(), dtype="bfloat16", mesh=mesh, rules=rules)
+    shapes = placed(
+        qwen3.Qwen3.functions(config).shapes(), dtype="bfloat16", mesh=mesh, rules=rules
+    )
     table, matrices = 151665 * 4096, 4096 * (2 * 4096 + 2 * 1024 + 3 * 12288)
     assert device_bytes(shapes) == 2 * ((table + matrices) // 8 + 3 * 4096 + 2 * 128)
 
@@ -250,7 +253,7 @@ def test_a_preset_says_what_a_device_will_need_without_allocating_it():
 def test_a_mesh_that_cannot_share_the_heads_is_refused():
     mesh = abstract_mesh(model=16)
     with pytest.raises(ValueError, match="kv_heads=8 cannot be split over 16 devices: choose an"):
-        qwen3.tensor_parallel(qwen3.PRESETS["8B"], mesh)
+        qwen3.tensor_parallel(QWEN3["8B"], mesh)
     with pytest.raises(ValueError, match="needs an axis 'model', it has data"):
         qwen3.tensor_parallel(CONFIG, abstract_mesh(data=2))
     with pytest.raises(ValueError, match="give the mesh too"):
@@ -265,8 +268,8 @@ def test_a_mesh_that_cannot_share_the_heads_is_refused():
     [("0.6B", 596_049_920), ("4B", 4_022_468_096), ("8B", 8_190_735_360)],
 )
 def test_presets_have_as_many_parameters_as_the_published_networks(size, published_count):
-    config = replace(qwen3.PRESETS[size], vocab_size=151936)
-    shapes = qwen3.qwen3(replace(config, layers=1)).shapes()
+    config = replace(QWEN3[size], vocab_size=151936)
+    shapes = qwen3.Qwen3.functions(replace(config, layers=1)).shapes()
     count = {name: sum(x.size for x in jax.tree.leaves(part)) for name, part in shapes.items()}
     heads = 1 if config.tied else 2
     total = heads * count["word"] + config.layers * count["blocks"] + count["norm"]

@@ -26,8 +26,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jaxret.learners.bandits import common
-from jaxret.learners.bandits.common import Acting, Start
-from jaxret.learners.learner import Learner
+from jaxret.learners.bandits.common import Start
+from jaxret.learners.learner import Acting, Learner
 from jaxret.learners.registry import preset
 from jaxret.rules import projections
 from jaxret.runtime import over_items

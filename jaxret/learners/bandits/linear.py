@@ -30,8 +30,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxret.learners.bandits import common
-from jaxret.learners.bandits.common import Acting, Start
-from jaxret.learners.learner import CustomStructure, Learner
+from jaxret.learners.bandits.common import Start
+from jaxret.learners.learner import Acting, CustomStructure, Learner
 from jaxret.learners.registry import preset
 from jaxret.rules import policies
 from jaxret.runtime.validate import require

@@ -154,9 +154,6 @@ def ridge_learner(
       start: initial rows, 'document' or 'zero'.
       capacity: C, rounds in the ring buffer, >= 1.
 
-    Returns:
-      The learner.
-
     Raises:
       ValueError: if a setting is out of range.
     """

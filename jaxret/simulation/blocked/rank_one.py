@@ -151,11 +151,7 @@ class Carry(NamedTuple):
 
 
 def parts(learner: Learner) -> tuple[Rule, Replay | None]:
-    """Returns the rule of a rank-one learner, and its experience replay or None.
-
-    Args:
-      learner: learner with a blocked form.
-    """
+    """Returns the rule of a rank-one learner, and its experience replay or None."""
     structure = learner.structure
     if isinstance(structure, Replay):
         return structure.rule, structure
