@@ -183,6 +183,7 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_bits(
     deadline = time.monotonic() + 600
     first = cut / "checkpoints" / "greedy" / "heldout" / "0" / "checkpoints"
     while not first.parent.exists() and time.monotonic() < deadline:
+        assert stopped.poll() is None, stopped.communicate()[0]
         time.sleep(0.02)
     # During compilation of a step, so the run stops after the first of its many chunks.
     stopped.send_signal(signal.SIGTERM)
