@@ -37,8 +37,6 @@ def world(tmp_path_factory):
         for row in rows:
             labels = [bank.tool_ids[item] for item in bank.labels[row] if item >= 0]
             line = {"id": bank.query_ids[row], "query": bank.queries[row], "labels": labels}
-            steps = bank.steps[row] if bank.steps else ()
-            line["steps"] = [{"query": text, "label": bank.tool_ids[i]} for text, i in steps]
             file.write(json.dumps(line) + "\n")
     tiny_encoder(folder / "encoder", [bank.queries[row] for row in rows])
     return folder

@@ -1,6 +1,7 @@
 """The main job, end to end on a small world."""
 
 import json
+import shutil
 import signal
 import time
 
@@ -220,13 +221,22 @@ def test_hops_are_streamed_question_by_question(world, tmp_path):
     learner = ["learner=[full_information]", "learners.full_information.tau=[0.04,0.2]"]
     learner += ["learners.full_information.eta_over_tau=[0.01,0.05,0.1]", "+dataset.hops=true"]
     more = ["exposures=20", "seeds=2", "chunk=256"]
-    results = orag.main(config_of("orag", *learner, *more, *in_world(world, tmp_path)))
+    bank = data.load("deskbank", part="multi")
+    steps = dict(zip(bank.query_ids, bank.steps or (), strict=True))
+    lines = [json.loads(x) for x in (world / "data" / "queries.jsonl").read_text().splitlines()]
+    for line in lines:
+        plan = steps.get(line["id"], ())
+        line["steps"] = [{"query": text, "label": bank.tool_ids[tool]} for text, tool in plan]
+    folder = shutil.copytree(world / "data", tmp_path / "data")
+    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    where = [*in_world(world, tmp_path), f"dataset.path={folder}"]
+    results = orag.main(config_of("orag", *learner, *more, *where))
     complete, accuracy = (
         results[f"full_information/online/{name}"] for name in ("complete", "accuracy")
     )
     assert 0 < complete < accuracy
     with np.load(tmp_path / "steps" / "full_information.npz") as step:
         order = step["order"]
-    groups = as_hops(data.load("jsonl", world / "data")).groups
+    groups = as_hops(data.load("jsonl", folder)).groups
     for seed in (groups[some[some >= 0]] for some in order):
         assert np.count_nonzero(np.diff(seed)) == 20 * len(np.unique(seed)) - 1
