@@ -107,9 +107,9 @@ def test_distances_fall_into_their_published_buckets():
         assert rows[200 + size] == number + 16 * (size > 0)
 
 
-def test_a_text_beyond_the_last_place_is_refused():
+def test_a_text_beyond_the_last_position_is_refused():
     ids = jnp.zeros((1, 33), jnp.int32)
-    with pytest.raises(ValueError, match=r"may have 32 places .*, got 33"):
+    with pytest.raises(ValueError, match=r"may have 32 positions .*, got 33"):
         jax.eval_shape(NETWORK.apply, NETWORK.shapes(), ids, ids > -1)
 
 
